@@ -1,0 +1,88 @@
+"""Every error and warning that dpframe raises.
+
+One root, so that ``except dpframe.DpframeError`` catches them all::
+
+    DpframeError
+    ├── ParameterError (ValueError)        an argument breaks a rule
+    ├── ColumnError (ValueError)           a column does not fit its space or the plan
+    ├── PlanError (ValueError)             a plan is inconsistent, foreign or too new
+    ├── AlreadySanitizedError (ValueError) the input is a release already
+    ├── NotSanitizedError (ValueError)     an estimate was asked of what is no release
+    └── FileError (OSError)                a file is missing, corrupt or in the way
+
+    DpframeWarning (UserWarning)
+    ├── PrivacyLeakWarning                 something was read off the data without a budget
+    └── OrderLeakWarning                   rows kept their order, and the order says something
+
+A message names the parameter or column, the rule, the row position where there is one, and the remedy.
+It never holds a value of the data.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AlreadySanitizedError",
+    "ColumnError",
+    "DpframeError",
+    "DpframeWarning",
+    "FileError",
+    "NotSanitizedError",
+    "OrderLeakWarning",
+    "ParameterError",
+    "PlanError",
+    "PrivacyLeakWarning",
+]
+
+
+class DpframeError(Exception):
+    """Root of all errors raised on purpose by dpframe."""
+
+
+class ParameterError(DpframeError, ValueError):
+    """An argument breaks its rule; the message names the argument, the rule and the remedy."""
+
+
+class ColumnError(DpframeError, ValueError):
+    """A column does not fit its space or the plan; the message names column, rule and row position.
+
+    ``rule`` is the sentence without the column, ``row`` the position within the array that was checked
+    (None when the whole column is at fault).
+    """
+
+    def __init__(self, rule: str, *, column: str | None = None, row: int | None = None) -> None:
+        self.rule, self.column, self.row = rule, column, row
+        where = "" if row is None else f" at row position {row}"
+        super().__init__(f"column {column!r}{where}: {rule}" if column is not None else f"{rule}{where}")
+
+    def located(self, column: str, first_row: int = 0) -> ColumnError:
+        """Return the same error with the column's name and the row counted from the table's start."""
+        row = None if self.row is None else self.row + first_row
+        return ColumnError(self.rule, column=column, row=row)
+
+
+class PlanError(DpframeError, ValueError):
+    """A plan contradicts itself, is of an unknown kind, or of a newer schema."""
+
+
+class AlreadySanitizedError(DpframeError, ValueError):
+    """The input carries a release's plan: sanitising it again would only add noise."""
+
+
+class NotSanitizedError(DpframeError, ValueError):
+    """An estimate was asked of a table that carries no plan."""
+
+
+class FileError(DpframeError, OSError):
+    """A file is missing, is not what it should be, or would be overwritten by its own result."""
+
+
+class DpframeWarning(UserWarning):
+    """Root of all warnings given by dpframe."""
+
+
+class PrivacyLeakWarning(DpframeWarning):
+    """Something was read off the data without paying for it: the stated guarantee does not cover it."""
+
+
+class OrderLeakWarning(DpframeWarning):
+    """Rows keep their order although a column is sorted: the position itself tells about the row."""

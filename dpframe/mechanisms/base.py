@@ -1,0 +1,217 @@
+"""What every mechanism states, and what follows from it for nothing.
+
+A mechanism is a frozen value: a channel on the codes 0…size−1. It states how it samples, its law (one
+column of the transition matrix), its loss, its surrogates and its errors; the matrix, JSON and
+the checks derive from these, and a tag registry makes it reachable by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import ParameterError, PlanError
+from dpframe.keystream import ColumnStream
+from dpframe.loss import Budget, PrivacyLoss, check_delta, check_epsilon
+
+__all__ = [
+    "MECHANISMS",
+    "CodeFunction",
+    "FloatArray",
+    "IntArray",
+    "Mechanism",
+    "mechanism_for",
+    "mechanism_from_json",
+    "register",
+]
+
+IntArray = npt.NDArray[np.integer]
+FloatArray = npt.NDArray[np.float64]
+CodeFunction = Callable[[IntArray], FloatArray]
+"""A function of a column's value, given by its code: vectorised, codes in, floats out."""
+
+MECHANISMS: dict[str, type[Mechanism]] = {}
+"""Every mechanism by its tag."""
+
+_BY_METRIC: dict[str, type[Mechanism]] = {}
+
+LARGEST_MATRIX = 4097
+"""Most codes for which a transition matrix is written out (about 134 MB of floats)."""
+
+M = TypeVar("M", bound="type[Mechanism]")
+
+
+def register(metric: str) -> Callable[[M], M]:
+    """Enter a mechanism in the registry, as the default for spaces of this metric."""
+
+    def enter(cls: M) -> M:
+        MECHANISMS[cls.tag] = cls
+        _BY_METRIC[metric] = cls
+        return cls
+
+    return enter
+
+
+class Mechanism(ABC):
+    """A random channel on codes, calibrated to (ε, δ) for neighbours that differ arbitrarily.
+
+    Subclasses are frozen dataclasses whose constructor takes a size or span, ``epsilon`` and ``delta``;
+    those are their JSON.
+    """
+
+    tag: ClassVar[str]
+    words: ClassVar[int]
+    """Planes of the stream that a row uses; a fixed number."""
+
+    size: int
+    """Number of codes."""
+
+    epsilon: float
+    delta: float
+
+    @property
+    def budget(self) -> Budget:
+        """The (ε, δ) that was asked for."""
+        return Budget(self.epsilon, self.delta)
+
+    @property
+    @abstractmethod
+    def loss(self) -> PrivacyLoss:
+        """The exact privacy loss, computed from the integers that are sampled."""
+
+    @classmethod
+    @abstractmethod
+    def calibrate(cls, size: int, epsilon: float, delta: float) -> Mechanism:
+        """Make the mechanism for a space of ``size`` codes."""
+
+    @abstractmethod
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        """Randomise checked codes into ``out``."""
+
+    @abstractmethod
+    def law(self, code: int) -> FloatArray:
+        """Return P(y | code) for all y, shape (size,), from the integers that are sampled."""
+
+    @abstractmethod
+    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
+        """Return φ_f at the given released codes: E[φ_f(Y) | x] = f(x)."""
+
+    @abstractmethod
+    def expected_error(self) -> float:
+        """Return max over x of E[ρ(Y, x)], with ρ in code steps (or 0/1 on discrete spaces)."""
+
+    @abstractmethod
+    def error_bound(self) -> float:
+        """Return the least ``expected_error`` that any mechanism can have at the same (ε, δ).
+
+        Metric-spaces paper, Theorem 6: (1−δ)·diam/(2(1+e^ε)), and for m+1 points at least κ apart
+        Theorem 7: (1−δ)·κm/(m+e^ε).
+        """
+
+    def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
+        """Randomise codes; row ``first_row + i`` of the stream decides ``codes[i]``.
+
+        Parameters
+        ----------
+        codes
+            1-d integer array of codes in 0…size−1.
+        stream
+            The column's stream, from `Keystream.column`.
+        first_row
+            Position of ``codes[0]`` in the table.
+
+        Returns
+        -------
+        1-d array of the same length and dtype.
+
+        Raises
+        ------
+        ParameterError
+            If the codes are not a 1-d integer array, or leave 0…size−1.
+        """
+        codes = np.asarray(codes)
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
+            raise ParameterError("codes must be a 1-d integer array; encode the column with its space")
+        if first_row < 0:
+            raise ParameterError("first_row must be at least 0")
+        if self.size - 1 > np.iinfo(codes.dtype).max:
+            codes = codes.astype(np.int64)
+        if len(codes) and (int(codes.max()) >= self.size or int(codes.min()) < 0):
+            raise ParameterError(f"codes must lie in 0…{self.size - 1}; encode the column with its space")
+        out = np.empty(len(codes), dtype=codes.dtype)
+        if len(codes):
+            self._sample(codes, stream, first_row, out)
+        return out
+
+    def transition(self) -> FloatArray:
+        """Return A[y, x] = P(y | x), shape (size, size), from the integers that are sampled."""
+        if self.size > LARGEST_MATRIX:
+            raise ParameterError(
+                f"a transition matrix of {self.size} codes is too large (at most {LARGEST_MATRIX}); "
+                "law(code) gives one column of it"
+            )
+        return np.stack([self.law(x) for x in range(self.size)], axis=1)
+
+    def surrogate(self, f: npt.ArrayLike) -> FloatArray:
+        """Return φ_f, the solution of Aᵀφ = f, for a function given by its value at every code.
+
+        Parameters
+        ----------
+        f
+            Shape (size,).
+
+        Raises
+        ------
+        ParameterError
+            If ``f`` has another shape.
+        """
+        values = np.asarray(f, dtype=np.float64)
+        if values.shape != (self.size,):
+            raise ParameterError(f"f must have one value per code, shape ({self.size},)")
+        return self.surrogate_at(lambda codes: values[codes], np.arange(self.size))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the mechanism as a JSON object with its tag."""
+        return {"mechanism": self.tag, **{f.name: getattr(self, f.name) for f in parameters(type(self))}}
+
+    def _check_budget(self, epsilon: float, delta: float) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "delta", check_delta(delta))
+
+
+def parameters(cls: type[Mechanism]) -> list[Field[Any]]:
+    """Return the constructor's fields."""
+    return [f for f in fields(cls) if f.init]  # type: ignore[arg-type]
+
+
+def check_whole(value: Any, name: str, least: int, most: int) -> int:
+    """Return ``value`` as an int, or raise `ParameterError` unless it is a whole number in range."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise ParameterError(f"{name} must be a whole number from {least} to {most}")
+    return int(value)
+
+
+def mechanism_for(metric: str, size: int, epsilon: float, delta: float) -> Mechanism:
+    """Return the default mechanism of a metric, calibrated for ``size`` codes."""
+    return _BY_METRIC[metric].calibrate(size, epsilon, delta)
+
+
+def mechanism_from_json(data: Mapping[str, Any]) -> Mechanism:
+    """Read a mechanism back; an unknown tag or field is refused with `PlanError`."""
+    tag = data.get("mechanism")
+    cls = MECHANISMS.get(tag) if isinstance(tag, str) else None
+    if cls is None:
+        raise PlanError(f"unknown mechanism tag; this version knows {', '.join(sorted(MECHANISMS))}")
+    names = {f.name for f in parameters(cls)}
+    given = {key: value for key, value in data.items() if key != "mechanism"}
+    if set(given) != names:
+        raise PlanError(f"mechanism {tag} has the fields {', '.join(sorted(names))}, no more and no fewer")
+    try:
+        return cls(**given)
+    except ParameterError as error:
+        raise PlanError(f"mechanism {tag}: {error}") from None

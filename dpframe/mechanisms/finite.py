@@ -1,0 +1,123 @@
+"""Channels on finite spaces without order: randomised response."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from dpframe.errors import ParameterError
+from dpframe.keystream import ColumnStream
+from dpframe.loss import ResponseLoss, response_probability
+from dpframe.mechanisms.base import CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
+from dpframe.tables import ResponseTable
+
+__all__ = ["RandomizedResponse", "response_table"]
+
+_NARROW_CATEGORIES = 1001
+_NARROW_THRESHOLD = 1 << 16
+
+
+def response_table(size: int, epsilon: float, delta: float = 0.0) -> ResponseTable:
+    """Return the integer table of optimal randomised response, its certified loss at most (ε, δ).
+
+    32-bit words serve while they resolve threshold and ε to about 2^-16 (small size, moderate ε), 64-bit
+    words otherwise.
+
+    Raises
+    ------
+    ParameterError
+        If ε is too small for any 64-bit table of this size.
+    """
+    threshold = response_probability(size, epsilon, delta, 32)
+    table = ResponseTable(size, threshold, 32)
+    resolved = threshold * min(1.0, epsilon) >= _NARROW_THRESHOLD and table.keep >= threshold
+    if size > _NARROW_CATEGORIES or not resolved:
+        threshold = min(response_probability(size, epsilon, delta, 64), (1 << 64) // size)
+        table = ResponseTable(size, threshold, 64)
+    if size > 1 and ResponseLoss(table.keep, threshold, 1 << table.bits).delta(epsilon) > delta:
+        raise ParameterError(f"epsilon={epsilon} is too small for {size} categories; give it a larger share")
+    return table
+
+
+@register("discrete")
+@dataclass(frozen=True)
+class RandomizedResponse(Mechanism):
+    """Randomised response: keep with probability 1−pm, else uniform over the other m = size−1 codes.
+
+    p = (1−δ)/(e^ε + m), optimal among all (ε, δ)-private channels on the discrete metric
+    (categorical paper, Theorems 8 and 10).
+
+    Parameters
+    ----------
+    size
+        Number of codes, 1 to 2^24.
+    epsilon, delta
+        The budget; see `dpframe.loss`.
+
+    Examples
+    --------
+    >>> m = RandomizedResponse(size=2, epsilon=1.0)
+    >>> m.transition().round(4).tolist()
+    [[0.7311, 0.2689], [0.2689, 0.7311]]
+    >>> 0.9999 < m.loss.epsilon() <= 1.0
+    True
+    """
+
+    size: int
+    epsilon: float
+    delta: float = 0.0
+
+    tag: ClassVar[str] = "randomized_response"
+    words: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", check_whole(self.size, "size", 1, 1 << 24))
+        self._check_budget(self.epsilon, self.delta)
+        _ = self.table
+
+    @classmethod
+    def calibrate(cls, size: int, epsilon: float, delta: float) -> RandomizedResponse:
+        """Make the mechanism for a space of ``size`` codes."""
+        return cls(size, epsilon, delta)
+
+    @cached_property
+    def table(self) -> ResponseTable:
+        """The integers that are sampled."""
+        return response_table(self.size, self.epsilon, self.delta)
+
+    @cached_property
+    def loss(self) -> ResponseLoss:
+        """The exact privacy loss |ln(keep/t)|, and δ(ε) by Theorem 8."""
+        return ResponseLoss(self.table.keep, self.table.threshold, 1 << self.table.bits)
+
+    @property
+    def other(self) -> float:
+        """Probability p of each code that is not the true one."""
+        return self.table.threshold / (1 << self.table.bits) if self.size > 1 else 0.0
+
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        self.table.sample(codes, stream, first_row, out)
+
+    def law(self, code: int) -> FloatArray:
+        """Return P(y | code), shape (size,)."""
+        column = np.full(self.size, self.other)
+        column[code] = self.table.keep / (1 << self.table.bits) if self.size > 1 else 1.0
+        return column
+
+    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
+        """Return (f(y) − p·Σf)/(1 − size·p)."""
+        total = float(np.sum(f(np.arange(self.size))))
+        return np.asarray((f(codes) - self.other * total) / (1 - self.size * self.other))
+
+    def expected_error(self) -> float:
+        """Return the probability that the code changes, m·p."""
+        return (self.size - 1) * self.other
+
+    def error_bound(self) -> float:
+        """Return Theorem 7 on the discrete metric, (1−δ)·m/(m+e^ε), which the mechanism meets."""
+        m = self.size - 1
+        return (1 - self.delta) * m / (m + math.exp(self.epsilon)) if self.epsilon < 700 else 0.0

@@ -1,0 +1,378 @@
+"""The plan: a frozen, public description of how a table is randomised. It travels with every release."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpframe.errors import FileError, ParameterError, PlanError
+from dpframe.loss import Budget, compose, shares_of
+from dpframe.mechanisms import Mechanism, mechanism_for, mechanism_from_json
+from dpframe.spaces import Space, as_space
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SCHEMA", "Column", "Plan", "build_plan"]
+
+SCHEMA = 1
+"""Version of a plan's JSON; a plan of a newer one is refused."""
+
+NULLS = ("error", "impute")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A randomised column: its name, its space and the channel on the space's codes."""
+
+    name: str
+    space: Space
+    mechanism: Mechanism
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise PlanError("a column's name must be a string that is not empty")
+        if self.mechanism.size != self.space.size:
+            raise PlanError(
+                f"column {self.name!r}: the mechanism has {self.mechanism.size} codes, "
+                f"the space {self.space.size}"
+            )
+
+    @cached_property
+    def certified(self) -> Budget:
+        """The loss of the integers that are sampled, at the δ that was asked for."""
+        asked = self.mechanism.budget
+        # A channel that reveals nothing has no budget to speak of; the smallest float stands for 0.
+        return Budget(self.mechanism.loss.epsilon(asked.delta) or 5e-324, asked.delta)
+
+    @property
+    def expected_error(self) -> float:
+        """Worst expected distance between a value and its release, in the space's unit."""
+        return self.mechanism.expected_error() * self.space.step
+
+    @property
+    def error_bound(self) -> float:
+        """Least expected error that any mechanism can have at this budget, in the space's unit."""
+        return self.mechanism.error_bound() * self.space.step
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the column as a JSON object."""
+        return {"name": self.name, "space": self.space.to_json(), "mechanism": self.mechanism.to_json()}
+
+
+def _column_from_json(data: Any) -> Column:
+    if not isinstance(data, Mapping) or not {"name", "space"} <= set(data):
+        raise PlanError("every column needs a name, a space, and a mechanism or an epsilon")
+    unknown = sorted(set(data) - {"name", "space", "mechanism", "epsilon", "delta"})
+    if unknown:
+        raise PlanError(f"column {data['name']!r} has the unknown field {unknown[0]!r}")
+    try:
+        space = as_space(data["space"])
+        if "mechanism" in data:
+            return Column(data["name"], space, mechanism_from_json(data["mechanism"]))
+        if "epsilon" not in data:
+            raise PlanError("give a mechanism or an epsilon")
+        mechanism = mechanism_for(space.metric, space.size, data["epsilon"], data.get("delta", 0.0))
+    except (ParameterError, PlanError) as error:
+        raise PlanError(f"column {data['name']!r}: {error}") from None
+    return Column(data["name"], space, mechanism)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a table is randomised: columns, order, totals, and what is left unprotected.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The promise, replace-one, per person; the columns' certified losses may not exceed it.
+    columns
+        The randomised columns, in the table's order.
+    n
+        Rows the plan was made for, where known.
+    shuffle
+        Whether rows leave in a secret, uniformly random order.
+    contributions
+        Rows that one person may own.
+    nulls
+        ``"error"`` or ``"impute"``: what to do with a null in a column whose space holds none.
+    drop, passthrough
+        Columns that are left out, and that are copied *unprotected*.
+    leaks
+        Columns whose space was read off the data without a budget: not covered by the promise.
+
+    Raises
+    ------
+    PlanError
+        If columns appear twice or spend more than the promise.
+
+    Examples
+    --------
+    >>> plan = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0)
+    >>> plan.summary()[["mechanism", "epsilon"]]
+                      mechanism  epsilon
+    column
+    age               geometric      0.5
+    sex     randomized_response      0.5
+    >>> Plan.from_json(plan.to_json()) == plan
+    True
+    """
+
+    epsilon: float
+    delta: float
+    columns: tuple[Column, ...]
+    n: int | None = None
+    shuffle: bool = True
+    contributions: int = 1
+    nulls: str = "error"
+    drop: tuple[str, ...] = ()
+    passthrough: tuple[str, ...] = ()
+    leaks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("columns", "drop", "passthrough", "leaks"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        budget = Budget(self.epsilon, self.delta)
+        object.__setattr__(self, "epsilon", budget.epsilon)
+        object.__setattr__(self, "delta", budget.delta)
+        if self.nulls not in NULLS:
+            raise ParameterError('nulls must be "error" or "impute"')
+        if not isinstance(self.shuffle, bool):
+            raise ParameterError("shuffle must be True or False")
+        if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 0):
+            raise ParameterError("n must be a number of rows, or None")
+        self._check_names()
+        allowed = budget.per_row(self.contributions)
+        spent = self._spent_per_row
+        if spent is not None and (spent.epsilon > allowed.epsilon or spent.delta > allowed.delta):
+            raise PlanError(
+                f"the plan claims epsilon={self.epsilon}, delta={self.delta} but its columns add up to "
+                f"epsilon={spent.epsilon * self.contributions}, delta={spent.delta} per row; "
+                "raise the claim or lower a column's epsilon"
+            )
+
+    def _check_names(self) -> None:
+        seen: set[str] = set()
+        for name in [*self.names, *self.drop, *self.passthrough]:
+            if name in seen:
+                raise PlanError(f"column {name!r} appears twice among columns, drop and passthrough")
+            seen.add(name)
+        stray = [name for name in self.leaks if name not in self.names]
+        if stray:
+            raise PlanError(f"leaks names {stray[0]!r}, which is not a randomised column")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the randomised columns."""
+        return tuple(column.name for column in self.columns)
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    @cached_property
+    def _spent_per_row(self) -> Budget | None:
+        return compose(column.certified for column in self.columns) if self.columns else None
+
+    @property
+    def release(self) -> Budget:
+        """The promise for the release as a whole, replace-one, per person."""
+        return Budget(self.epsilon, self.delta)
+
+    @property
+    def local(self) -> Budget:
+        """The promise for one row even against someone who knows which output row it became.
+
+        Basic composition over the columns; the secret order earns no credit yet, so it equals `release`.
+        """
+        return self.release
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the plan's JSON; it enters every key that noise is drawn with."""
+        return hashlib.sha256(self.to_json().encode()).digest()
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the plan as JSON text with a schema number: public facts only."""
+        data = {
+            "schema": SCHEMA,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "n": self.n,
+            "shuffle": self.shuffle,
+            "contributions": self.contributions,
+            "nulls": self.nulls,
+            "columns": [column.to_json() for column in self.columns],
+            "drop": list(self.drop),
+            "passthrough": list(self.passthrough),
+            "leaks": list(self.leaks),
+        }
+        return json.dumps(data, indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Read a plan from JSON text, and check it.
+
+        Raises
+        ------
+        PlanError
+            For text that is no plan, a newer schema, an unknown tag or field, or a claim that the columns
+            exceed.
+        """
+        data = _json_object(text)
+        schema = data.pop("schema", None)
+        if not isinstance(schema, int) or schema < 1:
+            raise PlanError('this is no plan: it has no "schema" number')
+        if schema > SCHEMA:
+            raise PlanError(f"the plan has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
+        known = {
+            "epsilon",
+            "delta",
+            "n",
+            "shuffle",
+            "contributions",
+            "nulls",
+            "columns",
+            "drop",
+            "passthrough",
+            "leaks",
+        }
+        unknown = sorted(set(data) - known)
+        if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
+            what = f"the unknown field {unknown[0]!r}" if unknown else "no epsilon or no list of columns"
+            raise PlanError(f"the plan has {what}")
+        data["columns"] = tuple(_column_from_json(column) for column in data["columns"])
+        data.setdefault("delta", 0.0)
+        try:
+            return cls(**data)
+        except ParameterError as error:
+            raise PlanError(f"the plan is not valid: {error}") from None
+
+    @classmethod
+    def read(cls, path: str | Path) -> Plan:
+        """Read a plan from a JSON file; `FileError` if there is none."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            raise FileError(f"{path} is not a readable plan file") from None
+
+    def summary(self) -> pd.DataFrame:
+        """Return a table with a row per randomised column.
+
+        ``expected_error`` is the worst expected distance between a value and its release, in ``unit``
+        (for unordered columns the chance that a value changes); ``error_bound`` is the least that any
+        mechanism could have at the same budget (metric-spaces paper, Theorems 6 and 7).
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "column": column.name,
+                "space": _short(repr(column.space)),
+                "mechanism": column.mechanism.tag,
+                "epsilon": column.mechanism.budget.epsilon,
+                "delta": column.mechanism.budget.delta,
+                "expected_error": column.expected_error,
+                "error_bound": column.error_bound,
+                "unit": column.space.unit or ("" if column.space.metric != "discrete" else "chance of change"),
+            }
+            for column in self.columns
+        ]
+        names = ["column", "space", "mechanism", "epsilon", "delta", "expected_error", "error_bound", "unit"]
+        return pd.DataFrame(rows, columns=names).set_index("column")
+
+    def lines(self) -> list[str]:
+        """Return the promise and what it does not cover, in plain words."""
+        people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
+        text = [
+            f"Release: epsilon={self.epsilon:g}, delta={self.delta:g} (replace-one, per person with {people})",
+            f"Local: epsilon={self.local.epsilon:g}, delta={self.local.delta:g}, "
+            "even against someone who knows which output row a person became",
+            "Order: " + ("secret, uniformly random" if self.shuffle else "kept: positions are not protected"),
+        ]
+        if self.passthrough:
+            text.append("NOT PROTECTED, copied as they are: " + ", ".join(self.passthrough))
+        if self.leaks:
+            text.append("NOT COVERED, spaces read off the data: " + ", ".join(self.leaks))
+        if self.drop:
+            text.append("Dropped: " + ", ".join(self.drop))
+        return text
+
+    def __str__(self) -> str:
+        table = self.summary().to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
+        return "\n".join([*self.lines(), "", table])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        items = "".join(f"<li>{escape(line)}</li>" for line in self.lines())
+        table = self.summary().to_html(float_format=lambda x: f"{x:.4g}", border=0)
+        return f"<div><strong>dpframe plan</strong><ul>{items}</ul>{table}</div>"
+
+
+def _short(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise PlanError("this is no plan: it is not a JSON object")
+    return data
+
+
+def build_plan(
+    spaces: Mapping[str, Any],
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    n: int | None = None,
+    allocation: str | Mapping[str, float] = "uniform",
+    contributions: int = 1,
+    shuffle: bool = True,
+    nulls: str = "error",
+    drop: Iterable[str] = (),
+    passthrough: Iterable[str] = (),
+    leaks: Sequence[str] = (),
+) -> Plan:
+    """Divide a budget over columns with known spaces and calibrate their mechanisms.
+
+    ``delta=None`` is δ = 0: no mechanism needs it while columns compose basically. With δ > 0 every
+    column is calibrated to its share of ε and of δ. See `Plan` for the other parameters.
+    """
+    budget = Budget(epsilon, 0.0 if delta is None else delta).per_row(contributions)
+    known = {name: as_space(spec) for name, spec in spaces.items()}
+    shares = budget.split(shares_of(list(known), allocation))
+    columns = tuple(
+        Column(name, space, _calibrated(name, space, share))
+        for (name, space), share in zip(known.items(), shares, strict=True)
+    )
+    return Plan(
+        epsilon=epsilon,
+        delta=0.0 if delta is None else delta,
+        columns=columns,
+        n=n,
+        shuffle=shuffle,
+        contributions=contributions,
+        nulls=nulls,
+        drop=tuple(drop),
+        passthrough=tuple(passthrough),
+        leaks=tuple(leaks),
+    )
+
+
+def _calibrated(name: str, space: Space, share: Budget) -> Mechanism:
+    try:
+        return mechanism_for(space.metric, space.size, share.epsilon, share.delta)
+    except ParameterError as error:
+        raise ParameterError(f"column {name!r}: {error}") from None

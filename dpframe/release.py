@@ -1,0 +1,141 @@
+"""The one loop that randomises, the secret order, and the digest of what was released.
+
+Every face calls these: the same key, plan and rows give the same values in the same order, in memory, in
+batches of any size, or in Parquet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import PlanError
+from dpframe.keystream import Keystream
+from dpframe.plan import SCHEMA, Plan
+
+__all__ = ["METADATA_KEY", "Digest", "ReleaseInfo", "order_words", "permutation", "rank", "release"]
+
+METADATA_KEY = "dpframe"
+"""Key under which a release's description travels in ``attrs`` and in Parquet metadata."""
+
+Codes = npt.NDArray[np.integer]
+U64 = npt.NDArray[np.uint64]
+
+
+def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, first_row: int = 0) -> dict[str, Codes]:
+    """Randomise the codes of every column of the plan, rows in the order they came.
+
+    Parameters
+    ----------
+    codes
+        One 1-d integer array per column of the plan, all of one length.
+    plan
+        The plan; its digest enters the noise.
+    key
+        32 secret bytes that serve this table under this plan only.
+    first_row
+        Position of the first row in the table; row ``first_row + i`` of the stream decides row i.
+
+    Returns
+    -------
+    Released codes by column, of the same dtypes.
+    """
+    stream = Keystream(key, plan.digest)
+    return {
+        column.name: column.mechanism.sample(codes[column.name], stream.column(column.name), first_row)
+        for column in plan.columns
+    }
+
+
+def order_words(plan: Plan, key: bytes, first_row: int, count: int) -> U64:
+    """Return the 128-bit order words of rows as shape (count, 2), low half first."""
+    return Keystream(key, plan.digest).column("", domain="order").words(0, first_row, count, bits=128)  # type: ignore[return-value]
+
+
+def rank(words: U64) -> npt.NDArray[np.intp]:
+    """Return the positions that sort rows by their 128-bit order word."""
+    high = np.ascontiguousarray(words[:, 1])
+    order = np.argsort(high)
+    ordered = high[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        order = np.lexsort((words[:, 0], high))
+    return order
+
+
+def permutation(plan: Plan, key: bytes, count: int) -> npt.NDArray[np.intp] | None:
+    """Return the positions of the input rows in output order, or None where the order is kept."""
+    return rank(order_words(plan, key, 0, count)) if plan.shuffle else None
+
+
+class Digest:
+    """Digest of released rows that does not depend on their order or on batches.
+
+    Each row's codes are mixed to 64 bits, and the row values are added up modulo 2^64 beside the count. It
+    tells an altered frame from the released one; it is no signature.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._factors = {}
+        for column in plan.columns:
+            seed = hashlib.sha256(column.name.encode()).digest()
+            self._factors[column.name] = np.frombuffer(seed, dtype="<u8")[:2] | np.uint64(1)
+        self._sum = 0
+        self.count = 0
+
+    def update(self, codes: Mapping[str, Codes]) -> None:
+        """Add rows, given by their released codes."""
+        count = len(next(iter(codes.values()))) if codes else 0
+        self.count += count
+        for start in range(0, count, 1 << 15):
+            rows: U64 = np.zeros(min(1 << 15, count - start), dtype=np.uint64)
+            for name, (shift, factor) in self._factors.items():
+                part = codes[name][start : start + (1 << 15)].astype(np.uint64)
+                part += shift
+                part *= factor
+                rows ^= part >> np.uint64(29)
+                rows += part
+            rows ^= rows >> np.uint64(32)
+            rows *= np.uint64(0xD6E8FEB86659FD93)
+            rows ^= rows >> np.uint64(32)
+            self._sum = (self._sum + int(rows.sum(dtype=np.uint64))) % (1 << 64)
+
+    def hexdigest(self) -> str:
+        """Return the digest as text."""
+        return f"{self._sum:016x}"
+
+
+@dataclass(frozen=True)
+class ReleaseInfo:
+    """What a release says about itself: its plan, its number of rows and its digest."""
+
+    plan: Plan
+    n: int
+    digest: str
+
+    def to_json(self) -> str:
+        """Return JSON text with a schema number."""
+        data = {"schema": SCHEMA, "n": self.n, "digest": self.digest, "plan": json.loads(self.plan.to_json())}
+        return json.dumps(data, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: Any) -> ReleaseInfo:
+        """Read it back; `PlanError` if it is no release's description, or one of a newer schema."""
+        try:
+            data = json.loads(text)
+            schema, n, digest = data["schema"], data["n"], data["digest"]
+            plan = json.dumps(data["plan"], ensure_ascii=False)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise PlanError("the release's metadata is damaged; attach its plan again") from None
+        if not isinstance(schema, int) or schema > SCHEMA:
+            raise PlanError(
+                f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe"
+            )
+        if not isinstance(n, int) or not isinstance(digest, str):
+            raise PlanError("the release's metadata is damaged; attach its plan again")
+        return cls(Plan.from_json(plan), n, digest)

@@ -1,0 +1,25 @@
+"""Spaces: a column's possible values, their metric, and how they are coded as the integers 0…size−1.
+
+A space is a frozen value, public, and checked when it is made. Encoding a row depends on that row alone.
+Arrow comes in and goes out; NumPy arrays, pandas columns and lists are taken too.
+"""
+
+from dpframe.spaces.base import SPACES, Space, as_arrow, space_from_json
+from dpframe.spaces.declare import Nullable, as_space
+from dpframe.spaces.grids import Datetime, Integer, Real
+from dpframe.spaces.listed import Boolean, Categorical, Ordinal
+
+__all__ = [
+    "SPACES",
+    "Boolean",
+    "Categorical",
+    "Datetime",
+    "Integer",
+    "Nullable",
+    "Ordinal",
+    "Real",
+    "Space",
+    "as_arrow",
+    "as_space",
+    "space_from_json",
+]

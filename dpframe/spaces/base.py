@@ -1,0 +1,252 @@
+"""What every space states, what follows from it, and the tag registry."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpframe.errors import ColumnError, ParameterError, PlanError
+
+__all__ = [
+    "LARGEST_GRID",
+    "SPACES",
+    "Codes",
+    "Mask",
+    "Space",
+    "as_arrow",
+    "first_row",
+    "missing_of",
+    "refuse_type",
+    "register",
+    "space_from_json",
+]
+
+Codes = npt.NDArray[np.unsignedinteger]
+Mask = npt.NDArray[np.bool_] | None
+Values = npt.NDArray[Any]
+
+LARGEST_GRID = (1 << 32) - 1
+"""Most steps a grid may have."""
+
+SPACES: dict[str, type[Space]] = {}
+"""Every space by its tag."""
+
+S = TypeVar("S", bound="type[Space]")
+
+
+def register(cls: S) -> S:
+    """Enter a space in the registry under its tag."""
+    SPACES[cls.tag] = cls
+    return cls
+
+
+def as_arrow(values: Any) -> pa.Array:
+    """Return values as one Arrow array; NaN and None of pandas and lists become null.
+
+    Raises
+    ------
+    ColumnError
+        If the values are of mixed types or of one that Arrow does not know.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return values
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        # Arrow's own message quotes the value.
+        raise ColumnError("holds values of mixed or unsupported types; convert it to one type") from None
+
+
+def missing_of(array: pa.Array) -> Mask:
+    """Return where an Arrow array is null, or None where it nowhere is."""
+    return None if array.null_count == 0 else np.asarray(pc.is_null(array))
+
+
+def first_row(mask: npt.NDArray[np.bool_]) -> int:
+    """Return the first position that is true."""
+    return int(np.argmax(mask))
+
+
+class Space(ABC):
+    """A column's values, metric and coding.
+
+    ``metric`` is ``"discrete"`` (0 or 1), ``"line"`` (distance of codes times ``step``) or
+    ``"nullable line"``; it selects the default mechanism.
+    """
+
+    tag: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def metric(self) -> str:
+        """Kind of metric."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of codes."""
+
+    @property
+    def step(self) -> float:
+        """Distance between neighbouring codes (the number of ``unit`` in it)."""
+        return 1.0
+
+    @property
+    def unit(self) -> str:
+        """Unit of distances, where the space knows it."""
+        return ""
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance between two values."""
+        return 1.0 if self.metric == "discrete" else (self.size - 1) * self.step
+
+    @property
+    def min_distance(self) -> float:
+        """κ, the smallest distance between two different values."""
+        return 1.0 if self.metric == "discrete" else self.step
+
+    @property
+    def fixed_point(self) -> int:
+        """Code that ``nulls="impute"`` gives to nulls: public, and the same for every table."""
+        return (self.size - 1) // 2 if self.metric == "line" else 0
+
+    @property
+    def natural_type(self) -> pa.DataType:
+        """Arrow type of decoded values when none is asked for."""
+        return self._natural()
+
+    @abstractmethod
+    def _natural(self) -> pa.DataType: ...
+
+    @abstractmethod
+    def check_type(self, type_: pa.DataType) -> None:
+        """Raise `ColumnError` unless columns of this Arrow type can be coded and decoded."""
+
+    @abstractmethod
+    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
+        """Return codes (any valid code where null) and where values are missing.
+
+        ``lenient`` clamps infinities instead of refusing them.
+        """
+
+    @abstractmethod
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        """Return values; ``codes`` are valid under ``missing`` too."""
+
+    @abstractmethod
+    def labels(self) -> list[Any]:
+        """Return the value of every code as a Python object, in order."""
+
+    def encode(self, values: Any, *, nulls: str = "error") -> Codes:
+        """Return the code of every value.
+
+        Parameters
+        ----------
+        values
+            Arrow array or chunked array, NumPy array, pandas Series or list, shape (n,).
+        nulls
+            ``"error"``, or ``"impute"``: nulls become the space's fixed point and infinities clamp.
+
+        Returns
+        -------
+        Unsigned integers of the smallest width that holds every code, shape (n,).
+
+        Raises
+        ------
+        ColumnError
+            For a type that does not fit, and with ``nulls="error"`` for a null, an infinity or a category
+            outside the list; the row position is given, never the value.
+        """
+        array = as_arrow(values)
+        if pa.types.is_null(array.type):
+            array = pa.nulls(len(array), self.natural_type)
+        self.check_type(array.type)
+        codes, missing = self._encode(array, nulls == "impute")
+        if missing is not None and missing.any():
+            if nulls != "impute":
+                raise ColumnError(
+                    "is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'",
+                    row=first_row(missing),
+                )
+            codes = np.where(missing, codes.dtype.type(self.fixed_point), codes)
+        return codes
+
+    def decode(self, codes: npt.ArrayLike, type_: pa.DataType | None = None) -> pa.Array:
+        """Return the value of every code, as an Arrow array of ``type_`` (default: `natural_type`)."""
+        array = np.asarray(codes)
+        if len(array) and (int(array.min()) < 0 or int(array.max()) >= self.size):
+            raise ParameterError(f"codes must lie in 0…{self.size - 1}")
+        type_ = self.natural_type if type_ is None else type_
+        self.check_type(type_)
+        return self._decode(array.astype(self.code_type, copy=False), type_, None)
+
+    @property
+    def code_type(self) -> np.dtype[np.unsignedinteger[Any]]:
+        """Smallest unsigned type that holds every code."""
+        return np.dtype(np.min_scalar_type(self.size - 1))
+
+    def contains(self, value: Any) -> bool:
+        """Tell whether a value belongs to the space without being clamped or put in another bucket."""
+        try:
+            code = self.encode([value])
+        except (ColumnError, ParameterError):
+            return False
+        return self._holds(value, int(code[0]))
+
+    def _holds(self, value: Any, code: int) -> bool:
+        return bool(self.labels()[code] == value)
+
+    def distance(self, a: Any, b: Any) -> float:
+        """Return ρ(a, b) of two values of the space."""
+        x, y = (int(code) for code in self.encode([a, b]))
+        return self.code_distance(x, y)
+
+    def code_distance(self, x: int, y: int) -> float:
+        """Return ρ between the values of two codes."""
+        return float(x != y) if self.metric == "discrete" else abs(x - y) * self.step
+
+    def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
+        """Return the numeric value of codes, or None where values are not numbers."""
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as a JSON object with its tag."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        return {"space": self.tag} | {
+            key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Space:
+        """Read the fields back."""
+        names = {f.name for f in fields(cls) if f.init}  # type: ignore[arg-type]
+        unknown = sorted(set(data) - names)
+        if unknown:
+            raise PlanError(f"space {cls.tag} has no field {unknown[0]!r}; it has {', '.join(sorted(names))}")
+        try:
+            return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
+        except TypeError:
+            raise PlanError(f"space {cls.tag} needs the fields {', '.join(sorted(names))}") from None
+
+
+def space_from_json(data: Mapping[str, Any]) -> Space:
+    """Read a space back from `Space.to_json`; an unknown tag or field is refused with `PlanError`."""
+    tag = data.get("space")
+    if not isinstance(tag, str) or tag not in SPACES:
+        raise PlanError(f"unknown space tag; this version knows {', '.join(sorted(SPACES))}")
+    return SPACES[tag].from_json({k: v for k, v in data.items() if k != "space"})
+
+
+def refuse_type(space: str, type_: pa.DataType, remedy: str) -> ColumnError:
+    """Return the error for a column whose type a space cannot code."""
+    return ColumnError(f"has type {type_}, which {space} cannot hold; {remedy}")

@@ -1,0 +1,196 @@
+"""Nullable spaces, and the shorthands by which spaces are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.errors import ColumnError, ParameterError, PlanError
+from dpframe.spaces.base import (
+    Codes,
+    Mask,
+    Space,
+    register,
+    space_from_json,
+)
+from dpframe.spaces.grids import Datetime, Integer, Real
+from dpframe.spaces.listed import Categorical, Ordinal
+
+__all__ = ["Nullable", "as_space"]
+
+
+@register
+@dataclass(frozen=True)
+class Nullable(Space):
+    """A space with null as one more value, at the diameter from all others, and protected like them.
+
+    Parameters
+    ----------
+    inner
+        The space of the values that are present.
+
+    Raises
+    ------
+    ParameterError
+        If ``inner`` is no space, or nullable itself.
+
+    Examples
+    --------
+    >>> Nullable(Categorical(["F", "M"])).encode(["M", None]).tolist()
+    [1, 2]
+    """
+
+    inner: Space
+
+    tag: ClassVar[str] = "nullable"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inner", as_space(self.inner))
+        if isinstance(self.inner, Nullable):
+            raise ParameterError("inner is nullable already")
+
+    @cached_property
+    def metric(self) -> str:
+        """Discrete if the values are (null is then one more category)."""
+        return {"discrete": "discrete", "line": "nullable line"}[self.inner.metric]
+
+    @cached_property
+    def size(self) -> int:
+        """Number of codes; the last one is null."""
+        return self.inner.size + 1
+
+    @property
+    def null(self) -> int:
+        """The code of null."""
+        return self.inner.size
+
+    @property
+    def step(self) -> float:
+        """Step of the values."""
+        return self.inner.step
+
+    @property
+    def unit(self) -> str:
+        """Unit of the values."""
+        return self.inner.unit
+
+    @property
+    def diameter(self) -> float:
+        """Diameter of the values, which is also null's distance to any of them."""
+        return self.inner.diameter
+
+    def _natural(self) -> pa.DataType:
+        return self.inner.natural_type
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept what the inner space accepts."""
+        self.inner.check_type(type_)
+
+    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
+        codes, missing = self.inner._encode(array, lenient=True)
+        codes = codes.astype(self.code_type, copy=False)
+        if missing is not None:
+            codes = np.where(missing, self.code_type.type(self.null), codes)
+        return codes, None
+
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        null = codes == self.null
+        # Whatever lies under a null slot must say nothing.
+        inside = np.where(null, codes.dtype.type(0), codes).astype(self.inner.code_type, copy=False)
+        return self.inner._decode(inside, type_, null)
+
+    def labels(self) -> list[Any]:
+        """Return the inner labels and None."""
+        return [*self.inner.labels(), None]
+
+    def _holds(self, value: Any, code: int) -> bool:
+        return code == self.null or self.inner._holds(value, code)
+
+    def code_distance(self, x: int, y: int) -> float:
+        """Return the inner distance, or the diameter between null and a value."""
+        if self.null in (x, y):
+            return 0.0 if x == y else self.diameter
+        return self.inner.code_distance(x, y)
+
+    def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
+        """Return the inner numbers (anything where null)."""
+        return self.inner.numbers(np.where(codes == self.null, 0, codes))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as a JSON object with its tag."""
+        return {"space": self.tag, "inner": self.inner.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Space:
+        """Read the inner space back."""
+        if set(data) != {"inner"} or not isinstance(data["inner"], Mapping):
+            raise PlanError("space nullable has the field inner, a space")
+        return cls(space_from_json(data["inner"]))
+
+
+def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
+    """Make the space that bounds mean for a column of this type (or for their own, if it is unknown)."""
+    t = pa.types
+    if type_ is not None and t.is_dictionary(type_):
+        type_ = type_.value_type
+    if type_ is None:
+        guesses: list[tuple[Callable[[Any], bool], pa.DataType]] = [
+            (lambda v: isinstance(v, int | np.integer), pa.int64()),
+            (lambda v: isinstance(v, int | float | np.number), pa.float64()),
+        ]
+        type_ = next((t for fits, t in guesses if fits(lower) and fits(upper)), pa.date32())
+    if t.is_integer(type_):
+        return Integer(lower, upper)
+    if t.is_floating(type_):
+        return Real(lower, upper)
+    if t.is_date(type_):
+        return Datetime(lower, upper, "D")
+    if t.is_timestamp(type_) or t.is_duration(type_):
+        return Datetime(lower, upper, "s")
+    raise ColumnError(f"has type {type_}, for which bounds mean nothing; declare its categories instead")
+
+
+def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
+    """Return the space a declaration means.
+
+    Parameters
+    ----------
+    spec
+        A `Space`; bounds ``(lower, upper)``; a list of categories; a pandas ``CategoricalDtype``
+        (`Ordinal` when ordered); or a JSON object of a space, or of bounds as ``{"lower":…, "upper":…}``.
+    type_
+        The column's Arrow type, which decides what bounds mean.
+
+    Raises
+    ------
+    ParameterError
+        If the declaration is none of these.
+
+    Examples
+    --------
+    >>> as_space((0, 120)), as_space((0.0, 1.0)).size
+    (Integer(lower=0, upper=120, step=1), 65537)
+    """
+    if isinstance(spec, Space):
+        return spec
+    if isinstance(spec, Mapping):
+        if set(spec) == {"lower", "upper"}:
+            return _bounds(spec["lower"], spec["upper"], type_)
+        return space_from_json(spec)
+    if isinstance(spec, tuple) and len(spec) == 2:
+        return _bounds(*spec, type_)
+    if hasattr(spec, "categories") and hasattr(spec, "ordered"):
+        if spec.categories is None:
+            raise ParameterError("a CategoricalDtype without categories declares nothing; list them")
+        return Ordinal(tuple(spec.categories)) if spec.ordered else Categorical(tuple(spec.categories))
+    if isinstance(spec, list):
+        return Categorical(tuple(spec))
+    raise ParameterError(
+        "a space is declared by a Space, bounds (lower, upper), a list of categories or a CategoricalDtype"
+    )

@@ -1,0 +1,439 @@
+"""Spaces that are a numeric grid: whole numbers, reals, times."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.errors import ColumnError, ParameterError
+from dpframe.spaces.base import (
+    LARGEST_GRID,
+    Codes,
+    Mask,
+    Space,
+    first_row,
+    missing_of,
+    refuse_type,
+    register,
+)
+
+__all__ = ["Datetime", "Integer", "Real"]
+
+
+class _Grid(Space):
+    """Coding shared by the spaces that are a numeric grid."""
+
+    @property
+    def metric(self) -> str:
+        """Distance of values."""
+        return "line"
+
+    def _numeric(self, array: pa.Array, lenient: bool) -> tuple[npt.NDArray[Any], Mask]:
+        """Return numbers (0 where null) and where they are missing; refuse infinities unless lenient."""
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        missing = missing_of(array)
+        values = np.asarray(array if missing is None else array.fill_null(0))
+        if values.dtype.kind == "f":
+            if values.dtype == np.float16:
+                values = values.astype(np.float32)
+            nan = np.isnan(values)
+            if nan.any():
+                missing = nan if missing is None else missing | nan
+                values = np.where(nan, values.dtype.type(0), values)
+            if not lenient and not np.isfinite(values).all():
+                raise ColumnError(
+                    "is infinite; declare Nullable(…) or pass nulls='impute' to have it clamped to the bounds",
+                    row=first_row(np.isinf(values)),
+                )
+        return values, missing
+
+    def labels(self) -> list[Any]:
+        """Return every value of the grid; refused above a million steps."""
+        if self.size > 1_000_001:
+            raise ParameterError(f"a grid of {self.size} values is too fine to be listed; give bins")
+        return list(self.decode(np.arange(self.size, dtype=self.code_type)).to_pylist())
+
+
+def _check_bounds(lower: Any, upper: Any, kind: type | tuple[type, ...], what: str) -> None:
+    for name, value in (("lower", lower), ("upper", upper)):
+        if isinstance(value, bool) or not isinstance(value, kind):
+            raise ParameterError(f"{name} must be {what}, as in (0, 120)")
+
+
+def _integer_range(type_: pa.DataType) -> tuple[int, int]:
+    info = np.iinfo(type_.to_pandas_dtype())
+    return int(info.min), int(info.max)
+
+
+@register
+@dataclass(frozen=True)
+class Integer(_Grid):
+    """Whole numbers ``lower, lower + step, …, upper`` with |x − y|; values outside are clamped.
+
+    Parameters
+    ----------
+    lower, upper
+        Public bounds, lower < upper, both within 64 bits.
+    step
+        Width of the grid; upper − lower must be a multiple of it. Values are rounded to it.
+
+    Raises
+    ------
+    ParameterError
+        Unless lower < upper, step divides the range and the grid has fewer than 2^32 steps.
+
+    Examples
+    --------
+    >>> Integer(0, 120).encode([-5, 33, 400]).tolist()
+    [0, 33, 120]
+    """
+
+    lower: int
+    upper: int
+    step: int = 1
+
+    tag: ClassVar[str] = "integer"
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper", "step"):
+            value = getattr(self, name)
+            if isinstance(value, np.integer) or (isinstance(value, float) and value.is_integer()):
+                object.__setattr__(self, name, int(value))
+        _check_bounds(self.lower, self.upper, int, "a whole number")
+        if not -(2**63) <= self.lower < self.upper < 2**63:
+            raise ParameterError("lower must be below upper, both within 64 bits")
+        if isinstance(self.step, bool) or not isinstance(self.step, int) or self.step < 1:
+            raise ParameterError("step must be a whole number, at least 1")
+        if (self.upper - self.lower) % self.step:
+            raise ParameterError("step must divide upper − lower")
+        if (self.upper - self.lower) // self.step > LARGEST_GRID:
+            raise ParameterError(f"the grid may have at most {LARGEST_GRID} steps; give a larger step")
+
+    @cached_property
+    def size(self) -> int:
+        """Number of grid values."""
+        return (self.upper - self.lower) // self.step + 1
+
+    def _natural(self) -> pa.DataType:
+        return pa.int64()
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept integers and floats that can hold both bounds."""
+        inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+        if pa.types.is_integer(inner):
+            low, high = _integer_range(inner)
+            if low <= self.lower and self.upper <= high:
+                return
+            raise refuse_type("these bounds", type_, f"choose bounds from {low} to {high}")
+        if not pa.types.is_floating(inner):
+            raise refuse_type("Integer(…)", type_, "convert the column to numbers or declare its categories")
+        exact = 2 ** (np.finfo(inner.to_pandas_dtype()).nmant + 1)
+        if max(abs(self.lower), abs(self.upper)) > exact:
+            raise refuse_type("these bounds exactly", type_, f"choose bounds within ±{exact}")
+
+    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
+        values, missing = self._numeric(array, lenient)
+        clipped = np.clip(values, values.dtype.type(self.lower), values.dtype.type(self.upper))
+        if clipped.dtype.kind == "f":
+            steps = np.rint((clipped.astype(np.float64) - self.lower) / self.step)
+        elif self.lower == 0 and self.step == 1:
+            steps = clipped
+        else:
+            # uint64 keeps the difference of far-apart int64 bounds from overflowing.
+            offset = clipped.astype(np.uint64) - np.uint64(self.lower % 2**64)
+            steps = offset if self.step == 1 else (offset + np.uint64(self.step // 2)) // np.uint64(self.step)
+        return steps.astype(self.code_type), missing
+
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+        offset = codes.astype(np.uint64) * np.uint64(self.step) + np.uint64(self.lower % 2**64)
+        signed = offset if inner == pa.uint64() else offset.view(np.int64)
+        values = pa.array(signed.astype(inner.to_pandas_dtype(), copy=False), mask=missing)
+        return values.dictionary_encode() if pa.types.is_dictionary(type_) else values
+
+    def _holds(self, value: Any, code: int) -> bool:
+        return bool(self.lower + code * self.step == value)
+
+    def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the values as floats."""
+        return self.lower + codes.astype(np.float64) * self.step
+
+
+@register
+@dataclass(frozen=True)
+class Real(_Grid):
+    """Real numbers from ``lower`` to ``upper`` with |x − y|; clamped, then rounded to a grid of ``steps``.
+
+    Parameters
+    ----------
+    lower, upper
+        Public bounds, finite, lower < upper.
+    steps
+        Number of grid steps, 1 to 2^32 − 1. Rounding moves a value by at most half a step.
+
+    Raises
+    ------
+    ParameterError
+        Unless the bounds are finite and in order, and steps is a whole number in range.
+
+    Examples
+    --------
+    >>> Real(0.0, 1.0, steps=4).decode([0, 1, 4]).to_pylist()
+    [0.0, 0.25, 1.0]
+    """
+
+    lower: float
+    upper: float
+    steps: int = 65536
+
+    tag: ClassVar[str] = "real"
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            value = getattr(self, name)
+            if isinstance(value, int | np.integer | np.floating) and not isinstance(value, bool):
+                object.__setattr__(self, name, float(value))
+        _check_bounds(self.lower, self.upper, float, "a number")
+        if not (math.isfinite(self.upper - self.lower) and self.lower < self.upper):
+            raise ParameterError("lower must be below upper, both finite")
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or not 1 <= self.steps <= LARGEST_GRID:
+            raise ParameterError(f"steps must be a whole number from 1 to {LARGEST_GRID}")
+        if self.step < 4 * math.ulp(max(abs(self.lower), abs(self.upper))):
+            raise ParameterError("steps are finer than floats can tell apart between these bounds; give fewer")
+
+    @cached_property
+    def size(self) -> int:
+        """Number of grid values, steps + 1."""
+        return self.steps + 1
+
+    @cached_property
+    def step(self) -> float:
+        """Width of a grid step."""
+        return (self.upper - self.lower) / self.steps
+
+    def _natural(self) -> pa.DataType:
+        return pa.float64()
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept floats fine enough to tell the grid's values apart."""
+        inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+        if pa.types.is_integer(inner):
+            raise refuse_type("Real(…)", type_, "declare Integer(lower, upper)")
+        if not pa.types.is_floating(inner):
+            raise refuse_type("Real(…)", type_, "convert the column to numbers or declare its categories")
+        info = np.finfo(inner.to_pandas_dtype())
+        largest = max(abs(self.lower), abs(self.upper))
+        if largest > float(info.max) or self.step < 4 * float(info.eps) * largest:
+            raise refuse_type("this grid", type_, "give fewer steps or a wider float")
+
+    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
+        values, missing = self._numeric(array, lenient)
+        clipped = np.clip(values.astype(np.float64, copy=False), self.lower, self.upper)
+        np.subtract(clipped, self.lower, out=clipped)
+        np.divide(clipped, self.step, out=clipped)
+        np.rint(clipped, out=clipped)
+        # Division may round the upper bound up to one step too many.
+        np.minimum(clipped, self.steps, out=clipped)
+        return clipped.astype(self.code_type), missing
+
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+        float_type = np.dtype(inner.to_pandas_dtype())
+        values = self.numbers(codes).astype(float_type, copy=False)
+        if float_type != np.float64:
+            low, high = (float_type.type(b) for b in (self.lower, self.upper))
+            low = low if low >= self.lower else np.nextafter(low, high)
+            high = high if high <= self.upper else np.nextafter(high, low)
+            np.clip(values, low, high, out=values)
+        array = pa.array(values, mask=missing)
+        return array.dictionary_encode() if pa.types.is_dictionary(type_) else array
+
+    def _holds(self, value: Any, code: int) -> bool:
+        return bool(self.lower <= value <= self.upper)
+
+    def distance(self, a: float, b: float) -> float:
+        """Return |a − b|."""
+        return abs(float(a) - float(b))
+
+    def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the grid values."""
+        values = codes.astype(np.float64)
+        np.multiply(values, self.step, out=values)
+        np.add(values, self.lower, out=values)
+        return np.clip(values, self.lower, self.upper, out=values)
+
+
+_RESOLUTIONS = {
+    "D": 86_400_000_000_000,
+    "h": 3_600_000_000_000,
+    "min": 60_000_000_000,
+    "s": 1_000_000_000,
+    "ms": 1_000_000,
+    "us": 1_000,
+    "ns": 1,
+}
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
+    """Return a bound as nanoseconds since 1970 (or as a duration) and as canonical text."""
+    try:
+        if isinstance(value, np.datetime64):
+            value = value.astype("datetime64[us]").item()
+        if isinstance(value, np.timedelta64):
+            value = value.astype("timedelta64[us]").item()
+        if isinstance(value, str) and value.startswith("P"):
+            value = dt.timedelta(seconds=float(value.removeprefix("PT").removesuffix("S")))
+        if isinstance(value, str):
+            value = dt.datetime.fromisoformat(value)
+        if isinstance(value, dt.timedelta):
+            return value // dt.timedelta(microseconds=1) * 1000, f"PT{value.total_seconds()!r}S"
+        if not isinstance(value, dt.datetime):
+            value = dt.datetime(value.year, value.month, value.day)
+        aware = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+        text = aware.replace(tzinfo=None).isoformat()
+        return (aware - _EPOCH) // dt.timedelta(microseconds=1) * 1000, text.removesuffix("T00:00:00")
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        raise ParameterError(
+            f"{name} must be a date, a datetime, a timedelta or ISO text, e.g. {name}='2020-01-31'"
+        ) from None
+
+
+@register
+@dataclass(frozen=True)
+class Datetime(_Grid):
+    """Dates, timestamps (with or without zone) or durations, with the time between them.
+
+    Parameters
+    ----------
+    lower, upper
+        Public bounds: dates, datetimes or ISO text, or two timedeltas for durations. Bounds without a
+        zone are read as UTC when the column has one.
+    resolution
+        Width of the grid: ``"D"``, ``"h"``, ``"min"``, ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. Values
+        are rounded to it, counted from ``lower``.
+
+    Raises
+    ------
+    ParameterError
+        Unless both bounds are of one kind and in order, and the grid has fewer than 2^32 steps.
+
+    Examples
+    --------
+    >>> Datetime("2020-01-01", "2020-12-31").encode(["2020-01-03"]).tolist()
+    Traceback (most recent call last):
+    ...
+    dpframe.errors.ColumnError: has type string, which Datetime(…) cannot hold; parse it with pandas.to_datetime
+    >>> import datetime
+    >>> Datetime("2020-01-01", "2020-12-31").encode([datetime.date(2020, 1, 3)]).tolist()
+    [2]
+    """
+
+    lower: Any
+    upper: Any
+    resolution: str = "D"
+
+    tag: ClassVar[str] = "datetime"
+
+    def __post_init__(self) -> None:
+        if self.resolution not in _RESOLUTIONS:
+            raise ParameterError(f"resolution must be one of {', '.join(_RESOLUTIONS)}")
+        low, low_text = _nanoseconds(self.lower, "lower")
+        high, high_text = _nanoseconds(self.upper, "upper")
+        if low_text.startswith("P") != high_text.startswith("P"):
+            raise ParameterError("lower and upper must be two points in time or two durations")
+        object.__setattr__(self, "lower", low_text)
+        object.__setattr__(self, "upper", high_text)
+        if not low < high:
+            raise ParameterError("lower must be before upper")
+        if (high - low) % self._width:
+            raise ParameterError("upper − lower must be a whole number of steps of the resolution")
+        if (high - low) // self._width > LARGEST_GRID:
+            raise ParameterError(f"the grid may have at most {LARGEST_GRID} steps; give a coarser resolution")
+
+    @property
+    def is_duration(self) -> bool:
+        """Whether the values are durations."""
+        return str(self.lower).startswith("P")
+
+    @property
+    def unit(self) -> str:
+        """The resolution."""
+        return self.resolution
+
+    @cached_property
+    def _width(self) -> int:
+        return _RESOLUTIONS[self.resolution]
+
+    @cached_property
+    def _start(self) -> int:
+        return _nanoseconds(self.lower, "lower")[0]
+
+    @cached_property
+    def size(self) -> int:
+        """Number of grid values."""
+        return (_nanoseconds(self.upper, "upper")[0] - self._start) // self._width + 1
+
+    def _natural(self) -> pa.DataType:
+        unit = self.resolution if self.resolution in ("s", "ms", "us", "ns") else "s"
+        if self.is_duration:
+            return pa.duration(unit)
+        return pa.date32() if self.resolution == "D" else pa.timestamp(unit)
+
+    @staticmethod
+    def _tick(type_: pa.DataType) -> int:
+        """Return the nanoseconds in one unit of a temporal Arrow type."""
+        if pa.types.is_date32(type_):
+            return _RESOLUTIONS["D"]
+        return _RESOLUTIONS["ms" if pa.types.is_date64(type_) else type_.unit]
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept dates, timestamps or durations that can hold the bounds and the resolution."""
+        t = pa.types
+        if t.is_string(type_) or t.is_large_string(type_):
+            raise refuse_type("Datetime(…)", type_, "parse it with pandas.to_datetime")
+        fits = t.is_duration(type_) if self.is_duration else t.is_date(type_) or t.is_timestamp(type_)
+        if not fits:
+            kind = "durations" if self.is_duration else "dates or timestamps"
+            raise refuse_type("Datetime(…)", type_, f"the bounds ask for {kind}")
+        tick = _RESOLUTIONS["D"] if t.is_date(type_) else self._tick(type_)
+        if self._width % tick or self._start % tick:
+            raise refuse_type(f"steps of {self.resolution}", type_, "give a coarser resolution and bounds on it")
+        last = self._start + (self.size - 1) * self._width
+        if max(abs(self._start), abs(last)) // tick >= (2**31 if t.is_date32(type_) else 2**63):
+            raise refuse_type("these bounds", type_, "choose bounds it can represent")
+
+    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
+        missing = missing_of(array)
+        ticks = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
+        values = np.asarray(ticks if missing is None else ticks.fill_null(0)).astype(np.int64, copy=False)
+        tick = self._tick(array.type)
+        low, per_step = self._start // tick, self._width // tick
+        clipped = np.clip(values, low, low + (self.size - 1) * per_step)
+        offset = clipped.astype(np.uint64) - np.uint64(low % 2**64)
+        steps = offset if per_step == 1 else (offset + np.uint64(per_step // 2)) // np.uint64(per_step)
+        return steps.astype(self.code_type), missing
+
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        tick = self._tick(type_)
+        low, per_step = self._start // tick, self._width // tick
+        values = codes.astype(np.int64) * per_step + low
+        if pa.types.is_date32(type_):
+            return pa.array(values.astype(np.int32), mask=missing).view(type_)
+        return pa.array(values, mask=missing).view(type_)
+
+    def _holds(self, value: Any, code: int) -> bool:
+        ticks = _nanoseconds(value, "value")[0]
+        return self._start <= ticks <= self._start + (self.size - 1) * self._width
+
+    def code_distance(self, x: int, y: int) -> float:
+        """Return the number of steps of the resolution between two codes."""
+        return float(abs(x - y))

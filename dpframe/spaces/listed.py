@@ -1,0 +1,284 @@
+"""Spaces that are a list of values: booleans, categories, ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpframe.errors import ColumnError, ParameterError
+from dpframe.spaces.base import (
+    Codes,
+    Mask,
+    Space,
+    first_row,
+    missing_of,
+    refuse_type,
+    register,
+)
+
+__all__ = ["Boolean", "Categorical", "Ordinal"]
+
+
+@register
+@dataclass(frozen=True)
+class Boolean(Space):
+    """False and True, with the discrete metric.
+
+    Examples
+    --------
+    >>> Boolean().encode([True, False]).tolist()
+    [1, 0]
+    """
+
+    tag: ClassVar[str] = "boolean"
+
+    @property
+    def metric(self) -> str:
+        """Discrete."""
+        return "discrete"
+
+    @property
+    def size(self) -> int:
+        """Two."""
+        return 2
+
+    def _natural(self) -> pa.DataType:
+        return pa.bool_()
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept Arrow booleans only."""
+        if not pa.types.is_boolean(type_):
+            raise refuse_type("Boolean()", type_, "convert the column to bool or declare its categories")
+
+    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
+        missing = missing_of(array)
+        array = array if missing is None else array.fill_null(False)
+        return np.asarray(array).astype(np.uint8), missing
+
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        return pa.array(codes.astype(np.bool_), mask=missing)
+
+    def labels(self) -> list[Any]:
+        """Return [False, True]."""
+        return [False, True]
+
+    def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return 0 and 1, so that a mean is a share."""
+        return codes.astype(np.float64)
+
+
+def _check_categories(categories: Any, name: str, least: int) -> tuple[Any, ...]:
+    if isinstance(categories, str) or (
+        not isinstance(categories, Sequence) and not hasattr(categories, "__iter__")
+    ):
+        raise ParameterError(f"{name} must be a list of values, e.g. {name}=['F', 'M']")
+    values = tuple(v.item() if isinstance(v, np.generic) else v for v in categories)
+    kinds = {str if isinstance(v, str) else type(v) for v in values}
+    if len(values) < least or len(kinds) > 1 or not kinds <= {str, int, float, bool}:
+        raise ParameterError(f"{name} must be at least {least} strings, or as many numbers, all of one type")
+    if len(set(values)) < len(values):
+        raise ParameterError(f"{name} holds a value twice; list every category once")
+    if kinds == {float} and not all(map(math.isfinite, values)):
+        raise ParameterError(f"{name} must be finite; nulls are declared with Nullable(…)")
+    return values
+
+
+class _Listed(Space):
+    """Coding shared by the spaces that are a list of values."""
+
+    categories: tuple[Any, ...]
+
+    @property
+    def _other(self) -> int | None:
+        return None
+
+    def labels(self) -> list[Any]:
+        """Return the categories."""
+        return list(self.categories)
+
+    @cached_property
+    def _value_set(self) -> pa.Array:
+        return pa.array(self.labels())
+
+    def _natural(self) -> pa.DataType:
+        return pa.dictionary(self._index_type, self._value_set.type, ordered=self.metric == "line")
+
+    @property
+    def _index_type(self) -> pa.DataType:
+        # From the space, never from the column: an index width follows the number of values observed.
+        return pa.from_numpy_dtype(np.min_scalar_type(-self.size))
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept plain and dictionary columns whose values are of the categories' kind."""
+        values = type_.value_type if pa.types.is_dictionary(type_) else type_
+        mine = self._value_set.type
+        t = pa.types
+        text = t.is_string(values) or t.is_large_string(values) or t.is_string_view(values)
+        number = t.is_integer(values) or t.is_floating(values)
+        if t.is_string(mine):
+            fits = text
+        elif t.is_boolean(mine):
+            fits = t.is_boolean(values)
+        else:
+            fits = number
+        if fits and number:
+            try:
+                self._value_set.cast(values)
+            except pa.ArrowInvalid:
+                fits = False
+        if not fits:
+            raise refuse_type(f"a list of {mine} categories", type_, "declare categories of the column's type")
+
+    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
+        if pa.types.is_dictionary(array.type):
+            found, null_entry = self._look_up(array.dictionary)
+            absent = missing_of(array.indices)
+            index = np.asarray(array.indices if absent is None else array.indices.fill_null(0))
+            if len(found) == 0:
+                found, null_entry = np.full(1, -1, dtype=np.int32), np.ones(1, dtype=np.bool_)
+            codes, missing = found[index], null_entry[index] if null_entry is not None else None
+            if absent is not None:
+                missing = absent if missing is None else missing | absent
+        else:
+            codes, missing = self._look_up(array)
+        unknown = codes < 0 if missing is None else (codes < 0) & ~missing
+        if unknown.any():
+            if self._other is None:
+                raise ColumnError(
+                    "holds a category outside the declared list; declare it, or other=…", row=first_row(unknown)
+                )
+            codes = np.where(unknown, codes.dtype.type(self._other), codes)
+        if missing is not None:
+            codes = np.where(missing, codes.dtype.type(0), codes)
+        return codes.astype(self.code_type), missing
+
+    def _look_up(self, values: pa.Array) -> tuple[npt.NDArray[np.int32], Mask]:
+        """Return the code of every value (−1 where unknown) and where values are null."""
+        if pa.types.is_string_view(values.type):
+            values = values.cast(pa.large_string())
+        missing = missing_of(values)
+        if pa.types.is_floating(values.type):
+            nan = np.asarray(pc.is_nan(values).fill_null(False))
+            missing = nan if missing is None else missing | nan
+        codes = pc.index_in(values, value_set=self._value_set.cast(values.type)).fill_null(-1)
+        return np.asarray(codes), missing
+
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        values = type_.value_type if pa.types.is_dictionary(type_) else type_
+        if not pa.types.is_dictionary(type_):
+            return self._value_set.cast(values).take(pa.array(codes, mask=missing))
+        # A wider index than needed is kept: Parquet readers and writers want int32.
+        index_type = max(type_.index_type, self._index_type, key=lambda t: t.bit_width)
+        indices = pa.array(codes.astype(index_type.to_pandas_dtype()), mask=missing)
+        return pa.DictionaryArray.from_arrays(indices, self._value_set.cast(values), ordered=type_.ordered)
+
+
+@register
+@dataclass(frozen=True)
+class Categorical(_Listed):
+    """A list of values without order, with the discrete metric.
+
+    Parameters
+    ----------
+    categories
+        Strings, or numbers or booleans, all of one type, each once.
+    other
+        Name of the bucket for values outside the list: one of the categories, or a further one.
+
+    Raises
+    ------
+    ParameterError
+        For an empty list, mixed types or duplicates.
+
+    Examples
+    --------
+    >>> Categorical(["F", "M"], other="other").encode(["M", "X"]).tolist()
+    [1, 2]
+    """
+
+    categories: tuple[Any, ...]
+    other: Any = None
+
+    tag: ClassVar[str] = "categorical"
+
+    @property
+    def metric(self) -> str:
+        """Discrete."""
+        return "discrete"
+
+    def __post_init__(self) -> None:
+        values = _check_categories(self.categories, "categories", 1)
+        object.__setattr__(self, "categories", values)
+        if self.other is not None:
+            _check_categories((values[0], *({self.other} - {values[0]})), "categories with other", 1)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of categories, ``other`` included."""
+        return len(self.labels())
+
+    def labels(self) -> list[Any]:
+        """Return the categories, ``other`` last unless it is one of them."""
+        extra = [] if self.other is None or self.other in self.categories else [self.other]
+        return [*self.categories, *extra]
+
+    @property
+    def _other(self) -> int | None:
+        return None if self.other is None else self.labels().index(self.other)
+
+    @property
+    def fixed_point(self) -> int:
+        """Code of ``other`` if there is one, else of the first category."""
+        return self._other or 0
+
+
+@register
+@dataclass(frozen=True)
+class Ordinal(_Listed):
+    """A list of values in order, with the distance of ranks.
+
+    Parameters
+    ----------
+    categories
+        At least two values in ascending order, all of one type, each once.
+
+    Raises
+    ------
+    ParameterError
+        For fewer than two values, mixed types or duplicates.
+
+    Examples
+    --------
+    >>> Ordinal(["low", "middle", "high"]).distance("low", "high")
+    2.0
+    """
+
+    categories: tuple[Any, ...]
+
+    tag: ClassVar[str] = "ordinal"
+
+    @property
+    def metric(self) -> str:
+        """Distance of ranks."""
+        return "line"
+
+    @property
+    def unit(self) -> str:
+        """Ranks."""
+        return "ranks"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "categories", _check_categories(self.categories, "categories", 2))
+
+    @cached_property
+    def size(self) -> int:
+        """Number of categories."""
+        return len(self.categories)
