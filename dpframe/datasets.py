@@ -130,9 +130,7 @@ _AGE_WEIGHTS: Final = np.array(
 )
 _AGES: Final = np.arange(_AGE_MIN, _AGE_MIN + _AGE_WEIGHTS.size, dtype=np.int64)
 _SEX_WEIGHTS: Final = np.array([51, 49], dtype=np.int64)
-_REGION_WEIGHTS: Final = np.array(
-    [210, 155, 130, 95, 75, 65, 52, 45, 38, 33, 28, 23, 19, 15, 11, 6], dtype=np.int64
-)
+_REGION_WEIGHTS: Final = np.array([210, 155, 130, 95, 75, 65, 52, 45, 38, 33, 28, 23, 19, 15, 11, 6], dtype=np.int64)
 
 _BAND_STARTS: Final = np.array([18, 21, 25, 35, 50, 65, 80], dtype=np.int64)
 _EDUCATION_WEIGHTS: Final = np.array(  # a row per age band, a column per level of EDUCATION
@@ -344,9 +342,7 @@ _BUILDERS: Final[dict[str, Callable[[_People], Any]]] = {name: getattr(_People, 
 
 
 def _categorical(codes: IntArray, categories: tuple[str, ...], *, ordered: bool = False) -> ExtensionArray:
-    return pd.Categorical.from_codes(
-        codes.astype(np.int8), categories=pd.Index(list(categories)), ordered=ordered
-    )
+    return pd.Categorical.from_codes(codes.astype(np.int8), categories=pd.Index(list(categories)), ordered=ordered)
 
 
 def _checked_count(name: str, value: object, remedy: str) -> int:
@@ -371,17 +367,13 @@ def _checked_columns(columns: Iterable[str] | None) -> list[str]:
     wanted = list(columns)
     for place, name in enumerate(wanted):
         if name not in COLUMNS:
-            raise ValueError(
-                f"columns must name columns of the census, got {name!r}; choose from {', '.join(COLUMNS)}"
-            )
+            raise ValueError(f"columns must name columns of the census, got {name!r}; choose from {', '.join(COLUMNS)}")
         if name in wanted[:place]:
             raise ValueError(f"columns must name each column once, got {name!r} twice; drop the repetition")
     return wanted
 
 
-def make_census(
-    n_rows: int = 10_000, random_state: int = 0, *, columns: Iterable[str] | None = None
-) -> pd.DataFrame:
+def make_census(n_rows: int = 10_000, random_state: int = 0, *, columns: Iterable[str] | None = None) -> pd.DataFrame:
     """Draw a table of independent people from the fixed population model.
 
     A column holds the same values whatever other columns are asked for, and a shorter table of the same

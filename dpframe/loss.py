@@ -97,8 +97,7 @@ class Budget:
         exact = [Fraction(share) for share in shares]
         excess = max(Fraction(1), sum(exact, Fraction(0)))
         return tuple(
-            Budget(_down(Fraction(self.epsilon) * s / excess), _down(Fraction(self.delta) * s / excess))
-            for s in exact
+            Budget(_down(Fraction(self.epsilon) * s / excess), _down(Fraction(self.delta) * s / excess)) for s in exact
         )
 
     def per_row(self, contributions: int) -> Budget:

@@ -39,8 +39,7 @@ class Column:
             raise PlanError("a column's name must be a string that is not empty")
         if self.mechanism.size != self.space.size:
             raise PlanError(
-                f"column {self.name!r}: the mechanism has {self.mechanism.size} codes, "
-                f"the space {self.space.size}"
+                f"column {self.name!r}: the mechanism has {self.mechanism.size} codes, the space {self.space.size}"
             )
 
     @cached_property

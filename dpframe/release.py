@@ -55,7 +55,7 @@ def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, first_row: int =
 
 def order_words(plan: Plan, key: bytes, first_row: int, count: int) -> U64:
     """Return the 128-bit order words of rows as shape (count, 2), low half first."""
-    return Keystream(key, plan.digest).column("", domain="order").words(0, first_row, count, bits=128)  # type: ignore[return-value]
+    return Keystream(key, plan.digest).column("", domain="order").words(0, first_row, count, bits=128)
 
 
 def rank(words: U64) -> npt.NDArray[np.intp]:
@@ -133,9 +133,7 @@ class ReleaseInfo:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise PlanError("the release's metadata is damaged; attach its plan again") from None
         if not isinstance(schema, int) or schema > SCHEMA:
-            raise PlanError(
-                f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe"
-            )
+            raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
         if not isinstance(n, int) or not isinstance(digest, str):
             raise PlanError("the release's metadata is damaged; attach its plan again")
         return cls(Plan.from_json(plan), n, digest)

@@ -123,6 +123,10 @@ class Geometric(Mechanism):
         """Return [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)² inside, [f(0) − αf(1)]/(1−α) at the ends."""
         return _surrogate(self.table.rate, self.span, f, codes)
 
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return the tridiagonal inverse applied along axis 0."""
+        return _invert(self.table.rate, counts, squared)
+
     def expected_error(self) -> float:
         """Return E|Y − x| in grid steps for x in the middle, where it is largest."""
         return _farthest_error(self.table.rate, self.span // 2, self.span)
@@ -130,6 +134,21 @@ class Geometric(Mechanism):
     def error_bound(self) -> float:
         """Return the lower bound of Theorems 6 and 7 in grid steps."""
         return _best_error(self.span, self.epsilon, self.delta)
+
+
+def _invert(rate: float, counts: FloatArray, squared: bool) -> FloatArray:
+    """Apply the tridiagonal inverse of the saturated channel along axis 0."""
+    alpha, beta = math.exp(-rate), -math.expm1(-rate)
+    ends, inside, beside = 1 / beta, (1 + alpha**2) / beta**2, alpha / beta**2
+    beside_ends = alpha / beta
+    power, sign = (2, 1) if squared else (1, -1)
+    out = counts * inside**power
+    out[[0, -1]] = counts[[0, -1]] * ends**power
+    scaled = counts * (sign * beside**power)
+    scaled[[0, -1]] = counts[[0, -1]] * (sign * beside_ends**power)
+    out[1:] += scaled[:-1]
+    out[:-1] += scaled[1:]
+    return out
 
 
 def _saturated(table: GeometricTable, code: int) -> FloatArray:
@@ -229,6 +248,30 @@ class NullableGeometric(Mechanism):
         null = y == self.null
         inverse = _surrogate(value.rate, self.span, f, np.where(null, 0, y))
         return np.asarray(np.where(null, at_null, (inverse - c * at_null) / k))
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return the inverse of the two parts applied along axis 0; null is the last row.
+
+        The surrogate of value v is [G⁻¹(v, y) − (c/k)·γ(v)]/k with γ(v) the null's part, and that of null
+        is the same on all values.
+        """
+        flag, value = self.parts
+        k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
+        middle = self.span // 2
+        values, nulls = counts[:-1], counts[-1]
+        present = values.sum(axis=0)
+        # Surrogates at null: k/(k−c) for null itself, −c/(k−c) for mid-grid, 0 for other values. Hence at a
+        # value y: −c/(k−c) for null, and G⁻¹(v, y)/k, plus (c/k)·c/(k−c) where v is mid-grid.
+        if not squared:
+            out = np.append(_invert(value.rate, values, False) / k, [(k * nulls - c * present) / (k - c)], axis=0)
+            out[middle] += c / (k - c) * (c / k * present - nulls)
+            return out
+        shift = c / k * c / (k - c)
+        squares = _invert(value.rate, values, True) / k**2
+        crossed = _invert(value.rate, values, False)[middle] / k
+        squares[middle] += 2 * shift * crossed + shift**2 * present + (c / (k - c)) ** 2 * nulls
+        at_null = (k**2 * nulls + c**2 * present) / (k - c) ** 2
+        return np.append(squares, [at_null], axis=0)
 
     def expected_error(self) -> float:
         """Return the largest E[ρ(Y, x)] in grid steps, ρ(null, value) being the whole span."""

@@ -102,6 +102,14 @@ class Mechanism(ABC):
         """Return φ_f at the given released codes: E[φ_f(Y) | x] = f(x)."""
 
     @abstractmethod
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return A⁻¹ applied along axis 0 of an array of counts by released code.
+
+        ``squared`` squares the entries of A⁻¹ first: with the surrogates Φ[y, v] of the codes v that is
+        Σ_y counts[y]·Φ[y, v]², from which variances are made.
+        """
+
+    @abstractmethod
     def expected_error(self) -> float:
         """Return max over x of E[ρ(Y, x)], with ρ in code steps (or 0/1 on discrete spaces)."""
 

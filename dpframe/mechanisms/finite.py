@@ -113,6 +113,14 @@ class RandomizedResponse(Mechanism):
         total = float(np.sum(f(np.arange(self.size))))
         return np.asarray((f(codes) - self.other * total) / (1 - self.size * self.other))
 
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return (counts − p·Σcounts)/(1 − size·p), or the same with squared entries."""
+        off = -self.other / (1 - self.size * self.other)
+        on = off + 1 / (1 - self.size * self.other)
+        if squared:
+            on, off = on**2, off**2
+        return np.asarray((on - off) * counts + off * counts.sum(axis=0, keepdims=True))
+
     def expected_error(self) -> float:
         """Return the probability that the code changes, m·p."""
         return (self.size - 1) * self.other

@@ -76,9 +76,7 @@ class Boolean(Space):
 
 
 def _check_categories(categories: Any, name: str, least: int) -> tuple[Any, ...]:
-    if isinstance(categories, str) or (
-        not isinstance(categories, Sequence) and not hasattr(categories, "__iter__")
-    ):
+    if isinstance(categories, str) or (not isinstance(categories, Sequence) and not hasattr(categories, "__iter__")):
         raise ParameterError(f"{name} must be a list of values, e.g. {name}=['F', 'M']")
     values = tuple(v.item() if isinstance(v, np.generic) else v for v in categories)
     kinds = {str if isinstance(v, str) else type(v) for v in values}

@@ -1,0 +1,255 @@
+"""Where the space of a column comes from when it is not declared."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning
+from dpframe.plan import Plan
+from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, as_space
+
+__all__ = ["INFER", "Field", "infer_spaces"]
+
+INFER = ("public", "data")
+
+_IDENTIFIER = re.compile(
+    r"(^|_)(id|ids|uuid|guid|ssn|nino|iban|passport|e?mail|phone|address|surname|first_?name|last_?name"
+    r"|full_?name|name)$",
+    re.IGNORECASE,
+)
+
+Reader = Callable[[str], Iterable[pa.Array]]
+"""Gives the arrays of a column, in one pass."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """What is public about a column: its name, Arrow type and whether nulls may occur."""
+
+    name: str
+    type: pa.DataType
+    nullable: bool
+
+
+def infer_spaces(
+    columns: Sequence[Field],
+    spaces: Mapping[str, Any] | Plan | None,
+    infer: str,
+    read: Reader,
+) -> tuple[dict[str, Space], list[str]]:
+    """Return a space for every column, and the columns whose space was read off the data.
+
+    Parameters
+    ----------
+    columns
+        The columns to randomise.
+    spaces
+        Declarations by column name (`as_space`), or a plan whose spaces are taken.
+    infer
+        ``"public"``: undeclared columns only where the type itself says the space (booleans, 8-bit
+        integers). ``"data"``: read off the data, with a `PrivacyLeakWarning`.
+    read
+        Gives a column's data; called with ``infer="data"`` only.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown mode, a declared column that is not there, or columns without a space: one message
+        for all of them, with the declaration to paste.
+    """
+    if infer not in INFER:
+        raise ParameterError('infer must be "public" or "data"; declare spaces={…} to need neither')
+    declared = _declared(spaces)
+    names = [column.name for column in columns]
+    stray = [name for name in declared if name not in names]
+    if stray and not isinstance(spaces, Plan):
+        raise ParameterError(
+            f"spaces names {stray[0]!r}, which is not a column to randomise; columns are {', '.join(names)}"
+        )
+    found: dict[str, Space] = {}
+    missing: list[Field] = []
+    for column in columns:
+        space = _declared_space(column, declared) if column.name in declared else _from_type(column)
+        if space is None:
+            missing.append(column)
+        else:
+            found[column.name] = space
+    if missing and infer == "public":
+        raise ParameterError(_request(missing))
+    leaks = [column.name for column in missing]
+    for column in missing:
+        found[column.name] = _from_data(column, read)
+    if leaks:
+        warnings.warn(
+            f"spaces of {', '.join(leaks)} were read off the data: the guarantee does not cover what their "
+            "bounds and categories reveal; declare them with spaces={…}",
+            PrivacyLeakWarning,
+            stacklevel=4,
+        )
+    return {name: found[name] for name in names}, leaks
+
+
+def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
+    if isinstance(spaces, Plan):
+        return {column.name: column.space for column in spaces.columns}
+    if spaces is None:
+        return {}
+    if not isinstance(spaces, Mapping):
+        raise ParameterError("spaces must be a mapping {column: space}, or a plan")
+    return spaces
+
+
+def _declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
+    type_ = None if pa.types.is_null(column.type) else column.type
+    try:
+        space = as_space(declared[column.name], type_)
+        if type_ is not None:
+            space.check_type(type_)
+    except ColumnError as error:
+        raise error.located(column.name) from None
+    except ParameterError as error:
+        raise ParameterError(f"column {column.name!r}: {error}") from None
+    return space
+
+
+def _from_type(column: Field) -> Space | None:
+    """Return the space that a type alone says."""
+    space: Space
+    if pa.types.is_boolean(column.type):
+        space = Boolean()
+    elif pa.types.is_int8(column.type):
+        space = Integer(-128, 127)
+    elif pa.types.is_uint8(column.type):
+        space = Integer(0, 255)
+    else:
+        return None
+    return Nullable(space) if column.nullable else space
+
+
+def _request(columns: Sequence[Field]) -> str:
+    """Return one line that asks for every missing declaration, with placeholders and never data."""
+    entries = ", ".join(f"{column.name!r}: {_placeholder(column.type)}" for column in columns)
+    return (
+        f"{len(columns)} column{'s need' if len(columns) > 1 else ' needs'} a declared space; fill in and pass "
+        f"spaces={{{entries}}} (Nullable(…) around a space keeps nulls), or name them in drop=[…] or "
+        "passthrough=[…], or accept a leak with infer='data'"
+    )
+
+
+def _placeholder(type_: pa.DataType) -> str:
+    t = pa.types
+    if t.is_integer(type_) or t.is_floating(type_):
+        return "(LOWER, UPPER)"
+    if t.is_temporal(type_):
+        return "(FROM, TO)"
+    if t.is_string(type_) or t.is_large_string(type_) or t.is_dictionary(type_) or t.is_string_view(type_):
+        return "[CATEGORY, …]"
+    return "SPACE"
+
+
+def _from_data(column: Field, read: Reader) -> Space:
+    name = column.name
+    if _IDENTIFIER.search(name):
+        raise ColumnError(
+            "looks like an identifier, which no noise makes useful; pass drop=[…], passthrough=[…] or declare "
+            "its space",
+            column=name,
+        )
+    arrays = iter(read(name))
+    first = next(arrays, pa.nulls(0, column.type))
+    type_ = first.type.value_type if pa.types.is_dictionary(first.type) else first.type
+    finder = next((find for fits, find in _FINDERS if fits(type_)), None)
+    if finder is None:
+        raise ColumnError(
+            f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space",
+            column=name,
+        )
+    nulls = 0
+
+    def counted() -> Iterator[pa.Array]:
+        nonlocal nulls
+        for array in _chain(first, arrays):
+            array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+            if pa.types.is_floating(array.type):
+                array = pc.if_else(pc.is_finite(array), array, pa.scalar(None, array.type))
+            nulls += array.null_count
+            yield array
+
+    space = finder(type_, counted())
+    return Nullable(space) if nulls and column.nullable else space
+
+
+def _chain(first: pa.Array, rest: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    yield first
+    yield from rest
+
+
+def _extremes(arrays: Iterable[pa.Array], empty: Any) -> tuple[Any, Any]:
+    low = high = None
+    for array in arrays:
+        found = pc.min_max(array).as_py()
+        if found["min"] is not None:
+            low = found["min"] if low is None else min(low, found["min"])
+            high = found["max"] if high is None else max(high, found["max"])
+    return (empty, empty) if low is None else (low, high)
+
+
+def _booleans(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    for _ in arrays:
+        pass
+    return Boolean()
+
+
+def _integers(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    low, high = _extremes(arrays, 0)
+    step = -(-max(1, high - low) // ((1 << 32) - 1))
+    steps = max(1, -(-(high - low) // step))
+    return Integer(high - steps * step if high - steps * step >= -(2**63) else low, high, step)
+
+
+def _reals(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    low, high = _extremes(arrays, 0.0)
+    return Real(low, high if high > low else low + max(1.0, abs(low)))
+
+
+def _times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    resolution = "D" if pa.types.is_date(type_) else "s"
+    unit = pa.duration("s") if pa.types.is_duration(type_) else pa.timestamp("s")
+    low, high = (
+        value if isinstance(value, int) else pa.scalar(value).cast(unit, safe=False).value
+        for value in _extremes(arrays, 0)
+    )
+    width = {"D": 86_400, "h": 3_600, "s": 1}
+    resolution = resolution if (high - low) // width[resolution] < (1 << 31) else "h"
+    start = low // width[resolution]
+    stop = max(start + 1, -(-high // width[resolution]))
+    edges = (pa.scalar(edge * width[resolution], pa.int64()).cast(unit).as_py() for edge in (start, stop))
+    lower, upper = edges
+    return Datetime(lower, upper, resolution)
+
+
+def _texts(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    values: set[Any] = set()
+    for array in arrays:
+        values.update(pc.unique(array).to_pylist())
+    return Categorical(tuple(sorted(values - {None})) or ("other",), other="other")
+
+
+_FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterable[pa.Array]], Space]]] = [
+    (pa.types.is_boolean, _booleans),
+    (pa.types.is_integer, _integers),
+    (pa.types.is_floating, _reals),
+    (pa.types.is_date, _times),
+    (pa.types.is_timestamp, _times),
+    (pa.types.is_duration, _times),
+    (pa.types.is_string, _texts),
+    (pa.types.is_large_string, _texts),
+    (pa.types.is_string_view, _texts),
+]
