@@ -314,13 +314,12 @@ def _grouped_sums(
     With w = 1 where the value is present: a, p and s are the surrogates of (f−c)w, w and (f−c)²w.
     """
     space, mechanism = value.space, value.mechanism
-    nullable = (space.size > 1 and space.metric.startswith("nullable")) or space.tag == "nullable"
-    last = space.size - 1 if nullable else space.size
+    last = space.size - 1 if space.tag == "nullable" else space.size
     ends = space.numbers(np.array([0, last - 1]))
     centre = float(np.mean(ends)) if ends is not None else 0.0
 
     def present(codes: Any) -> FloatArray:
-        return (codes < last).astype(np.float64)
+        return np.asarray(codes < last, dtype=np.float64)
 
     def centred(codes: Any) -> FloatArray:
         numbers = space.numbers(codes)

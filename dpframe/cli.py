@@ -1,0 +1,324 @@
+"""The ``dpframe`` command: files in, files out.
+
+Exit codes: 0 done, 2 bad input (one line on standard error), 70 a fault of dpframe itself. No value of the
+data is ever printed but by ``estimate`` and ``demo``, whose numbers are the released ones.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from dpframe import datasets
+from dpframe.errors import DpframeError, FileError, ParameterError
+from dpframe.estimate import Estimates
+from dpframe.files import ParquetInput
+from dpframe.inmemory import PlanOptions
+from dpframe.parquet import plan_parquet, sanitize_parquet
+from dpframe.plan import Plan
+from dpframe.release import ReleaseInfo
+from dpframe.spaces import Categorical, Nullable, Real
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="dpframe",
+    help="Make tables about people safe to share: every row randomised under differential privacy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+BAD_INPUT, FAULT = 2, 70
+
+Source = Annotated[Path, typer.Argument(help="Parquet file, directory or quoted glob.", show_default=False)]
+Epsilon = Annotated[float | None, typer.Option(help="Budget ε, replace-one, per person.", show_default=False)]
+Delta = Annotated[float | None, typer.Option(help="Budget δ.  [default: 0]", show_default=False)]
+Spaces = Annotated[
+    Path | None, typer.Option(help="JSON file {column: space}; lists are categories.", show_default=False)
+]
+Infer = Annotated[str, typer.Option(help="Where undeclared spaces come from: public or data (leaks).")]
+Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat.", show_default=False)]
+Passthrough = Annotated[list[str] | None, typer.Option(help="Column to copy UNPROTECTED; repeat.", show_default=False)]
+Nulls = Annotated[str, typer.Option(help="A null where its space holds none: error or impute.")]
+Contributions = Annotated[int, typer.Option(help="Rows that one person may own.")]
+Shuffle = Annotated[bool, typer.Option(help="Let rows leave in a secret random order.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def _options(
+    spaces: Path | None,
+    infer: str,
+    drop: list[str] | None,
+    passthrough: list[str] | None,
+    nulls: str,
+    contributions: int,
+    shuffle: bool,
+) -> PlanOptions:
+    """Return the plan options that differ from their defaults."""
+    given: PlanOptions = {}
+    if spaces is not None:
+        given["spaces"] = _read_spaces(spaces)
+    if infer != "public":
+        given["infer"] = infer
+    if drop:
+        given["drop"] = drop
+    if passthrough:
+        given["passthrough"] = passthrough
+    if nulls != "error":
+        given["nulls"] = nulls
+    if contributions != 1:
+        given["contributions"] = contributions
+    if not shuffle:
+        given["shuffle"] = False
+    return given
+
+
+def _read_spaces(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise FileError(f"{path} is not a readable file of spaces") from None
+    except ValueError:
+        raise FileError(f"{path} is not JSON; write {{column: space}}") from None
+    if not isinstance(data, dict):
+        raise FileError(f"{path} must hold one JSON object {{column: space}}")
+    return data
+
+
+@app.command()
+def plan(
+    source: Source,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the plan here.", show_default=False)
+    ] = None,
+    spaces: Spaces = None,
+    infer: Infer = "public",
+    drop: Drop = None,
+    passthrough: Passthrough = None,
+    nulls: Nulls = "error",
+    contributions: Contributions = 1,
+    shuffle: Shuffle = True,
+    as_json: AsJson = False,
+) -> None:
+    """Plan how a file would be sanitised, and write the plan to reuse or edit."""
+    if epsilon is None:
+        raise ParameterError("give --epsilon, e.g. --epsilon 1")
+    options = _options(spaces, infer, drop, passthrough, nulls, contributions, shuffle)
+    made = plan_parquet(source, epsilon, delta, **options)
+    if output is not None:
+        try:
+            output.write_text(made.to_json(indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise FileError(f"{output} could not be written: {error.strerror}") from None
+    typer.echo(made.to_json() if as_json else str(made))
+
+
+@app.command()
+def sanitize(
+    source: Source,
+    target: Annotated[Path, typer.Argument(help="Parquet file to write.", show_default=False)],
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    plan: Annotated[Path | None, typer.Option(help="Plan file instead of options.", show_default=False)] = None,
+    spaces: Spaces = None,
+    infer: Infer = "public",
+    drop: Drop = None,
+    passthrough: Passthrough = None,
+    nulls: Nulls = "error",
+    contributions: Contributions = 1,
+    shuffle: Shuffle = True,
+    as_json: AsJson = False,
+) -> None:
+    """Randomise every row of a file into a new file that may be given away."""
+    options = _options(spaces, infer, drop, passthrough, nulls, contributions, shuffle)
+    ready = None if plan is None else Plan.read(plan)
+    start = time.perf_counter()
+    with _progress("randomising") as progress:
+        info = sanitize_parquet(source, target, epsilon, delta, plan=ready, progress=progress, **options)
+    if as_json:
+        typer.echo(info.to_json())
+        return
+    typer.echo(f"{target}: {info.n:,} rows in {time.perf_counter() - start:.1f} s")
+    for line in info.plan.lines():
+        typer.echo(line)
+
+
+@app.command()
+def inspect(source: Source, as_json: AsJson = False) -> None:
+    """Show what a released file says about itself."""
+    table = ParquetInput.open(source)
+    if table.text is None:
+        if as_json:
+            typer.echo(json.dumps({"release": False, "n": table.n, "columns": table.names}))
+            return
+        typer.echo(f"{source}: not a release; {table.n:,} rows, columns {', '.join(table.names)}")
+        return
+    info = ReleaseInfo.from_json(table.text)
+    if as_json:
+        typer.echo(info.to_json())
+        return
+    typer.echo(f"{source}: a release of {info.n:,} rows")
+    typer.echo(str(info.plan))
+
+
+class Statistic(StrEnum):
+    """What ``dpframe estimate`` can be asked for."""
+
+    value_counts = "value-counts"
+    crosstab = "crosstab"
+    mean = "mean"
+
+
+@app.command()
+def estimate(
+    source: Source,
+    statistic: Annotated[Statistic, typer.Argument(help="What to estimate.", show_default=False)],
+    columns: Annotated[list[str], typer.Argument(help="One column (two for crosstab).", show_default=False)],
+    by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,
+    normalize: Annotated[bool, typer.Option(help="Shares instead of counts.")] = False,
+    target: Annotated[str, typer.Option(help="table or population.")] = "table",
+    confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate a statistic of the original table from a released file alone."""
+    wanted = 2 if statistic is Statistic.crosstab else 1
+    if len(columns) != wanted:
+        raise ParameterError(f"{statistic} takes {wanted} column{'s' * (wanted > 1)}; got {len(columns)}")
+    estimates = Estimates(source, confidence_level=confidence_level)
+    if statistic is Statistic.mean:
+        found = estimates.mean(columns[0], by, target=target)
+        table = found.to_frame().T.rename_axis("column") if isinstance(found, pd.Series) else found
+    elif statistic is Statistic.crosstab:
+        wide = estimates.crosstab(columns[0], columns[1], normalize=normalize, target=target)
+        table = _stacked(wide)
+    else:
+        table = estimates.value_counts(columns[0], normalize=normalize, target=target)
+    if as_json:
+        typer.echo(table.reset_index().to_json(orient="records", date_format="iso", force_ascii=False))
+    else:
+        typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(help="Rows of the made-up census.")] = 200_000,
+    epsilon: Annotated[float, typer.Option(help="Budget ε for all seven columns together.")] = 7.0,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep the files here.  [default: a temporary one]", show_default=False)
+    ] = None,
+) -> None:
+    """Make a census, sanitise it, and compare estimates from the release with the truth."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        _demo(rows, epsilon, folder)
+        return
+    with tempfile.TemporaryDirectory(prefix="dpframe-demo-") as temporary:
+        _demo(rows, epsilon, Path(temporary))
+
+
+def _demo(rows: int, epsilon: float, folder: Path) -> None:
+    source, target = folder / "census.parquet", folder / "release.parquet"
+    census = datasets.make_census(rows, columns=list(DEMO_SPACES))
+    census.to_parquet(source, index=False)
+    typer.echo(f"made {source}: {rows:,} rows, {len(census.columns)} columns, nulls among them")
+    start = time.perf_counter()
+    with _progress("randomising") as progress:
+        info = sanitize_parquet(source, target, epsilon, spaces=DEMO_SPACES, progress=progress)
+    typer.echo(f"wrote {target} in {time.perf_counter() - start:.2f} s")
+    typer.echo(str(info.plan))
+    released = Estimates(target)
+    for name in ("sex", "education", "occupation"):
+        _compare(f"\nrows by {name}", released.value_counts(name, sort=False), census[name].value_counts())
+    crossed = released.crosstab("sex", "education")
+    _compare("\nsex by education", _stacked(crossed), pd.crosstab(census["sex"], census["education"]).stack())
+    _compare("\nmean age by sex", released.mean("age", by="sex"), census.groupby("sex", observed=True)["age"].mean())
+    means = pd.DataFrame({name: released.mean(name) for name in ("age", "income")}).T
+    _compare("\nmeans", means, census[["age", "income"]].mean())
+    typer.echo("\nEvery estimate was made from the release alone; about one interval in twenty misses the truth.")
+
+
+DEMO_SPACES: dict[str, Any] = {
+    "age": (0, 120),
+    "sex": list(datasets.SEXES),
+    "education": list(datasets.EDUCATION),
+    "occupation": Nullable(Categorical(datasets.OCCUPATIONS)),
+    "region": list(datasets.REGIONS),
+    "income": Nullable(Real(0, 250_000)),
+    "birth_date": ("1930-01-01", "2008-01-01"),
+}
+
+
+def _stacked(wide: pd.DataFrame) -> pd.DataFrame:
+    """Return a cross table with one row per cell."""
+    return pd.DataFrame(wide.stack(level=1, future_stack=True))
+
+
+def _compare(title: str, estimates: Any, truth: Any) -> None:
+    table = estimates.assign(truth=truth.reindex(estimates.index))
+    table["interval"] = [f"{a:,.1f} … {b:,.1f}" for a, b in zip(table["lower"], table["upper"], strict=True)]
+    typer.echo(title)
+    typer.echo(table[["truth", "estimate", "interval"]].to_string(float_format=lambda x: f"{x:,.1f}"))
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar with rows/s and time left on a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task, start = bar.add_task(what, total=None, rate=""), time.perf_counter()
+
+        def update(done: int, total: int) -> None:
+            rate = done / max(time.perf_counter() - start, 1e-9)
+            bar.update(task, completed=done, total=total, rate=f"{rate:,.0f} rows/s")
+
+        yield update
+
+
+def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"dpframe: warning: {message}", err=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit; errors are one line, and never a traceback with values in it."""
+    warnings.showwarning = _one_line_warning
+    try:
+        code = app(arguments, standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except DpframeError as error:
+        _fail(" ".join(str(error).split()), BAD_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("stopped; nothing was written", 130)
+    except BrokenPipeError:
+        sys.exit(0)
+    except Exception as error:
+        show = getattr(error, "format_message", None)
+        if show is not None:
+            _fail(f"{show()}; see dpframe --help", BAD_INPUT)
+        # The message of a foreign exception may quote a value of the data: only its kind is shown.
+        _fail(f"internal error ({type(error).__name__}); please report it", FAULT)
+
+
+def _fail(message: str, code: int) -> None:
+    typer.echo(f"dpframe: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,56 @@
+"""Shared tables."""
+
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+
+DATA = Path(os.environ.get("DPFRAME_DATA", Path(__file__).parents[2] / "shared" / "data"))
+KEY = bytes(range(32))
+
+ADULT_BOUNDS = {
+    "age": (0, 120),
+    "fnlwgt": (0, 1_500_000),
+    "education_num": (1, 16),
+    "capital_gain": (0, 100_000),
+    "capital_loss": (0, 5_000),
+    "hours_per_week": (0, 100),
+}
+
+
+@pytest.fixture(scope="session")
+def adult():
+    path = DATA / "adult.parquet"
+    if not path.exists():
+        pytest.skip("adult.parquet is not there")
+    return pd.read_parquet(path)
+
+
+@pytest.fixture(scope="session")
+def adult_spaces(adult):
+    """All 15 columns declared; nulls in workclass, occupation and native_country are values."""
+    spaces = dict(ADULT_BOUNDS)
+    for name in adult.columns.difference(list(spaces)):
+        listed = dpf.Categorical(sorted(adult[name].dropna().unique()))
+        spaces[name] = dpf.Nullable(listed) if adult[name].isna().any() else listed
+    return spaces
+
+
+@pytest.fixture(scope="session")
+def census():
+    return dpf.datasets.make_census(5_000, columns=["age", "sex", "education", "occupation", "region", "income"])
+
+
+@pytest.fixture(scope="session")
+def census_spaces():
+    return {
+        "age": (0, 120),
+        "sex": ["F", "M"],
+        "education": dpf.Ordinal(dpf.datasets.EDUCATION),
+        "occupation": dpf.Nullable(dpf.Categorical(dpf.datasets.OCCUPATIONS)),
+        "region": list(dpf.datasets.REGIONS),
+        "income": dpf.Nullable(dpf.Real(0, 250_000)),
+    }

@@ -1,0 +1,231 @@
+"""The command line: files in, files out, one clear line for bad input."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import dpframe as dpf
+from dpframe import cli
+from dpframe.parquet import plan_parquet
+
+SPACES = {
+    "age": {"lower": 0, "upper": 120},
+    "sex": ["F", "M"],
+    "income": {"space": "nullable", "inner": {"space": "real", "lower": 0, "upper": 250_000}},
+}
+
+
+@pytest.fixture
+def files(tmp_path):
+    census = dpf.datasets.make_census(3_000, columns=["age", "sex", "income"])
+    census.to_parquet(tmp_path / "in.parquet", index=False)
+    (tmp_path / "spaces.json").write_text(json.dumps(SPACES))
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command in this process; return exit code, output, errors."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return stopped.value.code, out, err
+
+    monkeypatch.setattr("warnings.showwarning", print)  # restored afterwards
+    return call
+
+
+def test_plan_sanitize_inspect_estimate(files, run):
+    source, plan, out = files / "in.parquet", files / "plan.json", files / "out.parquet"
+    code, text, err = run("plan", source, "--epsilon", 3, "--spaces", files / "spaces.json", "-o", plan)
+    assert (code, err) == (0, "")
+    assert "nullable_geometric" in text
+    assert dpf.Plan.read(plan) == plan_parquet(source, 3, spaces=SPACES)
+
+    code, text, err = run("sanitize", source, out, "--plan", plan)
+    assert (code, err) == (0, "")
+    assert text.startswith(f"{out}: 3,000 rows in ")
+    assert "Release: epsilon=3" in text
+
+    code, text, err = run("inspect", out)
+    assert code == 0
+    assert "a release of 3,000 rows" in text
+    assert json.loads(run("inspect", out, "--json")[1])["n"] == 3_000
+    assert "not a release; 3,000 rows, columns age, sex, income" in run("inspect", source)[1]
+    assert json.loads(run("inspect", source, "--json")[1])["release"] is False
+
+    estimates = dpf.Estimates(out)
+    code, text, err = run("estimate", out, "value-counts", "sex", "--json")
+    rows = json.loads(text)
+    assert {row["sex"] for row in rows} == {"F", "M"}
+    assert rows[0]["estimate"] == pytest.approx(estimates.value_counts("sex")["estimate"].iloc[0])
+    rows = json.loads(run("estimate", out, "mean", "age", "--by", "sex", "--json")[1])
+    assert [row["sex"] for row in rows] == ["F", "M"]
+    (row,) = json.loads(run("estimate", out, "mean", "income", "--json", "--target", "population")[1])
+    assert row["column"] == "income"
+    assert "std_error" in run("estimate", out, "value-counts", "sex", "--normalize")[1]
+
+
+def test_crosstab(files, run):
+    spaces = files / "both.json"
+    spaces.write_text(json.dumps({"sex": ["F", "M"], "age": {"lower": 0, "upper": 120}}))
+    out = files / "out.parquet"
+    code, *_ = run("sanitize", files / "in.parquet", out, "--epsilon", 2, "--spaces", spaces, "--drop", "income")
+    assert code == 0
+    rows = json.loads(run("estimate", out, "crosstab", "sex", "age", "--json")[1])
+    assert len(rows) == 2 * 121
+    assert set(rows[0]) == {"sex", "age", "estimate", "std_error", "lower", "upper"}
+
+
+def test_json_output_of_sanitize(files, run):
+    arguments = ["--epsilon", 3, "--spaces", files / "spaces.json", "--json", "--no-shuffle"]
+    code, text, _ = run("sanitize", files / "in.parquet", files / "out.parquet", *arguments)
+    assert code == 0
+    assert json.loads(text)["plan"]["shuffle"] is False
+
+
+def test_options_reach_the_plan(files, run):
+    arguments = ["--epsilon", 3, "--spaces", files / "spaces.json", "--json", "--contributions", 3, "--nulls", "impute"]
+    data = json.loads(run("plan", files / "in.parquet", *arguments)[1])
+    assert (data["contributions"], data["nulls"], data["columns"][0]["mechanism"]["epsilon"]) == (3, "impute", 1 / 3)
+    spaces = files / "some.json"
+    spaces.write_text(json.dumps({"sex": ["F", "M"]}))
+    arguments = ["--epsilon", 1, "--spaces", spaces, "--passthrough", "age", "--drop", "income", "--json"]
+    data = json.loads(run("plan", files / "in.parquet", *arguments)[1])
+    assert (data["passthrough"], data["drop"]) == (["age"], ["income"])
+
+
+@pytest.mark.filterwarnings("always")
+def test_inference_from_data_warns_in_one_line(files, run):
+    code, _, err = run("plan", files / "in.parquet", "--epsilon", 3, "--infer", "data")
+    assert code == 0
+    assert err.startswith("dpframe: warning: spaces of age, sex, income were read off the data")
+    assert err.count("\n") == 1
+
+
+BAD = [
+    (["sanitize", "in.parquet", "out.parquet"], "give epsilon, e.g. epsilon=1.0, or a plan"),
+    (["plan", "in.parquet"], "give --epsilon"),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1"], "3 columns need a declared space"),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "0", "--spaces", "spaces.json"], "must be finite"),
+    (
+        ["sanitize", "in.parquet", "out.parquet", "--epsilon", "nan", "--spaces", "spaces.json"],
+        "epsilon must be finite",
+    ),
+    (
+        ["sanitize", "in.parquet", "out.parquet", "--epsilon", "inf", "--spaces", "spaces.json"],
+        "epsilon must be finite",
+    ),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "one"], "Invalid value for '--epsilon'"),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--delta", "1"], r"delta must lie in [0, 1)"),
+    (["sanitize", "no.parquet", "out.parquet", "--epsilon", "1"], "no.parquet does not exist"),
+    (["sanitize", "spaces.json", "out.parquet", "--epsilon", "1"], "spaces.json is not a readable Parquet file"),
+    (["sanitize", "in.parquet", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json"], "is part of the input"),
+    (["sanitize", "in.parquet", "no/out.parquet", "--epsilon", "1", "--spaces", "spaces.json"], "is not a directory"),
+    (["sanitize", "in.parquet", "out.parquet", "--plan", "no.json"], "no.json is not a readable plan file"),
+    (["sanitize", "in.parquet", "out.parquet", "--plan", "spaces.json"], 'it has no "schema" number'),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--spaces", "in.parquet"], "in.parquet is not JSON"),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--spaces", "no.json"], "is not a readable file"),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--spaces", "list.json"], "must hold one JSON object"),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--drop", "height"], "drop names 'height'"),
+    (["estimate", "in.parquet", "mean", "age"], "the table carries no release plan"),
+    (["estimate", "in.parquet", "median", "age"], "'median' is not one of"),
+    (["estimate", "in.parquet", "crosstab", "age"], "crosstab takes 2 columns; got 1"),
+    (["estimate", "in.parquet", "mean", "age", "sex"], "mean takes 1 column; got 2"),
+    (["inspect", "no.parquet"], "no.parquet does not exist"),
+    (["explode"], "No such command 'explode'"),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "-o", "no/plan.json"], "could not be written"),
+]
+
+
+@pytest.mark.parametrize("arguments, message", BAD, ids=[" ".join(a)[:60] for a, _ in BAD])
+def test_bad_input_is_one_line_and_no_file(arguments, message, files, run, monkeypatch):
+    monkeypatch.chdir(files)
+    (files / "list.json").write_text("[1]")
+    before = sorted(path.name for path in files.iterdir())
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert message in err
+    assert err.startswith("dpframe: ")
+    assert (err.count("\n"), out) == (1, "")
+    assert sorted(path.name for path in files.iterdir()) == before
+
+
+def test_values_never_reach_the_terminal(files, run, monkeypatch):
+    monkeypatch.chdir(files)
+    frame = pd.DataFrame({"sex": ["F"] * 10 + ["SECRET"]})
+    frame.to_parquet("secret.parquet")
+    (files / "sex.json").write_text(json.dumps({"sex": ["F", "M"]}))
+    code, out, err = run("sanitize", "secret.parquet", "out.parquet", "--epsilon", 1, "--spaces", "sex.json")
+    assert (code, out) == (2, "")
+    assert "column 'sex' at row position 10: holds a category outside the declared list" in err
+    assert "SECRET" not in err
+    assert not (files / "out.parquet").exists()
+
+
+def test_a_fault_shows_its_kind_but_no_value(run, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("SECRET")
+
+    monkeypatch.setattr(cli, "plan_parquet", broken)
+    code, out, err = run("plan", "in.parquet", "--epsilon", 1)
+    assert (code, out) == (70, "")
+    assert err == "dpframe: internal error (RuntimeError); please report it\n"
+
+
+def test_release_of_a_release_is_refused(files, run):
+    arguments = ["--epsilon", 3, "--spaces", files / "spaces.json"]
+    assert run("sanitize", files / "in.parquet", files / "out.parquet", *arguments)[0] == 0
+    code, _, err = run("sanitize", files / "out.parquet", files / "again.parquet", *arguments)
+    assert code == 2
+    assert "is a release already" in err
+
+
+def test_demo(run, tmp_path):
+    code, out, err = run("demo", "--rows", 2_000, "--folder", tmp_path / "demo")
+    assert (code, err) == (0, "")
+    for words in ("2,000 rows", "rows by sex", "sex by education", "mean age by sex", "truth", "interval"):
+        assert words in out
+    assert pq.read_metadata(tmp_path / "demo" / "release.parquet").num_rows == 2_000
+
+
+def test_as_a_process(files):
+    """Exit code and streams as a shell sees them."""
+    done = subprocess.run([sys.executable, "-m", "dpframe", "inspect", "no.parquet"], cwd=files, capture_output=True)
+    assert done.returncode == 2
+    assert done.stderr == b"dpframe: no.parquet does not exist or holds no Parquet file\n"
+    done = subprocess.run([sys.executable, "-m", "dpframe", "--help"], cwd=files, capture_output=True)
+    assert done.returncode == 0
+    assert b"sanitize" in done.stdout
+
+
+def test_adult_from_the_shell(adult, adult_spaces, tmp_path, run):
+    """All 15 columns; from the output alone: income, sex by income, mean age by sex, beside the truth.
+
+    12 intervals at level 1 − 1e-6, so an error probability of about 1e-5 (keys are fresh).
+    """
+    adult.to_parquet(tmp_path / "adult.parquet", index=False)
+    spaces = {name: dpf.spaces.as_space(space).to_json() for name, space in adult_spaces.items()}
+    (tmp_path / "spaces.json").write_text(json.dumps(spaces))
+    out = tmp_path / "out.parquet"
+    arguments = ["--epsilon", 15, "--spaces", tmp_path / "spaces.json"]
+    assert run("plan", tmp_path / "adult.parquet", *arguments, "-o", tmp_path / "plan.json")[0] == 0
+    assert run("sanitize", tmp_path / "adult.parquet", out, "--plan", tmp_path / "plan.json")[0] == 0
+
+    def ask(*words):
+        return json.loads(run("estimate", out, *words, "--json", "--confidence-level", 1 - 1e-6)[1])
+
+    truth = adult["income"].value_counts()
+    assert all(r["lower"] <= truth[r["income"]] <= r["upper"] for r in ask("value-counts", "income"))
+    truth = pd.crosstab(adult["sex"], adult["income"])
+    assert all(r["lower"] <= truth.loc[r["sex"], r["income"]] <= r["upper"] for r in ask("crosstab", "sex", "income"))
+    truth = adult.groupby("sex")["age"].mean()
+    assert all(r["lower"] <= truth[r["sex"]] <= r["upper"] for r in ask("mean", "age", "--by", "sex"))
+    assert np.isfinite([r["std_error"] for r in ask("mean", "age", "--by", "sex")]).all()

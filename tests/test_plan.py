@@ -1,0 +1,183 @@
+"""Plans: building, checking, JSON, words."""
+
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpframe as dpf
+from dpframe.mechanisms import RandomizedResponse
+from dpframe.plan import SCHEMA, Column, build_plan
+
+SPACES = {"age": (0, 120), "sex": ["F", "M"], "born": dpf.Nullable(dpf.Datetime("1930-01-01", "2020-01-01"))}
+
+
+def spent(plan):
+    return sum((Fraction(c.certified.epsilon) for c in plan.columns), Fraction(0))
+
+
+@given(
+    epsilon=st.floats(0.01, 20),
+    delta=st.sampled_from([0.0, 1e-9, 1e-3]),
+    columns=st.integers(1, 5),
+    contributions=st.integers(1, 4),
+)
+def test_certified_losses_never_add_up_to_more_than_asked(epsilon, delta, columns, contributions):
+    spaces = {f"c{i}": ["a", "b", "c"] for i in range(columns)}
+    plan = build_plan(spaces, epsilon=epsilon, delta=delta, contributions=contributions)
+    assert spent(plan) * contributions <= Fraction(epsilon)
+    assert spent(plan) * contributions >= Fraction(epsilon) * Fraction(999, 1000) or delta > 0
+    assert sum(Fraction(c.mechanism.delta) for c in plan.columns) * contributions <= Fraction(delta)
+
+
+def test_shares():
+    plan = build_plan(SPACES, epsilon=1.0, allocation={"age": 0.5})
+    assert [c.mechanism.epsilon for c in plan.columns] == [0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    "allocation, message",
+    [
+        ("error", 'allocation must be "uniform" or a mapping'),
+        ({"agee": 0.5}, "allocation names 'agee', which is not a randomised column"),
+        ({"age": -0.5}, r"allocation\['age'\] must be finite and above 0"),
+        ({"age": 1.0}, "must add up to 1, or to less when columns are left out"),
+        ({"age": 0.2, "sex": 0.2, "born": 0.2}, "shares of all columns must add up to 1"),
+    ],
+)
+def test_shares_refused(allocation, message):
+    with pytest.raises(dpf.ParameterError, match=message):
+        build_plan(SPACES, epsilon=1.0, allocation=allocation)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "1", True, None])
+def test_epsilon_refused(epsilon):
+    with pytest.raises(dpf.ParameterError, match=r"epsilon must be .*above 0, e\.g\. epsilon=1\.0"):
+        build_plan(SPACES, epsilon=epsilon)
+
+
+@pytest.mark.parametrize("delta", [1, -1e-9, float("nan"), 2.0])
+def test_delta_refused(delta):
+    with pytest.raises(dpf.ParameterError, match=r"delta must lie in \[0, 1\)"):
+        build_plan(SPACES, epsilon=1, delta=delta)
+
+
+@pytest.mark.parametrize("contributions", [0, -1, 1.5, True])
+def test_contributions_refused(contributions):
+    with pytest.raises(dpf.ParameterError, match="contributions must be a whole number of rows per person"):
+        build_plan(SPACES, epsilon=1, contributions=contributions)
+
+
+def test_contributions_scale_by_group_privacy():
+    one, three = (build_plan(SPACES, epsilon=3, delta=0.0, contributions=k) for k in (1, 3))
+    assert three["age"].mechanism.epsilon * 3 == pytest.approx(one["age"].mechanism.epsilon)
+    assert "up to 3 rows" in three.lines()[0]
+
+
+def test_too_small_a_budget_names_the_column():
+    with pytest.raises(dpf.ParameterError, match=r"column 'age': epsilon=.* is too small for a grid of 120 steps"):
+        build_plan({"age": (0, 120)}, epsilon=1e-18)
+
+
+def test_json_round_trip_and_digest():
+    plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=7, shuffle=False, nulls="impute", drop=["id"], leaks=["age"])
+    again = dpf.Plan.from_json(plan.to_json(indent=2))
+    assert again == plan
+    assert again.digest == plan.digest
+    assert json.loads(plan.to_json())["schema"] == SCHEMA
+    assert build_plan(SPACES, epsilon=1.1, delta=1e-6, n=7).digest != plan.digest
+
+
+def test_a_plan_can_be_written_by_hand(tmp_path):
+    text = json.dumps(
+        {
+            "schema": 1,
+            "epsilon": 1.0,
+            "columns": [
+                {"name": "age", "space": {"lower": 0, "upper": 120}, "epsilon": 0.5},
+                {"name": "sex", "space": ["F", "M"], "epsilon": 0.5},
+            ],
+        }
+    )
+    (tmp_path / "plan.json").write_text(text)
+    plan = dpf.Plan.read(tmp_path / "plan.json")
+    assert plan == build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0)
+
+
+def edited(**changes):
+    data = json.loads(build_plan(SPACES, epsilon=1.0).to_json())
+    for path, value in changes.items():
+        place = data
+        *parents, last = path.split("__")
+        for part in parents:
+            place = place[int(part) if part.isdigit() else part]
+        place[int(last) if last.isdigit() else last] = value
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[1, 2", "it is not a JSON object"),
+        ("[]", "it is not a JSON object"),
+        ("{}", 'it has no "schema" number'),
+        (edited(schema=2), "schema 2, this version reads up to 1; upgrade dpframe"),
+        (edited(surprise=1), "unknown field 'surprise'"),
+        (edited(columns={}), "no epsilon or no list of columns"),
+        (edited(epsilon=0), "the plan is not valid: epsilon must be finite and above 0"),
+        (edited(epsilon=0.9), "claims epsilon=0.9, delta=0.0 but its columns add up to epsilon=0.99"),
+        (edited(columns__0__mechanism__mechanism="laplacian"), "'age': unknown mechanism tag; this version knows"),
+        (edited(columns__0__mechanism__extra=1), "mechanism geometric has the fields delta, epsilon, span"),
+        (edited(columns__0__mechanism__span=7), "'age': the mechanism has 8 codes, the space 121"),
+        (edited(columns__0__space__space="circle"), "'age': unknown space tag; this version knows"),
+        (edited(columns__0__space__upper=-1), "'age': lower must be below upper"),
+        (edited(columns__0__space__colour=1), "'age': space integer has no field 'colour'"),
+        (edited(columns__0__name="sex"), "column 'sex' appears twice"),
+        (edited(drop=["sex"]), "column 'sex' appears twice"),
+        (edited(leaks=["id"]), "leaks names 'id', which is not a randomised column"),
+        (edited(nulls="ignore"), 'nulls must be "error" or "impute"'),
+        (edited(shuffle=1), "shuffle must be True or False"),
+        (edited(n=-1), "n must be a number of rows"),
+        (edited(columns__0=3), "every column needs a name, a space"),
+    ],
+)
+def test_bad_plans_are_refused(text, message):
+    with pytest.raises(dpf.PlanError, match=message):
+        dpf.Plan.from_json(text)
+
+
+def test_missing_plan_file(tmp_path):
+    with pytest.raises(dpf.FileError, match=r"plan\.json is not a readable plan file"):
+        dpf.Plan.read(tmp_path / "plan.json")
+
+
+def test_columns_check_their_size():
+    with pytest.raises(dpf.PlanError, match="the mechanism has 3 codes, the space 2"):
+        Column("sex", dpf.Categorical(["F", "M"]), RandomizedResponse(3, 1.0))
+
+
+def test_words_say_what_is_not_protected():
+    plan = build_plan(SPACES, epsilon=1.0, shuffle=False, passthrough=["id"], drop=["name"], leaks=["age"])
+    text = str(plan)
+    assert "NOT PROTECTED, copied as they are: id" in text
+    assert "NOT COVERED, spaces read off the data: age" in text
+    assert "Order: kept: positions are not protected" in text
+    assert "Dropped: name" in text
+    assert "replace-one, per person" in text
+
+
+def test_html_escapes_names():
+    html = build_plan({"<b>": ["x", "y"]}, epsilon=1, passthrough=["<i>"])._repr_html_()
+    assert "&lt;i&gt;" in html
+    assert "<i>" not in html
+    assert "<b>" not in html
+
+
+def test_summary_is_a_row_per_column_in_units():
+    table = build_plan(SPACES, epsilon=3.0).summary()
+    assert table.index.tolist() == ["age", "sex", "born"]
+    assert (table["expected_error"] >= table["error_bound"]).all()
+    assert table.loc["born", "unit"] == "D"
+    assert 0 < table.loc["age", "expected_error"] < 120
