@@ -55,12 +55,13 @@ class Keystream:
     def __post_init__(self) -> None:
         if not isinstance(self.key, bytes | bytearray) or len(self.key) != 32:
             raise ParameterError("key must be 32 bytes; take secrets.token_bytes(32) or leave it out")
+        object.__setattr__(self, "key", bytes(self.key))
 
     def column(self, name: str, domain: str = "noise") -> ColumnStream:
         """Return the stream of one column (its planes are numbered from 0)."""
         if domain not in DOMAINS:
             raise ParameterError(f"domain must be one of {', '.join(DOMAINS)}")
-        return ColumnStream(bytes(self.key), (domain.encode(), self.plan_digest, name.encode()))
+        return ColumnStream(self.key, (domain.encode(), self.plan_digest, name.encode()))
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,24 @@ __all__ = [
 
 _DIGITS = Context(prec=60)
 _SLACK = Decimal(10) ** -50
+_TINY = 1e-20
+"""Below it e^ε − 1 loses too many of the digits."""
+_HUGE = 1e4
+"""Above it e^ε is as good as infinite: no table resolves it, and a decimal may not hold it."""
+
+
+def _as_float(value: SupportsFloat) -> float:
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError):  # an integer beyond all floats, an array
+        return math.nan
 
 
 def check_epsilon(epsilon: Any, name: str = "epsilon") -> float:
     """Return ``epsilon`` as a float, or raise `ParameterError` unless it is finite and positive."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, SupportsFloat):
         raise ParameterError(f"{name} must be a number above 0, e.g. {name}=1.0")
-    value = float(epsilon)
+    value = _as_float(epsilon)
     if not (math.isfinite(value) and value > 0):
         raise ParameterError(f"{name} must be finite and above 0, e.g. {name}=1.0; got {value}")
     return value
@@ -54,7 +65,7 @@ def check_delta(delta: Any, name: str = "delta") -> float:
     """Return ``delta`` as a float, or raise `ParameterError` unless it lies in [0, 1)."""
     if isinstance(delta, bool) or not isinstance(delta, SupportsFloat):
         raise ParameterError(f"{name} must be a number in [0, 1), e.g. {name}=1e-6")
-    value = float(delta)
+    value = _as_float(delta)
     if not 0 <= value < 1:
         raise ParameterError(f"{name} must lie in [0, 1), e.g. {name}=0 or {name}=1e-6; got {value}")
     return value
@@ -111,8 +122,12 @@ class Budget:
             return self
         epsilon = _down(Fraction(self.epsilon) / contributions)
         with localcontext(_DIGITS):
-            ratio = (Decimal(epsilon).exp() - 1) / (Decimal(self.epsilon).exp() - 1) * (1 - _SLACK)
-            return Budget(epsilon, _down(Decimal(self.delta) * ratio))
+            row, person = Decimal(epsilon), Decimal(self.epsilon)
+            # (e^row − 1)/(e^person − 1) by exponentials that cannot overflow; it is at least e^−person/k.
+            ratio = (-person).exp() / contributions
+            if self.epsilon > _TINY:
+                ratio = (row - person).exp() * (1 - (-row).exp()) / (1 - (-person).exp())
+            return Budget(epsilon, _down(Decimal(self.delta) * ratio * (1 - _SLACK * 10**20)))
 
 
 def compose(budgets: Iterable[Budget]) -> Budget:
@@ -279,7 +294,7 @@ class NullableLoss(PrivacyLoss):
 def response_probability(size: int, epsilon: float, delta: float, bits: int) -> int:
     """Return ⌈2^bits·p⌉ with p = (1−δ)/(e^ε + size − 1), optimal randomised response (Thm 8, 10)."""
     with localcontext(_DIGITS):
-        p = (1 - Decimal(delta)) / (Decimal(epsilon).exp() + size - 1)
+        p = (1 - Decimal(delta)) / (Decimal(min(epsilon, _HUGE)).exp() + size - 1)
         return max(1, math.ceil(p * (1 << bits)))
 
 

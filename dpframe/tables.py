@@ -49,7 +49,8 @@ def integer_weights(ideal: Sequence[int], total: int = WORD) -> list[int]:
     """
     whole = sum(ideal)
     shares = [divmod(part * total, whole) for part in ideal]
-    weights = [max(1, quotient) for quotient, _ in shares]
+    shares = [(quotient, remainder) if quotient else (1, 0) for quotient, remainder in shares]
+    weights = [quotient for quotient, _ in shares]
     missing = total - sum(weights)
     if missing >= 0:
         by_remainder = sorted(range(len(shares)), key=lambda i: -shares[i][1])
@@ -151,6 +152,11 @@ class ResponseTable:
         """Weight of the true code."""
         return (1 << self.bits) - (self.size - 1) * self.threshold
 
+    @property
+    def signal(self) -> float:
+        """Probability keep − other, 1 − size·p, by which inversion divides; as floats it would cancel."""
+        return (self.keep - self.threshold) / (1 << self.bits) if self.size > 1 else 1.0
+
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         """Randomise codes into ``out``; one word of ``bits`` a row."""
         if self.size == 1:
@@ -230,6 +236,17 @@ class GeometricTable:
                 found[k] = found.get(k, 0) + w * v
         return found
 
+    @cached_property
+    def _noise(self) -> npt.NDArray[np.float64]:
+        return np.array([self.noise_weights[k] / (1 << 128) for k in range(-self.span, self.span + 1)])
+
+    def law(self, code: int) -> npt.NDArray[np.float64]:
+        """Return the probabilities of 0…span when ``code`` is saturated after noise."""
+        start = self.span - code
+        column = self._noise[start : start + self.span + 1].copy()
+        column[0], column[-1] = self._noise[: start + 1].sum(), self._noise[start + self.span :].sum()
+        return column
+
 
 def _fixed(x: Decimal) -> int:
     return int(x * (1 << _FIXED))
@@ -255,15 +272,16 @@ def geometric_table(span: int, rate: float) -> GeometricTable:
     for _ in range(block):
         inside.append(power)
         power = power * alpha >> _FIXED
-    # One sign's blocks: (1−β)β^q, and β^q alone for the last, which is everything from there on.
-    outside, power = [], one
+    # One sign's blocks: (1−β)β^q, and β^q alone for the last, which is everything from there on. Negative
+    # noise starts at −1, so its blocks reach −span sooner; one more would only round a rarer event.
+    powers = [one]
     for _ in range(blocks - 1):
-        outside.append(power * (one - beta) >> _FIXED)
-        power = power * beta >> _FIXED
-    outside.append(power)
-    both = [*outside, *(part * alpha >> _FIXED for part in outside)]
-    starts = [block * q for q in range(blocks)]
-    values = [*starts, *(~start for start in starts)]
+        powers.append(powers[-1] * beta >> _FIXED)
+    below = -(-(span - 1) // block) + 1
+    inner = [power * (one - beta) >> _FIXED for power in powers]
+    upper, lower = [*inner[:-1], powers[-1]], [*inner[: below - 1], powers[below - 1]]
+    both = [*upper, *(part * alpha >> _FIXED for part in lower)]
+    values = [*(block * q for q in range(blocks)), *(~(block * q) for q in range(below))]
     dtype = np.int32 if 3 * span + 4 * block < 2**31 else np.int64
     high_weights = integer_weights(both)
     high = AliasTable.build(values, high_weights, dtype)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +23,12 @@ LARGEST_SPAN = (1 << 32) - 1
 _FINEST = 42.0
 """Largest total log-ratio that 64-bit weights resolve; a larger ε gets this much, and less noise is lost."""
 
+_FLATTEST = 2.0**-100
+"""Below this loss a step, neighbouring noise values are alike in all digits that ideal laws are written in."""
+
+_LARGEST = 1e4
+"""Largest ε that is calibrated for; all beyond get `_FINEST`."""
+
 
 def _loss(table: GeometricTable) -> LaplaceLoss:
     return LaplaceLoss(table.span, table.rate, table.spread)
@@ -32,8 +39,8 @@ def _calibrated(span: int, epsilon: float, delta: float) -> GeometricTable:
     """Return the table of least noise whose certified loss meets (ε, δ)."""
     spread = 0.0
     for _ in range(50):
-        rate = min(laplace_rate(span, epsilon, delta, spread), _FINEST / span)
-        if rate <= 0:
+        rate = min(laplace_rate(span, min(epsilon, _LARGEST), delta, spread), _FINEST / span)
+        if rate <= _FLATTEST:
             break
         table = geometric_table(span, rate)
         if _loss(table).delta(epsilon) <= delta:
@@ -117,7 +124,7 @@ class Geometric(Mechanism):
 
     def law(self, code: int) -> FloatArray:
         """Return P(y | code), shape (span + 1,)."""
-        return _saturated(self.table, code)
+        return self.table.law(code)
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)² inside, [f(0) − αf(1)]/(1−α) at the ends."""
@@ -149,14 +156,6 @@ def _invert(rate: float, counts: FloatArray, squared: bool) -> FloatArray:
     out[1:] += scaled[:-1]
     out[:-1] += scaled[1:]
     return out
-
-
-def _saturated(table: GeometricTable, code: int) -> FloatArray:
-    span, total = table.span, float(1 << 64)
-    column = np.zeros(span + 1)
-    for k, weight in table.noise_weights.items():
-        column[max(0, min(span, code + k))] += weight / total / total
-    return column
 
 
 def _surrogate(rate: float, span: int, f: CodeFunction, codes: IntArray) -> FloatArray:
@@ -219,7 +218,8 @@ class NullableGeometric(Mechanism):
     @cached_property
     def loss(self) -> PrivacyLoss:
         """The certified loss over value against value, null against value and back."""
-        return _nullable_loss(*self.parts)
+        flag, value = self.parts
+        return _nullable_loss(flag, _loss(value))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         flag, value = self.parts
@@ -236,14 +236,14 @@ class NullableGeometric(Mechanism):
         keep, flip = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
         present, absent = (flip, keep) if code == self.null else (keep, flip)
         x = self.span // 2 if code == self.null else code
-        return np.append(present * _saturated(value, x), absent)
+        return np.append(present * value.law(x), absent)
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return φ_f: with keep k and flip c, φ(null) = (k f(null) − c f(mid))/(k−c), the rest by inversion."""
         flag, value = self.parts
         k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
         f_mid, f_null = f(np.array([self.span // 2, self.null])).tolist()
-        at_null = (k * f_null - c * f_mid) / (k - c)
+        at_null = (k * f_null - c * f_mid) / flag.signal
         y = np.asarray(codes, dtype=np.int64)
         null = y == self.null
         inverse = _surrogate(value.rate, self.span, f, np.where(null, 0, y))
@@ -263,14 +263,14 @@ class NullableGeometric(Mechanism):
         # Surrogates at null: k/(k−c) for null itself, −c/(k−c) for mid-grid, 0 for other values. Hence at a
         # value y: −c/(k−c) for null, and G⁻¹(v, y)/k, plus (c/k)·c/(k−c) where v is mid-grid.
         if not squared:
-            out = np.append(_invert(value.rate, values, False) / k, [(k * nulls - c * present) / (k - c)], axis=0)
-            out[middle] += c / (k - c) * (c / k * present - nulls)
+            out = np.append(_invert(value.rate, values, False) / k, [(k * nulls - c * present) / flag.signal], axis=0)
+            out[middle] += c / flag.signal * (c / k * present - nulls)
             return out
-        shift = c / k * c / (k - c)
+        shift = c / k * c / flag.signal
         squares = _invert(value.rate, values, True) / k**2
         crossed = _invert(value.rate, values, False)[middle] / k
-        squares[middle] += 2 * shift * crossed + shift**2 * present + (c / (k - c)) ** 2 * nulls
-        at_null = (k**2 * nulls + c**2 * present) / (k - c) ** 2
+        squares[middle] += 2 * shift * crossed + shift**2 * present + (c / flag.signal) ** 2 * nulls
+        at_null = (k**2 * nulls + c**2 * present) / flag.signal**2
         return np.append(squares, [at_null], axis=0)
 
     def expected_error(self) -> float:
@@ -287,33 +287,43 @@ class NullableGeometric(Mechanism):
         return (1 - self.delta) * max(self.span / (2 * (1 + e)), m / (m + e))
 
 
-def _nullable_loss(flag: ResponseTable, value: GeometricTable) -> NullableLoss:
-    return NullableLoss(ResponseLoss(flag.keep, flag.threshold, 1 << flag.bits), _loss(value))
+def _nullable_loss(flag: ResponseTable, value: LaplaceLoss) -> NullableLoss:
+    return NullableLoss(ResponseLoss(flag.keep, flag.threshold, 1 << flag.bits), value)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _nullable_parts(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, GeometricTable]:
     """Return the tables for a flag at e/2 and a value at e, with the largest e ≥ ε that meets (ε, δ).
 
     On a grid with an odd number of steps the middle is half a step off, so the value's rate is reduced to
-    keep flag plus the longer half at e.
+    keep flag plus the longer half at e. As in `_calibrated`, what rounding the value's weights adds is
+    guessed, then read off the table.
     """
+    half = (span + 1) // 2
 
-    def build(e: float) -> tuple[ResponseTable, GeometricTable]:
-        reduced = e / 2 * span / ((span + 1) // 2)
-        return response_table(2, e / 2), _calibrated(span, reduced, 0.0)
+    def parts(e: float, spread: float) -> tuple[ResponseTable, float]:
+        return response_table(2, e / 2), min(laplace_rate(half, e / 2, 0.0, spread), _FINEST / span)
 
-    def fits(e: float) -> bool:
-        return _nullable_loss(*build(e)).delta(epsilon) <= delta
+    def fits(spread: float, e: float) -> bool:
+        flag, rate = parts(e, spread)
+        return _nullable_loss(flag, LaplaceLoss(span, rate, spread)).delta(epsilon) <= delta
 
-    low, high = epsilon, epsilon
-    while not fits(low):
-        low *= 1 - 2.0**-40
-        if low < epsilon * (1 - 2.0**-20):
-            raise ParameterError(f"epsilon={epsilon} is too small for a nullable grid; give it a larger share")
-    if delta > 0:
-        high = min(epsilon - 4 * math.log1p(-delta) + 1, 2 * _FINEST)
-        for _ in range(40):
-            middle = (low + high) / 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-    return build(low)
+    spread = 0.0
+    for _ in range(50):
+        e = epsilon if delta == 0 else _largest(partial(fits, spread), epsilon, 2 * _FINEST)
+        flag, rate = parts(e, spread)
+        if rate <= _FLATTEST:
+            break
+        table = geometric_table(span, rate)
+        if _nullable_loss(flag, _loss(table)).delta(epsilon) <= delta:
+            return flag, table
+        spread = max(table.spread, 2 * spread)
+    raise ParameterError(f"epsilon={epsilon} is too small for a nullable grid; give it a larger share")
+
+
+def _largest(fits: Callable[[float], bool], low: float, high: float) -> float:
+    """Return nearly the largest number from ``low``, which fits, to ``high`` that fits."""
+    while high - low > 1e-12 * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -135,18 +135,17 @@ class Mechanism(ABC):
 
         Returns
         -------
-        1-d array of the same length and dtype.
+        1-d array of the same length and dtype (int64 where that dtype cannot hold all codes).
 
         Raises
         ------
         ParameterError
-            If the codes are not a 1-d integer array, or leave 0…size−1.
+            If the codes are not a 1-d integer array or leave 0…size−1, or the row is not a position.
         """
         codes = np.asarray(codes)
         if codes.ndim != 1 or codes.dtype.kind not in "iu":
             raise ParameterError("codes must be a 1-d integer array; encode the column with its space")
-        if first_row < 0:
-            raise ParameterError("first_row must be at least 0")
+        first_row = check_whole(first_row, "first_row", 0, 1 << 62)
         if self.size - 1 > np.iinfo(codes.dtype).max:
             codes = codes.astype(np.int64)
         if len(codes) and (int(codes.max()) >= self.size or int(codes.min()) < 0):
@@ -186,6 +185,10 @@ class Mechanism(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return the mechanism as a JSON object with its tag."""
         return {"mechanism": self.tag, **{f.name: getattr(self, f.name) for f in parameters(type(self))}}
+
+    def __reduce__(self) -> tuple[type[Mechanism], tuple[Any, ...]]:
+        # Tables are rebuilt where a copy lands: megabytes stay out of pickles.
+        return type(self), tuple(getattr(self, f.name) for f in parameters(type(self)))
 
     def _check_budget(self, epsilon: float, delta: float) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))

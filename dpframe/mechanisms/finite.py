@@ -30,7 +30,7 @@ def response_table(size: int, epsilon: float, delta: float = 0.0) -> ResponseTab
     Raises
     ------
     ParameterError
-        If ε is too small for any 64-bit table of this size.
+        If ε is too small for any 64-bit table of this size that is not plain noise.
     """
     threshold = response_probability(size, epsilon, delta, 32)
     table = ResponseTable(size, threshold, 32)
@@ -38,7 +38,8 @@ def response_table(size: int, epsilon: float, delta: float = 0.0) -> ResponseTab
     if size > _NARROW_CATEGORIES or not resolved:
         threshold = min(response_probability(size, epsilon, delta, 64), (1 << 64) // size)
         table = ResponseTable(size, threshold, 64)
-    if size > 1 and ResponseLoss(table.keep, threshold, 1 << table.bits).delta(epsilon) > delta:
+    loss = ResponseLoss(table.keep, threshold, 1 << table.bits)
+    if size > 1 and (table.keep == threshold or loss.delta(epsilon) > delta):
         raise ParameterError(f"epsilon={epsilon} is too small for {size} categories; give it a larger share")
     return table
 
@@ -111,12 +112,12 @@ class RandomizedResponse(Mechanism):
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return (f(y) − p·Σf)/(1 − size·p)."""
         total = float(np.sum(f(np.arange(self.size))))
-        return np.asarray((f(codes) - self.other * total) / (1 - self.size * self.other))
+        return np.asarray((f(codes) - self.other * total) / self.table.signal)
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return (counts − p·Σcounts)/(1 − size·p), or the same with squared entries."""
-        off = -self.other / (1 - self.size * self.other)
-        on = off + 1 / (1 - self.size * self.other)
+        off = -self.other / self.table.signal
+        on = off + 1 / self.table.signal
         if squared:
             on, off = on**2, off**2
         return np.asarray((on - off) * counts + off * counts.sum(axis=0, keepdims=True))

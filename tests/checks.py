@@ -1,0 +1,429 @@
+"""Common checks, run over the registries: whatever is registered keeps these promises."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import json
+import math
+import pickle
+import re
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from dpframe.errors import ColumnError, ParameterError, PlanError
+from dpframe.keystream import Keystream
+from dpframe.mechanisms import (
+    MECHANISMS,
+    Geometric,
+    Mechanism,
+    NullableGeometric,
+    RandomizedResponse,
+    mechanism_from_json,
+)
+from dpframe.spaces import SPACES, Space, as_arrow, space_from_json
+from dpframe.tables import GeometricTable
+
+
+def check_space(space: Space, values: Any) -> None:
+    """Check everything that a space promises, on its own codes and on a column of values.
+
+    ``values`` is a column that the space can encode: values outside the bounds, and nulls if it is Nullable.
+    """
+    codes = sampled_codes(space)
+    array = as_arrow(values)
+    _check_space_statement(space, codes)
+    _check_metric(space, codes)
+    _check_round_trip(space, codes, array)
+    _check_row_independence(space, array)
+    _check_nulls(space, array)
+
+
+def sampled_codes(space: Space, most: int = 400) -> np.ndarray:
+    """Return all codes of a space, or if they are many both ends and a fixed random choice between."""
+    if space.size <= most:
+        return np.arange(space.size, dtype=space.code_type)
+    rng = np.random.default_rng(space.size)
+    inner = rng.integers(0, space.size, most - 20, dtype=np.uint64)
+    ends = [*range(10), *range(space.size - 10, space.size)]
+    return np.unique(np.concatenate([inner, np.array(ends, dtype=np.uint64)])).astype(space.code_type)
+
+
+def stored_under_nulls(array: pa.Array) -> set[Any]:
+    """Return the distinct raw values that lie under the null slots of an Arrow array's own buffers."""
+    absent = np.asarray(array.is_null())
+    if pa.types.is_dictionary(array.type):
+        return stored_under_nulls(array.indices)
+    validity, *buffers = array.buffers()
+    assert validity is not None or not absent.any()
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        width = np.int32 if pa.types.is_string(array.type) else np.int64
+        offsets = np.frombuffer(buffers[0], dtype=width)[array.offset :][: len(array) + 1]
+        return set(np.diff(offsets)[absent].tolist())
+    if pa.types.is_boolean(array.type):
+        bits = np.unpackbits(np.frombuffer(buffers[0], dtype=np.uint8), bitorder="little")
+        return set(bits[array.offset :][: len(array)][absent].tolist())
+    raw = np.frombuffer(buffers[0], dtype=f"V{array.type.bit_width // 8}")[array.offset :][: len(array)]
+    return {bytes(v) for v in raw[absent]}
+
+
+def _check_space_statement(space: Space, codes: np.ndarray) -> None:
+    """Size, code type, labels, JSON, equality, and that nothing of it can be changed."""
+    assert SPACES[space.tag] is type(space)
+    assert space.code_type == np.min_scalar_type(space.size - 1)
+    assert 0 <= space.fixed_point < space.size
+    text = json.dumps(space.to_json(), allow_nan=False)
+    again = space_from_json(json.loads(text))
+    assert again == space
+    assert hash(again) == hash(space)
+    assert json.dumps(again.to_json()) == text
+    assert pickle.loads(pickle.dumps(space)) == space
+    with pytest.raises(PlanError, match=r"has (no|the) field"):
+        space_from_json(space.to_json() | {"colour": 1})
+    for field in dataclasses.fields(space):  # type: ignore[arg-type]
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(space, field.name, None)
+    for code in (-1, space.size):
+        with pytest.raises(ParameterError, match="codes must be integers in 0…"):
+            space.decode([code])
+    if space.size <= 1_000:
+        labels = space.labels()
+        assert len(labels) == len(set(labels)) == space.size
+        assert labels == space.decode(np.arange(space.size)).to_pylist()
+
+
+def _check_metric(space: Space, codes: np.ndarray) -> None:
+    """Identity, symmetry, triangle; the diameter and the smallest distance are bounds, and attained."""
+    some = [*codes[:5].tolist(), *codes[5:-5:40].tolist(), *codes[-5:].tolist()]
+    values = space.decode(some).to_pylist()
+    table = np.array([[space.code_distance(x, y) for y in some] for x in some])
+    different = np.array([[x != y for y in some] for x in some])
+    assert (table[~different] == 0).all()
+    assert (table == table.T).all()
+    share = table / (space.diameter or 1)
+    assert (share[:, None, :] <= share[:, :, None] + share[None, :, :] + 1e-9).all()
+    if space.size > 1:
+        assert table.max() == pytest.approx(space.diameter, rel=1e-9)
+        assert table[different].min() == pytest.approx(space.min_distance, rel=1e-9)
+        for i, j in ((0, -1), (-1, 0), (0, 1), (0, 0)):
+            given = space.distance(values[i], values[j])
+            assert given == pytest.approx(table[i, j], rel=1e-6, abs=1e-3 * space.min_distance)
+
+
+def _check_round_trip(space: Space, codes: np.ndarray, array: pa.Array) -> None:
+    """Every code survives, values settle after one round trip, and decoded values belong to the space."""
+    for type_ in {space.natural_type, space.natural_type if pa.types.is_null(array.type) else array.type}:
+        decoded = space.decode(codes, type_)
+        if not pa.types.is_dictionary(type_):
+            assert decoded.type == type_
+        assert decoded.null_count == (codes == space.size - 1).sum() * (space.tag == "nullable")
+        decoded.validate(full=True)
+        back = space.encode(decoded)
+        assert back.dtype == space.code_type
+        assert back.tolist() == codes.tolist()
+    assert all(map(space.contains, space.decode(codes[:20]).to_pylist()))
+    assert not space.contains(object())
+    found = space.encode(array)
+    assert found.dtype == space.code_type
+    assert found.shape == (len(array),)
+    settled = space.decode(found)
+    again = space.encode(settled)
+    assert again.tolist() == found.tolist()
+    assert space.decode(again).equals(settled)
+    assert space.encode(array[:0]).dtype == space.code_type
+    assert space.decode([]).type == space.natural_type
+    assert len(space.encode(array[:0])) == len(space.decode([])) == 0
+
+
+def _check_row_independence(space: Space, array: pa.Array) -> None:
+    """A row's code is the same in any order, slice, chunking and company."""
+    found, n = space.encode(array), len(array)
+    order = np.random.default_rng(n).permutation(n)
+    moved = pa.array(order, pa.int64())
+    if not pa.types.is_string_view(array.type):
+        assert space.encode(array.take(moved)).tolist() == found[order].tolist()
+        assert space.encode(pa.concat_arrays([array[n // 2 :], array])).tolist() == [*found[n // 2 :], *found]
+    for start, length in ((0, n // 2), (n // 3, n), (1, 9), (n, 3)):
+        assert space.encode(array.slice(start, length)).tolist() == found[start:][:length].tolist()
+    cuts = [0, n // 4, n // 4, n // 2, n]
+    pieces = pa.chunked_array([array[a:b] for a, b in pairwise(cuts)], array.type)
+    assert space.encode(pieces).tolist() == found.tolist()
+    for row in range(min(n, 12)):
+        assert space.encode(array[row : row + 1]).tolist() == [found[row]]
+
+
+def _check_nulls(space: Space, array: pa.Array) -> None:
+    """Nulls are a value of Nullable spaces only, and what lies under them changes nothing and says nothing."""
+    nulls = pa.nulls(2, space.natural_type)
+    if space.tag == "nullable":
+        assert space.encode(nulls).tolist() == space.encode(pa.nulls(2)).tolist() == [space.size - 1] * 2
+        assert space.contains(None)
+        codes = sampled_codes(space)
+        codes = np.insert(codes, np.arange(0, len(codes), 3), space.size - 1)
+        for type_ in {space.natural_type, space.natural_type if pa.types.is_null(array.type) else array.type}:
+            decoded = space.decode(codes, type_)
+            if not pa.types.is_string_view(type_):
+                assert len(stored_under_nulls(decoded)) == 1
+        return
+    assert not space.contains(None)
+    with pytest.raises(ColumnError, match=r"is null, .* at row position 0$"):
+        space.encode(nulls)
+    assert space.encode(nulls, nulls="impute").tolist() == [space.fixed_point] * 2
+    hidden = _with_first_hidden(array)
+    if hidden is not None:
+        expected = [space.fixed_point, *space.encode(array)[1:].tolist()]
+        assert space.encode(hidden, nulls="impute").tolist() == expected
+
+
+def _with_first_hidden(array: pa.Array) -> pa.Array | None:
+    """Return an array of fixed width with its first value still in the buffer but under a null slot."""
+    primitive = not pa.types.is_dictionary(array.type) and len(array.buffers()) == 2
+    if not primitive or pa.types.is_boolean(array.type) or array.null_count or not len(array) or array.offset:
+        return None
+    validity = pa.py_buffer(np.packbits(np.arange(len(array)) > 0, bitorder="little").tobytes())
+    return pa.Array.from_buffers(array.type, len(array), [validity, array.buffers()[1]])
+
+
+def exact_columns(mechanism: Mechanism) -> tuple[list[list[int]], int]:
+    """Return P(· | x) for every x as integers over one total, from the tables that are sampled.
+
+    Written apart from the library's own `law`: noise is laid on every code and clipped, one value at a time.
+    """
+    if isinstance(mechanism, RandomizedResponse):
+        table, size = mechanism.table, mechanism.size
+        if size == 1:
+            return [[1]], 1
+        columns = [[table.keep if y == x else table.threshold for y in range(size)] for x in range(size)]
+        return columns, 1 << table.bits
+    if isinstance(mechanism, Geometric):
+        return [_clipped(mechanism.table, x) for x in range(mechanism.size)], 1 << 128
+    assert isinstance(mechanism, NullableGeometric), "give exact_columns the tables of the new mechanism"
+    flag, value = mechanism.parts
+    columns = [[flag.keep * w for w in _clipped(value, x)] + [flag.threshold << 128] for x in range(mechanism.size - 1)]
+    null = [flag.threshold * w for w in _clipped(value, mechanism.span // 2)] + [flag.keep << 128]
+    return [*columns, null], 1 << (128 + flag.bits)
+
+
+def _clipped(table: GeometricTable, x: int) -> list[int]:
+    column = [0] * (table.span + 1)
+    for k, weight in table.noise_weights.items():
+        column[min(max(x + k, 0), table.span)] += weight
+    return column
+
+
+def exact_delta(columns: list[list[int]], total: int, epsilon: float) -> Fraction:
+    """Return max over ordered pairs of Σ max(0, P − e^ε P'), to 60 digits."""
+    with localcontext(Context(prec=90)):
+        factor = Fraction(Decimal(epsilon).exp())
+    up, down = factor.numerator, factor.denominator
+    return max(
+        Fraction(sum(max(0, p * down - q * up) for p, q in zip(one, other, strict=True)), total * down)
+        for one in columns
+        for other in columns
+    )
+
+
+def exact_epsilon(columns: list[list[int]]) -> Decimal:
+    """Return ln of the largest ratio P/P', to 60 digits."""
+    ratio = max(Fraction(max(row), min(row)) for row in zip(*columns, strict=True))
+    with localcontext(Context(prec=60)):
+        return (Decimal(ratio.numerator) / ratio.denominator).ln()
+
+
+def check_mechanism(mechanism: Mechanism) -> None:
+    """Check all that a mechanism states, against computations of its own."""
+    _check_value(mechanism)
+    _check_request(mechanism)
+    _check_chunks(mechanism)
+    _check_bad_codes(mechanism)
+    if mechanism.size <= 70_000:
+        _check_fit(mechanism)
+    if mechanism.size <= 40:
+        columns, total = exact_columns(mechanism)
+        _check_law(mechanism, columns, total)
+        _check_loss(mechanism, columns, total)
+        _check_error(mechanism, columns, total)
+        _check_inverse(mechanism)
+
+
+def _check_value(mechanism: Mechanism) -> None:
+    data = json.loads(json.dumps(mechanism.to_json()))
+    assert data["mechanism"] == mechanism.tag
+    assert MECHANISMS[mechanism.tag] is type(mechanism)
+    for other in (mechanism_from_json(data), pickle.loads(pickle.dumps(mechanism)), copy.deepcopy(mechanism)):
+        assert other == mechanism
+        assert hash(other) == hash(mechanism)
+        assert other.to_json() == mechanism.to_json()
+        assert other.loss == mechanism.loss
+    assert len(pickle.dumps(mechanism)) < 500, "a pickle holds the parameters, not the tables"
+    assert dataclasses.replace(mechanism, epsilon=mechanism.epsilon * 1.5) != mechanism
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.epsilon = 2.0
+    for broken in ({**data, "mechanism": "sorcery"}, {**data, "gamma": 1}, {**data, "epsilon": -1}, {"epsilon": 1}):
+        with pytest.raises(PlanError, match="mechanism"):
+            mechanism_from_json(broken)
+    for name, wrong in (("epsilon", 0), ("epsilon", math.nan), ("epsilon", math.inf), ("delta", 1), ("delta", -1e-9)):
+        with pytest.raises(ParameterError, match=name):
+            dataclasses.replace(mechanism, **{name: wrong})
+
+
+def _check_request(mechanism: Mechanism) -> None:
+    """Never above what was asked, and δ(ε) and ε(δ) inverses of each other."""
+    loss, asked = mechanism.loss, mechanism.budget
+    assert loss.delta(asked.epsilon) <= asked.delta
+    assert loss.epsilon(asked.delta) <= asked.epsilon
+    assert loss.delta(loss.epsilon(0.0)) == 0
+    assert loss.epsilon(0.0) == loss.pure()
+    for delta in (1e-9, 1e-3, 0.2):
+        epsilon = loss.epsilon(delta)
+        assert loss.delta(epsilon) <= delta
+        if epsilon > 0:
+            assert loss.delta(math.nextafter(epsilon, 0) * (1 - 1e-12)) > delta
+    curve = [loss.delta(loss.pure() * share) for share in (0, 0.1, 0.5, 0.9, 0.999, 1, 1.001)]
+    assert curve == sorted(curve, reverse=True)
+    assert 0 <= curve[0] <= 1
+    assert curve[-2] == 0
+    if mechanism.size > 1 and 1e-6 <= asked.epsilon <= 36:
+        # Nothing wasted: all of ε, and nearly all of a δ that 32-bit words can resolve.
+        assert loss.epsilon() >= asked.epsilon * (1 - 1e-4)
+        if asked.delta >= (1e-6 if isinstance(mechanism, Geometric) else 1e-3) and asked.epsilon <= 20:
+            assert loss.delta(asked.epsilon) >= 0.9 * asked.delta
+
+
+def _check_chunks(mechanism: Mechanism) -> None:
+    """Any split, first row and integer dtype give the same values; so do views with strides."""
+    rows, start = 70_001, 5
+    codes = np.random.default_rng(1).integers(0, mechanism.size, rows, dtype=np.int64)
+    codes[:3] = [0, mechanism.size - 1, mechanism.size // 2]
+    stream = Keystream(bytes(range(32))).column("chunks")
+    whole = mechanism.sample(codes, stream, first_row=start)
+    assert whole.dtype == codes.dtype
+    assert whole.min() >= 0
+    assert whole.max() < mechanism.size
+    for cuts in ([1], [32_768], [32_767, 32_769, 65_537], [7, 7, 50_000]):
+        edges = [0, *cuts, rows]
+        parts = [mechanism.sample(codes[a:b], stream, first_row=start + a) for a, b in pairwise(edges)]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+    for kind in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4", ">u8"):
+        if np.iinfo(kind).max >= mechanism.size - 1:
+            given = codes.astype(kind)
+            found = mechanism.sample(given, stream, first_row=start)
+            np.testing.assert_array_equal(found, whole)
+            assert found.dtype == given.dtype
+            np.testing.assert_array_equal(given, codes, err_msg="the input was written to")
+    np.testing.assert_array_equal(mechanism.sample(np.repeat(codes, 2)[::2], stream, first_row=start), whole)
+    assert mechanism.sample(codes[:0], stream).shape == (0,)
+
+
+def _check_bad_codes(mechanism: Mechanism) -> None:
+    stream = Keystream(bytes(32)).column("bad")
+    for wrong in ([mechanism.size], [-1], [0, mechanism.size + 7], [np.iinfo(np.int64).max]):
+        with pytest.raises(ParameterError, match=f"codes must lie in 0…{mechanism.size - 1}"):
+            mechanism.sample(np.array(wrong, dtype=np.int64), stream)
+    for array in (np.zeros(3), np.zeros(3, bool), np.zeros((2, 2), int), np.array(0), np.array(["0"])):
+        with pytest.raises(ParameterError, match="1-d integer array"):
+            mechanism.sample(array, stream)
+    for row in (-1, 1.5, 2**70):
+        with pytest.raises(ParameterError, match="first_row"):
+            mechanism.sample(np.zeros(1, int), stream, first_row=row)
+    with pytest.raises(ParameterError, match=re.escape(f"({mechanism.size},)")):
+        mechanism.surrogate(np.zeros((1, 1)))
+
+
+def _check_fit(mechanism: Mechanism, rows: int = 1_000_000) -> None:
+    """Chi-square of a million draws against `law`; a right sampler fails with probability 1e-9 a code."""
+    for x in sorted({0, mechanism.size // 3, mechanism.size - 1}):
+        stream = Keystream(hashlib.sha256(repr((mechanism, x)).encode()).digest()).column("fit")
+        drawn = mechanism.sample(np.full(rows, x), stream)
+        expected = rows * mechanism.law(x)
+        observed = np.bincount(drawn, minlength=mechanism.size).astype(float)
+        # Cells are joined, neighbours first, until each expects 50; what remains joins the last.
+        group = np.floor(np.cumsum(expected) / 50).astype(int)
+        group = np.minimum(group, max(group.max() - 1, 0))
+        expected, observed = np.bincount(group, expected), np.bincount(group, observed)
+        expected, observed = expected[expected > 0], observed[expected > 0]
+        assert observed.sum() == rows
+        assert stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1) > 1e-9 or (
+            len(expected) == 1
+        )
+
+
+def _check_law(mechanism: Mechanism, columns: list[list[int]], total: int) -> None:
+    assert all(sum(column) == total for column in columns)
+    assert all(min(column) > 0 for column in columns)
+    exact = np.array([[w / total for w in column] for column in columns]).T
+    np.testing.assert_allclose(mechanism.transition(), exact, rtol=1e-12)
+    np.testing.assert_allclose(mechanism.transition().sum(axis=0), 1.0, rtol=1e-14)
+
+
+def _check_loss(mechanism: Mechanism, columns: list[list[int]], total: int) -> None:
+    """The claim covers the true loss of the integers that are sampled, and hardly more."""
+    loss = mechanism.loss
+    pure = exact_epsilon(columns)
+    assert Decimal(loss.epsilon(0.0)) >= pure
+    resolved = loss.epsilon(0.0) <= 30  # rarer events than e^-30 are rounded too coarsely to be tight
+    if resolved:
+        assert loss.epsilon(0.0) <= float(pure) * (1 + 1e-4)
+    for epsilon in {0.0, loss.pure() / 3, loss.pure() * 0.9, mechanism.epsilon, mechanism.epsilon / 2}:
+        true = exact_delta(columns, total, epsilon)
+        assert Fraction(loss.delta(epsilon)) >= true
+        if resolved:
+            assert loss.delta(epsilon) <= float(true) + 1e-5
+            if mechanism.epsilon <= 10:
+                assert loss.delta(epsilon) <= float(true) + 1e-10
+        if 0 < loss.delta(epsilon) < 1:
+            assert exact_delta(columns, total, loss.epsilon(loss.delta(epsilon))) <= Fraction(loss.delta(epsilon))
+
+
+def _distances(mechanism: Mechanism) -> list[list[int]]:
+    size = mechanism.size
+    if isinstance(mechanism, RandomizedResponse):
+        return [[int(x != y) for y in range(size)] for x in range(size)]
+    last = size - 1 if isinstance(mechanism, NullableGeometric) else size
+
+    def distance(x: int, y: int) -> int:
+        return abs(x - y) if x < last and y < last else (last - 1) * (x != y)
+
+    return [[distance(x, y) for y in range(size)] for x in range(size)]
+
+
+def _check_error(mechanism: Mechanism, columns: list[list[int]], total: int) -> None:
+    true = max(
+        Fraction(sum(w * d for w, d in zip(column, row, strict=True)), total)
+        for column, row in zip(columns, _distances(mechanism), strict=True)
+    )
+    # 64-bit weights hold probabilities to 2^-65, which shows only where the whole error is that small.
+    assert mechanism.expected_error() == pytest.approx(float(true), rel=1e-9, abs=mechanism.size**2 * 2.0**-63)
+    assert mechanism.expected_error() >= mechanism.error_bound() * (1 - 1e-9) - mechanism.size**2 * 2.0**-63
+    if isinstance(mechanism, RandomizedResponse) and mechanism.epsilon <= 20:
+        assert mechanism.expected_error() == pytest.approx(mechanism.error_bound(), rel=2**-15)
+
+
+def _check_inverse(mechanism: Mechanism) -> None:
+    """Surrogates and `invert` against the inverse of the matrix, where that can be had in floats."""
+    matrix = mechanism.transition()
+    if np.linalg.cond(matrix) > 1e6:
+        return
+    inverse, rng = np.linalg.inv(matrix), np.random.default_rng(2)
+    close = {"rtol": 1e-7, "atol": 1e-7 * np.abs(inverse).max()}
+    f = rng.normal(size=mechanism.size)
+    surrogate = mechanism.surrogate(f)
+    np.testing.assert_allclose(surrogate, f @ inverse, **close)
+    np.testing.assert_allclose(surrogate @ matrix, f, rtol=1e-7, atol=1e-7)
+    picked = rng.integers(0, mechanism.size, 9)
+    np.testing.assert_allclose(mechanism.surrogate_at(lambda codes: f[codes], picked), surrogate[picked], rtol=1e-12)
+    counts = rng.integers(0, 1000, size=(mechanism.size, 3))
+    kept = counts.copy()
+    np.testing.assert_allclose(mechanism.invert(counts), inverse @ counts, rtol=1e-7, atol=1e-4 * close["atol"] * 1e7)
+    squares = inverse**2 @ counts
+    np.testing.assert_allclose(mechanism.invert(counts, squared=True), squares, rtol=1e-7, atol=1e-7 * squares.max())
+    np.testing.assert_allclose(mechanism.invert(counts[:, 0].astype(float)), mechanism.invert(counts)[:, 0])
+    np.testing.assert_array_equal(counts, kept)
