@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpframe.errors import ColumnError, FileError
+from dpframe.errors import ColumnError, FileError, ParameterError
 from dpframe.infer import Field
-from dpframe.release import METADATA_KEY
+from dpframe.release import metadata_text
 
-__all__ = ["ParquetInput", "is_text"]
+__all__ = ["ParquetInput", "is_text", "plain_type"]
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """The name under which pandas stores an index that has none: not a column."""
@@ -34,38 +37,79 @@ _EXTENSION_DTYPES = {
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
+File = tuple[Path, dict[str, str | None]]
+"""A file and its Hive partition keys."""
+
 
 def is_text(type_: pa.DataType) -> bool:
-    """Tell whether a column holds strings, which are read as dictionaries and never row by row."""
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+    """Tell whether a column holds strings, whose declared values are read as dictionaries and never row by row."""
+    t = pa.types
+    return bool(t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_))
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type by which a column is copied: no dictionary, no view, no metadata of inner fields.
+
+    A dictionary tells in which order the input had its values, and of values it no longer has; Arrow
+    cannot reorder views. An ordered dictionary stays: its order has a meaning.
+    """
+    t = pa.types
+    if t.is_dictionary(type_):
+        return type_ if type_.ordered else plain_type(type_.value_type)
+    if t.is_string_view(type_):
+        return pa.string()
+    if t.is_binary_view(type_):
+        return pa.binary()
+    if t.is_struct(type_):
+        return pa.struct([_plain_field(field) for field in type_])
+    if t.is_map(type_):
+        return pa.map_(_plain_field(type_.key_field), _plain_field(type_.item_field), type_.keys_sorted)
+    if t.is_fixed_size_list(type_):
+        return pa.list_(_plain_field(type_.value_field), type_.list_size)
+    if t.is_list(type_):
+        return pa.list_(_plain_field(type_.value_field))
+    if t.is_large_list(type_):
+        return pa.large_list(_plain_field(type_.value_field))
+    return type_
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, plain_type(field.type), field.nullable)
 
 
 def _open(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, read_dictionary=list(dictionaries), buffer_size=1 << 20)
+        # Buffering ahead would keep every byte read until the file is closed.
+        return pq.ParquetFile(path, read_dictionary=list(dictionaries), buffer_size=1 << 20, pre_buffer=False)
     except (pa.ArrowException, OSError, ValueError):
         raise FileError(f"{path} is not a readable Parquet file") from None
 
 
-def _paths(source: str | Path) -> list[tuple[Path, dict[str, str | None]]]:
+def _paths(source: str | Path) -> list[File]:
     """Return the files of a source in order, each with its Hive partition keys."""
     root = Path(source)
     if root.is_dir():
-        found = sorted(
-            path
-            for path in root.rglob("*")
-            if path.is_file() and not any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
-        )
-        return [(path, _partition_keys(path.relative_to(root))) for path in found]
+        return _listed(root, root.rglob("*"))
     if root.exists():
         return [(root, {})]
+    fixed = itertools.takewhile(lambda part: not glob.has_magic(part), root.parts)
     # Path.glob takes no absolute pattern.
-    return [(Path(path), {}) for path in sorted(glob.glob(str(source), recursive=True))]  # noqa: PTH207
+    return _listed(Path(*fixed), map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
+
+
+def _listed(root: Path, paths: Iterable[Path]) -> list[File]:
+    """Return files under a folder in order, without those that are hidden from tables by their names."""
+    found = [(path, path.relative_to(root)) for path in sorted(set(paths)) if path.is_file()]
+    return [
+        (path, _partition_keys(inner))
+        for path, inner in found
+        if not any(part.startswith(("_", ".")) for part in inner.parts)
+    ]
 
 
 def _partition_keys(path: Path) -> dict[str, str | None]:
     pairs = (part.split("=", 1) for part in path.parts[:-1] if "=" in part)
-    return {key: None if value == _NULL_PARTITION else unquote(value) for key, value in pairs}
+    return {unquote(key): None if value == _NULL_PARTITION else unquote(value) for key, value in pairs}
 
 
 @dataclass(frozen=True)
@@ -76,7 +120,7 @@ class ParquetInput:
     """
 
     source: str
-    files: tuple[tuple[Path, dict[str, str | None]], ...]
+    files: tuple[File, ...]
     schema: pa.Schema
     n: int
     text: str | None
@@ -89,25 +133,31 @@ class ParquetInput:
         Raises
         ------
         FileError
-            If nothing is there, or a file is not Parquet.
+            If nothing is there, a file is not Parquet, or the files differ in columns, types or release
+            metadata.
         ColumnError
-            If the files differ in columns, types or release metadata.
+            If a partition key is also a column of the files.
+        ParameterError
+            If a column name appears twice.
         """
         files = _paths(source)
         if not files:
             raise FileError(f"{source} does not exist or holds no Parquet file")
-        readers = [_open(path) for path, _ in files]
-        schema, text = readers[0].schema_arrow, _text(readers[0])
-        for (path, keys), reader in zip(files, readers, strict=True):
-            if not reader.schema_arrow.equals(schema) or set(keys) != set(files[0][1]):
+        schema, text, rows = _footer(files[0][0])
+        for path, keys in files[1:]:
+            other_schema, other_text, count = _footer(path)
+            rows += count
+            if not other_schema.equals(schema) or set(keys) != set(files[0][1]):
                 raise FileError(f"{path} has other columns or types than {files[0][0]}; convert them separately")
-            if _text(reader) != text:
+            if other_text != text:
                 raise FileError(f"{path} carries another release plan than {files[0][0]}; read them separately")
-        rows = sum(reader.metadata.num_rows for reader in readers)
         for name in files[0][1]:
             if name in schema.names:
                 raise ColumnError("is both a partition key and a column of the files", column=name)
             schema = schema.append(pa.field(name, _partition_type([keys[name] for _, keys in files])))
+        twice = next((name for i, name in enumerate(schema.names) if name in schema.names[:i]), None)
+        if twice is not None:
+            raise ParameterError(f"column name {twice!r} appears twice; names must be unique")
         types = _pandas_types(schema)
         for name in [name for name in schema.names if _INDEX.fullmatch(name)]:
             schema = schema.remove(schema.get_field_index(name))
@@ -122,38 +172,74 @@ class ParquetInput:
         """Return what is public about columns."""
         return [Field(f.name, f.type, f.nullable) for f in map(self.schema.field, names)]
 
-    @cached_property
-    def _text_columns(self) -> list[str]:
-        return [field.name for field in self.schema if is_text(field.type)]
+    def batches(self, names: Sequence[str], rows: int, plain: Collection[str] = ()) -> Iterator[dict[str, pa.Array]]:
+        """Yield up to ``rows`` rows at a time; batches end where files do.
 
-    def batches(self, names: Sequence[str], rows: int) -> Iterator[dict[str, pa.Array]]:
-        """Yield up to ``rows`` rows at a time, strings as dictionaries; batches end where files do."""
+        Strings come as dictionaries, but those of the columns in ``plain``.
+        """
         for path, keys in self.files:
             stored = [name for name in names if name not in keys]
-            reader = _open(path, [name for name in self._text_columns if name in stored])
-            for batch in _read(reader, path, rows, stored):
-                columns = dict(zip(stored, batch.columns, strict=True)) if stored else {}
-                for name in names:
-                    if name in keys:
-                        columns[name] = _repeat(keys[name], self.schema.field(name).type, batch.num_rows)
-                yield columns
+            texts = [name for name in stored if name not in plain and is_text(self.schema.field(name).type)]
+            with _open(path, texts) as reader:
+                for batch in _read(reader, path, rows, stored):
+                    columns = {name: batch.column(name) for name in stored}
+                    for name in names:
+                        if name in keys:
+                            columns[name] = _repeat(keys[name], self.schema.field(name).type, batch.num_rows)
+                    yield columns
 
     def arrays(self, name: str) -> Iterator[pa.Array]:
         """Yield one column, in batches."""
         for batch in self.batches([name], 1 << 18):
             yield batch[name]
 
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """Return columns as one table, with the metadata that pandas wrote to the first file."""
+        tables = []
+        for path, keys in self.files:
+            with _open(path) as reader, _damage(path):
+                table = reader.read([name for name in names if name not in keys])
+            for field in map(self.schema.field, keys.keys() & set(names)):
+                column = _repeat(keys[field.name], field.type, table.num_rows)
+                table = table.append_column(field, column.cast(field.type))
+            tables.append(table.select(list(names)))
+        return pa.concat_tables(tables)
 
-def _read(reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+
+@contextlib.contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """Tell of a file that cannot be read in one line, which holds none of its values."""
     try:
-        yield from reader.iter_batches(rows, columns=list(names))
+        yield
     except (pa.ArrowException, OSError):
         raise FileError(f"{path} is damaged: a part of it cannot be read") from None
 
 
-def _text(reader: pq.ParquetFile) -> str | None:
-    found = (reader.metadata.metadata or {}).get(METADATA_KEY.encode())
-    return None if found is None else found.decode("utf-8", "replace")
+def _read(reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    groups: list[list[int] | None] = [None]
+    if any(_nests_dictionary(reader.schema_arrow.field(name).type) for name in names):
+        # Arrow cannot read these across the border of two row groups.
+        groups = [[group] for group in range(reader.num_row_groups)]
+    for group in groups:
+        with _damage(path):
+            batches = reader.iter_batches(rows, row_groups=group, columns=list(names))
+        while True:
+            with _damage(path):
+                batch = next(batches, None)
+            if batch is None:
+                break
+            yield batch
+
+
+def _nests_dictionary(type_: pa.DataType) -> bool:
+    inner = [type_.field(i).type for i in range(type_.num_fields)]
+    return any(pa.types.is_dictionary(t) or _nests_dictionary(t) for t in inner)
+
+
+def _footer(path: Path) -> tuple[pa.Schema, str | None, int]:
+    """Return a file's schema, the release description it carries, and its number of rows."""
+    with _open(path) as reader:
+        return reader.schema_arrow, metadata_text(reader.metadata.metadata), reader.metadata.num_rows
 
 
 def _pandas_types(schema: pa.Schema) -> dict[str, str]:
@@ -161,13 +247,30 @@ def _pandas_types(schema: pa.Schema) -> dict[str, str]:
     try:
         columns = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))["columns"]
         found = {column["name"]: column["numpy_type"] for column in columns}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
-    return {name: dtype for name, dtype in found.items() if isinstance(name, str) and dtype in _EXTENSION_DTYPES}
+    types = {f.name: _pandas_type(found[f.name], f.type) for f in schema if f.name in found}
+    return {name: dtype for name, dtype in types.items() if dtype is not None}
+
+
+def _pandas_type(found: Any, type_: pa.DataType) -> str | None:
+    if not isinstance(found, str):
+        return None
+    if found in _EXTENSION_DTYPES:
+        return found
+    if not found.endswith("[pyarrow]"):
+        return None
+    # Spelled from the type: the text found is not copied. Of types with parameters pandas reads few.
+    name = f"{'string' if is_text(type_) else type_}[pyarrow]"
+    try:
+        pd.api.types.pandas_dtype(name)
+    except (TypeError, NotImplementedError):
+        return None
+    return name
 
 
 def _partition_type(values: Sequence[str | None]) -> pa.DataType:
-    whole = all(value is None or value.removeprefix("-").isdecimal() for value in values)
+    whole = all(value is None or re.fullmatch(r"-?[0-9]{1,18}", value) for value in values)
     return pa.int64() if whole else pa.string()
 
 

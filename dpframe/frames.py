@@ -5,7 +5,6 @@ Nothing of the input reaches the output but names and types: no index, attrs, me
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,12 +18,15 @@ from pandas.api.types import is_object_dtype
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer import Field
 from dpframe.plan import Plan
-from dpframe.release import METADATA_KEY
+from dpframe.release import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.spaces import Space, as_arrow
 
-__all__ = ["Frame", "arrow_metadata", "check_columns", "located", "output_type", "release_text", "wrap"]
+__all__ = ["Frame", "check_columns", "located", "output_type", "release_text", "wrap"]
 
 Order = npt.NDArray[np.intp] | None
+
+_MOST_CATEGORIES = 1_000_000
+"""More than these a pandas categorical column is not given."""
 
 
 def output_type(type_: pa.DataType) -> pa.DataType:
@@ -35,11 +37,6 @@ def output_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(type_):
         return pa.dictionary(pa.int32(), type_.value_type, ordered=type_.ordered)
     return type_
-
-
-def arrow_metadata(text: str) -> dict[str, str]:
-    """Return the schema metadata of a release: under our own key, and as pandas reads ``attrs``."""
-    return {METADATA_KEY: text, "PANDAS_ATTRS": json.dumps({METADATA_KEY: text})}
 
 
 def check_columns(names: Sequence[str], plan: Plan) -> None:
@@ -126,8 +123,7 @@ class ArrowFrame(Frame):
     @property
     def text(self) -> str | None:
         """The description that a release carries."""
-        found = (self.table.schema.metadata or {}).get(METADATA_KEY.encode())
-        return None if found is None else found.decode("utf-8", "replace")
+        return metadata_text(self.table.schema.metadata)
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns."""
@@ -146,14 +142,26 @@ class ArrowFrame(Frame):
                 space = plan[name].space
                 released = codes[name] if order is None else codes[name][order]
                 array = space.decode(released, output_type(field.type))
-                nullable = field.nullable or array.null_count > 0 or space.metric.startswith("nullable")
-                fields.append(pa.field(name, array.type, nullable=nullable))
+                fields.append(pa.field(name, array.type, nullable=field.nullable or space.tag == "nullable"))
             else:
-                column = self.table.column(name)
-                array = column if order is None else column.take(pa.array(order))
-                fields.append(pa.field(name, field.type, nullable=field.nullable))
+                array = _copied(self.table.column(name), order)
+                fields.append(pa.field(name, array.type, nullable=field.nullable))
             columns.append(array)
         return pa.table(columns, schema=pa.schema(fields, metadata=arrow_metadata(text)))
+
+
+def _copied(column: pa.ChunkedArray, order: Order) -> Any:
+    """Return a column that is passed through, in the output's order and with nothing of the input's order."""
+    type_ = column.type
+    if pa.types.is_dictionary(type_) and not type_.ordered:
+        # Entries stand in the order in which the input met them, those of absent rows included.
+        plain = _copied(column.cast(type_.value_type), order)
+        return plain.dictionary_encode()
+    if order is None:
+        return column
+    if pa.types.is_string_view(type_):  # Arrow cannot take from views
+        return column.cast(pa.large_string()).take(pa.array(order)).cast(type_)
+    return column.take(pa.array(order))
 
 
 class PolarsFrame(ArrowFrame):
@@ -161,11 +169,20 @@ class PolarsFrame(ArrowFrame):
 
     kind = "polars"
 
+    def __init__(self, table: pa.Table, schema: Any) -> None:
+        super().__init__(table)
+        self.schema = schema
+
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
         """Return a polars DataFrame."""
         import polars as pl
 
-        return pl.from_arrow(super().rebuild(plan, codes, order, text))
+        frame = pl.from_arrow(super().rebuild(plan, codes, order, text))
+        assert isinstance(frame, pl.DataFrame)
+        # In Arrow an Enum is a dictionary like any other; its categories are those declared.
+        declared = {name: plan[name].space.labels() for name in codes if isinstance(self.schema[name], pl.Enum)}
+        enums = {name: pl.Enum([label for label in labels if label is not None]) for name, labels in declared.items()}
+        return frame.cast(enums)  # type: ignore[arg-type]
 
 
 class PandasFrame(Frame):
@@ -205,6 +222,9 @@ class PandasFrame(Frame):
         dtype = self.frame[name].dtype
         if is_object_dtype(dtype):
             return Field(name, pa.null(), True)
+        if isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories):
+            # pandas makes this of a column without values, whatever they would have been.
+            return Field(name, pa.null(), True)
         # The dtype alone decides: an empty slice has it, and nothing else.
         empty = self.frame[name].iloc[:0]
         try:
@@ -215,11 +235,18 @@ class PandasFrame(Frame):
 
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array; NaN is null."""
-        return as_arrow(as_arrow(self.frame[name]))
+        series = self.frame[name]
+        if isinstance(series.dtype, pd.CategoricalDtype) and not len(series.dtype.categories):
+            return pa.nulls(len(series))
+        return as_arrow(series)
 
     def encode(self, name: str, space: Space, nulls: str) -> npt.NDArray[np.unsignedinteger]:
         """Return a column's codes; numbers in an object column may be whole without being Integer."""
         field = self.fields([name])[0]
+        if isinstance(self.frame[name].dtype, pd.CategoricalDtype) and space.size > _MOST_CATEGORIES:
+            raise ColumnError(
+                "is categorical, with more values than can be listed; convert the column to numbers", column=name
+            )
         if not field.nullable and "nullable" in space.tag:
             dtype = self.frame[name].dtype
             raise ColumnError(
@@ -232,7 +259,8 @@ class PandasFrame(Frame):
             if not pa.types.is_null(field.type):
                 space.check_type(output_type(field.type))
             elif pa.types.is_integer(array.type) and pa.types.is_floating(space.natural_type):
-                array = array.cast(pa.float64())
+                # Safe casting would refuse, and quote, what floats cannot hold; the grid is coarser anyway.
+                array = array.cast(pa.float64(), safe=False)
             return space.encode(array, nulls=nulls)
         except ColumnError as error:
             raise located(error, name) from None
@@ -260,8 +288,7 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         values = codes.astype(np.int64)
         if labels[-1] is None:
             labels, values = labels[:-1], np.where(values == len(labels) - 1, -1, values)
-        ordered = dtype.ordered or space.tag == "ordinal"
-        return pd.Series(pd.Categorical.from_codes(values, labels, ordered=ordered), index=index)  # type: ignore[call-overload]
+        return pd.Series(pd.Categorical.from_codes(values, labels, ordered=dtype.ordered), index=index)  # type: ignore[call-overload]
     if is_object_dtype(dtype):
         # Decoded by the space alone: what type the values had is not in the schema.
         natural = space.natural_type
@@ -310,10 +337,15 @@ def _wrap(table: Any) -> Frame:
         table = pa.Table.from_batches([table])
     if isinstance(table, pa.Table):
         return ArrowFrame(table)
-    if not hasattr(table, "__arrow_c_stream__"):
+    try:
+        arrow = pa.table(table) if hasattr(table, "__arrow_c_stream__") else None
+    except pa.ArrowInvalid:  # the stream is of single values, as of a polars Series
+        arrow = None
+    if arrow is None:
         raise ParameterError(
             f"{type(table).__name__} is no table; pass a pandas or polars DataFrame (collect() a LazyFrame), a "
             "pyarrow Table, or anything with __arrow_c_stream__"
         )
-    kind = PolarsFrame if type(table).__module__.split(".")[0] == "polars" else ArrowFrame
-    return kind(pa.table(table))
+    if type(table).__module__.split(".")[0] == "polars":
+        return PolarsFrame(arrow, table.schema)
+    return ArrowFrame(arrow)

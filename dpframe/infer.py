@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning
 from dpframe.plan import Plan
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, as_space
+from dpframe.spaces.base import LARGEST_GRID
 
 __all__ = ["INFER", "Field", "infer_spaces"]
 
 INFER = ("public", "data")
 
 _IDENTIFIER = re.compile(
-    r"(^|_)(id|ids|uuid|guid|ssn|nino|iban|passport|e?mail|phone|address|surname|first_?name|last_?name"
+    r"(^|[\W_])(id|ids|uuid|guid|ssn|nino|iban|passport|e?mail|phone|address|surname|first_?name|last_?name"
     r"|full_?name|name)$",
     re.IGNORECASE,
 )
@@ -70,9 +73,8 @@ def infer_spaces(
     names = [column.name for column in columns]
     stray = [name for name in declared if name not in names]
     if stray and not isinstance(spaces, Plan):
-        raise ParameterError(
-            f"spaces names {stray[0]!r}, which is not a column to randomise; columns are {', '.join(names)}"
-        )
+        listed = ", ".join(" ".join(name.split()) for name in names)  # one line, whatever the names
+        raise ParameterError(f"spaces names {stray[0]!r}, which is not a column to randomise; columns are {listed}")
     found: dict[str, Space] = {}
     missing: list[Field] = []
     for column in columns:
@@ -162,14 +164,20 @@ def _from_data(column: Field, read: Reader) -> Space:
             "its space",
             column=name,
         )
-    arrays = iter(read(name))
+    try:
+        return _found(column, read)
+    except ColumnError as error:
+        raise error.located(name) from None
+
+
+def _found(column: Field, read: Reader) -> Space:
+    arrays = iter(read(column.name))
     first = next(arrays, pa.nulls(0, column.type))
     type_ = first.type.value_type if pa.types.is_dictionary(first.type) else first.type
     finder = next((find for fits, find in _FINDERS if fits(type_)), None)
     if finder is None:
         raise ColumnError(
-            f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space",
-            column=name,
+            f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space"
         )
     nulls = 0
 
@@ -178,6 +186,8 @@ def _from_data(column: Field, read: Reader) -> Space:
         for array in _chain(first, arrays):
             array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
             if pa.types.is_floating(array.type):
+                # Arrow compares no half floats.
+                array = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
                 array = pc.if_else(pc.is_finite(array), array, pa.scalar(None, array.type))
             nulls += array.null_count
             yield array
@@ -208,30 +218,49 @@ def _booleans(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 
 
 def _integers(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
-    low, high = _extremes(arrays, 0)
-    step = -(-max(1, high - low) // ((1 << 32) - 1))
-    steps = max(1, -(-(high - low) // step))
-    return Integer(high - steps * step if high - steps * step >= -(2**63) else low, high, step)
+    low, high = (min(value, 2**63 - 1) for value in _extremes(arrays, 0))
+    step = -(-max(1, high - low) // LARGEST_GRID)
+    span = step * max(1, -(-(high - low) // step))
+    info = np.iinfo(type_.to_pandas_dtype())
+    if low + span <= min(int(info.max), 2**63 - 1):
+        return Integer(low, low + span, step)
+    # A grid that ends beyond the type's largest value starts below the smallest value, or is a step shorter.
+    return Integer(high - span, high, step) if high - span >= info.min else Integer(low, low + span - step, step)
 
 
 def _reals(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
-    low, high = _extremes(arrays, 0.0)
-    return Real(low, high if high > low else low + max(1.0, abs(low)))
+    # Well below the largest float, so that twice the range is finite too; values beyond are clamped.
+    most = float(np.finfo(type_.to_pandas_dtype()).max) / 5
+    low, high = (min(max(value, -most), most) for value in _extremes(arrays, 0.0))
+    try:
+        return Real.fitting(low, high, type_)
+    except (ParameterError, ColumnError):
+        # All values alike, or so near that no grid fits between them.
+        return Real.fitting(*((low, low + max(1.0, low)) if low >= 0 else (low + min(-1.0, low), low)), type_)
+
+
+_YEARS = (-62_135_596_800, 253_402_300_799)
+_DAYS = (-999_999_999 * 86_400, 999_999_999 * 86_400)
 
 
 def _times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
-    resolution = "D" if pa.types.is_date(type_) else "s"
-    unit = pa.duration("s") if pa.types.is_duration(type_) else pa.timestamp("s")
-    low, high = (
-        value if isinstance(value, int) else pa.scalar(value).cast(unit, safe=False).value
-        for value in _extremes(arrays, 0)
-    )
-    width = {"D": 86_400, "h": 3_600, "s": 1}
-    resolution = resolution if (high - low) // width[resolution] < (1 << 31) else "h"
-    start = low // width[resolution]
-    stop = max(start + 1, -(-high // width[resolution]))
-    edges = (pa.scalar(edge * width[resolution], pa.int64()).cast(unit).as_py() for edge in (start, stop))
-    lower, upper = edges
+    duration = pa.types.is_duration(type_)
+    physical = pa.int32() if pa.types.is_date32(type_) else pa.int64()
+    ticks = _extremes((array.view(physical) for array in arrays), 0)
+    per_second, seconds = {"D": (1, 86_400), "s": (1, 1), "ms": (1000, 1), "us": (10**6, 1), "ns": (10**9, 1)}[
+        "D" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else type_.unit
+    ]
+    # Python's own limits, years 1 to 9999 or a billion days, and the type's; times beyond are clamped.
+    most = (2**63 - 1) * seconds // per_second
+    least, latest = _DAYS if duration else _YEARS
+    first, last = max(-most, least), min(most, latest)
+    low, high = (min(max(tick * seconds // per_second, first), last) for tick in (ticks[0], ticks[1] + per_second - 1))
+    widths = {"D": 86_400} if pa.types.is_date(type_) else {"s": 1, "h": 3_600, "D": 86_400}
+    resolution, width = next((r, w) for r, w in widths.items() if (high - low) // w <= LARGEST_GRID // 2)
+    start = min(max(low // width, -(-first // width)), last // width - 1)
+    stop = max(start + 1, min(-(-high // width), last // width))
+    origin = dt.timedelta(0) if duration else dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    lower, upper = (origin + dt.timedelta(seconds=edge * width) for edge in (start, stop))
     return Datetime(lower, upper, resolution)
 
 

@@ -6,11 +6,10 @@ import base64
 import contextlib
 import json
 import os
-import queue
 import secrets
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,17 +22,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpframe.errors import ColumnError, FileError, ParameterError
-from dpframe.files import ParquetInput, is_text
-from dpframe.frames import arrow_metadata, check_columns, located, output_type
+from dpframe.files import ParquetInput, is_text, plain_type
+from dpframe.frames import check_columns, located, output_type
 from dpframe.inmemory import PlanOptions, SortedWatch, choose_plan, new_key, plan_for, refuse_release
 from dpframe.keystream import cipher_at
 from dpframe.plan import Column, Plan
-from dpframe.release import Digest, ReleaseInfo, order_words, rank, release
+from dpframe.release import Digest, ReleaseInfo, arrow_metadata, order_words, rank, release
 
 __all__ = ["plan_parquet", "read_parquet", "sanitize_parquet"]
 
 ROW_GROUP_ROWS = 1 << 20
 BATCH_ROWS = 1 << 17
+SPILL_ROWS = 1 << 17
 BUCKET_ROWS = 1 << 19
 
 Batch = dict[str, Any]
@@ -134,18 +134,9 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
         if name not in table.names:
             raise ColumnError("is not in the file", column=name)
     # Not pandas' own reader: of a directory it keeps the first file's attrs, whatever the others say.
-    parts = [pq.ParquetFile(file).read([n for n in names if n not in keys]) for file, keys in table.files]
-    frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
-    for name in table.files[0][1]:
-        if name in names:
-            frame[name] = (
-                pa.chunked_array(
-                    [a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in table.arrays(name)]
-                )
-                .to_pandas()
-                .to_numpy()
-            )
-    frame = frame[list(names)]
+    frame: pd.DataFrame = table.read(names).to_pandas()
+    index = [name for name in names if name not in frame.columns]
+    frame = frame.reset_index(index)[list(names)] if index else frame
     frame.attrs = {} if table.text is None else {"dpframe": table.text}
     return frame
 
@@ -153,6 +144,8 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
 def _check_target(path: Path, table: ParquetInput) -> Path:
     if path.is_dir():
         raise FileError(f"{path} is a directory; name a file to write")
+    if path.exists() and not path.is_file():
+        raise FileError(f"{path} is not a regular file; name another one to write")
     if not path.parent.is_dir():
         raise FileError(f"{path.parent} is not a directory; make it first")
     inputs = {file.resolve() for file, _ in table.files}
@@ -177,11 +170,10 @@ def _atomic(path: Path) -> Iterator[IO[bytes]]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-                if unnamed:
-                    # Only with a dir_fd does Python ask link to follow /proc's symbolic link.
-                    source = f"/proc/self/fd/{file.fileno()}"
-                    os.link(source, temporary, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
-            os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+                if not (unnamed and _link(file, folder, path.name)):
+                    if unnamed:
+                        _link(file, folder, temporary)
+                    os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -191,6 +183,17 @@ def _atomic(path: Path) -> Iterator[IO[bytes]]:
         if isinstance(error, FileError):
             raise
         raise FileError(f"{path} could not be written: {error.strerror or 'input/output error'}") from None
+
+
+def _link(file: IO[bytes], folder: int, name: str) -> bool:
+    """Name a file that has no name; False if the name is taken."""
+    # Only with a dir_fd does Python ask link to follow /proc's symbolic link.
+    source = f"/proc/self/fd/{file.fileno()}"
+    try:
+        os.link(source, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _create(folder: int, parent: Path, name: str) -> tuple[int, bool]:
@@ -230,7 +233,10 @@ class _Job:
         except (pa.ArrowException, OSError, ValueError, TypeError):
             raise ParameterError(f"compression {compression!r} is not known; use snappy, zstd, gzip or none") from None
         with writer:
-            rows = _write_in_background(writer, self._row_groups(batches))
+            rows = _in_background(
+                lambda table: writer.write_table(table, row_group_size=ROW_GROUP_ROWS),
+                map(self._decoded, _row_groups(batches)),
+            )
             if self.watch is not None:
                 self.watch.warn()
             info = ReleaseInfo(self.plan, rows, self.digest.hexdigest())
@@ -240,17 +246,21 @@ class _Job:
     def _released(self) -> Iterator[Batch]:
         """Yield released codes, and columns passed through, in input order."""
         first_row = 0
-        for batch in self.table.batches(self.names, self.batch_rows):
-            count = len(next(iter(batch.values()), ()))
+        for batch in self.table.batches(self.names, self.batch_rows, self.plan.passthrough):
+            count = _length(batch)
             codes = {c.name: self._encode(c, batch[c.name], first_row) for c in self.plan.columns}
             if self.watch is not None:
                 self.watch.update(codes)
             released: Batch = dict(release(codes, self.plan, self.key, first_row))
             self.digest.update(released)
-            released.update((name, batch[name]) for name in self.plan.passthrough)
+            released.update((name, self._plain(name, batch[name])) for name in self.plan.passthrough)
             yield released
             first_row += count
             self.progress(first_row, self.table.n)
+
+    def _plain(self, name: str, array: pa.Array) -> pa.Array:
+        stored = plain_type(self.fields[name].type)
+        return array if array.type.equals(stored) else array.cast(stored)
 
     def _encode(self, column: Column, array: pa.Array, first_row: int) -> npt.NDArray[np.unsignedinteger]:
         try:
@@ -260,39 +270,40 @@ class _Job:
 
     def _shuffled(self, folder: Path) -> Iterator[Batch]:
         """Yield the released rows in their secret order, through encrypted buckets on disk."""
-        with _Spill(folder, max(0, (self.table.n // BUCKET_ROWS).bit_length())) as spill:
+        with _Spill(folder, (self.table.n // BUCKET_ROWS).bit_length()) as spill:
             first_row = 0
             for batch in self._released():
-                count = len(next(iter(batch.values()), ()))
+                count = _length(batch)
                 spill.add(order_words(self.plan, self.key, first_row, count), batch)
                 first_row += count
             for bucket in range(spill.buckets):
-                words, columns = spill.read(bucket)
-                order = rank(words)
-                yield {name: _take(column, order) for name, column in columns.items()}
+                yield spill.read(bucket)
 
-    def _row_groups(self, batches: Iterator[Batch]) -> Iterator[pa.Table]:
-        """Decode batches and gather them to row groups."""
-        schema, waiting, rows = self._stored_schema(), [], 0
-        for batch in batches:
-            arrays = [self._decode(name, batch[name]) for name in self.names]
-            waiting.append(pa.Table.from_arrays(arrays, schema=schema))
-            rows += waiting[-1].num_rows
-            if rows >= ROW_GROUP_ROWS:
-                yield pa.concat_tables(waiting).unify_dictionaries()
-                waiting, rows = [], 0
-        if waiting:
-            yield pa.concat_tables(waiting).unify_dictionaries()
+    def _decoded(self, group: Batch) -> pa.Table:
+        arrays = [
+            self.plan[name].space.decode(group[name], self._stored_type(name))
+            if name in self.plan.names
+            else group[name]
+            for name in self.names
+        ]
+        return pa.Table.from_arrays(arrays, schema=self._stored_schema())
 
-    def _decode(self, name: str, column: Any) -> pa.Array:
-        stored = _stored_type(self.fields[name].type)
-        if name in self.plan.names:
-            return self.plan[name].space.decode(column, stored)
-        return column if column.type == stored else column.cast(stored)
+    def _stored_type(self, name: str) -> pa.DataType:
+        """Return the type that is written; strings to decode are dictionaries, so that none is touched per row."""
+        type_ = self.fields[name].type
+        if name in self.plan.passthrough:
+            return plain_type(type_)
+        if is_text(type_):
+            return pa.dictionary(pa.int32(), pa.large_string() if pa.types.is_large_string(type_) else pa.string())
+        return output_type(type_)
 
     def _stored_schema(self) -> pa.Schema:
-        """Return the schema that is written: strings as dictionaries, so that none is touched per row."""
-        return pa.schema([self._field(name, _stored_type(self.fields[name].type)) for name in self.names])
+        return pa.schema([self._field(name, self._stored_type(name)) for name in self.names])
+
+    def _seen_type(self, name: str) -> pa.DataType:
+        """Return the type that readers shall see."""
+        type_ = self.fields[name].type
+        return plain_type(type_) if type_.num_fields else output_type(type_)
 
     def _field(self, name: str, type_: pa.DataType) -> pa.Field:
         may_be_null = name in self.plan.names and "nullable" in self.plan[name].space.tag
@@ -300,18 +311,48 @@ class _Job:
 
     def _metadata(self, info: ReleaseInfo) -> dict[str, str]:
         """Return fresh file metadata: the plan, pandas' dtypes, and the schema that readers shall see."""
-        seen = [self._field(name, output_type(self.fields[name].type)) for name in self.names]
+        seen = [self._field(name, self._seen_type(name)) for name in self.names]
         metadata = arrow_metadata(info.to_json()) | {"pandas": _pandas_metadata(seen, self.table.pandas_types)}
         schema = pa.schema(seen, metadata=metadata)
         return metadata | {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
 
 
-def _stored_type(type_: pa.DataType) -> pa.DataType:
-    return pa.dictionary(pa.int32(), type_) if is_text(type_) else output_type(type_)
+def _length(batch: Batch) -> int:
+    return len(next(iter(batch.values()), ()))
 
 
-def _take(column: Any, order: npt.NDArray[np.intp]) -> Any:
-    return column[order] if isinstance(column, np.ndarray) else column.take(pa.array(order))
+def _joined(batches: list[Batch]) -> Batch:
+    """Return batches as one, every column in one piece."""
+    return {name: _concat([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def _concat(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+    return pa.chunked_array(chunks, parts[0].type).unify_dictionaries().combine_chunks()
+
+
+def _reordered(records: npt.NDArray[Any], order: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    # As plain bytes: NumPy would copy records field by field.
+    return records.view(np.dtype((np.void, records.itemsize)))[order].view(records.dtype)
+
+
+def _row_groups(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Gather batches to row groups, which neither in size nor in pages tell of batches and input files."""
+    waiting, rows = [], 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += _length(batch)
+        while rows >= ROW_GROUP_ROWS:
+            whole = _joined(waiting)
+            yield {name: column[:ROW_GROUP_ROWS] for name, column in whole.items()}
+            waiting = [{name: column[ROW_GROUP_ROWS:] for name, column in whole.items()}]
+            rows -= ROW_GROUP_ROWS
+    if rows:
+        yield _joined(waiting)
 
 
 def _pandas_metadata(fields: list[pa.Field], dtypes: Mapping[str, str]) -> str:
@@ -329,52 +370,37 @@ def _pandas_metadata(fields: list[pa.Field], dtypes: Mapping[str, str]) -> str:
     return json.dumps({"index_columns": [], "column_indexes": [], "columns": columns, "pandas_version": pd.__version__})
 
 
-def _write_in_background(writer: pq.ParquetWriter, tables: Iterator[pa.Table]) -> int:
-    """Write tables as row groups in a second thread, while the next are made; return the rows written."""
-    waiting: queue.Queue[pa.Table | None] = queue.Queue(maxsize=1)
-    failure: list[BaseException] = []
-
-    def work() -> None:
-        while (table := waiting.get()) is not None:
-            if failure:
-                continue
-            try:
-                writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-            except BaseException as error:
-                failure.append(error)
-
-    thread = threading.Thread(target=work, name="dpframe-writer")
-    thread.start()
+def _in_background(write: Callable[[pa.Table], None], tables: Iterator[pa.Table]) -> int:
+    """Write each table in a second thread, while the next is made; return the rows written."""
     rows = 0
-    try:
+    writing: Future[None] | None = None
+    with ThreadPoolExecutor(1, thread_name_prefix="dpframe-writer") as thread:
         for table in tables:
-            if failure:
-                break
+            if writing is not None:
+                writing.result()
             rows += table.num_rows
-            waiting.put(table)
-    finally:
-        waiting.put(None)
-        thread.join()
-    if failure:
-        raise failure[0]
+            writing = thread.submit(write, table)
+        if writing is not None:
+            writing.result()
     return rows
 
 
 class _Spill:
-    """Released rows on disk, sorted into buckets by the top bits of their order word.
+    """Released rows on disk, parted into buckets by the top bits of their order word.
 
     The file has no name, only its owner may read it, and it is encrypted under a key that is held in
     memory: its rows are in input order, which the release must not tell.
     """
 
     def __init__(self, folder: Path, bits: int) -> None:
-        self.buckets = 1 << bits
-        self._bits = bits
+        self._bits = min(bits, 16)
+        self.buckets = 1 << self._bits
         self._key = secrets.token_bytes(32)
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (closed by __exit__)
         self._cipher = cipher_at(self._key, 0)
         self._end = 0
-        self._batches: list[tuple[npt.NDArray[np.intp], dict[str, Any]]] = []
+        self._waiting: list[Batch] = []
+        self._stretches: list[_Stretch] = []
 
     def __enter__(self) -> _Spill:
         return self
@@ -383,54 +409,56 @@ class _Spill:
         self._file.close()
 
     def add(self, words: npt.NDArray[np.uint64], batch: Batch) -> None:
-        """Spill a batch, rows sorted by order word so that each bucket is one stretch."""
-        order = rank(words)
-        ordered = words[order]
-        top = ordered[:, 1] >> np.uint64(64 - self._bits) if self._bits else np.zeros(len(order), np.uint64)
-        edges = np.searchsorted(top, np.arange(self.buckets + 1, dtype=np.uint64))
-        places: dict[str, Any] = {"": (self._append(ordered), ordered.dtype)}
-        for name, column in batch.items():
-            taken = _take(column, order)
-            if isinstance(taken, np.ndarray):
-                places[name] = (self._append(taken), taken.dtype)
-            else:
-                parts = [taken.slice(a, b - a) for a, b in pairwise(edges)]
-                places[name] = [self._append_arrow(part) for part in parts]
-        self._batches.append((edges, places))
+        """Add rows with their order words; few at a time are gathered first."""
+        self._waiting.append({"": words, **batch})
+        if sum(map(_length, self._waiting)) >= SPILL_ROWS:
+            self._flush()
 
-    def read(self, bucket: int) -> tuple[npt.NDArray[np.uint64], dict[str, Any]]:
-        """Return a bucket's order words and columns."""
-        found: dict[str, list[Any]] = {}
-        for edges, places in self._batches:
-            start, stop = int(edges[bucket]), int(edges[bucket + 1])
-            for name, place in places.items():
-                if isinstance(place, list):
-                    part = _from_ipc(self._fetch(*place[bucket]))
-                else:
-                    offset, dtype = place
-                    width = dtype.itemsize * (2 if name == "" else 1)
-                    part = np.frombuffer(self._fetch(offset + start * width, (stop - start) * width), dtype)
-                found.setdefault(name, []).append(part)
-        columns = {
-            name: np.concatenate(parts) if isinstance(parts[0], np.ndarray) else _concat(parts)
-            for name, parts in found.items()
-        }
-        words = columns.pop("", np.empty(0, np.uint64))
-        return words.reshape(-1, 2), columns
+    def _flush(self) -> None:
+        batch = _joined(self._waiting)
+        self._waiting = []
+        high = batch[""][:, 1]
+        bucket = (high >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(high)).astype(np.uint16)
+        order = np.argsort(bucket, kind="stable")
+        edges = np.searchsorted(bucket[order], np.arange(self.buckets + 1))
+        coded = {name: column for name, column in batch.items() if isinstance(column, np.ndarray)}
+        # One record per row: a bucket is then a single stretch, however many columns there are.
+        records = np.empty(
+            len(order), [(str(i), column.dtype, column.shape[1:]) for i, column in enumerate(coded.values())]
+        )
+        for i, column in enumerate(coded.values()):
+            records[str(i)] = column
+        start = self._append(_reordered(records, order).view(np.uint8).data)
+        copied = {name: column.take(pa.array(order)) for name, column in batch.items() if name not in coded}
+        parts = [self._append_arrow(copied, a, b) for a, b in pairwise(edges)] if copied else []
+        self._stretches.append(_Stretch(start, edges, list(coded), records.dtype, parts))
 
-    def _append(self, values: npt.NDArray[Any]) -> int:
-        raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        return self._append_bytes(raw.data)
+    def read(self, bucket: int) -> Batch:
+        """Return a bucket's rows, in the order of their words."""
+        if self._waiting:
+            self._flush()
+        if not self._stretches:
+            return {}
+        names, dtype = self._stretches[0].names, self._stretches[0].dtype
+        records = np.frombuffer(b"".join(self._fetch(*s.place(bucket)) for s in self._stretches), dtype)
+        order = rank(records["0"])
+        records = _reordered(records, order)
+        batch: Batch = {name: np.ascontiguousarray(records[str(i)]) for i, name in enumerate(names) if name}
+        if self._stretches[0].parts:
+            copied = pa.concat_tables(_from_ipc(self._fetch(*s.parts[bucket])) for s in self._stretches)
+            copied = copied.unify_dictionaries().combine_chunks()
+            batch.update((name, copied.column(name).take(pa.array(order))) for name in copied.column_names)
+        return batch
 
-    def _append_arrow(self, array: pa.Array) -> tuple[int, int]:
+    def _append_arrow(self, columns: Mapping[str, pa.Array], start: int, stop: int) -> tuple[int, int]:
         sink = pa.BufferOutputStream()
-        batch = pa.record_batch([pa.array(array) if not isinstance(array, pa.Array) else array], names=["x"])
+        batch = pa.table({name: column[start:stop] for name, column in columns.items()})
         with pa.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
-        raw = sink.getvalue().to_pybytes()
-        return self._append_bytes(memoryview(raw)), len(raw)
+            stream.write_table(batch)
+        raw = sink.getvalue()
+        return self._append(memoryview(raw).cast("B")), raw.size
 
-    def _append_bytes(self, raw: memoryview) -> int:
+    def _append(self, raw: memoryview) -> int:
         start = self._end
         hidden = memoryview(self._cipher.update(raw))
         self._end += len(hidden)
@@ -449,10 +477,23 @@ class _Spill:
         return cipher_at(self._key, offset).update(b"".join(parts))
 
 
-def _from_ipc(raw: bytes) -> pa.Array:
+@dataclass(frozen=True)
+class _Stretch:
+    """Where the spill file holds a number of rows, parted into buckets."""
+
+    start: int
+    edges: npt.NDArray[np.intp]
+    names: list[str]
+    dtype: np.dtype[Any]
+    parts: list[tuple[int, int]]
+    """Offset and length of the columns passed through, by bucket."""
+
+    def place(self, bucket: int) -> tuple[int, int]:
+        """Return the offset and length of a bucket's records."""
+        first, last = int(self.edges[bucket]), int(self.edges[bucket + 1])
+        return self.start + first * self.dtype.itemsize, (last - first) * self.dtype.itemsize
+
+
+def _from_ipc(raw: bytes) -> pa.Table:
     with pa.ipc.open_stream(raw) as stream:
-        return stream.read_next_batch().column(0)
-
-
-def _concat(parts: list[pa.Array]) -> pa.Array:
-    return pa.chunked_array(parts).unify_dictionaries().combine_chunks()
+        return stream.read_all()

@@ -19,10 +19,23 @@ from dpframe.errors import PlanError
 from dpframe.keystream import Keystream
 from dpframe.plan import SCHEMA, Plan
 
-__all__ = ["METADATA_KEY", "Digest", "ReleaseInfo", "order_words", "permutation", "rank", "release"]
+__all__ = [
+    "METADATA_KEY",
+    "Digest",
+    "ReleaseInfo",
+    "arrow_metadata",
+    "metadata_text",
+    "order_words",
+    "permutation",
+    "rank",
+    "release",
+]
 
 METADATA_KEY = "dpframe"
 """Key under which a release's description travels in ``attrs`` and in Parquet metadata."""
+
+PANDAS_ATTRS = "PANDAS_ATTRS"
+"""Key under which pandas keeps ``attrs`` in Parquet metadata."""
 
 Codes = npt.NDArray[np.integer]
 U64 = npt.NDArray[np.uint64]
@@ -51,6 +64,23 @@ def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, first_row: int =
         column.name: column.mechanism.sample(codes[column.name], stream.column(column.name), first_row)
         for column in plan.columns
     }
+
+
+def arrow_metadata(text: str) -> dict[str, str]:
+    """Return the schema metadata of a release: under our own key, and as pandas reads ``attrs``."""
+    return {METADATA_KEY: text, PANDAS_ATTRS: json.dumps({METADATA_KEY: text})}
+
+
+def metadata_text(metadata: Mapping[bytes, bytes] | None) -> str | None:
+    """Return a release's description from Arrow or Parquet metadata, wherever it was kept."""
+    metadata = metadata or {}
+    if METADATA_KEY.encode() in metadata:
+        return metadata[METADATA_KEY.encode()].decode("utf-8", "replace")
+    try:
+        found = json.loads(metadata[PANDAS_ATTRS.encode()])[METADATA_KEY]
+    except (KeyError, ValueError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None
 
 
 def order_words(plan: Plan, key: bytes, first_row: int, count: int) -> U64:
@@ -126,14 +156,15 @@ class ReleaseInfo:
     @classmethod
     def from_json(cls, text: Any) -> ReleaseInfo:
         """Read it back; `PlanError` if it is no release's description, or one of a newer schema."""
+        damaged = PlanError("the release's metadata is damaged; attach its plan again")
         try:
             data = json.loads(text)
             schema, n, digest = data["schema"], data["n"], data["digest"]
             plan = json.dumps(data["plan"], ensure_ascii=False)
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise PlanError("the release's metadata is damaged; attach its plan again") from None
-        if not isinstance(schema, int) or schema > SCHEMA:
+            raise damaged from None
+        if type(schema) is not int or type(n) is not int or not isinstance(digest, str) or schema < 1 or n < 0:
+            raise damaged
+        if schema > SCHEMA:
             raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
-        if not isinstance(n, int) or not isinstance(digest, str):
-            raise PlanError("the release's metadata is damaged; attach its plan again")
         return cls(Plan.from_json(plan), n, digest)

@@ -55,15 +55,15 @@ def as_arrow(values: Any) -> pa.Array:
     ColumnError
         If the values are of mixed types or of one that Arrow does not know.
     """
-    if isinstance(values, pa.ChunkedArray):
-        return values.combine_chunks()
-    if isinstance(values, pa.Array):
-        return values
-    try:
-        return pa.array(values, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        # Arrow's own message quotes the value.
-        raise ColumnError("holds values of mixed or unsupported types; convert it to one type") from None
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        try:
+            values = pa.array(values, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            # Arrow's own message quotes the value.
+            raise ColumnError(
+                "holds values of mixed or unsupported types, or beyond 64 bits; convert it to one type"
+            ) from None
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def missing_of(array: pa.Array) -> Mask:
@@ -184,8 +184,8 @@ class Space(ABC):
     def decode(self, codes: npt.ArrayLike, type_: pa.DataType | None = None) -> pa.Array:
         """Return the value of every code, as an Arrow array of ``type_`` (default: `natural_type`)."""
         array = np.asarray(codes)
-        if len(array) and (int(array.min()) < 0 or int(array.max()) >= self.size):
-            raise ParameterError(f"codes must lie in 0…{self.size - 1}")
+        if array.size and (array.dtype.kind not in "iu" or int(array.min()) < 0 or int(array.max()) >= self.size):
+            raise ParameterError(f"codes must be integers in 0…{self.size - 1}")
         type_ = self.natural_type if type_ is None else type_
         self.check_type(type_)
         return self._decode(array.astype(self.code_type, copy=False), type_, None)

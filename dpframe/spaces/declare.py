@@ -112,6 +112,11 @@ class Nullable(Space):
     def _holds(self, value: Any, code: int) -> bool:
         return code == self.null or self.inner._holds(value, code)
 
+    def distance(self, a: Any, b: Any) -> float:
+        """Return the inner distance, or the diameter between null and a value."""
+        x, y = (int(code) for code in self.encode([a, b]))
+        return self.code_distance(x, y) if self.null in (x, y) else self.inner.distance(a, b)
+
     def code_distance(self, x: int, y: int) -> float:
         """Return the inner distance, or the diameter between null and a value."""
         if self.null in (x, y):
@@ -148,12 +153,26 @@ def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
     if t.is_integer(type_):
         return Integer(lower, upper)
     if t.is_floating(type_):
-        return Real(lower, upper)
+        return Real.fitting(lower, upper, type_)
     if t.is_date(type_):
         return Datetime(lower, upper, "D")
     if t.is_timestamp(type_) or t.is_duration(type_):
-        return Datetime(lower, upper, "s")
+        return _times(lower, upper)
     raise ColumnError(f"has type {type_}, for which bounds mean nothing; declare its categories instead")
+
+
+def _times(lower: Any, upper: Any) -> Space:
+    """Return the coarsest grid of at least a thousand steps: finer ones are finer than any noise."""
+    for resolution in ("D", "h", "min", "s"):
+        try:
+            space = Datetime(lower, upper, resolution)
+        except ParameterError:
+            if resolution == "s":
+                raise
+            continue
+        if space.size > 1000:
+            break
+    return space
 
 
 def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:

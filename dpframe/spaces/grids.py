@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -66,6 +67,15 @@ def _check_bounds(lower: Any, upper: Any, kind: type | tuple[type, ...], what: s
     for name, value in (("lower", lower), ("upper", upper)):
         if isinstance(value, bool) or not isinstance(value, kind):
             raise ParameterError(f"{name} must be {what}, as in (0, 120)")
+
+
+def _nearest(offset: npt.NDArray[np.uint64], width: int) -> npt.NDArray[np.uint64]:
+    """Return offsets from the lower bound in steps of ``width``, rounded to the nearest, halves up."""
+    if width == 1:
+        return offset
+    half = width // 2
+    # Offsets this near to 2^64 round to the last step anyway, and adding half would overflow.
+    return (np.minimum(offset, np.uint64(2**64 - 1 - half)) + np.uint64(half)) // np.uint64(width)
 
 
 def _integer_range(type_: pa.DataType) -> tuple[int, int]:
@@ -148,8 +158,7 @@ class Integer(_Grid):
             steps = clipped
         else:
             # uint64 keeps the difference of far-apart int64 bounds from overflowing.
-            offset = clipped.astype(np.uint64) - np.uint64(self.lower % 2**64)
-            steps = offset if self.step == 1 else (offset + np.uint64(self.step // 2)) // np.uint64(self.step)
+            steps = _nearest(clipped.astype(np.uint64) - np.uint64(self.lower % 2**64), self.step)
         return steps.astype(self.code_type), missing
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
@@ -202,12 +211,31 @@ class Real(_Grid):
             if isinstance(value, int | np.integer | np.floating) and not isinstance(value, bool):
                 object.__setattr__(self, name, float(value))
         _check_bounds(self.lower, self.upper, float, "a number")
-        if not (math.isfinite(self.upper - self.lower) and self.lower < self.upper):
-            raise ParameterError("lower must be below upper, both finite")
+        # Twice, for multiplying steps may round up beyond the largest float.
+        if not (math.isfinite(2 * (self.upper - self.lower)) and self.lower < self.upper):
+            raise ParameterError("lower must be below upper, both finite and at most 8e307 apart")
+        steps: Any = self.steps
+        if isinstance(steps, np.integer):
+            object.__setattr__(self, "steps", int(steps))
         if isinstance(self.steps, bool) or not isinstance(self.steps, int) or not 1 <= self.steps <= LARGEST_GRID:
             raise ParameterError(f"steps must be a whole number from 1 to {LARGEST_GRID}")
         if self.step < 4 * math.ulp(max(abs(self.lower), abs(self.upper))):
             raise ParameterError("steps are finer than floats can tell apart between these bounds; give fewer")
+
+    @classmethod
+    def fitting(cls, lower: float, upper: float, type_: pa.DataType) -> Real:
+        """Return the space with the default steps, or with as many as floats of a type tell apart."""
+        steps = cls.steps
+        while True:
+            try:
+                space = cls(lower, upper, steps)
+                space.check_type(type_)
+            except (ParameterError, ColumnError):
+                if steps == 1:
+                    raise
+                steps //= 2
+            else:
+                return space
 
     @cached_property
     def size(self) -> int:
@@ -231,7 +259,8 @@ class Real(_Grid):
             raise refuse_type("Real(…)", type_, "convert the column to numbers or declare its categories")
         info = np.finfo(inner.to_pandas_dtype())
         largest = max(abs(self.lower), abs(self.upper))
-        if largest > float(info.max) or self.step < 4 * float(info.eps) * largest:
+        finest = max(float(info.eps) * largest, float(info.smallest_subnormal))
+        if largest > float(info.max) or self.step < 4 * finest:
             raise refuse_type("this grid", type_, "give fewer steps or a wider float")
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
@@ -239,9 +268,8 @@ class Real(_Grid):
         clipped = np.clip(values.astype(np.float64, copy=False), self.lower, self.upper)
         np.subtract(clipped, self.lower, out=clipped)
         np.divide(clipped, self.step, out=clipped)
+        # Fewer than 2^32 steps, so that what the division rounds cannot reach the step after the last.
         np.rint(clipped, out=clipped)
-        # Division may round the upper bound up to one step too many.
-        np.minimum(clipped, self.steps, out=clipped)
         return clipped.astype(self.code_type), missing
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
@@ -250,14 +278,20 @@ class Real(_Grid):
         values = self.numbers(codes).astype(float_type, copy=False)
         if float_type != np.float64:
             low, high = (float_type.type(b) for b in (self.lower, self.upper))
-            low = low if low >= self.lower else np.nextafter(low, high)
-            high = high if high <= self.upper else np.nextafter(high, low)
+            # float(…), for NumPy would round the bound before it compares.
+            low = low if float(low) >= self.lower else np.nextafter(low, high)
+            high = high if float(high) <= self.upper else np.nextafter(high, low)
             np.clip(values, low, high, out=values)
         array = pa.array(values, mask=missing)
         return array.dictionary_encode() if pa.types.is_dictionary(type_) else array
 
+    def contains(self, value: Any) -> bool:
+        """Tell whether a value is a number within the bounds."""
+        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        return number and bool(self.lower <= value <= self.upper)
+
     def _holds(self, value: Any, code: int) -> bool:
-        return bool(self.lower <= value <= self.upper)
+        return self.contains(value)
 
     def distance(self, a: float, b: float) -> float:
         """Return |a − b|."""
@@ -268,7 +302,10 @@ class Real(_Grid):
         values = codes.astype(np.float64)
         np.multiply(values, self.step, out=values)
         np.add(values, self.lower, out=values)
-        return np.clip(values, self.lower, self.upper, out=values)
+        np.clip(values, self.lower, self.upper, out=values)
+        if self.lower + self.steps * self.step < self.upper:
+            values[np.asarray(codes) == self.steps] = self.upper
+        return values
 
 
 _RESOLUTIONS = {
@@ -291,17 +328,20 @@ def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
         if isinstance(value, np.timedelta64):
             value = value.astype("timedelta64[us]").item()
         if isinstance(value, str) and value.startswith("P"):
-            value = dt.timedelta(seconds=float(value.removeprefix("PT").removesuffix("S")))
+            seconds = Decimal(value.removeprefix("PT").removesuffix("S"))
+            value = dt.timedelta(microseconds=int(seconds * 1_000_000))
         if isinstance(value, str):
             value = dt.datetime.fromisoformat(value)
         if isinstance(value, dt.timedelta):
-            return value // dt.timedelta(microseconds=1) * 1000, f"PT{value.total_seconds()!r}S"
+            micros = int(value // dt.timedelta(microseconds=1))
+            return micros * 1000, f"PT{(Decimal(micros) / 1_000_000).normalize():f}S"
         if not isinstance(value, dt.datetime):
             value = dt.datetime(value.year, value.month, value.day)
         aware = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
-        text = aware.replace(tzinfo=None).isoformat()
-        return (aware - _EPOCH) // dt.timedelta(microseconds=1) * 1000, text.removesuffix("T00:00:00")
-    except (ValueError, TypeError, AttributeError, OverflowError):
+        micros = int((aware - _EPOCH) // dt.timedelta(microseconds=1))
+        text = (_EPOCH + dt.timedelta(microseconds=micros)).replace(tzinfo=None).isoformat()
+        return micros * 1000, text.removesuffix("T00:00:00")
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
         raise ParameterError(
             f"{name} must be a date, a datetime, a timedelta or ISO text, e.g. {name}='2020-01-31'"
         ) from None
@@ -344,7 +384,7 @@ class Datetime(_Grid):
     tag: ClassVar[str] = "datetime"
 
     def __post_init__(self) -> None:
-        if self.resolution not in _RESOLUTIONS:
+        if not isinstance(self.resolution, str) or self.resolution not in _RESOLUTIONS:
             raise ParameterError(f"resolution must be one of {', '.join(_RESOLUTIONS)}")
         low, low_text = _nanoseconds(self.lower, "lower")
         high, high_text = _nanoseconds(self.upper, "upper")
@@ -383,10 +423,12 @@ class Datetime(_Grid):
         return (_nanoseconds(self.upper, "upper")[0] - self._start) // self._width + 1
 
     def _natural(self) -> pa.DataType:
-        unit = self.resolution if self.resolution in ("s", "ms", "us", "ns") else "s"
+        # The lower bound too must be a whole number of units.
+        fits = {unit for unit, width in _RESOLUTIONS.items() if self._width % width == self._start % width == 0}
+        unit = next(unit for unit in ("s", "ms", "us", "ns") if unit in fits)
         if self.is_duration:
             return pa.duration(unit)
-        return pa.date32() if self.resolution == "D" else pa.timestamp(unit)
+        return pa.date32() if "D" in fits else pa.timestamp(unit)
 
     @staticmethod
     def _tick(type_: pa.DataType) -> int:
@@ -403,7 +445,7 @@ class Datetime(_Grid):
         fits = t.is_duration(type_) if self.is_duration else t.is_date(type_) or t.is_timestamp(type_)
         if not fits:
             kind = "durations" if self.is_duration else "dates or timestamps"
-            raise refuse_type("Datetime(…)", type_, f"the bounds ask for {kind}")
+            raise refuse_type("Datetime(…)", type_, f"the bounds ask for {kind}: convert the column to them")
         tick = _RESOLUTIONS["D"] if t.is_date(type_) else self._tick(type_)
         if self._width % tick or self._start % tick:
             raise refuse_type(f"steps of {self.resolution}", type_, "give a coarser resolution and bounds on it")
@@ -418,8 +460,7 @@ class Datetime(_Grid):
         tick = self._tick(array.type)
         low, per_step = self._start // tick, self._width // tick
         clipped = np.clip(values, low, low + (self.size - 1) * per_step)
-        offset = clipped.astype(np.uint64) - np.uint64(low % 2**64)
-        steps = offset if per_step == 1 else (offset + np.uint64(per_step // 2)) // np.uint64(per_step)
+        steps = _nearest(clipped.astype(np.uint64) - np.uint64(low % 2**64), per_step)
         return steps.astype(self.code_type), missing
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -76,9 +76,10 @@ class Boolean(Space):
 
 
 def _check_categories(categories: Any, name: str, least: int) -> tuple[Any, ...]:
-    if isinstance(categories, str) or (not isinstance(categories, Sequence) and not hasattr(categories, "__iter__")):
+    # The order of a set differs from process to process, and with it the codes.
+    if isinstance(categories, str | bytes | set | frozenset | Mapping) or not hasattr(categories, "__iter__"):
         raise ParameterError(f"{name} must be a list of values, e.g. {name}=['F', 'M']")
-    values = tuple(v.item() if isinstance(v, np.generic) else v for v in categories)
+    values = tuple(map(_plain, categories))
     kinds = {str if isinstance(v, str) else type(v) for v in values}
     if len(values) < least or len(kinds) > 1 or not kinds <= {str, int, float, bool}:
         raise ParameterError(f"{name} must be at least {least} strings, or as many numbers, all of one type")
@@ -86,7 +87,27 @@ def _check_categories(categories: Any, name: str, least: int) -> tuple[Any, ...]
         raise ParameterError(f"{name} holds a value twice; list every category once")
     if kinds == {float} and not all(map(math.isfinite, values)):
         raise ParameterError(f"{name} must be finite; nulls are declared with Nullable(…)")
+    try:
+        pa.array(values)
+    except (pa.ArrowException, ValueError, OverflowError):
+        raise ParameterError(f"{name} must be numbers within 64 bits, or valid Unicode text") from None
     return values
+
+
+def _plain(value: Any) -> Any:
+    """Return a category as a Python object, and −0.0 as 0.0, which equals it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def _cast(categories: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return categories in a column's type, or None where they do not fit or fall together."""
+    try:
+        values = categories.cast(type_)
+    except pa.ArrowInvalid:
+        return None
+    distinct = not pa.types.is_floating(type_) or len(np.unique(np.asarray(values))) == len(categories)
+    return values if distinct else None
 
 
 class _Listed(Space):
@@ -127,12 +148,7 @@ class _Listed(Space):
             fits = t.is_boolean(values)
         else:
             fits = number
-        if fits and number:
-            try:
-                self._value_set.cast(values)
-            except pa.ArrowInvalid:
-                fits = False
-        if not fits:
+        if not fits or (number and _cast(self._value_set, values) is None):
             raise refuse_type(f"a list of {mine} categories", type_, "declare categories of the column's type")
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
@@ -162,17 +178,22 @@ class _Listed(Space):
         """Return the code of every value (−1 where unknown) and where values are null."""
         if pa.types.is_string_view(values.type):
             values = values.cast(pa.large_string())
-        missing = missing_of(values)
+        missing, mine = missing_of(values), self._value_set.cast(values.type)
+        if pa.types.is_float16(values.type):
+            values, mine = values.cast(pa.float32()), mine.cast(pa.float32())
         if pa.types.is_floating(values.type):
             nan = np.asarray(pc.is_nan(values).fill_null(False))
             missing = nan if missing is None else missing | nan
-        codes = pc.index_in(values, value_set=self._value_set.cast(values.type)).fill_null(-1)
-        return np.asarray(codes), missing
+            # Arrow tells −0.0 from 0.0; adding 0.0 makes them one.
+            values, mine = (pc.add(part, pa.scalar(0.0, values.type)) for part in (values, mine))
+        return np.asarray(pc.index_in(values, value_set=mine).fill_null(-1)), missing
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         values = type_.value_type if pa.types.is_dictionary(type_) else type_
         if not pa.types.is_dictionary(type_):
-            return self._value_set.cast(values).take(pa.array(codes, mask=missing))
+            # Arrow has no take for views.
+            taken = pa.large_string() if pa.types.is_string_view(values) else values
+            return self._value_set.cast(taken).take(pa.array(codes, mask=missing)).cast(values)
         # A wider index than needed is kept: Parquet readers and writers want int32.
         index_type = max(type_.index_type, self._index_type, key=lambda t: t.bit_width)
         indices = pa.array(codes.astype(index_type.to_pandas_dtype()), mask=missing)
@@ -216,7 +237,11 @@ class Categorical(_Listed):
         values = _check_categories(self.categories, "categories", 1)
         object.__setattr__(self, "categories", values)
         if self.other is not None:
-            _check_categories((values[0], *({self.other} - {values[0]})), "categories with other", 1)
+            other = _plain(self.other)
+            if not isinstance(other, str) and type(other) is not type(values[0]):
+                raise ParameterError("other must be a value of the categories' type, e.g. other='other'")
+            _check_categories(values if other in values else (*values, other), "categories with other", 1)
+            object.__setattr__(self, "other", other)
 
     @cached_property
     def size(self) -> int:
