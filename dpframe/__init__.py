@@ -8,6 +8,7 @@ from dpframe import datasets
 from dpframe.accessor import DpAccessor as _DpAccessor  # noqa: F401  (registers .dp)
 from dpframe.errors import (
     AlreadySanitizedError,
+    AlteredReleaseWarning,
     ColumnError,
     DpframeError,
     DpframeWarning,
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlreadySanitizedError",
+    "AlteredReleaseWarning",
     "Boolean",
     "Budget",
     "Categorical",

@@ -11,6 +11,7 @@ One root, so that ``except dpframe.DpframeError`` catches them all::
     └── FileError (OSError)                a file is missing, corrupt or in the way
 
     DpframeWarning (UserWarning)
+    ├── AlteredReleaseWarning              a table is not, or not all of, what was released
     ├── PrivacyLeakWarning                 something was read off the data without a budget
     └── OrderLeakWarning                   rows kept their order, and the order says something
 
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 __all__ = [
     "AlreadySanitizedError",
+    "AlteredReleaseWarning",
     "ColumnError",
     "DpframeError",
     "DpframeWarning",
@@ -78,6 +80,10 @@ class FileError(DpframeError, OSError):
 
 class DpframeWarning(UserWarning):
     """Root of all warnings given by dpframe."""
+
+
+class AlteredReleaseWarning(DpframeWarning):
+    """A table is not, or not all of, what was released: its estimates answer another question."""
 
 
 class PrivacyLeakWarning(DpframeWarning):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpframe.errors import FileError, ParameterError, PlanError
+from dpframe.forecast import forecast_table
 from dpframe.loss import Budget, compose, shares_of
 from dpframe.mechanisms import Mechanism, mechanism_for, mechanism_from_json
 from dpframe.spaces import Space, as_space
@@ -286,6 +287,44 @@ class Plan:
         ]
         names = ["column", "space", "mechanism", "epsilon", "delta", "expected_error", "error_bound", "unit"]
         return pd.DataFrame(rows, columns=names).set_index("column")
+
+    def forecast(self, n_rows: int | None = None, types: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Return the standard errors to expect, without data and in closed form.
+
+        Parameters
+        ----------
+        n_rows
+            Rows of the table; by default those that the plan was made for.
+        types
+            ``{column: shares of its values}`` where they are known; otherwise values are taken as uniform,
+            and the columns of a joint as independent.
+
+        Returns
+        -------
+        DataFrame indexed by statistic (``marginal``, ``joint`` of two columns, ``mean``) and columns, with
+        the ``std_error`` for that type and the ``worst`` over all types. Of shares it is the root mean square
+        over the cells, for the unbiased inverse and the table as target; means are in ``unit``.
+
+        Raises
+        ------
+        ParameterError
+            If the number of rows is unknown or not positive, or a type is no vector of shares.
+
+        Examples
+        --------
+        >>> plan = build_plan({"sex": ["F", "M"], "age": (0, 100)}, epsilon=2.0)
+        >>> plan.forecast(10_000)["std_error"].round(4)
+        statistic  columns
+        marginal   sex           0.0096
+                   age          14.7098
+        joint      sex × age    17.5329
+        mean       age           1.1680
+        Name: std_error, dtype: float64
+        """
+        n = self.n if n_rows is None else n_rows
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise ParameterError("n_rows must be a number of rows, at least 1")
+        return forecast_table(self.columns, n, types)
 
     def lines(self) -> list[str]:
         """Return the promise and what it does not cover, in plain words."""

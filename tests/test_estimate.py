@@ -138,7 +138,9 @@ def test_population_is_wider_than_table():
 def test_joint_equals_the_dense_inverse():
     e = next(releases(1))
     a, b = (PLAN[name] for name in ("grade", "sex"))
-    counts = e._counts([a, b])
+    counts = np.zeros((a.space.size, b.space.size))
+    for codes in e._source.codes(["grade", "sex"]):
+        np.add.at(counts, (codes["grade"], codes["sex"]), 1)
     dense = np.linalg.inv(a.mechanism.transition()) @ counts @ np.linalg.inv(b.mechanism.transition()).T
     np.testing.assert_allclose(e.crosstab("grade", "sex")["estimate"].to_numpy(), dense[:-1], rtol=1e-9)
     everything = e.crosstab("grade", "sex", dropna=False)["estimate"].to_numpy()
@@ -160,7 +162,8 @@ def test_order_and_labels_are_pandas():
 
 
 def test_confidence_level():
-    wide, narrow = (Estimates(next(releases(1))._source.table, PLAN, confidence_level=c) for c in (0.99, 0.5))
+    safe = dpf.sanitize(TABLE, plan=PLAN, key=KEY)
+    wide, narrow = (Estimates(safe, PLAN, confidence_level=c) for c in (0.99, 0.5))
     assert wide.mean("age")["lower"] < narrow.mean("age")["lower"]
     for level in (0, 1, 1.5, -0.1):
         with pytest.raises(dpf.ParameterError, match=r"confidence_level must lie in \(0, 1\)"):
@@ -202,10 +205,10 @@ def test_dropped_columns_say_so():
 
 
 def test_too_many_cells_are_refused_with_their_size():
-    plan = build_plan({"a": dpf.Integer(0, 10_000), "b": dpf.Integer(0, 10_000)}, epsilon=2)
-    safe = dpf.sanitize(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), plan=plan, key=KEY)
-    with pytest.raises(dpf.ParameterError, match=r"100,020,001 cells \(0.8 GB\)"):
-        safe.dp.crosstab("a", "b")
+    plan = build_plan({"a": dpf.Integer(0, 4_000), "b": dpf.Integer(0, 4_000), "c": dpf.Integer(0, 4_000)}, epsilon=2)
+    safe = dpf.sanitize(pd.DataFrame({"a": [1, 2], "b": [3, 4], "c": [5, 6]}), plan=plan, key=KEY)
+    with pytest.raises(dpf.ParameterError, match=r"64,048,012,001 cells \(512\.4 GB\)"):
+        dpf.Estimates(safe).joint(["a", "b", "c"])
 
 
 def test_damaged_metadata():

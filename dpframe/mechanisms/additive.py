@@ -130,9 +130,20 @@ class Geometric(Mechanism):
         """Return [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)² inside, [f(0) − αf(1)]/(1−α) at the ends."""
         return _surrogate(self.table.rate, self.span, f, codes)
 
+    def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
+        """Return A (or Aᵀ) applied along axis 0, by two recursions."""
+        return _apply(self.table.rate, counts, adjoint)
+
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return the tridiagonal inverse applied along axis 0."""
         return _invert(self.table.rate, counts, squared)
+
+    def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
+        """Return P(y in a stretch of codes | x uniform in a cell), shape (stretches, cells).
+
+        Cells begin at ``edges[:-1]`` and end at ``edges[-1]``, stretches begin at ``starts``.
+        """
+        return _between(self.table.rate, edges, starts)
 
     def expected_error(self) -> float:
         """Return E|Y − x| in grid steps for x in the middle, where it is largest."""
@@ -156,6 +167,41 @@ def _invert(rate: float, counts: FloatArray, squared: bool) -> FloatArray:
     out[1:] += scaled[:-1]
     out[:-1] += scaled[1:]
     return out
+
+
+def _apply(rate: float, counts: FloatArray, adjoint: bool) -> FloatArray:
+    """Apply the saturated channel along axis 0: weights times the symmetric convolution with α^|k|."""
+    from scipy.signal import lfilter  # imported late: it costs more than all the rest
+
+    alpha, beta = math.exp(-rate), -math.expm1(-rate)
+    weights = np.full((len(counts), *([1] * (counts.ndim - 1))), beta / (1 + alpha))
+    weights[[0, -1]] = 1 / (1 + alpha)
+    inside = counts * weights if adjoint else counts
+    forward = lfilter([1.0], [1.0, -alpha], inside, axis=0)
+    backward = lfilter([1.0], [1.0, -alpha], inside[::-1], axis=0)[::-1]
+    convolved = forward + backward - inside
+    return np.asarray(convolved if adjoint else convolved * weights)
+
+
+def _between(rate: float, edges: IntArray, starts: IntArray) -> FloatArray:
+    """Average P(Y < c | x) over the x of every cell at every c, and take differences.
+
+    P(Y < c | x) = 1 − α^(c−x)/(1+α) for x < c, and α^(x−c+1)/(1+α) for x ≥ c, as saturation keeps what lies
+    within 0…span; sums of powers of α are geometric.
+    """
+    low, high = np.asarray(edges[:-1], dtype=np.float64), np.asarray(edges[1:], dtype=np.float64)
+    c = np.asarray(starts[1:], dtype=np.float64)[:, None]
+    alpha, beta = math.exp(-rate), -math.expm1(-rate)
+    below = np.clip(c, low, high) - low
+    above = high - low - below
+    # Distances from c of the nearest x below it (1 or more) and of the nearest at or above it.
+    nearest_below = np.maximum(c - (low + below) + 1, 0.0)
+    nearest_above = np.maximum(low + below - c, 0.0)
+    under = np.exp(-rate * nearest_below) * -np.expm1(-rate * below) / beta
+    over = np.exp(-rate * (nearest_above + 1)) * -np.expm1(-rate * above) / beta
+    cumulative = (below - under / (1 + alpha) + over / (1 + alpha)) / (high - low)
+    whole = np.vstack([np.zeros(len(low)), cumulative, np.ones(len(low))])
+    return np.asarray(np.diff(whole, axis=0))
 
 
 def _surrogate(rate: float, span: int, f: CodeFunction, codes: IntArray) -> FloatArray:
@@ -249,6 +295,28 @@ class NullableGeometric(Mechanism):
         inverse = _surrogate(value.rate, self.span, f, np.where(null, 0, y))
         return np.asarray(np.where(null, at_null, (inverse - c * at_null) / k))
 
+    def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
+        """Return A (or Aᵀ) applied along axis 0; null is the last row."""
+        flag, value = self.parts
+        k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
+        values, nulls = counts[:-1], counts[-1]
+        if adjoint:
+            inside = _apply(value.rate, values, True)
+            return np.append(k * inside + c * nulls, [c * inside[self.span // 2] + k * nulls], axis=0)
+        moved = k * values
+        moved[self.span // 2] += c * nulls
+        return np.append(_apply(value.rate, moved, False), [k * nulls + c * values.sum(axis=0)], axis=0)
+
+    def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
+        """Return `Geometric.between` for the values and null: one more cell, and the last stretch."""
+        flag, value = self.parts
+        k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
+        middle = np.array([self.span // 2, self.span // 2 + 1])
+        inside = _between(value.rate, edges, starts[:-1])
+        at_null = _between(value.rate, middle, starts[:-1])
+        absent = np.append(np.full(len(edges) - 1, c), k)
+        return np.vstack([np.hstack([k * inside, c * at_null]), absent])
+
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return the inverse of the two parts applied along axis 0; null is the last row.
 
@@ -278,7 +346,7 @@ class NullableGeometric(Mechanism):
         flag, value = self.parts
         k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
         middle = _farthest_error(value.rate, self.span // 2, self.span)
-        return max(c * self.span, k * middle + c * self.span)
+        return k * middle + c * self.span
 
     def error_bound(self) -> float:
         """Return the lower bound of Theorems 6 and 7 in grid steps, for span + 2 points."""

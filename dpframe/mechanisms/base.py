@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
+from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -100,6 +101,22 @@ class Mechanism(ABC):
     @abstractmethod
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return φ_f at the given released codes: E[φ_f(Y) | x] = f(x)."""
+
+    def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
+        """Return A (or Aᵀ) applied along axis 0 of an array by code."""
+        matrix = self.transition()
+        return np.asarray(np.tensordot(matrix.T if adjoint else matrix, counts, axes=1))
+
+    def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
+        """Return P(y in a stretch of codes | x uniform in a cell), shape (stretches, cells).
+
+        Stretches begin at ``starts``. Cells begin at ``edges[:-1]``; codes from ``edges[-1]`` on (null) are a
+        cell each.
+        """
+        matrix = self.transition()
+        cells = [matrix[:, a:b].mean(axis=1) for a, b in pairwise(edges)]
+        cells += list(matrix[:, int(edges[-1]) :].T)
+        return np.add.reduceat(np.stack(cells, axis=1), starts, axis=0)
 
     @abstractmethod
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:

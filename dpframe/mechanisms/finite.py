@@ -114,6 +114,10 @@ class RandomizedResponse(Mechanism):
         total = float(np.sum(f(np.arange(self.size))))
         return np.asarray((f(codes) - self.other * total) / self.table.signal)
 
+    def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
+        """Return (keep − p)·counts + p·Σcounts along axis 0; the matrix is symmetric."""
+        return np.asarray(self.table.signal * counts + self.other * counts.sum(axis=0, keepdims=True))
+
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return (counts − p·Σcounts)/(1 − size·p), or the same with squared entries."""
         off = -self.other / self.table.signal

@@ -219,6 +219,19 @@ class Space(ABC):
         """Return the numeric value of codes, or None where values are not numbers."""
         return None
 
+    @property
+    def is_time(self) -> bool:
+        """Whether values are times, whose numbers count steps from the lower bound."""
+        return False
+
+    def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return numbers as values of the column's kind: themselves, or points in time (durations)."""
+        return numbers
+
+    def durations(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return differences of numbers: themselves, or durations."""
+        return numbers
+
     def to_json(self) -> dict[str, Any]:
         """Return the space as a JSON object with its tag."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]

@@ -127,6 +127,19 @@ class Nullable(Space):
         """Return the inner numbers (anything where null)."""
         return self.inner.numbers(np.where(codes == self.null, 0, codes))
 
+    @property
+    def is_time(self) -> bool:
+        """Whether the values are times."""
+        return self.inner.is_time
+
+    def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return the inner instants."""
+        return self.inner.instants(numbers)
+
+    def durations(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return the inner durations."""
+        return self.inner.durations(numbers)
+
     def to_json(self) -> dict[str, Any]:
         """Return the space as a JSON object with its tag."""
         return {"space": self.tag, "inner": self.inner.to_json()}

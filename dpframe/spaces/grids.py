@@ -475,6 +475,29 @@ class Datetime(_Grid):
         ticks = _nanoseconds(value, "value")[0]
         return self._start <= ticks <= self._start + (self.size - 1) * self._width
 
+    @property
+    def is_time(self) -> bool:
+        """True."""
+        return True
+
+    def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the steps from the lower bound."""
+        return codes.astype(np.float64)
+
+    def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return points in time to the microsecond (durations, where values are durations)."""
+        kind = "timedelta64[us]" if self.is_duration else "datetime64[us]"
+        start = np.array(self._start // 1000).astype(kind)
+        return np.asarray(start + self.durations(numbers))
+
+    def durations(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return numbers of steps as durations to the microsecond."""
+        microseconds = np.rint(numbers * (self._width / 1000))
+        known = np.isfinite(microseconds) & (np.abs(microseconds) < 2**62)
+        out = np.where(known, microseconds, 0).astype("timedelta64[us]")
+        out[~known] = np.timedelta64("NaT")
+        return out
+
     def code_distance(self, x: int, y: int) -> float:
         """Return the number of steps of the resolution between two codes."""
         return float(abs(x - y))

@@ -1,0 +1,5 @@
+"""Unbiased statistics of a sanitised table, with standard errors and intervals."""
+
+from dpframe.estimate.api import Estimates
+
+__all__ = ["Estimates"]

@@ -1,0 +1,651 @@
+"""`Estimates`: the questions an analyst asks, in pandas' words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpframe.errors import ParameterError
+from dpframe.estimate import linear, moments
+from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
+from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, project_to_simplex
+from dpframe.estimate.model import LatentClassModel, fit_latent_classes
+from dpframe.estimate.plot import draw
+from dpframe.estimate.source import Source
+from dpframe.plan import Plan
+from dpframe.spaces import Space
+
+__all__ = ["Estimates"]
+
+FloatArray = npt.NDArray[np.float64]
+Bins = Mapping[str, int | Sequence[Any]]
+
+METHODS = ("inverse", "project", "em", "model", "auto")
+_TARGETS = ("table", "population")
+_RESULTS = ("estimate", "std_error", "lower", "upper")
+
+MODEL_CELLS = 64
+"""Columns of more values do not enter the model: their pairs are nearly empty."""
+
+GRID_CELLS = 128
+"""Cells of the grid on which the distribution of a numeric column is fitted."""
+
+FEW_VALUES = 32
+"""Numeric columns of no more values are drawn value by value."""
+
+MOST_FIT_CELLS = 20_000
+"""Cells up to which a joint with bins is fitted on finer ones."""
+
+GOOD_ENOUGH = 0.05
+"""Expected total error of all cells' shares below which ``"auto"`` takes the unbiased inverse."""
+
+
+class Estimates:
+    """Estimates from a sanitised table.
+
+    Parameters
+    ----------
+    source
+        A DataFrame, Arrow table or Parquet path (file, directory or glob) that dpframe released.
+    plan
+        The plan, where the table lost it.
+    confidence_level
+        Level of the intervals, in (0, 1).
+
+    Raises
+    ------
+    NotSanitizedError
+        If the source carries no plan and none is given.
+    ParameterError
+        If ``confidence_level`` is outside (0, 1).
+
+    Notes
+    -----
+    Every statistic takes ``target``: ``"table"`` is the original table's own statistic, ``"population"``
+    that of the population from which the table is seen as a sample; its intervals are wider.
+
+    Joints take ``method``: ``"inverse"`` is unbiased and may leave the simplex, its errors are analytic;
+    ``"project"`` (nearest point of the simplex), ``"em"`` (maximum likelihood) and ``"model"`` (maximum
+    likelihood under a mixture fitted to all pairs of columns) are closer to the truth where cells are many,
+    their errors come from a parametric bootstrap, which sees their spread but not the bias that shrinking
+    costs; ``"auto"`` picks, and says in ``attrs["method"]`` what it picked.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
+    >>> safe = dpf.sanitize(frame, epsilon=8, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
+    >>> Estimates(safe).value_counts("sex").round()
+         estimate  std_error   lower   upper
+    sex
+    F      1043.0        6.0  1030.0  1055.0
+    M       957.0        6.0   945.0   970.0
+    """
+
+    def __init__(self, source: Any, plan: Plan | None = None, *, confidence_level: float = 0.95) -> None:
+        if isinstance(confidence_level, bool) or not 0 < confidence_level < 1:
+            raise ParameterError("confidence_level must lie in (0, 1), e.g. 0.95")
+        self.confidence_level = confidence_level
+        self._source = Source(source, plan)
+        self.plan = self._source.plan
+        self.n = self._source.n
+
+    def is_listed(self, column: str) -> bool:
+        """Tell whether a column is one of listed values (or of so few that they can be listed)."""
+        space = self._source.column(column).space
+        return space.metric == "discrete" or space.tag == "ordinal" or space.size <= FEW_VALUES
+
+    def plot(self, *columns: str, ax: Any = None, **options: Any) -> Any:
+        """Draw a marginal with its intervals, a histogram, or (two columns) a cross table.
+
+        Options go to `value_counts`, `histogram` or `crosstab`. Returns the matplotlib axes.
+
+        Raises
+        ------
+        ParameterError
+            If matplotlib is not installed, or for more than two columns.
+        """
+        return draw(self, columns, ax, options)
+
+    def verify(self) -> bool:
+        """Tell whether the table is, cell by cell, what was released (rows in any order)."""
+        return self._source.verify()
+
+    # Joints
+
+    def value_counts(
+        self,
+        column: str,
+        normalize: bool = False,
+        sort: bool = True,
+        ascending: bool = False,
+        bins: int | Sequence[Any] | None = None,
+        dropna: bool = True,
+        *,
+        method: str = "inverse",
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return how many rows hold each value of a column (pandas' ``Series.value_counts``).
+
+        Parameters
+        ----------
+        column
+            A randomised column; every value of its space has a row in the result.
+        normalize
+            Give shares instead of counts (of the rows that are not null, if ``dropna``).
+        sort, ascending
+            Order by estimate; otherwise in the space's order.
+        bins
+            Cut a numeric column into bins first: a number of them, or their bounds.
+        dropna
+            Leave nulls out.
+        method, target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by value, with ``estimate, std_error, lower, upper``.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or of too many values.
+        """
+        axes = self._axes([column], {} if bins is None else {column: bins})
+        estimate, variance, used = self._cells(axes, normalize, (), dropna, method, target)
+        out = self._frame(estimate, variance, axes, dropna)
+        out.attrs["method"] = used
+        return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
+
+    def joint(
+        self,
+        columns: Sequence[str],
+        *,
+        normalize: bool = False,
+        given: str | Sequence[str] = (),
+        bins: Bins | None = None,
+        dropna: bool = True,
+        method: str = "auto",
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return the joint counts (or shares) of any number of columns.
+
+        Parameters
+        ----------
+        columns
+            Randomised columns; those of many values need ``bins``.
+        normalize
+            Give shares instead of counts.
+        given
+            Columns to condition on: shares within each of their values (implies ``normalize``).
+        bins
+            ``{column: number or bounds}`` for numeric columns.
+        dropna
+            Leave cells with a null out.
+        method, target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by the columns' values, with ``estimate, std_error, lower, upper``.
+        """
+        axes = self._axes(list(columns), bins or {})
+        held = [given] if isinstance(given, str) else list(given)
+        stray = [name for name in held if name not in columns]
+        if stray:
+            raise ParameterError(f"given names {stray[0]!r}, which is not among the joint's columns")
+        positions = tuple(list(columns).index(name) for name in held)
+        estimate, variance, used = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
+        out = self._frame(estimate, variance, axes, dropna)
+        out.attrs["method"] = used
+        return out
+
+    def crosstab(
+        self,
+        index: str,
+        columns: str,
+        margins: bool = False,
+        dropna: bool = True,
+        normalize: bool | str = False,
+        *,
+        bins: Bins | None = None,
+        method: str = "inverse",
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return the joint counts of two columns as a cross table (pandas' ``crosstab``).
+
+        Parameters
+        ----------
+        index, columns
+            Randomised columns for the rows and the columns of the result.
+        margins
+            Add the totals of rows and columns as ``All`` (counts only).
+        dropna
+            Leave nulls out.
+        normalize
+            False for counts; True or ``"all"``, ``"index"``, ``"columns"`` for shares.
+        bins, method, target
+            See `joint`.
+
+        Returns
+        -------
+        DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
+        """
+        given: dict[Any, tuple[int, ...]] = {False: (), True: (), "all": (), "index": (0,), "columns": (1,)}
+        if normalize not in given:
+            raise ParameterError('normalize must be False, True, "all", "index" or "columns"')
+        if margins and normalize:
+            raise ParameterError("margins are given with counts only; leave normalize out")
+        axes = self._axes([index, columns], bins or {})
+        estimate, variance, used = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
+        kept = _kept(axes, dropna)
+        rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
+        results = {name: pd.DataFrame(v, rows, cols) for name, v in self._results(estimate, variance, kept).items()}
+        if margins:
+            results = self._with_margins(results, axes, bins or {}, dropna, target)
+        out = pd.concat(results, axis=1, names=[None])
+        out.attrs["method"] = used
+        return out
+
+    def _with_margins(
+        self, tables: dict[str, pd.DataFrame], axes: Sequence[Axis], bins: Bins, dropna: bool, target: str
+    ) -> dict[str, pd.DataFrame]:
+        """Add row, column and grand totals, estimated on their own so that their errors are right."""
+        totals = [
+            self.value_counts(a.name, sort=False, bins=bins.get(a.name), dropna=dropna, target=target) for a in axes
+        ]
+        out = {}
+        for name, table in tables.items():
+            wide = table.astype(object) if isinstance(table.columns, pd.IntervalIndex) else table.copy()
+            wide.index, wide.columns = (
+                pd.Index(list(labels), name=labels.name) for labels in (wide.index, wide.columns)
+            )
+            wide["All"] = totals[0][name].to_numpy()
+            grand = [float(self.n)] if name != "std_error" else [0.0]
+            wide.loc["All"] = [*totals[1][name].to_numpy(), *grand]
+            out[name] = wide
+        return out
+
+    def support(self, column: str, *, target: str = "table") -> pd.DataFrame:
+        """Return the share of rows that hold each value of a column (`value_counts` with shares, in order)."""
+        return self.value_counts(column, normalize=True, sort=False, target=target)
+
+    # Moments
+
+    def mean(
+        self, column: str, by: str | None = None, *, weights: str | None = None, bins: Any = None, target: str = "table"
+    ) -> pd.Series[Any] | pd.DataFrame:
+        """Return the mean of a numeric column, over the rows where it is not null.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers, booleans or times.
+        by
+            A randomised column: one mean per value (nulls of ``by`` are left out).
+        weights
+            A randomised numeric column of non-negative weights.
+        bins
+            Cut ``by`` into bins.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper``; with ``by`` a DataFrame with a row per value.
+        """
+        _check_target(target)
+        scale = moments.Scale.of(self._source.column(column))
+        if by is None:
+            return self._statistic(moments.mean(scale, self._weight(weights)), [column, weights], column, target)
+        if weights is not None:
+            raise ParameterError("weights and by do not go together yet; weight one group at a time with given=")
+        group = make_axis(self._source.column(by), bins)
+        linear.check_cells([group.classes * 6])
+        batches = self._source.codes([column, by] if by != column else [column])
+        if by == column:
+            raise ParameterError("a column cannot be grouped by itself")
+        ratio, variance = linear.grouped_ratio(scale.column, scale.value, scale.present, group, batches, target)
+        part = slice(0, group.cells - group.has_null)
+        results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
+        return pd.DataFrame(_dressed(results, scale.column.space), index=group.labels[part])
+
+    def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
+        """Return the sum of a numeric column, nulls left out; with ``weights``, of its products with them."""
+        scale = moments.Scale.of(self._source.column(column))
+        if scale.is_time:
+            raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
+        return self._statistic(moments.total(scale, self._weight(weights)), [column, weights], column, target)
+
+    def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
+        """Return the variance of a numeric column (pandas' ``var``), in the square of its unit."""
+        scale = moments.Scale.of(self._source.column(column))
+        return self._statistic(moments.variance(scale, ddof), [column], column, target)
+
+    def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
+        """Return the standard deviation of a numeric column (pandas' ``std``); NaN if its square is negative."""
+        scale = moments.Scale.of(self._source.column(column))
+        return self._statistic(moments.deviation(scale, ddof), [column], column, target)
+
+    def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
+        """Return the covariances of numeric columns (pandas' ``DataFrame.cov``, nulls dropped by pair).
+
+        The result has an outer column level ``estimate, std_error, lower, upper``.
+        """
+        return self._matrix(columns, lambda a, b: moments.covariance(a, b, ddof), target)
+
+    def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
+        """Return the correlations of numeric columns (pandas' ``DataFrame.corr``, nulls dropped by pair)."""
+        return self._matrix(columns, moments.correlation, target)
+
+    def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
+        """Return the share of rows where a column is null."""
+        _check_target(target)
+        chosen = self._source.column(column)
+        if chosen.space.tag != "nullable":
+            raise ParameterError(f"column {column!r} holds no nulls: its space is not Nullable")
+        null = chosen.space.size - 1
+        absent: linear.Term = {column: (lambda codes: (codes == null).astype(np.float64),)}
+        return self._statistic(moments.Statistic([absent], lambda m, n: m[0]), [column], column, target)
+
+    # Distributions
+
+    def histogram(
+        self, column: str, bins: int | Sequence[Any] = 10, *, density: bool = False, target: str = "table"
+    ) -> pd.DataFrame:
+        """Return the distribution of a numeric column in bins, by maximum likelihood.
+
+        The distribution is fitted on a grid of 128 cells, so that counts are not negative; errors are by
+        parametric bootstrap. `value_counts` with ``bins`` gives unbiased counts instead, whose errors are
+        much larger.
+
+        Parameters
+        ----------
+        column
+            A randomised numeric column.
+        bins
+            A number of bins between the space's bounds, or bounds in order.
+        density
+            Give densities per unit instead of counts.
+        target
+            See the class.
+        """
+        _check_target(target)
+        axis = make_axis(self._source.column(column), bins)
+        assert isinstance(axis, BinnedAxis)
+        fitted = self._distribution(column)
+        parts = moments.aggregation(fitted.axis, axis)
+        estimate = parts @ fitted.shares * self.n
+        error = fitted.errors_of(lambda shares: parts @ shares, target) * self.n
+        variance = error**2
+        if density:
+            widths = np.diff(axis.edges) * moments.line_of(axis.column.space)[1]
+            estimate, variance = (
+                np.append(v[: axis.bins] / (widths * self.n) ** p, v[axis.bins :])
+                for v, p in ((estimate, 1), (variance, 2))
+            )
+        part = slice(0, axis.bins)
+        results = self._results(estimate, variance, (part,), least=0.0)
+        return pd.DataFrame(results, index=axis.labels[part])
+
+    def quantile(
+        self, column: str, q: float | Sequence[float] = 0.5, *, target: str = "table"
+    ) -> pd.Series[Any] | pd.DataFrame:
+        """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
+
+        The distribution is fitted on a grid of 128 cells and interpolated within; errors are by parametric
+        bootstrap.
+        """
+        _check_target(target)
+        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+        if not ((levels >= 0) & (levels <= 1)).all():
+            raise ParameterError("q must lie in [0, 1], e.g. q=0.5")
+        fitted = self._distribution(column)
+        space = fitted.axis.column.space
+
+        def of(shares: FloatArray) -> FloatArray:
+            return moments.quantiles(fitted.axis, shares, levels)
+
+        # Half a cell stands for the interpolation within one, which no bootstrap sees.
+        floor = (fitted.axis.edges[1] - fitted.axis.edges[0]) / np.sqrt(12)
+        start, step = moments.line_of(space)
+        error = np.hypot(fitted.errors_of(of, target), floor) * step
+        results = self._results(start + of(fitted.shares) * step, error**2, (slice(None),))
+        table = pd.DataFrame(_dressed(results, space), index=pd.Index(levels, name="q"))
+        return table if np.ndim(q) else table.iloc[0].rename(column)
+
+    def _distribution(self, column: str) -> moments.Distribution:
+        axis = make_axis(self._source.column(column), self._grid_bins(column))
+        assert isinstance(axis, BinnedAxis)
+        counts = linear.count_classes([axis], self._source.codes([column]))
+        return moments.Distribution.fit(axis, counts)
+
+    def _grid_bins(self, column: str) -> int:
+        space = self._source.column(column).space
+        return min(GRID_CELLS, space.size - (space.tag == "nullable"))
+
+    # Machinery
+
+    def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
+        if not names:
+            raise ParameterError("name at least one column")
+        if len(set(names)) < len(names):
+            raise ParameterError("a column cannot be crossed with itself")
+        stray = [name for name in bins if name not in names]
+        if stray:
+            raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
+        axes = [make_axis(self._source.column(name), bins.get(name)) for name in names]
+        linear.check_cells([axis.classes for axis in axes])
+        return axes
+
+    def _cells(
+        self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
+    ) -> tuple[FloatArray, FloatArray, str]:
+        """Return estimates and variances of all cells of a joint, and the method used."""
+        _check_target(target)
+        if method not in METHODS:
+            raise ParameterError(f"method must be one of {', '.join(METHODS)}")
+        counts = linear.count_classes(axes, self._source.codes([axis.name for axis in axes]))
+        inverse = linear.joint_cells(counts, axes, normalize=normalize, given=given, dropna=dropna, target=target)
+        if method == "auto":
+            method = self._pick(axes, counts)
+        if method == "inverse" or not counts.size or not self.n:
+            return *inverse, "inverse"
+        shares, errors = self._fitted(axes, counts, method, normalize, given, dropna, target)
+        return shares, errors**2, method
+
+    def _pick(self, axes: Sequence[Axis], counts: FloatArray) -> str:
+        """Choose by the unbiased inverse's expected total error over all cells."""
+        variance = linear.joint_cells(counts, axes, normalize=False, given=(), dropna=False, target="table")[1]
+        expected = float(np.sqrt(np.maximum(variance, 0)).sum()) * np.sqrt(2 / np.pi) / max(self.n, 1)
+        if expected <= GOOD_ENOUGH:
+            return "inverse"
+        modelled = self._model_columns
+        fits = len(modelled) >= 3 and all(not isinstance(a, BinnedAxis) and a.name in modelled for a in axes)
+        return "model" if fits and len(axes) > 1 else "em"
+
+    def _fitted(
+        self,
+        axes: Sequence[Axis],
+        counts: FloatArray,
+        method: str,
+        normalize: bool,
+        given: Sequence[int],
+        dropna: bool,
+        target: str,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return a joint that stays in the simplex, with bootstrap errors."""
+
+        def unit(shares: FloatArray) -> Any:
+            """Return the share that a presented value of 1 stands for."""
+            if not normalize:
+                return 1 / self.n
+            base = shares
+            for i, axis in enumerate(axes):
+                if dropna and axis.has_null and i not in given:
+                    base = np.delete(base, -1, axis=i)
+            free = tuple(i for i in range(len(axes)) if i not in given)
+            return np.maximum(base.sum(axis=free, keepdims=True), 1e-300)
+
+        if method == "model":
+            return self._modelled(axes, unit)
+        fine, merge = _refined(axes)
+        channels = [axis.channel for axis in fine]
+        if any(isinstance(axis, BinnedAxis) for axis in axes):
+            counts = linear.count_classes(fine, self._source.codes([axis.name for axis in axes]))
+
+        def fit(noisy: FloatArray) -> FloatArray:
+            if method == "em":
+                return fit_joint(noisy, channels)
+            return project_to_simplex(linear.axiswise(noisy, fine, ["invert"] * len(fine)) / max(noisy.sum(), 1))
+
+        def presented(shares: FloatArray) -> FloatArray:
+            merged = merge(shares)
+            return np.asarray(merged / unit(merged))
+
+        shares = fit(counts)
+        return presented(shares), bootstrap_errors(shares, channels, self.n, fit, target, presented)
+
+    @cached_property
+    def _model_columns(self) -> list[str]:
+        return [c.name for c in self.plan.columns if c.space.size <= MODEL_CELLS and c.name not in self._source.missing]
+
+    def _modelled(self, axes: Sequence[Axis], unit: Callable[[FloatArray], Any]) -> tuple[FloatArray, FloatArray]:
+        """Return a joint of the fitted model, with errors from replicas."""
+        names = self._model_columns
+        outside = [axis.name for axis in axes if axis.name not in names or isinstance(axis, BinnedAxis)]
+        if outside or len(names) < 2:
+            what = f"column {outside[0]!r} is not" if outside else "fewer than two columns are"
+            raise ParameterError(f"{what} of at most {MODEL_CELLS} values, which method='model' needs; use 'em'")
+        places = [names.index(axis.name) for axis in axes]
+        joints = [model.joint(places) for model in (self._model, *self._model_replicas)]
+        found = np.stack([joint / unit(joint) for joint in joints])
+        # A replica draws its rows anew, as for the population. Half a row is the least that is admitted.
+        errors = np.sqrt(np.mean((found[1:] - found[0]) ** 2, axis=0))
+        return found[0], np.maximum(errors, 0.5 / self.n / unit(joints[0]))
+
+    @cached_property
+    def _model_channels(self) -> list[FloatArray]:
+        return [make_axis(self._source.column(name), None).channel for name in self._model_columns]
+
+    @cached_property
+    def _model(self) -> LatentClassModel:
+        """The fit to all pairs of columns of few values."""
+        axes = [make_axis(self._source.column(name), None) for name in self._model_columns]
+        tables = {(i, j): np.zeros((axes[i].classes, axes[j].classes)) for i, j in combinations(range(len(axes)), 2)}
+        for codes in self._source.codes(self._model_columns):
+            for (i, j), table in tables.items():
+                table += linear.count_classes([axes[i], axes[j]], [codes])
+        return fit_latent_classes(tables, self._model_channels, _marginals(tables, self._model_channels))
+
+    @cached_property
+    def _model_replicas(self) -> list[LatentClassModel]:
+        return self._model.replicas(self._model_channels, self.n)
+
+    def _statistic(
+        self, statistic: moments.Statistic, names: Iterable[str | None], title: str, target: str
+    ) -> pd.Series[Any]:
+        """Evaluate a smooth statistic of product moments."""
+        _check_target(target)
+        used = list(dict.fromkeys(name for name in names if name is not None))
+        columns = {name: self._source.column(name) for name in used}
+        sums = linear.product_sums(statistic.terms, columns, self._source.codes(used))
+        value, variance = linear.delta_method(sums, statistic.function, target)
+        point, spread = value * statistic.scale + statistic.shift, variance * statistic.scale**2
+        results = self._results(np.array([point]), np.array([spread]), (slice(None),))
+        dressed = _dressed(results, columns[used[0]].space, statistic.kind)
+        # By way of a Series, so that times are pandas' own scalars.
+        return pd.Series({name: pd.Series(values).iloc[0] for name, values in dressed.items()}, name=title)
+
+    def _weight(self, weights: str | None) -> moments.Scale | None:
+        return None if weights is None else moments.Scale.of(self._source.column(weights))
+
+    def _matrix(
+        self, columns: Sequence[str] | None, pair: Callable[[Any, Any], moments.Statistic], target: str
+    ) -> pd.DataFrame:
+        names = self._numeric() if columns is None else list(columns)
+        scales = {name: moments.Scale.of(self._source.column(name)) for name in names}
+        tables = {result: pd.DataFrame(np.nan, index=names, columns=names) for result in _RESULTS}
+        for i, a in enumerate(names):
+            for b in names[i:]:
+                found = self._statistic(pair(scales[a], scales[b]), [a, b], a, target)
+                for result in _RESULTS:
+                    tables[result].loc[a, b] = tables[result].loc[b, a] = found[result]
+        return pd.concat(tables, axis=1)
+
+    def _numeric(self) -> list[str]:
+        return [c.name for c in self.plan.columns if c.name not in self._source.missing and moments.is_numeric(c.space)]
+
+    def _frame(self, estimate: FloatArray, variance: FloatArray, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
+        kept = _kept(axes, dropna)
+        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
+        results = {name: values.ravel() for name, values in self._results(estimate, variance, kept).items()}
+        return pd.DataFrame(results, index=labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels))
+
+    def _results(
+        self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], least: float | None = None
+    ) -> dict[str, FloatArray]:
+        point, error = estimate[kept], np.sqrt(np.maximum(variance[kept], 0.0))
+        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+        lower, upper = point - z * error, point + z * error
+        if least is not None:
+            lower = np.maximum(lower, least)
+        return dict(zip(_RESULTS, (point, error, lower, upper), strict=True))
+
+
+def _marginals(tables: Mapping[tuple[int, int], FloatArray], channels: Sequence[FloatArray]) -> list[FloatArray]:
+    """Return each column's maximum-likelihood shares, counted from a pair it is in."""
+    found = []
+    for i, channel in enumerate(channels):
+        pair = next(p for p in tables if i in p)
+        counts = tables[pair].sum(axis=1 if pair[0] == i else 0)
+        found.append(expectation_maximization(counts, [channel]))
+    return found
+
+
+def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], FloatArray]]:
+    """Cut bins finer for a fit, and return how to merge its cells again.
+
+    A fit takes values as uniform within a cell, which is far from true in a few wide bins.
+    """
+    whole = [axis.cells for axis in axes if not isinstance(axis, BinnedAxis)]
+    binned = max(1, len(axes) - len(whole))
+    most = int((MOST_FIT_CELLS / math.prod(whole)) ** (1 / binned))
+    fine = [axis.refine(min(GRID_CELLS, most)) if isinstance(axis, BinnedAxis) else axis for axis in axes]
+
+    def merge(shares: FloatArray) -> FloatArray:
+        for i, (f, axis) in enumerate(zip(fine, axes, strict=True)):
+            if isinstance(f, BinnedAxis) and isinstance(axis, BinnedAxis):
+                shares = np.moveaxis(np.tensordot(moments.aggregation(f, axis), shares, axes=(1, i)), 0, i)
+        return shares
+
+    return fine, merge
+
+
+def _kept(axes: Sequence[Axis], dropna: bool) -> tuple[slice, ...]:
+    return tuple(slice(0, axis.cells - (dropna and axis.has_null)) for axis in axes)
+
+
+def _dressed(results: Mapping[str, FloatArray], space: Space, kind: str = "instant") -> dict[str, Any]:
+    """Return results in the space's own units: of times, instants and durations."""
+    if not space.is_time or kind == "number":
+        return dict(results)
+    return {
+        name: space.durations(values)
+        if "std_error" in (name, kind.replace("duration", "std_error"))
+        else space.instants(values)
+        for name, values in results.items()
+    }
+
+
+def _check_target(target: str) -> None:
+    if target not in _TARGETS:
+        raise ParameterError('target must be "table" or "population"')

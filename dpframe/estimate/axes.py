@@ -1,0 +1,258 @@
+"""Axes of a joint: a column of few values as it is, or a numeric column cut into bins.
+
+An axis has *cells*, in which the answer is given, and *classes*, in which released codes are counted. On a
+column of few values both are its codes. In bins, the surrogate of a bin's indicator is constant but beside
+the bin's edges, so a class is a stretch of codes, and there are at most three per bin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpframe.errors import ParameterError
+from dpframe.plan import Column
+
+__all__ = ["Axis", "BinnedAxis", "ListedAxis", "bin_edges", "make_axis"]
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST_VALUES = 4097
+"""Columns of more values enter a joint by bins only."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What both kinds of axis share."""
+
+    column: Column
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return self.column.name
+
+    @property
+    def cells(self) -> int:
+        """Number of cells, null's included."""
+        raise NotImplementedError
+
+    @property
+    def classes(self) -> int:
+        """Number of classes that released codes are counted in."""
+        raise NotImplementedError
+
+    @property
+    def labels(self) -> pd.Index[Any]:
+        """Label of every cell."""
+        raise NotImplementedError
+
+    @property
+    def has_null(self) -> bool:
+        """Whether the last cell is null."""
+        return self.column.space.tag == "nullable"
+
+    def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the class of released codes."""
+        raise NotImplementedError
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return Σ_classes counts·Φ (or Φ²) along axis 0, Φ being the surrogates of the cells' indicators."""
+        raise NotImplementedError
+
+    @cached_property
+    def present(self) -> FloatArray:
+        """Surrogate of "not null", per class."""
+        raise NotImplementedError
+
+    @cached_property
+    def channel(self) -> FloatArray:
+        """P(class | cell), shape (classes, cells); within a bin values are taken as uniform."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ListedAxis(Axis):
+    """A column of few values: cells and classes are its codes."""
+
+    @property
+    def cells(self) -> int:
+        """Number of codes."""
+        return self.column.space.size
+
+    @property
+    def classes(self) -> int:
+        """Number of codes."""
+        return self.column.space.size
+
+    @property
+    def labels(self) -> pd.Index[Any]:
+        """The values."""
+        found: pd.Index[Any] = pd.Index(self.column.space.labels(), name=self.name)
+        return found
+
+    def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the codes."""
+        return codes.astype(np.int64, copy=False)
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return A⁻¹ (or its squared entries) applied along axis 0."""
+        return self.column.mechanism.invert(counts, squared=squared)
+
+    @cached_property
+    def present(self) -> FloatArray:
+        """Surrogate of "not null", per code."""
+        f = np.ones(self.cells)
+        f[-1] = 0.0 if self.has_null else 1.0
+        return self.column.mechanism.surrogate(f)
+
+    @cached_property
+    def channel(self) -> FloatArray:
+        """The transition matrix."""
+        return self.column.mechanism.transition()
+
+
+@dataclass(frozen=True)
+class BinnedAxis(Axis):
+    """A numeric column cut into bins of consecutive codes; ``edges`` are the bins' first codes and the end."""
+
+    edges: tuple[int, ...]
+    bounds: tuple[Any, ...]
+
+    @property
+    def _last(self) -> int:
+        """One past the largest code of a value."""
+        return self.edges[-1]
+
+    @property
+    def bins(self) -> int:
+        """Number of bins."""
+        return len(self.edges) - 1
+
+    @property
+    def cells(self) -> int:
+        """Number of bins, and one for null."""
+        return self.bins + self.has_null
+
+    @cached_property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """First code of every class: the ends of the grid and both sides of each edge stand alone."""
+        special = {0, 1, self._last - 1}
+        for edge in self.edges[1:-1]:
+            special |= {edge - 1, edge, edge + 1}
+        stops = {self._last} if self.has_null else set()
+        return np.array(sorted(s for s in special if 0 <= s < self._last) + sorted(stops), dtype=np.int64)
+
+    @property
+    def classes(self) -> int:
+        """Number of stretches of codes, and one for null."""
+        return len(self.starts)
+
+    @property
+    def labels(self) -> pd.Index[Any]:
+        """The bins as intervals closed on the left (the last one on both sides), and null."""
+        intervals = pd.IntervalIndex.from_breaks(list(self.bounds), closed="left", name=self.name)
+        return intervals.append(pd.Index([np.nan])).rename(self.name) if self.has_null else intervals
+
+    def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the stretch that a code lies in."""
+        table = self._class_of
+        return np.asarray(table[codes] if table is not None else np.searchsorted(self.starts, codes, side="right") - 1)
+
+    @cached_property
+    def _class_of(self) -> npt.NDArray[np.int64] | None:
+        if self.column.space.size > 1 << 22:
+            return None
+        return np.searchsorted(self.starts, np.arange(self.column.space.size), side="right") - 1
+
+    @cached_property
+    def _surrogates(self) -> FloatArray:
+        """Φ, shape (classes, cells): the surrogate of every cell's indicator, at the first code of a class."""
+        found = np.empty((self.classes, self.cells))
+        for cell in range(self.cells):
+            low = self.edges[cell] if cell < self.bins else self._last
+            high = self.edges[cell + 1] if cell < self.bins else self._last + 1
+            found[:, cell] = self.column.mechanism.surrogate_at(_inside(low, high), self.starts)
+        return found
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return the surrogates (or their squares) applied along axis 0."""
+        matrix = self._surrogates**2 if squared else self._surrogates
+        return np.asarray(np.tensordot(matrix.T, counts, axes=1))
+
+    @cached_property
+    def present(self) -> FloatArray:
+        """Surrogate of "not null", per class."""
+        return np.asarray(self._surrogates[:, : self.bins].sum(axis=1))
+
+    def refine(self, cells: int) -> BinnedAxis:
+        """Return the axis with every bin cut into equal parts, about ``cells`` in all."""
+        parts = max(1, cells // self.bins)
+        cuts = [np.rint(np.linspace(a, b, parts + 1)[:-1]) for a, b in pairwise(self.edges)]
+        edges = np.unique(np.concatenate([*cuts, [self._last]]).astype(np.int64))
+        return BinnedAxis(self.column, tuple(edges.tolist()), ())
+
+    @cached_property
+    def channel(self) -> FloatArray:
+        """P(class | cell)."""
+        return self.column.mechanism.between(np.array(self.edges), self.starts)
+
+
+def _inside(low: int, high: int) -> Callable[[npt.NDArray[Any]], FloatArray]:
+    """Return the indicator of low ≤ code < high."""
+    return lambda codes: np.asarray((codes >= low) & (codes < high), dtype=np.float64)
+
+
+def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """Return first codes and bounds of bins: equal ones by number, or given by their bounds in order.
+
+    The outer bounds are those of the space: values are never outside them.
+    """
+    space = column.space
+    size = space.size - (space.tag == "nullable")
+    if isinstance(bins, int | np.integer):
+        if isinstance(bins, bool) or not 1 <= bins <= size:
+            raise ParameterError(
+                f"bins must be from 1 to {min(size, MOST_VALUES)} for column {column.name!r}, or bounds"
+            )
+        edges = np.unique(np.rint(np.linspace(0, size, bins + 1)).astype(np.int64))
+        inner = edges[1:-1]
+    else:
+        inner = _codes_of_bounds(column, list(bins))
+        edges = np.concatenate([[0], inner, [size]])
+    numbers = space.numbers(np.array([0, *inner, size - 1]))
+    assert numbers is not None
+    return tuple(edges.tolist()), tuple(space.instants(numbers).tolist())
+
+
+def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]:
+    """Return the codes of the inner bounds; outer ones are those of the space."""
+    try:
+        codes = column.space.encode(bounds).astype(np.int64)
+    except Exception:
+        raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order") from None
+    inner = codes[(codes > 0) & (codes < column.space.size - 1)]
+    if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
+        raise ParameterError(f"bins of column {column.name!r} must be two or more bounds in ascending order")
+    return inner
+
+
+def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:
+    """Return the axis of a column, binned if asked."""
+    listed = column.space.metric == "discrete" or column.space.tag == "ordinal" or column.space.size <= MOST_VALUES
+    if bins is None:
+        if not listed:
+            raise ParameterError(
+                f"column {column.name!r} has {column.space.size:,} values; give bins={{{column.name!r}: 10}}"
+            )
+        return ListedAxis(column)
+    if column.space.numbers(np.zeros(1, dtype=np.int64)) is None or column.space.metric == "discrete":
+        raise ParameterError(f"column {column.name!r} holds no numbers and takes no bins")
+    return BinnedAxis(column, *bin_edges(column, bins))

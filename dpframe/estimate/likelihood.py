@@ -1,0 +1,203 @@
+"""Estimates of joints that stay in the simplex: projection, maximum likelihood, and bootstrap errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "bootstrap_errors",
+    "expectation_maximization",
+    "fit_columns",
+    "fit_joint",
+    "project_to_simplex",
+    "replicate",
+    "spread_counts",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
+    """Return the nearest array (ℓ2) of non-negative entries with the given sum.
+
+    Held, Wolfe and Crowder 1974: subtract the one threshold that leaves the sum right, cut at zero.
+    """
+    flat = np.sort(values.ravel())[::-1]
+    excess = (np.cumsum(flat) - total) / np.arange(1, len(flat) + 1)
+    last = int(np.nonzero(flat > excess)[0][-1]) if len(flat) else 0
+    return np.asarray(np.maximum(values - excess[last], 0.0))
+
+
+def _along(matrix: FloatArray, array: FloatArray, axis: int) -> FloatArray:
+    return np.moveaxis(np.tensordot(matrix, array, axes=(1, axis)), 0, axis)
+
+
+def spread_counts(shares: FloatArray, channels: Sequence[FloatArray]) -> FloatArray:
+    """Apply P(class | cell) along every axis."""
+    for axis, channel in enumerate(channels):
+        shares = _along(channel, shares, axis)
+    return shares
+
+
+def independent_shares(counts: FloatArray, channels: Sequence[FloatArray]) -> FloatArray:
+    """Return the product of the axes' own maximum-likelihood shares, a hundredth of it spread evenly."""
+    shares = np.ones(())
+    for i, channel in enumerate(channels):
+        others = tuple(j for j in range(len(channels)) if j != i)
+        shares = np.multiply.outer(shares, expectation_maximization(counts.sum(axis=others), [channel]))
+    return np.asarray(0.99 * shares + 0.01 / shares.size)
+
+
+def fit_joint(counts: FloatArray, channels: Sequence[FloatArray]) -> FloatArray:
+    """Return the shares of a joint by maximum likelihood, stopped before it fits the noise.
+
+    Of one column the fit converges. Of several, likelihood's maximum lies on corners of the simplex that
+    noise chose (on Adult's pairs and triples at n = 32,561 and ε = 1.2 per column it is 1.3 to 1.5 times
+    farther from the truth), so the fit starts from independence and ends by Morozov's principle: when it is
+    as near to the counts as the truth would be, at a divergence of (classes − 1)/2n (Wilks).
+    """
+    if len(channels) == 1:
+        return expectation_maximization(counts, channels)
+    goal = (counts.size - 1) / (2 * max(counts.sum(), 1.0))
+    return expectation_maximization(counts, channels, start=independent_shares(counts, channels), divergence=goal)
+
+
+def expectation_maximization(
+    counts: FloatArray,
+    channels: Sequence[FloatArray],
+    *,
+    start: FloatArray | None = None,
+    divergence: float = 0.0,
+    tolerance: float = 0.05,
+    max_steps: int = 3_000,
+) -> FloatArray:
+    """Return the shares that make counts of released classes most likely (iterative Bayesian update).
+
+    Steps are extrapolated (SQUAREM, Varadhan–Roland 2008, scheme S3) and taken back where they lower the
+    likelihood. The likelihood is concave, and n·(max gradient − 1) bounds what is left to gain in it: the
+    iteration ends when that is below ``tolerance``, when the counts' divergence from the fit is below
+    ``divergence``, or after ``max_steps``.
+    """
+    n = counts.sum()
+    shape = tuple(channel.shape[1] for channel in channels)
+    shares = np.full(shape, 1.0 / np.prod(shape)) if start is None else start
+    if n <= 0:
+        return shares
+    observed, adjoint = counts / n, [channel.T for channel in channels]
+    seen = observed > 0
+    enough = float(np.sum(observed[seen] * np.log(observed[seen]))) - divergence
+
+    def step(t: FloatArray) -> tuple[FloatArray, float, float]:
+        expected = np.maximum(spread_counts(t, channels), 1e-300)
+        gradient = spread_counts(observed / expected, adjoint)
+        likelihood = float(np.sum(observed * np.log(expected)))
+        return t * gradient, likelihood, float(gradient.max()) - 1.0
+
+    for _ in range(max_steps // 3):
+        first, before, gap = step(shares)
+        if before >= enough or n * gap < tolerance:
+            return np.asarray(shares / shares.sum())
+        second, after, _ = step(first)
+        if after >= enough:
+            return np.asarray(first / first.sum())
+        r, v = first - shares, second - 2 * first + shares
+        length = max(1.0, float(np.linalg.norm(r)) / max(float(np.linalg.norm(v)), 1e-300))
+        # A share below a thousandth of its plain step would hardly come back.
+        jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3)
+        moved, reached, _ = step(jump / jump.sum())
+        shares = moved if reached >= after else second
+        shares = shares / shares.sum()
+    return shares
+
+
+def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = 3_000) -> FloatArray:
+    """Fit many counts of one axis at once, shape (classes, fits) to (cells, fits), as above.
+
+    A fit that has converged stands still while the others go on.
+    """
+    n = np.maximum(counts.sum(axis=0), 1.0)
+    observed = counts / n
+    shares = np.full((channel.shape[1], counts.shape[1]), 1.0 / channel.shape[1])
+
+    def step(t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        expected = np.maximum(channel @ t, 1e-300)
+        gradient = channel.T @ (observed / expected)
+        moved = t * gradient
+        total = np.maximum(moved.sum(axis=0), 1e-300)
+        return moved / total, np.sum(observed * np.log(expected), axis=0), gradient.max(axis=0) - 1
+
+    for _ in range(max_steps // 3):
+        first, _, gap = step(shares)
+        if (n * gap < 0.05).all():
+            break
+        second, after, _ = step(first)
+        r, v = first - shares, second - 2 * first + shares
+        length = np.linalg.norm(r, axis=0) / np.maximum(np.linalg.norm(v, axis=0), 1e-300)
+        length = np.maximum(length, 1.0)
+        jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3)
+        moved, reached, _ = step(jump / jump.sum(axis=0))
+        shares = np.where(reached >= after, moved, second)
+    return shares
+
+
+def replicate(
+    shares: FloatArray, channels: Sequence[FloatArray], n: int, target: str, replicates: int
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Release again from an estimate: pairs of true shares and counts of released classes.
+
+    Half a row is added to every cell first, so that a cell estimated as empty is not taken for certain.
+    For ``"table"`` the rows of each cell are kept and randomised; for ``"population"`` they are drawn anew
+    too, and the truth is what they were drawn from.
+    """
+    generator = np.random.default_rng(0)
+    padded = shares * n + 0.5
+    padded /= padded.sum()
+    found = []
+    for _ in range(replicates):
+        if target == "table":
+            rows = _rounded(padded * n, generator)
+            truth = rows / max(rows.sum(), 1)
+        else:
+            rows, truth = generator.multinomial(n, padded.ravel()).reshape(padded.shape), padded
+        counts = rows
+        for axis, channel in enumerate(channels):
+            counts = _randomise(counts, channel, axis, generator)
+        found.append((truth, counts.astype(np.float64)))
+    return found
+
+
+def bootstrap_errors(
+    shares: FloatArray,
+    channels: Sequence[FloatArray],
+    n: int,
+    fit: Callable[[FloatArray], FloatArray],
+    target: str,
+    presented: Callable[[FloatArray], FloatArray],
+    replicates: int = 30,
+) -> FloatArray:
+    """Return root mean squared errors of what is presented of a fit, by parametric bootstrap."""
+    pairs = replicate(shares, channels, n, target, replicates)
+    squares = [(presented(fit(counts)) - presented(truth)) ** 2 for truth, counts in pairs]
+    return np.asarray(np.sqrt(np.mean(squares, axis=0)))
+
+
+def _rounded(values: FloatArray, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Round at random, so that expectations stay."""
+    whole = np.floor(values)
+    return (whole + (generator.random(values.shape) < values - whole)).astype(np.int64)
+
+
+def _randomise(
+    rows: npt.NDArray[np.int64], channel: FloatArray, axis: int, generator: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Draw the classes of rows along one axis."""
+    moved = np.moveaxis(rows, axis, 0)
+    out = np.zeros((channel.shape[0], *moved.shape[1:]), dtype=np.int64)
+    for cell, part in enumerate(moved):
+        law = channel[:, cell] / channel[:, cell].sum()
+        drawn = generator.multinomial(part.ravel(), law)
+        out += np.moveaxis(drawn.reshape(*part.shape, -1), -1, 0)
+    return np.moveaxis(out, 0, axis)

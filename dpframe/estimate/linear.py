@@ -1,0 +1,234 @@
+"""The surrogate calculus: averages of products of surrogates, with their variance for both targets.
+
+The surrogate φ_f = (Aᵀ)⁻¹f of a function f of a column's value satisfies E[φ_f(Y) | x] = f(x), so the mean
+of a product of surrogates, one per column, is an unbiased estimate of the mean of the product of functions.
+With U the product, the population's variance is Var(U)/n; the table's is (mean of U² − mean of the
+surrogate of the squared function)/n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import ParameterError
+from dpframe.estimate.axes import Axis
+from dpframe.plan import Column
+
+__all__ = [
+    "LARGEST_JOINT",
+    "Sums",
+    "axiswise",
+    "check_cells",
+    "count_classes",
+    "delta_method",
+    "grouped_ratio",
+    "joint_cells",
+    "product_sums",
+]
+
+FloatArray = npt.NDArray[np.float64]
+Codes = Mapping[str, npt.NDArray[Any]]
+CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
+Term = Mapping[str, tuple[CodeFunction, ...]]
+"""A product over columns, each factor being a product of functions of that column's code."""
+
+LARGEST_JOINT = 50_000_000
+"""Most cells of a joint that are counted (400 MB)."""
+
+LARGEST_TABLE = 1 << 20
+"""Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
+
+
+def check_cells(shape: Sequence[int]) -> None:
+    """Raise `ParameterError` for a joint that would not fit in memory, with its size."""
+    cells = math.prod(shape)
+    if cells > LARGEST_JOINT:
+        raise ParameterError(
+            f"the joint has {cells:,} cells ({cells * 8 / 1e9:.1f} GB), more than {LARGEST_JOINT:,}; cross fewer "
+            "columns or give bins"
+        )
+
+
+def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
+    """Count the released codes of all axes jointly, in one pass by mixed radix."""
+    shape = [axis.classes for axis in axes]
+    check_cells(shape)
+    total = np.zeros(math.prod(shape), dtype=np.int64)
+    for codes in batches:
+        rows = len(codes[axes[0].name])
+        for start in range(0, rows, 1 << 16):
+            cell = axes[0].classify(codes[axes[0].name][start : start + (1 << 16)])
+            for axis in axes[1:]:
+                cell = cell * axis.classes
+                cell += axis.classify(codes[axis.name][start : start + (1 << 16)])
+            if len(total) > 1 << 16:
+                np.add.at(total, cell, 1)
+            else:
+                total += np.bincount(cell, minlength=len(total))
+    return total.reshape(shape).astype(np.float64)
+
+
+def axiswise(counts: FloatArray, axes: Sequence[Axis], how: Sequence[str]) -> FloatArray:
+    """Apply A⁻¹ ("invert"), its squared entries ("square") or a sum ("sum") along every axis."""
+    for i, (axis, what) in enumerate(zip(axes, how, strict=True)):
+        moved = np.moveaxis(counts, i, 0)
+        moved = moved.sum(axis=0, keepdims=True) if what == "sum" else axis.invert(moved, squared=what == "square")
+        counts = np.moveaxis(moved, 0, i)
+    return counts
+
+
+def joint_cells(
+    counts: FloatArray, axes: Sequence[Axis], *, normalize: bool, given: Sequence[int], dropna: bool, target: str
+) -> tuple[FloatArray, FloatArray]:
+    """Return estimates and variances of all cells: counts, or shares within each value of ``given`` axes.
+
+    With Φ_v the surrogate of cell v and W that of its denominator, a share r = ΣΦ_v/ΣW has the residual
+    U = Φ_v − rW, whose squares' sum is expanded so that each term is a product over the axes. The table's
+    variance subtracts what the residual's square is without noise.
+    """
+    d, n = len(axes), counts.sum()
+    estimate = axiswise(counts, axes, ["invert"] * d)
+    squares = axiswise(counts, axes, ["square"] * d)
+    if not normalize:
+        noise_free = estimate if target == "table" else estimate**2 / max(n, 1)
+        return estimate, squares - noise_free
+    weighted, weighted_squares = counts, counts
+    for i, axis in enumerate(axes):
+        if i not in given and dropna and axis.has_null:
+            w = axis.present.reshape([-1 if j == i else 1 for j in range(d)])
+            weighted, weighted_squares = weighted * w, weighted_squares * w**2
+    base = axiswise(weighted, axes, ["invert" if i in given else "sum" for i in range(d)])
+    crossed = axiswise(weighted, axes, ["square" if i in given else "invert" for i in range(d)])
+    around = axiswise(weighted_squares, axes, ["square" if i in given else "sum" for i in range(d)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = estimate / base
+        residual = squares - 2 * share * crossed + share**2 * around
+        if target == "table":
+            residual = residual - (estimate * (1 - 2 * share) + share**2 * base)
+        return share, residual / base**2
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over rows of the surrogates U of t terms, of all U·Uᵀ, and of the surrogates of all products."""
+
+    n: int
+    first: FloatArray
+    second: FloatArray
+    noise_free: FloatArray
+
+    def covariance(self, target: str) -> FloatArray:
+        """Return the covariance of the means of the terms, shape (t, t)."""
+        n = max(self.n, 1)
+        if target == "table":
+            return (self.second - self.noise_free) / n**2
+        means = self.first / n
+        return (self.second / n - np.outer(means, means)) / n
+
+
+class _Surrogates:
+    """Surrogates of products of functions of a column, tabulated once."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self._columns = columns
+        self._tables: dict[tuple[Any, ...], FloatArray] = {}
+
+    def at(self, name: str, functions: tuple[CodeFunction, ...], codes: npt.NDArray[Any]) -> FloatArray:
+        """Return the surrogate of a product of functions at released codes."""
+        column = self._columns[name]
+
+        def product(values: npt.NDArray[Any]) -> FloatArray:
+            out = np.ones(len(values))
+            for function in functions:
+                out = out * function(values)
+            return out
+
+        if column.space.size > LARGEST_TABLE:
+            return column.mechanism.surrogate_at(product, codes)
+        key = (name, *sorted(map(id, functions)))
+        if key not in self._tables:
+            self._tables[key] = column.mechanism.surrogate_at(product, np.arange(column.space.size))
+        return np.asarray(self._tables[key][codes])
+
+
+def product_sums(terms: Sequence[Term], columns: Mapping[str, Column], batches: Iterable[Codes]) -> Sums:
+    """Sum products of surrogates, and what their covariance needs, in one pass."""
+    surrogates, t = _Surrogates(columns), len(terms)
+    n, first, second, noise_free = 0, np.zeros(t), np.zeros((t, t)), np.zeros((t, t))
+    for codes in batches:
+        rows = len(next(iter(codes.values())))
+        n += rows
+        for start in range(0, rows, 1 << 15):
+            part = {name: column[start : start + (1 << 15)] for name, column in codes.items()}
+
+            def evaluate(term: Term, part: Codes = part) -> FloatArray:
+                out = np.ones(len(next(iter(part.values()))))
+                for name, functions in term.items():
+                    out = out * surrogates.at(name, functions, part[name])
+                return out
+
+            values = np.stack([evaluate(term) for term in terms])
+            first += values.sum(axis=1)
+            second += values @ values.T
+            for i in range(t):
+                for j in range(i, t):
+                    total = float(evaluate(_times(terms[i], terms[j])).sum())
+                    noise_free[i, j] += total
+                    noise_free[j, i] = noise_free[i, j]
+    return Sums(n, first, second, noise_free)
+
+
+def _times(a: Term, b: Term) -> Term:
+    return {name: (*a.get(name, ()), *b.get(name, ())) for name in {**a, **b}}
+
+
+def delta_method(sums: Sums, statistic: Callable[[npt.NDArray[Any], float], Any], target: str) -> tuple[float, float]:
+    """Return a smooth statistic of the terms' means and its variance by the delta method.
+
+    ``statistic(means, n)`` must take complex numbers: its gradient is found by complex steps, exact to
+    rounding.
+    """
+    means = sums.first / max(sums.n, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = statistic(means, float(sums.n))
+        step = 1e-100
+        gradient = np.empty(len(means))
+        for k in range(len(means)):
+            moved = means.astype(np.complex128)
+            moved[k] += 1j * step
+            gradient[k] = np.imag(statistic(moved, float(sums.n))) / step
+        return float(np.real(value)), float(gradient @ sums.covariance(target) @ gradient)
+
+
+def grouped_ratio(
+    column: Column, numerator: CodeFunction, present: CodeFunction, group: Axis, batches: Iterable[Codes], target: str
+) -> tuple[FloatArray, FloatArray]:
+    """Return Σ f·w·1_g / Σ w·1_g for every cell g of an axis, and the variances by the delta method.
+
+    Per released class of the group, the sums of a, p, a², ap, p², s are enough, where a, p and s are the
+    surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
+    """
+    surrogates = _Surrogates({column.name: column})
+    sums = np.zeros((group.classes, 6))
+    for codes in batches:
+        y, g = codes[column.name], group.classify(codes[group.name])
+        a, p, s = (
+            surrogates.at(column.name, functions, y)
+            for functions in ((numerator, present), (present,), (numerator, numerator, present))
+        )
+        for i, term in enumerate((a, p, a * a, a * p, p * p, s)):
+            sums[:, i] += np.bincount(g, weights=term, minlength=group.classes)
+    plain, square = group.invert(sums), group.invert(sums, squared=True)
+    a, p, s = plain[:, 0], plain[:, 1], plain[:, 5]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = a / p
+        residual = square[:, 2] - 2 * r * square[:, 3] + r**2 * square[:, 4]
+        if target == "table":
+            residual = residual - (s - 2 * r * a + r**2 * p)
+        return r, residual / p**2

@@ -1,0 +1,243 @@
+"""Numeric columns: centred values, statistics of product moments, and fitted distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import ParameterError
+from dpframe.estimate.axes import BinnedAxis
+from dpframe.estimate.likelihood import fit_columns, replicate
+from dpframe.estimate.linear import CodeFunction, Term
+from dpframe.plan import Column
+from dpframe.spaces import Space
+
+__all__ = [
+    "Distribution",
+    "Scale",
+    "Statistic",
+    "aggregation",
+    "correlation",
+    "covariance",
+    "deviation",
+    "is_numeric",
+    "line_of",
+    "mean",
+    "quantiles",
+    "total",
+    "variance",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+REPLICATES = 25
+
+
+def is_numeric(space: Space) -> bool:
+    """Tell whether values of the space are numbers (booleans and times among them)."""
+    return space.numbers(np.zeros(1, dtype=np.int64)) is not None
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A numeric column's values centred and scaled to −1…1, 0 where null, and its indicator of presence.
+
+    Centring keeps variances from being differences of large numbers.
+    """
+
+    column: Column
+    centre: float
+    width: float
+    value: CodeFunction
+    present: CodeFunction
+
+    @classmethod
+    def of(cls, column: Column) -> Scale:
+        """Make the scale of a column, or raise `ParameterError` if it holds no numbers."""
+        space = column.space
+        if not is_numeric(space):
+            raise ParameterError(
+                f"column {column.name!r} holds no numbers; value_counts({column.name!r}) gives its shares"
+            )
+        last = space.size - (space.tag == "nullable")
+        low, high = _numbers(space, np.array([0, last - 1]))
+        centre, width = (low + high) / 2, max((high - low) / 2, 1e-300)
+
+        def value(codes: npt.NDArray[Any]) -> FloatArray:
+            return np.where(codes < last, (_numbers(space, codes) - centre) / width, 0.0)
+
+        def present(codes: npt.NDArray[Any]) -> FloatArray:
+            return np.asarray(codes < last, dtype=np.float64)
+
+        return cls(column, float(centre), float(width), value, present)
+
+    def back(self, value: Any) -> Any:
+        """Return a mean in the column's own numbers."""
+        return value * self.width + self.centre
+
+    @property
+    def is_time(self) -> bool:
+        """Whether values are times, whose numbers are steps of the resolution."""
+        return self.column.space.is_time
+
+    def term(self, power: int, *others: tuple[Scale, int]) -> Term:
+        """Return value^power·present times the same of other columns."""
+        term: dict[str, tuple[CodeFunction, ...]] = {}
+        for scale, p in ((self, power), *others):
+            functions = (scale.present, *([scale.value] * p))
+            term[scale.column.name] = (*term.get(scale.column.name, ()), *functions)
+        return term
+
+
+def _numbers(space: Space, codes: npt.NDArray[Any]) -> FloatArray:
+    found = space.numbers(codes)
+    assert found is not None
+    return found
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A smooth function of the means of terms; ``back`` and ``scale`` give its own unit.
+
+    ``kind`` says what the result is where values are times: an instant, a duration, or a number.
+    """
+
+    terms: Sequence[Term]
+    function: Callable[[npt.NDArray[Any], float], Any]
+    scale: float = 1.0
+    shift: float = 0.0
+    kind: str = "number"
+
+
+def mean(x: Scale, weights: Scale | None) -> Statistic:
+    """Return the (weighted) mean over the rows where all is present."""
+    if weights is None:
+        return Statistic([x.term(1), x.term(0)], lambda m, n: m[0] / m[1], x.width, x.centre, "instant")
+    # A weight is its centre plus its width times a centred value.
+    terms = [x.term(1, (weights, 1)), x.term(1, (weights, 0)), x.term(0, (weights, 1)), x.term(0, (weights, 0))]
+    c, s = weights.centre, weights.width
+
+    def ratio(m: npt.NDArray[Any], n: float) -> Any:
+        return (s * m[0] + c * m[1]) / (s * m[2] + c * m[3])
+
+    return Statistic(terms, ratio, x.width, x.centre, "instant")
+
+
+def total(x: Scale, weights: Scale | None) -> Statistic:
+    """Return the sum of values, or of their products with weights."""
+    if weights is None:
+        return Statistic([x.term(1), x.term(0)], lambda m, n: n * (x.width * m[0] + x.centre * m[1]))
+    terms = [x.term(1, (weights, 1)), x.term(1, (weights, 0)), x.term(0, (weights, 1)), x.term(0, (weights, 0))]
+    a, b, c, d = x.width * weights.width, x.width * weights.centre, x.centre * weights.width, x.centre * weights.centre
+    return Statistic(terms, lambda m, n: n * (a * m[0] + b * m[1] + c * m[2] + d * m[3]))
+
+
+def _spread(m: npt.NDArray[Any], n: float, ddof: int) -> Any:
+    """Return the variance from the means of x², x and presence."""
+    return (m[0] / m[2] - (m[1] / m[2]) ** 2) * (n * m[2]) / (n * m[2] - ddof)
+
+
+def variance(x: Scale, ddof: int) -> Statistic:
+    """Return the variance."""
+    return Statistic([x.term(2), x.term(1), x.term(0)], lambda m, n: _spread(m, n, ddof), x.width**2)
+
+
+def deviation(x: Scale, ddof: int) -> Statistic:
+    """Return the standard deviation."""
+    terms = [x.term(2), x.term(1), x.term(0)]
+    return Statistic(terms, lambda m, n: np.sqrt(_spread(m, n, ddof)), x.width, kind="duration")
+
+
+def covariance(x: Scale, y: Scale, ddof: int) -> Statistic:
+    """Return the covariance over the rows where both are present."""
+    if x.column.name == y.column.name:
+        return variance(x, ddof)
+    terms = [x.term(1, (y, 1)), x.term(1, (y, 0)), x.term(0, (y, 1)), x.term(0, (y, 0))]
+
+    def function(m: npt.NDArray[Any], n: float) -> Any:
+        return (m[0] / m[3] - m[1] * m[2] / m[3] ** 2) * (n * m[3]) / (n * m[3] - ddof)
+
+    return Statistic(terms, function, x.width * y.width)
+
+
+def correlation(x: Scale, y: Scale) -> Statistic:
+    """Return Pearson's correlation over the rows where both are present."""
+    if x.column.name == y.column.name:
+        return Statistic([x.term(0)], lambda m, n: m[0] / m[0])
+    terms = [
+        x.term(1, (y, 1)),
+        x.term(1, (y, 0)),
+        x.term(0, (y, 1)),
+        x.term(0, (y, 0)),
+        x.term(2, (y, 0)),
+        x.term(0, (y, 2)),
+    ]
+
+    def function(m: npt.NDArray[Any], n: float) -> Any:
+        xy, mx, my, xx, yy = m[0] / m[3], m[1] / m[3], m[2] / m[3], m[4] / m[3], m[5] / m[3]
+        return (xy - mx * my) / np.sqrt((xx - mx**2) * (yy - my**2))
+
+    return Statistic(terms, function)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A numeric column's distribution on a grid of cells, by maximum likelihood through the channel."""
+
+    axis: BinnedAxis
+    n: int
+    shares: FloatArray
+
+    @classmethod
+    def fit(cls, axis: BinnedAxis, counts: FloatArray) -> Distribution:
+        """Fit to counts of released classes."""
+        return cls(axis, int(counts.sum()), fit_columns(counts[:, None], axis.channel)[:, 0])
+
+    @cached_property
+    def _replicas(self) -> dict[str, list[tuple[FloatArray, FloatArray]]]:
+        """Return, by target, pairs of a truth and the fit to its release."""
+        found = {}
+        for target in ("table", "population"):
+            drawn = replicate(self.shares, [self.axis.channel], self.n, target, REPLICATES)
+            fits = fit_columns(np.stack([counts for _, counts in drawn], axis=1), self.axis.channel)
+            found[target] = [(truth, fit) for (truth, _), fit in zip(drawn, fits.T, strict=True)]
+        return found
+
+    def errors_of(self, function: Callable[[FloatArray], FloatArray], target: str) -> FloatArray:
+        """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
+        differences = [function(fit) - function(truth) for truth, fit in self._replicas[target]]
+        return np.asarray(np.sqrt(np.mean(np.square(differences), axis=0)))
+
+
+def line_of(space: Space) -> tuple[float, float]:
+    """Return the number of code 0 and the distance between neighbouring codes' numbers."""
+    first, second = _numbers(space, np.array([0, 1]))
+    return float(first), float(second - first)
+
+
+def aggregation(fine: BinnedAxis, coarse: BinnedAxis) -> FloatArray:
+    """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
+    a, b = np.asarray(fine.edges, dtype=np.float64), np.asarray(coarse.edges, dtype=np.float64)
+    low = np.maximum(b[:-1, None], a[None, :-1])
+    high = np.minimum(b[1:, None], a[None, 1:])
+    inside = np.maximum(high - low, 0) / np.diff(a)
+    if not fine.has_null:
+        return np.asarray(inside)
+    padded = np.zeros((coarse.cells, fine.cells))
+    padded[:-1, :-1] = inside
+    padded[-1, -1] = 1.0
+    return padded
+
+
+def quantiles(axis: BinnedAxis, shares: FloatArray, levels: FloatArray) -> FloatArray:
+    """Return quantiles of the values that are present, as positions on the grid of codes."""
+    present = shares[: axis.bins]
+    heights = np.concatenate([[0.0], np.cumsum(present)])
+    heights /= max(heights[-1], 1e-300)
+    # A code stands for the interval of width one around it.
+    return np.clip(np.interp(levels, heights, axis.edges) - 0.5, 0, axis.edges[-1] - 1)

@@ -1,0 +1,74 @@
+"""Pictures of estimates, with their intervals (needs matplotlib: ``pip install 'dpframe[plot]'``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpframe.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dpframe.estimate.api import Estimates
+
+__all__ = ["draw"]
+
+
+def draw(estimates: Estimates, columns: tuple[str, ...], ax: Any, options: dict[str, Any]) -> Any:
+    """Draw one column's marginal or histogram, or two columns' cross table, and return the axes."""
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError:
+        raise ParameterError("plots need matplotlib; install it with pip install 'dpframe[plot]'") from None
+    if len(columns) not in (1, 2):
+        raise ParameterError("plot takes one column, or two for a cross table")
+    if ax is None:
+        _, ax = plt.subplots(layout="constrained")
+    if len(columns) == 2:
+        return _cross_table(estimates.crosstab(*columns, **options), ax)
+    if estimates.is_listed(columns[0]):
+        return _bars(estimates.value_counts(columns[0], sort=False, **options), ax)
+    return _histogram(estimates.histogram(columns[0], **options), ax)
+
+
+def _spans(table: pd.DataFrame) -> np.ndarray[Any, Any]:
+    point = table["estimate"].to_numpy()
+    return np.asarray(np.abs(np.stack([point - table["lower"].to_numpy(), table["upper"].to_numpy() - point])))
+
+
+def _bars(table: pd.DataFrame, ax: Any) -> Any:
+    places = np.arange(len(table))
+    ax.barh(places, table["estimate"], color="#6b8fb4")
+    ax.errorbar(table["estimate"], places, xerr=_spans(table), fmt="none", ecolor="#222222", capsize=2)
+    ax.set_yticks(places, [str(label) for label in table.index])
+    ax.invert_yaxis()
+    ax.set(xlabel="rows (estimate, interval)", ylabel=table.index.name)
+    return ax
+
+
+def _histogram(table: pd.DataFrame, ax: Any) -> Any:
+    left = [interval.left for interval in table.index]
+    width = [interval.length for interval in table.index]
+    middle = [interval.mid for interval in table.index]
+    ax.bar(left, table["estimate"], width=width, align="edge", color="#6b8fb4", edgecolor="white")
+    ax.errorbar(middle, table["estimate"], yerr=_spans(table), fmt="none", ecolor="#222222", capsize=2)
+    ax.set(xlabel=table.index.name, ylabel="rows (estimate, interval)")
+    return ax
+
+
+def _cross_table(table: pd.DataFrame, ax: Any) -> Any:
+    point, error = table["estimate"], table["std_error"]
+    image = ax.imshow(point.to_numpy(dtype=float), cmap="Blues", aspect="auto")
+    ax.figure.colorbar(image, ax=ax, label="rows (estimate)")
+    ax.set_xticks(range(point.shape[1]), [str(label) for label in point.columns], rotation=45, ha="right")
+    ax.set_yticks(range(point.shape[0]), [str(label) for label in point.index])
+    ax.set(xlabel=point.columns.name, ylabel=point.index.name)
+    if point.size <= 60:
+        cells, errors = point.to_numpy(dtype=float), error.to_numpy(dtype=float)
+        dark = np.nanmax(cells) / 2
+        for i, j in np.ndindex(*point.shape):
+            value, spread = cells[i, j], errors[i, j]
+            text = f"{value:,.0f}\n±{spread:,.0f}" if abs(dark) > 1 else f"{value:.3f}\n±{spread:.3f}"
+            ax.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if value > dark else "black")
+    return ax

@@ -1,0 +1,99 @@
+"""What estimates read: a released table of any kind, as codes in batches, and whether it is still itself."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError
+from dpframe.files import ParquetInput
+from dpframe.frames import wrap
+from dpframe.plan import Column, Plan
+from dpframe.release import Digest, ReleaseInfo
+
+__all__ = ["Source"]
+
+BATCH_ROWS = 1 << 18
+
+
+class Source:
+    """A released table: its plan, its rows, and the codes of its columns."""
+
+    def __init__(self, table: Any, plan: Plan | None) -> None:
+        self._table: Any = ParquetInput.open(table) if isinstance(table, str | Path) else wrap(table)
+        self.info: ReleaseInfo | None = None
+        if self._table.text is not None:
+            self.info = ReleaseInfo.from_json(self._table.text)
+        if plan is not None:
+            self.plan = plan
+        elif self.info is not None:
+            self.plan = self.info.plan
+        else:
+            raise NotSanitizedError(
+                "the table carries no release plan; sanitise it first, or pass plan= if it lost its metadata"
+            )
+        self.n = int(self._table.n)
+        self._check_columns()
+
+    def _check_columns(self) -> None:
+        """Refuse a table without any of the plan's columns, and warn of one that is not what was released."""
+        missing = [name for name in self.plan.names if name not in self._table.names]
+        if len(missing) == len(self.plan.names) and missing:
+            raise NotSanitizedError("the table has none of the plan's columns; pass the plan it was released under")
+        self.missing = missing
+        if self.info is not None and self.plan == self.info.plan and self.n != self.info.n:
+            warnings.warn(
+                f"the table has {self.n:,} of the release's {self.info.n:,} rows: rows chosen by noisy values are a "
+                "biased choice; estimate on the whole release with by= or given=",
+                AlteredReleaseWarning,
+                stacklevel=4,
+            )
+
+    def column(self, name: str) -> Column:
+        """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""
+        if name in self.plan.names and name not in self.missing:
+            return self.plan[name]
+        if name in self.plan.passthrough:
+            raise ParameterError(f"column {name!r} was passed through unprotected: plain pandas is exact for it")
+        why = "was dropped" if name in self.plan.drop or name in self.missing else "is not in the release"
+        there = [known for known in self.plan.names if known not in self.missing]
+        raise ParameterError(f"column {name!r} {why}; randomised columns are {', '.join(there)}")
+
+    def codes(self, names: Sequence[str]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
+        """Yield the released codes of columns, in batches."""
+        columns = [self.column(name) for name in names]
+        try:
+            if isinstance(self._table, ParquetInput):
+                for batch in self._table.batches(list(names), BATCH_ROWS):
+                    yield {c.name: c.space.encode(batch[c.name]) for c in columns}
+            else:
+                yield {c.name: self._table.encode(c.name, c.space, "error") for c in columns}
+        except ColumnError as error:
+            raise ColumnError(
+                f"is not what was released ({error.rule}); estimate on the release itself", column=error.column
+            ) from None
+
+    def verify(self) -> bool:
+        """Tell whether the randomised columns are those that were released, by count and digest.
+
+        Raises
+        ------
+        NotSanitizedError
+            If the table carries no digest to compare with.
+        """
+        if self.info is None:
+            raise NotSanitizedError("the table carries no digest; only a release with its metadata can be checked")
+        if self.missing or self.n != self.info.n:
+            return False
+        digest = Digest(self.plan)
+        try:
+            for codes in self.codes(self.plan.names):
+                digest.update(codes)
+        except ColumnError:
+            return False
+        return digest.hexdigest() == self.info.digest
