@@ -5,7 +5,7 @@
 """
 
 from dpframe import datasets
-from dpframe.accessor import DpAccessor as _DpAccessor  # noqa: F401  (registers .dp)
+from dpframe.accessor import attach
 from dpframe.errors import (
     AlreadySanitizedError,
     AlteredReleaseWarning,
@@ -25,6 +25,7 @@ from dpframe.loss import Budget
 from dpframe.parquet import plan_parquet, read_parquet, sanitize_parquet
 from dpframe.plan import Column, Plan
 from dpframe.release import ReleaseInfo
+from dpframe.report import Report
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real
 
 __version__ = "0.1.0"
@@ -53,6 +54,8 @@ __all__ = [
     "PrivacyLeakWarning",
     "Real",
     "ReleaseInfo",
+    "Report",
+    "attach",
     "datasets",
     "make_plan",
     "plan_parquet",

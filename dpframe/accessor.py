@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any, Unpack
 
 import pandas as pd
+import pyarrow as pa
 
-from dpframe.errors import NotSanitizedError
+from dpframe.errors import NotSanitizedError, ParameterError
 from dpframe.estimate import Estimates
+from dpframe.estimate.source import Source
 from dpframe.frames import release_text
 from dpframe.inmemory import PlanOptions, make_plan, sanitize
 from dpframe.plan import Plan
-from dpframe.release import ReleaseInfo
+from dpframe.release import METADATA_KEY, ReleaseInfo, arrow_metadata
+from dpframe.report import Report
 
-__all__ = ["DpAccessor"]
+__all__ = ["DpAccessor", "attach"]
+
+
+def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
+    """Give a released table its plan back, where a format or an operation lost it.
+
+    Parameters
+    ----------
+    table
+        A pandas DataFrame or a pyarrow Table. (polars keeps no metadata: pass ``plan=`` to `Estimates`.)
+    plan
+        What the release said about itself (`ReleaseInfo`), or the plan alone: then the table is taken as it
+        is, and nothing can tell whether it was altered since.
+
+    Returns
+    -------
+    A copy that shares the data.
+
+    Raises
+    ------
+    ParameterError
+        If the table can carry no plan, or the plan is none.
+    NotSanitizedError
+        If the table has none of the plan's columns.
+    """
+    if not isinstance(plan, Plan | ReleaseInfo):
+        raise ParameterError("plan must be a Plan or a ReleaseInfo; Plan.read(path) reads one from a file")
+    source = Source(table, plan.plan if isinstance(plan, ReleaseInfo) else plan, quiet=True)
+    info = plan if isinstance(plan, ReleaseInfo) else ReleaseInfo(plan, source.n, source.digest())
+    if isinstance(table, pd.DataFrame):
+        copy = table.copy(deep=False)
+        copy.attrs = {METADATA_KEY: info.to_json()}
+        return copy
+    if isinstance(table, pa.Table):
+        return table.replace_schema_metadata(arrow_metadata(info.to_json()))
+    raise ParameterError(f"{type(table).__name__} keeps no metadata; pass plan= to Estimates instead")
 
 
 @pd.api.extensions.register_dataframe_accessor("dp")
@@ -68,9 +107,57 @@ class DpAccessor:
         """Estimate the joint counts of two columns; see `Estimates.crosstab`."""
         return self.estimates().crosstab(index, columns, *args, **options)
 
+    def joint(self, columns: Sequence[str], **options: Any) -> pd.DataFrame:
+        """Estimate the joint of any number of columns; see `Estimates.joint`."""
+        return self.estimates().joint(columns, **options)
+
     def mean(self, column: str, by: str | None = None, **options: Any) -> pd.Series[Any] | pd.DataFrame:
         """Estimate the mean of a numeric column; see `Estimates.mean`."""
         return self.estimates().mean(column, by, **options)
+
+    def sum(self, column: str, **options: Any) -> pd.Series[Any]:
+        """Estimate the sum of a numeric column; see `Estimates.sum`."""
+        return self.estimates().sum(column, **options)
+
+    def var(self, column: str, ddof: int = 1, **options: Any) -> pd.Series[Any]:
+        """Estimate the variance of a numeric column; see `Estimates.var`."""
+        return self.estimates().var(column, ddof, **options)
+
+    def std(self, column: str, ddof: int = 1, **options: Any) -> pd.Series[Any]:
+        """Estimate the standard deviation of a numeric column; see `Estimates.std`."""
+        return self.estimates().std(column, ddof, **options)
+
+    def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, **options: Any) -> pd.DataFrame:
+        """Estimate the covariances of numeric columns; see `Estimates.cov`."""
+        return self.estimates().cov(columns, ddof, **options)
+
+    def corr(self, columns: Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
+        """Estimate the correlations of numeric columns; see `Estimates.corr`."""
+        return self.estimates().corr(columns, **options)
+
+    def null_rate(self, column: str, **options: Any) -> pd.Series[Any]:
+        """Estimate the share of nulls of a column; see `Estimates.null_rate`."""
+        return self.estimates().null_rate(column, **options)
+
+    def histogram(self, column: str, bins: Any = 10, **options: Any) -> pd.DataFrame:
+        """Estimate the distribution of a numeric column in bins; see `Estimates.histogram`."""
+        return self.estimates().histogram(column, bins, **options)
+
+    def quantile(self, column: str, q: Any = 0.5, **options: Any) -> pd.Series[Any] | pd.DataFrame:
+        """Estimate quantiles of a numeric column; see `Estimates.quantile`."""
+        return self.estimates().quantile(column, q, **options)
+
+    def plot(self, *columns: str, **options: Any) -> Any:
+        """Draw estimates with their intervals; see `Estimates.plot`."""
+        return self.estimates().plot(*columns, **options)
+
+    def verify(self) -> bool:
+        """Tell whether the frame is, cell by cell, what was released; see `Estimates.verify`."""
+        return Source(self._frame, None, quiet=True).verify()
+
+    def report(self) -> Report:
+        """Return what the release promises and how accurate it can be."""
+        return Report(self.release)
 
     def estimates(self, *, confidence_level: float = 0.95) -> Estimates:
         """Return the estimator of this release, at another level if need be."""

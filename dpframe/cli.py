@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -176,42 +177,86 @@ def inspect(source: Source, as_json: AsJson = False) -> None:
     typer.echo(str(info.plan))
 
 
-class Statistic(StrEnum):
-    """What ``dpframe estimate`` can be asked for."""
+@dataclass(frozen=True)
+class _Question:
+    """What ``dpframe estimate`` was asked, beside the columns."""
 
-    value_counts = "value-counts"
-    crosstab = "crosstab"
-    mean = "mean"
+    by: str | None
+    bins: int | None
+    normalize: bool
+    given: list[str]
+    method: str | None
+    q: list[float]
+    target: str
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """Options of every statistic."""
+        return {"target": self.target}
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """Options of counts."""
+        return self.common | {"normalize": self.normalize} | ({} if self.method is None else {"method": self.method})
+
+    def binned(self, columns: list[str]) -> dict[str, Any]:
+        """Options of joints; bins are for the numeric columns among them."""
+        return self.counted | ({} if self.bins is None else {"bins": dict.fromkeys(columns, self.bins)})
+
+
+STATISTICS: dict[str, tuple[range, Callable[[Estimates, list[str], _Question], Any]]] = {
+    "value-counts": (range(1, 2), lambda e, c, q: e.value_counts(c[0], bins=q.bins, **q.counted)),
+    "crosstab": (range(2, 3), lambda e, c, q: _stacked(e.crosstab(c[0], c[1], **q.binned(_numeric(e, c))))),
+    "joint": (range(1, 99), lambda e, c, q: e.joint(c, given=q.given, **q.binned(_numeric(e, c)))),
+    "mean": (range(1, 2), lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.common)),
+    "sum": (range(1, 2), lambda e, c, q: e.sum(c[0], **q.common)),
+    "var": (range(1, 2), lambda e, c, q: e.var(c[0], **q.common)),
+    "std": (range(1, 2), lambda e, c, q: e.std(c[0], **q.common)),
+    "cov": (range(2, 99), lambda e, c, q: _stacked(e.cov(c, **q.common))),
+    "corr": (range(2, 99), lambda e, c, q: _stacked(e.corr(c, **q.common))),
+    "null-rate": (range(1, 2), lambda e, c, q: e.null_rate(c[0], **q.common)),
+    "histogram": (range(1, 2), lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common)),
+    "quantile": (range(1, 2), lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
+}
+Statistic = StrEnum("Statistic", [(name.replace("-", "_"), name) for name in STATISTICS])  # type: ignore[misc]
+
+
+def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
+    return [name for name in columns if not estimates.is_listed(name)]
 
 
 @app.command()
 def estimate(
     source: Source,
     statistic: Annotated[Statistic, typer.Argument(help="What to estimate.", show_default=False)],
-    columns: Annotated[list[str], typer.Argument(help="One column (two for crosstab).", show_default=False)],
+    columns: Annotated[list[str], typer.Argument(help="Its columns.", show_default=False)],
     by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,
-    normalize: Annotated[bool, typer.Option(help="Shares instead of counts.")] = False,
+    bins: Annotated[int | None, typer.Option(help="Bins of numeric columns.", show_default=False)] = None,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
+    given: Annotated[list[str] | None, typer.Option(help="Condition a joint on; repeat.", show_default=False)] = None,
+    method: Annotated[str | None, typer.Option(help="inverse, project, em, model or auto.", show_default=False)] = None,
+    q: Annotated[list[float] | None, typer.Option(help="Levels of quantiles; repeat.", show_default=False)] = None,
     target: Annotated[str, typer.Option(help="table or population.")] = "table",
     confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     as_json: AsJson = False,
 ) -> None:
     """Estimate a statistic of the original table from a released file alone."""
-    wanted = 2 if statistic is Statistic.crosstab else 1
-    if len(columns) != wanted:
-        raise ParameterError(f"{statistic} takes {wanted} column{'s' * (wanted > 1)}; got {len(columns)}")
-    estimates = Estimates(source, confidence_level=confidence_level)
-    if statistic is Statistic.mean:
-        found = estimates.mean(columns[0], by, target=target)
-        table = found.to_frame().T.rename_axis("column") if isinstance(found, pd.Series) else found
-    elif statistic is Statistic.crosstab:
-        wide = estimates.crosstab(columns[0], columns[1], normalize=normalize, target=target)
-        table = _stacked(wide)
-    else:
-        table = estimates.value_counts(columns[0], normalize=normalize, target=target)
+    wanted, ask = STATISTICS[statistic.value]
+    if len(columns) not in wanted:
+        count = f"{wanted[0]} column{'s' * (wanted[0] > 1)}" + (" or more" if len(wanted) > 1 else "")
+        raise ParameterError(f"{statistic.value} takes {count}; got {len(columns)}")
+    question = _Question(by, bins, normalize, given or [], method, q or [], target)
+    found = ask(Estimates(source, confidence_level=confidence_level), columns, question)
+    table = found.to_frame().T.rename_axis("column") if isinstance(found, pd.Series) else found
     if as_json:
-        typer.echo(table.reset_index().to_json(orient="records", date_format="iso", force_ascii=False))
-    else:
-        typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+        plain = table.reset_index()
+        spans = [name for name, dtype in plain.dtypes.items() if isinstance(dtype, pd.IntervalDtype)]
+        plain = plain.astype(dict.fromkeys(spans, str))
+        typer.echo(plain.to_json(orient="records", date_format="iso", force_ascii=False))
+        return
+    typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+    if "method" in table.attrs:
+        typer.echo(f"method: {table.attrs['method']}")
 
 
 @app.command()
@@ -265,7 +310,10 @@ DEMO_SPACES: dict[str, Any] = {
 
 def _stacked(wide: pd.DataFrame) -> pd.DataFrame:
     """Return a cross table with one row per cell."""
-    return pd.DataFrame(wide.stack(level=1, future_stack=True))
+    tall = pd.DataFrame(wide.stack(level=1, future_stack=True))
+    tall.attrs = wide.attrs
+    names = [name or f"column {i}" for i, name in enumerate(tall.index.names, 1)]
+    return tall.rename_axis(names)
 
 
 def _compare(title: str, estimates: Any, truth: Any) -> None:

@@ -21,6 +21,8 @@ It never holds a value of the data.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 __all__ = [
     "AlreadySanitizedError",
     "AlteredReleaseWarning",
@@ -34,6 +36,11 @@ __all__ = [
     "PlanError",
     "PrivacyLeakWarning",
 ]
+
+
+def name_list(names: Iterable[str]) -> str:
+    """Return names for a message, in one line whatever they hold."""
+    return ", ".join(name if name.isprintable() else repr(name) for name in names)
 
 
 class DpframeError(Exception):

@@ -7,10 +7,11 @@ import glob
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -77,12 +78,29 @@ def _plain_field(field: pa.Field) -> pa.Field:
     return pa.field(field.name, plain_type(field.type), field.nullable)
 
 
+def _shown(path: Path) -> str:
+    """Return a path for a message: the names of partition folders hold values, which are masked."""
+    *folders, name = path.parts
+    return str(Path(*(re.sub(r"=.*", "=…", part, flags=re.DOTALL) for part in folders), name))
+
+
+T = TypeVar("T")
+
+
+def _attempt(path: Path, rule: str, work: Callable[[], T]) -> T:
+    """Return what work with a file returns, or tell in one line that it failed.
+
+    Not in the ``except`` block: the error there may quote values or partition folders, and would be kept.
+    """
+    with contextlib.suppress(pa.ArrowException, OSError, ValueError):
+        return work()
+    raise FileError(f"{_shown(path)} {rule}")
+
+
 def _open(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-    try:
-        # Buffering ahead would keep every byte read until the file is closed.
-        return pq.ParquetFile(path, read_dictionary=list(dictionaries), buffer_size=1 << 20, pre_buffer=False)
-    except (pa.ArrowException, OSError, ValueError):
-        raise FileError(f"{path} is not a readable Parquet file") from None
+    # Buffering ahead would keep every byte read until the file is closed.
+    options: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False, "read_dictionary": list(dictionaries)}
+    return _attempt(path, "is not a readable Parquet file", lambda: pq.ParquetFile(path, **options))
 
 
 def _paths(source: str | Path) -> list[File]:
@@ -116,7 +134,8 @@ def _partition_keys(path: Path) -> dict[str, str | None]:
 class ParquetInput:
     """One or more Parquet files of one schema, read as a table; made by `ParquetInput.open`.
 
-    Hive partition keys of a directory (``region=north/part-0.parquet``) are columns like any other.
+    Hive partition keys of a directory (``region=north/part-0.parquet``) are columns of text, whatever their values;
+    ``__HIVE_DEFAULT_PARTITION__`` is null.
     """
 
     source: str
@@ -138,23 +157,27 @@ class ParquetInput:
         ColumnError
             If a partition key is also a column of the files.
         ParameterError
-            If a column name appears twice.
+            If a column name appears twice or is empty.
         """
         files = _paths(source)
         if not files:
             raise FileError(f"{source} does not exist or holds no Parquet file")
+        first = _shown(files[0][0])
         schema, text, rows = _footer(files[0][0])
         for path, keys in files[1:]:
             other_schema, other_text, count = _footer(path)
             rows += count
             if not other_schema.equals(schema) or set(keys) != set(files[0][1]):
-                raise FileError(f"{path} has other columns or types than {files[0][0]}; convert them separately")
+                raise FileError(f"{_shown(path)} has other columns or types than {first}; convert them separately")
             if other_text != text:
-                raise FileError(f"{path} carries another release plan than {files[0][0]}; read them separately")
+                raise FileError(f"{_shown(path)} carries another release plan than {first}; read them separately")
         for name in files[0][1]:
             if name in schema.names:
                 raise ColumnError("is both a partition key and a column of the files", column=name)
-            schema = schema.append(pa.field(name, _partition_type([keys[name] for _, keys in files])))
+            # Text whatever it looks like: a type chosen by the values would tell of them.
+            schema = schema.append(pa.field(name, pa.string()))
+        if "" in schema.names:
+            raise ParameterError("a column has an empty name; rename it")
         twice = next((name for i, name in enumerate(schema.names) if name in schema.names[:i]), None)
         if twice is not None:
             raise ParameterError(f"column name {twice!r} appears twice; names must be unique")
@@ -167,6 +190,11 @@ class ParquetInput:
     def names(self) -> list[str]:
         """Column names, in order."""
         return list(self.schema.names)
+
+    @property
+    def partitions(self) -> list[str]:
+        """Hive partition keys, by which rows are grouped."""
+        return list(self.files[0][1])
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns."""
@@ -185,7 +213,7 @@ class ParquetInput:
                     columns = {name: batch.column(name) for name in stored}
                     for name in names:
                         if name in keys:
-                            columns[name] = _repeat(keys[name], self.schema.field(name).type, batch.num_rows)
+                            columns[name] = _repeat(keys[name], batch.num_rows)
                     yield columns
 
     def arrays(self, name: str) -> Iterator[pa.Array]:
@@ -197,22 +225,17 @@ class ParquetInput:
         """Return columns as one table, with the metadata that pandas wrote to the first file."""
         tables = []
         for path, keys in self.files:
-            with _open(path) as reader, _damage(path):
-                table = reader.read([name for name in names if name not in keys])
+            with _open(path) as reader:
+                stored = [name for name in names if name not in keys]
+                table = _attempt(path, _DAMAGED, partial(reader.read, stored))
             for field in map(self.schema.field, keys.keys() & set(names)):
-                column = _repeat(keys[field.name], field.type, table.num_rows)
+                column = _repeat(keys[field.name], table.num_rows)
                 table = table.append_column(field, column.cast(field.type))
             tables.append(table.select(list(names)))
         return pa.concat_tables(tables)
 
 
-@contextlib.contextmanager
-def _damage(path: Path) -> Iterator[None]:
-    """Tell of a file that cannot be read in one line, which holds none of its values."""
-    try:
-        yield
-    except (pa.ArrowException, OSError):
-        raise FileError(f"{path} is damaged: a part of it cannot be read") from None
+_DAMAGED = "is damaged: a part of it cannot be read"
 
 
 def _read(reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -221,13 +244,9 @@ def _read(reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str]) -
         # Arrow cannot read these across the border of two row groups.
         groups = [[group] for group in range(reader.num_row_groups)]
     for group in groups:
-        with _damage(path):
-            batches = reader.iter_batches(rows, row_groups=group, columns=list(names))
-        while True:
-            with _damage(path):
-                batch = next(batches, None)
-            if batch is None:
-                break
+        start = partial(reader.iter_batches, rows, row_groups=group, columns=list(names))
+        batches = _attempt(path, _DAMAGED, start)
+        while (batch := _attempt(path, _DAMAGED, partial(next, batches, None))) is not None:
             yield batch
 
 
@@ -269,12 +288,5 @@ def _pandas_type(found: Any, type_: pa.DataType) -> str | None:
     return name
 
 
-def _partition_type(values: Sequence[str | None]) -> pa.DataType:
-    whole = all(value is None or re.fullmatch(r"-?[0-9]{1,18}", value) for value in values)
-    return pa.int64() if whole else pa.string()
-
-
-def _repeat(value: str | None, type_: pa.DataType, count: int) -> pa.Array:
-    if pa.types.is_string(type_):
-        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], type_))
-    return pa.repeat(pa.scalar(None if value is None else int(value), type_), count)
+def _repeat(value: str | None, count: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from pandas.api.types import is_object_dtype
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer import Field
 from dpframe.plan import Plan
 from dpframe.release import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.spaces import Space, as_arrow
+from dpframe.spaces.objects import elements
 
 __all__ = ["Frame", "check_columns", "located", "output_type", "release_text", "wrap"]
 
@@ -157,11 +157,37 @@ def _copied(column: pa.ChunkedArray, order: Order) -> Any:
         # Entries stand in the order in which the input met them, those of absent rows included.
         plain = _copied(column.cast(type_.value_type), order)
         return plain.dictionary_encode()
-    if order is None:
-        return column
-    if pa.types.is_string_view(type_):  # Arrow cannot take from views
-        return column.cast(pa.large_string()).take(pa.array(order)).cast(type_)
-    return column.take(pa.array(order))
+    # Taken even where the order stays: what lies under null slots is not taken along.
+    places = pa.array(np.arange(len(column)) if order is None else order)
+    if pa.types.is_dictionary(type_):
+        return _used(column.unify_dictionaries().combine_chunks().take(places))
+    if pa.types.is_string_view(type_) or pa.types.is_binary_view(type_):  # Arrow cannot take from views
+        stored = pa.large_string() if pa.types.is_string_view(type_) else pa.large_binary()
+        return column.cast(stored).take(places).cast(type_)
+    if pa.types.is_struct(type_):
+        return _struct(column.combine_chunks(), order)
+    return column.take(places)
+
+
+def _struct(array: pa.StructArray, order: Order) -> pa.StructArray:
+    """Return a struct column in the output's order, its fields null where it is."""
+    parts = [_copied(pa.chunked_array([part]), order) for part in array.flatten()]
+    parts = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
+    if not parts:
+        return array if order is None else array.take(pa.array(order))
+    missing = np.asarray(array.is_null())
+    fields = [pa.field(f.name, part.type) for f, part in zip(array.type, parts, strict=True)]
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=pa.array(missing if order is None else missing[order]))
+
+
+def _used(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return an ordered dictionary column with the entries that rows have, in their order."""
+    used, indices = np.unique(np.asarray(array.indices.drop_null()), return_inverse=True)
+    places = np.zeros(len(array), dtype=np.int32)
+    missing = np.asarray(array.indices.is_null())
+    places[~missing] = indices
+    codes = pa.array(places, mask=missing)
+    return pa.DictionaryArray.from_arrays(codes, array.dictionary.take(pa.array(used)), ordered=array.type.ordered)
 
 
 class PolarsFrame(ArrowFrame):
@@ -220,28 +246,21 @@ class PandasFrame(Frame):
 
     def _field(self, name: str) -> Field:
         dtype = self.frame[name].dtype
-        if is_object_dtype(dtype):
+        if _is_open(dtype):
             return Field(name, pa.null(), True)
-        if isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories):
-            # pandas makes this of a column without values, whatever they would have been.
-            return Field(name, pa.null(), True)
-        # The dtype alone decides: an empty slice has it, and nothing else.
-        empty = self.frame[name].iloc[:0]
-        try:
-            type_ = pa.array(empty, from_pandas=True).type
-        except (pa.ArrowException, TypeError, ValueError):
-            raise ColumnError(f"has dtype {dtype}, which is not supported; pass drop=[…]", column=name) from None
+        type_ = _type_of(dtype)
+        if type_ is None:
+            kind = "category" if isinstance(dtype, pd.CategoricalDtype) else dtype  # its text lists the entries
+            raise ColumnError(f"has dtype {kind}, which is not supported; pass drop=[…]", column=name)
         return Field(name, type_, not (isinstance(dtype, np.dtype) and dtype.kind in "biu"))
 
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array; NaN is null."""
         series = self.frame[name]
-        if isinstance(series.dtype, pd.CategoricalDtype) and not len(series.dtype.categories):
-            return pa.nulls(len(series))
-        return as_arrow(series)
+        return as_arrow(list(series) if _is_open(series.dtype) else series)
 
     def encode(self, name: str, space: Space, nulls: str) -> npt.NDArray[np.unsignedinteger]:
-        """Return a column's codes; numbers in an object column may be whole without being Integer."""
+        """Return a column's codes; those of an object column are found value by value."""
         field = self.fields([name])[0]
         if isinstance(self.frame[name].dtype, pd.CategoricalDtype) and space.size > _MOST_CATEGORIES:
             raise ColumnError(
@@ -255,13 +274,10 @@ class PandasFrame(Frame):
                 column=name,
             )
         try:
-            array = self.array(name)
-            if not pa.types.is_null(field.type):
-                space.check_type(output_type(field.type))
-            elif pa.types.is_integer(array.type) and pa.types.is_floating(space.natural_type):
-                # Safe casting would refuse, and quote, what floats cannot hold; the grid is coarser anyway.
-                array = array.cast(pa.float64(), safe=False)
-            return space.encode(array, nulls=nulls)
+            if _is_open(self.frame[name].dtype):
+                return space.encode(list(self.frame[name]), nulls=nulls)
+            space.check_type(output_type(field.type))
+            return space.encode(self.array(name), nulls=nulls)
         except ColumnError as error:
             raise located(error, name) from None
 
@@ -275,10 +291,41 @@ class PandasFrame(Frame):
                 released = codes[name] if order is None else codes[name][order]
                 data[name] = _restore(plan[name].space, released, series.dtype, index)
             else:
-                data[name] = series.take(range(self.n) if order is None else order).set_axis(index)
+                data[name] = _passed(series, order).set_axis(index)
         out = pd.DataFrame(data, index=index)
         out.attrs = {METADATA_KEY: text}
         return out
+
+
+def _is_open(dtype: Any) -> bool:
+    """Tell whether a dtype leaves the values' types open, so that they are to be read one by one."""
+    if isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories):
+        # pandas makes this of a column without values, whatever they would have been.
+        return True
+    return elements(pd.Series([], dtype=dtype)) is not None
+
+
+def _type_of(dtype: Any) -> pa.DataType | None:
+    """Return the Arrow type of a dtype, which an empty column has, and nothing else; None if there is none."""
+    try:
+        return pa.array(pd.Series([], dtype=dtype), from_pandas=True).type
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+
+
+def _passed(series: pd.Series[Any], order: Order) -> pd.Series[Any]:
+    """Return a column that is passed through, with its values and nothing else: no entry that no row has."""
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        series = series.cat.remove_unused_categories()
+    dtype: Any = series.dtype
+    if isinstance(dtype, pd.ArrowDtype) or hasattr(dtype, "numpy_dtype"):
+        # Of these kinds values stay under null slots, too.
+        column = _copied(pa.chunked_array([as_arrow(series)]), order)
+        column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+        rewritten: pd.Series[Any] = pd.Series(dtype.__from_arrow__(column))
+        return rewritten
+    taken: pd.Series[Any] = series.take(range(len(series)) if order is None else order)
+    return taken
 
 
 def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series:
@@ -289,20 +336,21 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         if labels[-1] is None:
             labels, values = labels[:-1], np.where(values == len(labels) - 1, -1, values)
         return pd.Series(pd.Categorical.from_codes(values, labels, ordered=dtype.ordered), index=index)  # type: ignore[call-overload]
-    if is_object_dtype(dtype):
+    if _is_open(dtype):
         # Decoded by the space alone: what type the values had is not in the schema.
         natural = space.natural_type
         plain = natural.value_type if pa.types.is_dictionary(natural) else natural
         objects = np.empty(len(codes), dtype=object)
         objects[:] = space.decode(codes, plain).to_pylist()
-        return pd.Series(objects, index=index, dtype=object)
+        read: pd.Series[Any] = pd.Series(objects, index=index, dtype=dtype)
+        return read
     if isinstance(dtype, pd.ArrowDtype):
         array = space.decode(codes, output_type(dtype.pyarrow_dtype))
         return pd.Series(pd.arrays.ArrowExtensionArray(array), index=index)
-    type_ = pa.array(pd.Series([], dtype=dtype), from_pandas=True).type
-    array = space.decode(codes, type_)
+    array = space.decode(codes, _type_of(dtype))
     if hasattr(dtype, "__from_arrow__"):
-        return pd.Series(dtype.__from_arrow__(pa.chunked_array([array])), index=index)
+        restored: pd.Series[Any] = pd.Series(dtype.__from_arrow__(pa.chunked_array([array])), index=index)
+        return restored
     series: pd.Series[Any] = pd.Series(array.to_pandas(), dtype=dtype)
     series.index = index
     return series
@@ -320,10 +368,12 @@ def wrap(table: Any) -> Frame:
     Raises
     ------
     ParameterError
-        If it is no table, or its column names are not unique strings.
+        If it is no table, or its column names are not unique strings that are not empty.
     """
     frame = _wrap(table)
     names = frame.names
+    if "" in names:
+        raise ParameterError("a column has an empty name; rename it")
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise ParameterError(f"column name {twice!r} appears twice; names must be unique")

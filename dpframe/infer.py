@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning
+from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning, name_list
 from dpframe.plan import Plan
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, as_space
 from dpframe.spaces.base import LARGEST_GRID
@@ -47,14 +47,14 @@ def infer_spaces(
     infer: str,
     read: Reader,
 ) -> tuple[dict[str, Space], list[str]]:
-    """Return a space for every column, and the columns whose space was read off the data.
+    """Return a space for every column, and the columns whose space was read off the data, now or earlier.
 
     Parameters
     ----------
     columns
         The columns to randomise.
     spaces
-        Declarations by column name (`as_space`), or a plan whose spaces are taken.
+        Declarations by column name (`as_space`), or a plan whose spaces are taken, and its leaks with them.
     infer
         ``"public"``: undeclared columns only where the type itself says the space (booleans, 8-bit
         integers). ``"data"``: read off the data, with a `PrivacyLeakWarning`.
@@ -73,8 +73,9 @@ def infer_spaces(
     names = [column.name for column in columns]
     stray = [name for name in declared if name not in names]
     if stray and not isinstance(spaces, Plan):
-        listed = ", ".join(" ".join(name.split()) for name in names)  # one line, whatever the names
-        raise ParameterError(f"spaces names {stray[0]!r}, which is not a column to randomise; columns are {listed}")
+        raise ParameterError(
+            f"spaces names {stray[0]!r}, which is not a column to randomise; columns are {name_list(names)}"
+        )
     found: dict[str, Space] = {}
     missing: list[Field] = []
     for column in columns:
@@ -85,17 +86,20 @@ def infer_spaces(
             found[column.name] = space
     if missing and infer == "public":
         raise ParameterError(_request(missing))
-    leaks = [column.name for column in missing]
     for column in missing:
         found[column.name] = _from_data(column, read)
-    if leaks:
-        warnings.warn(
-            f"spaces of {', '.join(leaks)} were read off the data: the guarantee does not cover what their "
-            "bounds and categories reveal; declare them with spaces={…}",
-            PrivacyLeakWarning,
-            stacklevel=4,
-        )
-    return {name: found[name] for name in names}, leaks
+    # A plan's spaces tell no less of the data for having been read off it earlier.
+    earlier = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
+    fresh = [column.name for column in missing]
+    for leaks, when in ((fresh, "were read off the data"), (earlier, "were read off the data earlier")):
+        if leaks:
+            warnings.warn(
+                f"spaces of {name_list(leaks)} {when}: the guarantee does not cover what their "
+                "bounds and categories reveal; declare them with spaces={…}",
+                PrivacyLeakWarning,
+                stacklevel=4,
+            )
+    return {name: found[name] for name in names}, [name for name in names if name in fresh or name in earlier]
 
 
 def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
@@ -236,7 +240,9 @@ def _reals(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
         return Real.fitting(low, high, type_)
     except (ParameterError, ColumnError):
         # All values alike, or so near that no grid fits between them.
-        return Real.fitting(*((low, low + max(1.0, low)) if low >= 0 else (low + min(-1.0, low), low)), type_)
+        width = max(1.0, abs(low), abs(high))
+        wider = (low, max(high, low + width)) if low >= 0 else (min(low, high - width), high)
+        return Real.fitting(*wider, type_)
 
 
 _YEARS = (-62_135_596_800, 253_402_300_799)

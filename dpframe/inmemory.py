@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.errors import AlreadySanitizedError, OrderLeakWarning, ParameterError
-from dpframe.frames import check_columns, wrap
+from dpframe.errors import AlreadySanitizedError, OrderLeakWarning, ParameterError, name_list
+from dpframe.frames import Frame, check_columns, wrap
 from dpframe.infer import Field, Reader, infer_spaces
 from dpframe.loss import check_delta, check_epsilon
 from dpframe.plan import Plan, build_plan
@@ -80,7 +82,7 @@ def plan_for(
     for option, given in (("drop", drop), ("passthrough", passthrough)):
         for name in given:
             if name not in names:
-                raise ParameterError(f"{option} names {name!r}, which is not a column; columns are {', '.join(names)}")
+                raise ParameterError(f"{option} names {name!r}, which is not a column; columns are {name_list(names)}")
     both = [name for name in drop if name in passthrough]
     if both:
         raise ParameterError(f"column {both[0]!r} is in drop and in passthrough; name it in one of them")
@@ -111,7 +113,7 @@ def make_plan(table: Any, epsilon: float, delta: float | None = None, **options:
     epsilon, delta
         The promise, replace-one, per person. ``delta=None`` is 0: no column needs it here.
     spaces
-        A declaration per column (see `as_space`), or another plan whose spaces are taken.
+        A declaration per column (see `as_space`), or another plan whose spaces are taken (and its leaks).
     infer
         Where other columns' spaces come from: ``"public"``, the dtype alone; or ``"data"``, with a
         `PrivacyLeakWarning`.
@@ -135,15 +137,12 @@ def make_plan(table: Any, epsilon: float, delta: float | None = None, **options:
     """
     frame = wrap(table)
     refuse_release(frame.text)
-    return plan_for(
-        frame.names,
-        frame.fields,
-        frame.n,
-        lambda name: [frame.array(name)],
-        epsilon=epsilon,
-        delta=delta,
-        **options,
-    )
+    return plan_for(*_facts(frame), epsilon=epsilon, delta=delta, **options)
+
+
+def _facts(frame: Frame) -> tuple[list[str], Callable[[Sequence[str]], list[Field]], int, Reader]:
+    """Return what `plan_for` asks of a table."""
+    return frame.names, frame.fields, frame.n, lambda name: [frame.array(name)]
 
 
 def refuse_release(text: str | None) -> None:
@@ -206,7 +205,7 @@ def sanitize(
     --------
     >>> import dpframe as dpf
     >>> frame = dpf.datasets.make_census(1_000, columns=["age", "region"])
-    >>> spaces = {"age": (18, 95), "region": frame["region"].dtype}
+    >>> spaces = {"age": (18, 95), "region": list(dpf.datasets.REGIONS)}
     >>> safe = sanitize(frame, epsilon=2, spaces=spaces)
     >>> safe.shape, safe.index.name
     ((1000, 2), 'shuffled')
@@ -216,7 +215,8 @@ def sanitize(
     chosen = choose_plan(plan, epsilon, delta, options)
     if chosen is None:
         assert epsilon is not None
-        chosen = make_plan(table, epsilon, delta, **options)
+        # From the frame, for the table may be a stream, which is read only once.
+        chosen = plan_for(*_facts(frame), epsilon=epsilon, delta=delta, **options)
     check_columns(frame.names, chosen)
     codes = {c.name: frame.encode(c.name, c.space, chosen.nulls) for c in chosen.columns}
     if not chosen.shuffle:
@@ -231,33 +231,98 @@ def sanitize(
     return frame.rebuild(chosen, released, permutation(chosen, key, frame.n), info.to_json())
 
 
+@dataclass
+class _Runs:
+    """What is known of a column's runs of equal codes, up to the batch before."""
+
+    last: int
+    length: int = 0
+    up: bool = True
+    down: bool = True
+    grouped: bool = True
+    weight: float = 0.0
+    """Σ ln(length!) over the runs that have ended."""
+    ended: set[int] = field(default_factory=set)
+    """Codes of these runs, as long as every code had one."""
+
+    def update(self, column: npt.NDArray[np.integer]) -> None:
+        """Add a batch that is not empty."""
+        starts = np.concatenate([[0], np.flatnonzero(column[1:] != column[:-1]) + 1])
+        heads = column[starts].astype(np.int64)
+        lengths = np.diff(starts, append=len(column))
+        if heads[0] == self.last:
+            lengths[0] += self.length
+        else:
+            heads, lengths = np.insert(heads, 0, self.last), np.insert(lengths, 0, self.length)
+        self.up = self.up and bool((heads[1:] > heads[:-1]).all())
+        self.down = self.down and bool((heads[1:] < heads[:-1]).all())
+        self.grouped = self.grouped and self._once_each(heads)
+        if self.grouped:
+            self.ended.update(heads[:-1].tolist())
+        if self.up or self.down or self.grouped:
+            counts = zip(*np.unique(lengths[:-1], return_counts=True), strict=True)
+            self.weight += sum(int(times) * math.lgamma(int(length) + 1) for length, times in counts)
+        self.last, self.length = int(heads[-1]), int(lengths[-1])
+
+    def _once_each(self, heads: npt.NDArray[np.int64]) -> bool:
+        """Tell whether no code of these runs had one before, and there are few of them."""
+        few = len(self.ended) + len(heads) <= SortedWatch.MOST_GROUPS
+        return few and len(np.unique(heads)) == len(heads) and self.ended.isdisjoint(heads.tolist())
+
+    def unlikely(self, rows: int, orders: float) -> bool:
+        """Tell whether rows in random order hardly ever look so; ``orders`` is ln of how many orders of runs do."""
+        chance = orders + self.weight + math.lgamma(self.length + 1) - math.lgamma(rows + 1)
+        return rows >= SortedWatch.LEAST_ROWS and chance <= math.log(SortedWatch.CHANCE)
+
+
 class SortedWatch:
-    """Watches batches of codes for columns that are sorted, which tells rows by their position."""
+    """Watches batches of codes for columns that are sorted or grouped, which tells rows by their position.
+
+    Parameters
+    ----------
+    partitions
+        Keys of the folders that the input was read from: its rows are grouped by them.
+    """
 
     LEAST_ROWS = 10
     """Fewer rows than this are sorted by chance too often to warn."""
 
-    def __init__(self) -> None:
-        self._state: dict[str, tuple[bool, bool, int]] = {}
+    CHANCE = 0.01
+    """A column in random order is warned of at most this often, and far less often unless it is tiny or constant but
+    for a row or two: d values that occur n₁, …, n_d times stand in d runs with probability d!·n₁!⋯n_d!/n!, and
+    sorted with 2·n₁!⋯n_d!/n!."""
+
+    MOST_GROUPS = 1 << 12
+    """Columns of more groups are watched for being sorted only."""
+
+    def __init__(self, partitions: Iterable[str] = ()) -> None:
+        self._partitions = list(partitions)
+        self._runs: dict[str, _Runs] = {}
         self._rows = 0
 
     def update(self, codes: Mapping[str, npt.NDArray[np.integer]]) -> None:
         """Add a batch."""
         self._rows += len(next(iter(codes.values()), ()))
         for name, column in codes.items():
-            up, down, last = self._state.get(name, (True, True, int(column[0]) if len(column) else 0))
-            if not len(column) or not (up or down):
-                continue
-            up = up and last <= int(column[0]) and bool((column[1:] >= column[:-1]).all())
-            down = down and last >= int(column[0]) and bool((column[1:] <= column[:-1]).all())
-            self._state[name] = (up, down, int(column[-1]))
+            if len(column):
+                runs = self._runs.setdefault(name, _Runs(int(column[0])))
+                if runs.up or runs.down or runs.grouped:
+                    runs.update(column)
 
     def warn(self) -> None:
-        """Warn of columns that were sorted from end to end (to the curator only; never in the plan)."""
-        found = [name for name, (up, down, _) in self._state.items() if up != down]
-        if found and self._rows >= self.LEAST_ROWS:
+        """Warn of such columns (to the curator only; never in the plan)."""
+        n, others = self._rows, {k: runs for k, runs in self._runs.items() if k not in self._partitions}
+        ordered = [k for k, r in others.items() if r.up != r.down and r.unlikely(n, math.log(2))]
+        grouped = [
+            name
+            for name, runs in others.items()
+            if name not in ordered and runs.grouped and runs.unlikely(n, math.lgamma(len(runs.ended) + 2))
+        ]
+        found = (("sorted", ordered), ("grouped", grouped), ("partitioned", self._partitions))
+        says = " and ".join(f"{how} by {name_list(names)}" for how, names in found if names)
+        if says:
             warnings.warn(
-                f"the input is sorted by {', '.join(found)} and keeps its order: positions tell about rows; "
+                f"the input is {says} and keeps its order: positions tell about rows; "
                 "use shuffle=True or reorder the rows at random first",
                 OrderLeakWarning,
                 stacklevel=3,

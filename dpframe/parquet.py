@@ -76,7 +76,7 @@ def sanitize_parquet(
     Parameters
     ----------
     source
-        A file, a directory (its files are one table, its Hive partition keys columns) or a glob.
+        A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob.
     target
         The file to write. It appears whole or not at all, and replaces an older one.
     epsilon, delta, **options
@@ -223,16 +223,12 @@ class _Job:
             except ColumnError as error:
                 raise located(error, column.name) from None
         self.digest = Digest(self.plan)
-        self.watch = None if self.plan.shuffle else SortedWatch()
+        self.watch = None if self.plan.shuffle else SortedWatch(self.table.partitions)
 
     def run(self, file: IO[bytes], folder: Path, compression: str) -> ReleaseInfo:
         """Write the whole output file; what is spilled goes to ``folder``."""
         batches = self._shuffled(folder) if self.plan.shuffle else self._released()
-        try:
-            writer = pq.ParquetWriter(file, self._stored_schema(), compression=compression, store_schema=False)
-        except (pa.ArrowException, OSError, ValueError, TypeError):
-            raise ParameterError(f"compression {compression!r} is not known; use snappy, zstd, gzip or none") from None
-        with writer:
+        with self._writer(file, compression) as writer:
             rows = _in_background(
                 lambda table: writer.write_table(table, row_group_size=ROW_GROUP_ROWS),
                 map(self._decoded, _row_groups(batches)),
@@ -242,6 +238,11 @@ class _Job:
             info = ReleaseInfo(self.plan, rows, self.digest.hexdigest())
             writer.add_key_value_metadata(self._metadata(info))
         return info
+
+    def _writer(self, file: IO[bytes], compression: str) -> pq.ParquetWriter:
+        with contextlib.suppress(pa.ArrowException, OSError, ValueError, TypeError):
+            return pq.ParquetWriter(file, self._stored_schema(), compression=compression, store_schema=False)
+        raise ParameterError(f"compression {compression!r} is not known; use snappy, zstd, gzip or none")
 
     def _released(self) -> Iterator[Batch]:
         """Yield released codes, and columns passed through, in input order."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpframe.errors import FileError, ParameterError, PlanError
+from dpframe.errors import ColumnError, FileError, ParameterError, PlanError, name_list
 from dpframe.forecast import forecast_table
 from dpframe.loss import Budget, compose, shares_of
 from dpframe.mechanisms import Mechanism, mechanism_for, mechanism_from_json
@@ -73,14 +73,22 @@ def _column_from_json(data: Any) -> Column:
         raise PlanError(f"column {data['name']!r} has the unknown field {unknown[0]!r}")
     try:
         space = as_space(data["space"])
-        if "mechanism" in data:
-            return Column(data["name"], space, mechanism_from_json(data["mechanism"]))
-        if "epsilon" not in data:
-            raise PlanError("give a mechanism or an epsilon")
-        mechanism = mechanism_for(space.metric, space.size, data["epsilon"], data.get("delta", 0.0))
-    except (ParameterError, PlanError) as error:
+        mechanism = _mechanism_of(data, space)
+    except (ParameterError, PlanError, ColumnError) as error:
         raise PlanError(f"column {data['name']!r}: {error}") from None
     return Column(data["name"], space, mechanism)
+
+
+def _mechanism_of(data: Mapping[str, Any], space: Space) -> Mechanism:
+    if ("mechanism" in data) == ("epsilon" in data):
+        raise PlanError("give a mechanism or an epsilon, one of them")
+    if "epsilon" in data:
+        return mechanism_for(space.metric, space.size, data["epsilon"], data.get("delta", 0.0))
+    if "delta" in data:
+        raise PlanError("delta stands beside an epsilon; a mechanism has its own")
+    if not isinstance(data["mechanism"], Mapping):
+        raise PlanError("the mechanism must be an object with its tag")
+    return mechanism_from_json(data["mechanism"])
 
 
 @dataclass(frozen=True)
@@ -136,6 +144,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks"):
+            if not isinstance(getattr(self, name), list | tuple):
+                raise PlanError(f"{name} must be a list of {'columns' if name == 'columns' else 'column names'}")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         budget = Budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", budget.epsilon)
@@ -157,6 +167,11 @@ class Plan:
             )
 
     def _check_names(self) -> None:
+        for name in [*self.names, *self.drop, *self.passthrough, *self.leaks]:
+            if not isinstance(name, str) or not name:
+                raise PlanError("a column's name must be a string that is not empty")
+            if any("\ud800" <= letter <= "\udfff" for letter in name):
+                raise PlanError(f"column name {name!r} is not valid Unicode; rename it")
         seen: set[str] = set()
         for name in [*self.names, *self.drop, *self.passthrough]:
             if name in seen:
@@ -228,7 +243,7 @@ class Plan:
         """
         data = _json_object(text)
         schema = data.pop("schema", None)
-        if not isinstance(schema, int) or schema < 1:
+        if type(schema) is not int or schema < 1:
             raise PlanError('this is no plan: it has no "schema" number')
         if schema > SCHEMA:
             raise PlanError(f"the plan has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
@@ -336,11 +351,11 @@ class Plan:
             "Order: " + ("secret, uniformly random" if self.shuffle else "kept: positions are not protected"),
         ]
         if self.passthrough:
-            text.append("NOT PROTECTED, copied as they are: " + ", ".join(self.passthrough))
+            text.append("NOT PROTECTED, copied as they are: " + name_list(self.passthrough))
         if self.leaks:
-            text.append("NOT COVERED, spaces read off the data: " + ", ".join(self.leaks))
+            text.append("NOT COVERED, spaces read off the data: " + name_list(self.leaks))
         if self.drop:
-            text.append("Dropped: " + ", ".join(self.drop))
+            text.append("Dropped: " + name_list(self.drop))
         return text
 
     def __str__(self) -> str:

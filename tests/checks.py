@@ -9,6 +9,7 @@ import json
 import math
 import pickle
 import re
+from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
@@ -32,6 +33,9 @@ from dpframe.mechanisms import (
 from dpframe.spaces import SPACES, Space, as_arrow, space_from_json
 from dpframe.tables import GeometricTable
 
+SECRET = "swordfish"
+"""A value that no message may hold."""
+
 
 def check_space(space: Space, values: Any) -> None:
     """Check everything that a space promises, on its own codes and on a column of values.
@@ -45,6 +49,20 @@ def check_space(space: Space, values: Any) -> None:
     _check_round_trip(space, codes, array)
     _check_row_independence(space, array)
     _check_nulls(space, array)
+
+
+def refused(error: type[Exception], match: str, call: Callable[[], Any]) -> str:
+    """Check that a call is refused in one line, which matches, and shows nothing of the data."""
+    with pytest.raises(error, match=match) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert SECRET not in message
+    quoted: BaseException | None = caught.value
+    while quoted is not None:
+        assert SECRET not in str(quoted)
+        quoted = quoted.__cause__ or quoted.__context__
+    return message
 
 
 def sampled_codes(space: Space, most: int = 400) -> np.ndarray:

@@ -84,6 +84,37 @@ def test_crosstab(files, run):
     assert set(rows[0]) == {"sex", "age", "estimate", "std_error", "lower", "upper"}
 
 
+ASKED = [
+    (["joint", "sex", "age", "--bins", "3", "--given", "sex"], {"sex", "age"}, 6),
+    (["joint", "sex", "--method", "em", "--normalize"], {"sex"}, 2),
+    (["value-counts", "age", "--bins", "4"], {"age"}, 4),
+    (["sum", "age"], {"column"}, 1),
+    (["var", "age"], {"column"}, 1),
+    (["std", "income"], {"column"}, 1),
+    (["cov", "age", "income"], {"column 1", "column 2"}, 4),
+    (["corr", "age", "income"], {"column 1", "column 2"}, 4),
+    (["null-rate", "income"], {"column"}, 1),
+    (["histogram", "age", "--bins", "5"], {"age"}, 5),
+    (["quantile", "age", "--q", "0.25", "--q", "0.5"], {"q"}, 2),
+    (["quantile", "income"], {"q"}, 3),
+    (["mean", "age", "--by", "income", "--bins", "2"], {"income"}, 2),
+]
+
+
+def test_every_statistic_from_the_shell(files, run):
+    out = files / "out.parquet"
+    assert run("sanitize", files / "in.parquet", out, "--epsilon", 30, "--spaces", files / "spaces.json")[0] == 0
+    assert {words[0] for words, *_ in ASKED} | {"crosstab"} == set(cli.STATISTICS)
+    for words, keys, count in ASKED:
+        code, text, err = run("estimate", out, *words, "--json")
+        assert (code, err) == (0, ""), words
+        rows = json.loads(text)
+        assert len(rows) == count, words
+        assert set(rows[0]) == keys | {"estimate", "std_error", "lower", "upper"}, words
+        assert run("estimate", out, *words)[0] == 0
+    assert "method: em" in run("estimate", out, "joint", "sex", "--method", "em")[1]
+
+
 def test_json_output_of_sanitize(files, run):
     arguments = ["--epsilon", 3, "--spaces", files / "spaces.json", "--json", "--no-shuffle"]
     code, text, _ = run("sanitize", files / "in.parquet", files / "out.parquet", *arguments)

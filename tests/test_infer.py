@@ -172,6 +172,45 @@ def test_data_mode_warns_once_and_names_the_columns() -> None:
     assert declared.leaks == ()
 
 
+def test_leak_a_plan_whose_spaces_are_taken_hands_its_leaks_on() -> None:
+    frame = pd.DataFrame({"age": [31, 47], "flag": [True, False], "kind": ["a", "b"], "more": [1, 2]})
+    with pytest.warns(PrivacyLeakWarning):
+        first = dpf.make_plan(frame[["kind", "age", "flag"]], 1.0, infer="data")
+    rest = frame.drop(columns="more")
+    with pytest.warns(PrivacyLeakWarning, match="^spaces of kind, age were read off the data earlier: ") as caught:
+        second = dpf.make_plan(rest, 1.0, spaces=first)
+    assert second.leaks == ("age", "kind")
+    assert caught[0].filename == __file__
+    with pytest.warns(PrivacyLeakWarning, match=r"spaces of kind were .* earlier"):
+        assert dpf.make_plan(rest, 1.0, spaces=second, drop=["age"]).leaks == ("kind",)
+    with pytest.warns(PrivacyLeakWarning) as caught:
+        assert dpf.make_plan(frame, 1.0, spaces=first, infer="data").leaks == ("age", "kind", "more")
+    assert [str(w.message)[:30] for w in caught] == ["spaces of more were read off t", "spaces of kind, age were read "]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert dpf.make_plan(frame[["flag"]], 1.0, spaces=first).leaks == ()
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.PrivacyLeakWarning")
+def test_objects_are_read_as_python_values_of_one_kind() -> None:
+    def space_of(*values: Any) -> Space:
+        column = np.empty(len(values), dtype=object)
+        column[:] = values
+        return dpf.make_plan(pd.DataFrame({"x": pd.Series(column)}), 1.0, infer="data")["x"].space
+
+    assert space_of(1, np.int8(3), None) == Nullable(Integer(1, 3))
+    assert space_of(1, np.float32(3)) == Real(1, 3)
+    assert space_of("b", np.str_("a")) == Categorical(["a", "b"], other="other")
+    assert space_of(dt.date(2020, 1, 1), dt.date(2020, 1, 9)) == Datetime("2020-01-01", "2020-01-09")
+    entries = pd.Index([dt.date(2020, 1, 1), SECRET, dt.date(2020, 1, 9)], dtype=object)
+    frame = pd.DataFrame({"x": pd.Categorical.from_codes([0, 2], entries)})
+    assert dpf.make_plan(frame, 1.0, infer="data")["x"].space == Datetime("2020-01-01", "2020-01-09")
+    for odd in (SECRET, True, 2**63, np.datetime64("2020-01-01"), dt.timedelta(1), b"x", [1]):
+        with pytest.raises(ColumnError, match="holds values of mixed or unsupported types") as caught:
+            space_of(1, 2, odd)
+        one_line(caught)
+
+
 def test_categories_in_sorted_order_whatever_the_order_of_rows() -> None:
     space = Categorical(["a", "b", "c"], other="other")
     for values in (["c", "a", "b", "a"], ["a", "b", "c"]):
@@ -219,6 +258,13 @@ def test_bounds_of_reals_hold_the_values(data: st.DataObject, width: Any) -> Non
     most = float(np.finfo(values.dtype).max) / 5
     clamped = np.clip(values.astype(np.float64), -most, most)
     assert ((clamped >= space.lower) & (clamped <= space.upper)).all()
+
+
+def test_bounds_of_nearly_equal_reals_hold_both() -> None:
+    space = from_data(pa.array(np.array([0.0, -1.2e-7], np.float16)))
+    assert isinstance(space, Real)
+    assert space.lower < -1.0e-7
+    assert space.upper == 0.0
 
 
 def test_bounds_of_reals_are_the_extremes() -> None:

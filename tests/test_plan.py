@@ -141,11 +141,37 @@ def edited(**changes):
         (edited(shuffle=1), "shuffle must be True or False"),
         (edited(n=-1), "n must be a number of rows"),
         (edited(columns__0=3), "every column needs a name, a space"),
+        (edited(schema=True), 'it has no "schema" number'),
+        (edited(drop=[1]), "a column's name must be a string that is not empty"),
+        (edited(drop=[""]), "a column's name must be a string that is not empty"),
+        (edited(drop=None), "drop must be a list of column names"),
+        (edited(drop="xy"), "drop must be a list of column names"),
+        (edited(passthrough=[["a"]]), "a column's name must be a string that is not empty"),
+        (edited(leaks={"age": 1}), "leaks must be a list of column names"),
+        (edited(columns__0__epsilon=0.1), "'age': give a mechanism or an epsilon, one of them"),
+        (edited(columns__0__delta=0.1), "'age': delta stands beside an epsilon"),
+        (edited(columns__0__mechanism=5), "'age': the mechanism must be an object with its tag"),
+        (edited(columns__0__name="\ud800"), r"column name '\\ud800' is not valid Unicode; rename it"),
+        (edited(passthrough=["a\ud800"]), "is not valid Unicode; rename it"),
+        (edited(columns__0__space={"space": "real", "lower": 0, "upper": 10**400}), "both finite"),
     ],
 )
 def test_bad_plans_are_refused(text, message):
-    with pytest.raises(dpf.PlanError, match=message):
+    with pytest.raises(dpf.PlanError, match=message) as caught:
         dpf.Plan.from_json(text)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).encode()
+
+
+def test_lists_of_names_are_no_text():
+    with pytest.raises(dpf.PlanError, match="passthrough must be a list of column names"):
+        dpf.Plan(1.0, 0.0, (), passthrough="xy")
+
+
+def test_names_with_line_breaks_keep_their_line():
+    plan = build_plan({"a\nb": [1, 2]}, epsilon=1, passthrough=["c\nd", "e"], drop=["f\ng"], leaks=["a\nb"])
+    assert not any("\n" in line for line in plan.lines())
+    assert "NOT PROTECTED, copied as they are: 'c\\nd', e" in plan.lines()
 
 
 def test_missing_plan_file(tmp_path):

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from checks import check_space, sampled_codes, stored_under_nulls
+from checks import check_space, refused, sampled_codes, stored_under_nulls
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies import columns, datetimes, integers, reals, spaces, types_of
@@ -28,7 +28,6 @@ from dpframe.spaces import (
     Ordinal,
     Real,
     Space,
-    as_arrow,
     as_space,
     space_from_json,
 )
@@ -108,17 +107,6 @@ EXAMPLES: list[tuple[Space, Any]] = [
     (Nullable(Datetime("1960-01-01", "2020-01-01")), [None, dt.date(1950, 1, 1), dt.date(2000, 2, 29)]),
     (Nullable(Datetime(0 * DAY, DAY, "s")), [None, -DAY, dt.timedelta(seconds=7)]),
 ]
-
-
-def refused(error: type[Exception], match: str, call: Callable[[], Any]) -> str:
-    """Check that a call is refused in one line, which matches, and shows nothing of the data."""
-    with pytest.raises(error, match=match) as caught:
-        call()
-    message = str(caught.value)
-    assert "\n" not in message
-    assert SECRET not in message
-    assert caught.value.__suppress_context__ or caught.value.__context__ is None
-    return message
 
 
 def test_examples_cover_the_registry() -> None:
@@ -604,57 +592,36 @@ def test_values_under_null_slots_of_the_input_are_not_read() -> None:
         (Nullable(Categorical(["a"])), [None, SECRET], "outside the declared list.* row position 1$"),
         (Ordinal(["a", "b"]), ["a", "b", SECRET], "outside the declared list.* row position 2$"),
         (Datetime("2020-01-01", "2020-01-02"), [None], "is null.* row position 0$"),
-        (Boolean(), [SECRET], r"has type string, which Boolean\(\) cannot hold; convert the column to bool"),
-        (Categorical(["a"]), [1], "has type int64, which a list of string categories cannot hold"),
-        (Categorical([1]), [SECRET], "has type string, which a list of int64 categories cannot hold"),
+        (Boolean(), pa.array([SECRET]), r"has type string, which Boolean\(\) cannot hold; convert the column to bool"),
+        (Categorical(["a"]), pa.array([1]), "has type int64, which a list of string categories cannot hold"),
+        (Categorical([1]), pa.array([SECRET]), "has type string, which a list of int64 categories cannot hold"),
         (Categorical([1, 300]), pa.array([1], pa.int8()), "has type int8"),
-        (Categorical([0.5]), [1], "has type int64, which a list of double categories cannot hold"),
+        (Categorical([0.5]), pa.array([1]), "has type int64, which a list of double categories cannot hold"),
         (Categorical([0.1, 0.1 + 1e-12]), pa.array([0.1], pa.float32()), "has type float, "),
-        (Categorical([True]), [1], "has type int64, which a list of bool categories"),
-        (Integer(0, 9), [SECRET], r"has type string, which Integer\(…\) cannot hold; convert the column to numbers"),
-        (Integer(0, 9), [True], "has type bool"),
+        (Categorical([True]), pa.array([1]), "has type int64, which a list of bool categories"),
+        (Integer(0, 9), pa.array([SECRET]), r"has type string, which Integer\(…\) cannot hold; convert the column"),
+        (Integer(0, 9), pa.array([True]), "has type bool"),
         (Integer(-1, 9), pa.array([1], pa.uint8()), "has type uint8, .* choose bounds from 0 to 255$"),
         (Integer(2**60, 2**60 + 9), pa.array([1.0]), "choose bounds within ±9007199254740992$"),
-        (Real(0, 9), [1], r"has type int64, which Real\(…\) cannot hold; declare Integer\(lower, upper\)"),
-        (Real(0, 9), [SECRET], r"has type string, which Real\(…\) cannot hold"),
+        (Real(0, 9), pa.array([1]), r"has type int64, which Real\(…\) cannot hold; declare Integer\(lower, upper\)"),
+        (Real(0, 9), pa.array([SECRET]), r"has type string, which Real\(…\) cannot hold"),
         (Real(0, 1e39), pa.array([1], pa.float32()), "has type float, which this grid cannot hold; give fewer steps"),
         (Real(1990, 2020), pa.array([1990], pa.float32()), "this grid cannot hold; give fewer steps or a wider float"),
-        (Datetime("2020-01-01", "2020-01-02"), [SECRET], r"cannot hold; parse it with pandas\.to_datetime"),
-        (Datetime("2020-01-01", "2020-01-02"), [5], "the bounds ask for dates or timestamps"),
+        (Datetime("2020-01-01", "2020-01-02"), pa.array([SECRET]), r"cannot hold; parse it with pandas\.to_datetime"),
+        (Datetime("2020-01-01", "2020-01-02"), pa.array([5]), "the bounds ask for dates or timestamps"),
         (Datetime("2020-01-01", "2020-01-02", "h"), pa.array([5], pa.date32()), "give a coarser resolution"),
         (Datetime("0001-01-01", "2020-01-01"), pa.array([5], pa.timestamp("ns")), "choose bounds it can represent"),
-        (Boolean(), [[1], [2]], "has type list"),
-        (Categorical(["a"]), [b"x"], "has type binary"),
+        (Boolean(), pa.array([[1], [2]]), "has type list"),
+        (Categorical(["a"]), pa.array([b"x"]), "has type binary"),
     ],
 )  # fmt: skip
 def test_columns_that_do_not_fit_are_refused(space: Space, values: Any, match: str) -> None:
     refused(ColumnError, match, lambda: space.encode(values))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [[1, SECRET], [SECRET, 1.5], [True, 2], [object()], [10**30], [SECRET, b"x", 1], np.ones((2, 2))],
-    ids=repr,
-)
-def test_mixed_and_foreign_objects_are_refused_without_a_word_of_them(values: Any) -> None:
-    message = refused(
-        ColumnError, "mixed or unsupported types, or beyond 64 bits; convert it", lambda: as_arrow(values)
-    )
-    assert not any(digit in message.replace("64", "") for digit in "0123456789")
-
-
 def test_rows_of_errors_count_through_chunks() -> None:
     chunks = pa.chunked_array([["a", "a"], [], ["a", SECRET]])
     refused(ColumnError, "row position 3$", lambda: Categorical(["a"]).encode(chunks))
-
-
-def test_pandas_series_of_every_backing_arrive_the_same() -> None:
-    for dtype in ("Int64", "int64[pyarrow]", "float64", "object"):
-        assert Nullable(Integer(0, 9)).encode(pd.Series([3, None, 5], dtype=dtype)).tolist() == [3, 10, 5]
-    for dtype in ("str", "string[python]", "string[pyarrow]", "object", "category", pd.ArrowDtype(pa.string())):
-        series = pd.Series(["b", None, "a"], dtype=dtype, index=[5, 5, 1])
-        assert Nullable(Categorical(["a", "b"])).encode(series).tolist() == [1, 2, 0]
-        assert isinstance(as_arrow(series), pa.Array)
 
 
 # ---------------------------------------------------------------------------------------------- declarations

@@ -20,6 +20,7 @@ from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximizati
 from dpframe.estimate.model import LatentClassModel, fit_latent_classes
 from dpframe.estimate.plot import draw
 from dpframe.estimate.source import Source
+from dpframe.forecast import mean_errors
 from dpframe.plan import Plan
 from dpframe.spaces import Space
 
@@ -40,6 +41,9 @@ GRID_CELLS = 128
 
 FEW_VALUES = 32
 """Numeric columns of no more values are drawn value by value."""
+
+JOINT_GRID_CELLS = 48
+"""Cells of a numeric column within a joint."""
 
 MOST_FIT_CELLS = 20_000
 """Cells up to which a joint with bins is fitted on finer ones."""
@@ -305,14 +309,17 @@ class Estimates:
         _check_target(target)
         scale = moments.Scale.of(self._source.column(column))
         if by is None:
-            return self._statistic(moments.mean(scale, self._weight(weights)), [column, weights], column, target)
+            return self._statistic(
+                moments.mean(scale, self._weight(weights, column)), [column, weights], column, target
+            )
         if weights is not None:
             raise ParameterError("weights and by do not go together yet; weight one group at a time with given=")
         group = make_axis(self._source.column(by), bins)
         linear.check_cells([group.classes * 6])
-        batches = self._source.codes([column, by] if by != column else [column])
         if by == column:
-            raise ParameterError("a column cannot be grouped by itself")
+            # The same noise in both factors: a product of surrogates is unbiased for independent noise only.
+            raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")
+        batches = self._source.codes([column, by])
         ratio, variance = linear.grouped_ratio(scale.column, scale.value, scale.present, group, batches, target)
         part = slice(0, group.cells - group.has_null)
         results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
@@ -323,7 +330,7 @@ class Estimates:
         scale = moments.Scale.of(self._source.column(column))
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
-        return self._statistic(moments.total(scale, self._weight(weights)), [column, weights], column, target)
+        return self._statistic(moments.total(scale, self._weight(weights, column)), [column, weights], column, target)
 
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
         """Return the variance of a numeric column (pandas' ``var``), in the square of its unit."""
@@ -340,11 +347,30 @@ class Estimates:
 
         The result has an outer column level ``estimate, std_error, lower, upper``.
         """
-        return self._matrix(columns, lambda a, b: moments.covariance(a, b, ddof), target)
+
+        def covariance(a: moments.Scale, b: moments.Scale) -> pd.Series[Any]:
+            names = [a.column.name, b.column.name]
+            return self._statistic(moments.covariance(a, b, ddof), names, names[0], target)
+
+        return self._matrix(columns, covariance, target)
 
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
-        """Return the correlations of numeric columns (pandas' ``DataFrame.corr``, nulls dropped by pair)."""
-        return self._matrix(columns, moments.correlation, target)
+        """Return the correlations of numeric columns (pandas' ``DataFrame.corr``, nulls dropped by pair).
+
+        Intervals are by profile likelihood: where a variance cannot be told from noise they are −1 to 1.
+        ``std_error`` is the interval's half width over its normal quantile.
+        """
+        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+
+        def correlation(a: moments.Scale, b: moments.Scale) -> dict[str, float]:
+            if a.column.name == b.column.name:
+                return dict(zip(_RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
+            terms, functions = moments.second_moments(a, b)
+            values, covariance = self._moments(terms, functions, [a, b], target)
+            point, lower, upper = moments.profile_correlation(values, covariance, z)
+            return dict(zip(_RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
+
+        return self._matrix(columns, correlation, target)
 
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
         """Return the share of rows where a column is null."""
@@ -387,7 +413,10 @@ class Estimates:
         error = fitted.errors_of(lambda shares: parts @ shares, target) * self.n
         variance = error**2
         if density:
-            widths = np.diff(axis.edges) * moments.line_of(axis.column.space)[1]
+            # Per unit and per row with a value: densities integrate to one, as NumPy's do.
+            widths = (
+                np.diff(axis.edges) * moments.line_of(axis.column.space)[1] * fitted.shares[: fitted.axis.bins].sum()
+            )
             estimate, variance = (
                 np.append(v[: axis.bins] / (widths * self.n) ** p, v[axis.bins :])
                 for v, p in ((estimate, 1), (variance, 2))
@@ -558,28 +587,46 @@ class Estimates:
         used = list(dict.fromkeys(name for name in names if name is not None))
         columns = {name: self._source.column(name) for name in used}
         sums = linear.product_sums(statistic.terms, columns, self._source.codes(used))
-        value, variance = linear.delta_method(sums, statistic.function, target)
+        values, covariance = linear.delta_method(sums, lambda m, n: [statistic.function(m, n)], target)
+        value, variance = float(values[0]), float(covariance[0, 0])
+        if variance <= 0 and statistic.kind == "instant" and self.n:
+            # A handful of rows can leave a mean no variance: that of a uniform type stands in.
+            column = columns[used[0]]
+            typical, _ = mean_errors(column.space, column.mechanism, None, self.n)
+            variance = (typical / statistic.scale) ** 2
         point, spread = value * statistic.scale + statistic.shift, variance * statistic.scale**2
         results = self._results(np.array([point]), np.array([spread]), (slice(None),))
         dressed = _dressed(results, columns[used[0]].space, statistic.kind)
         # By way of a Series, so that times are pandas' own scalars.
         return pd.Series({name: pd.Series(values).iloc[0] for name, values in dressed.items()}, name=title)
 
-    def _weight(self, weights: str | None) -> moments.Scale | None:
+    def _weight(self, weights: str | None, column: str) -> moments.Scale | None:
+        if weights == column:
+            raise ParameterError("a column cannot be weighted by itself; var and mean give its second moment")
         return None if weights is None else moments.Scale.of(self._source.column(weights))
 
     def _matrix(
-        self, columns: Sequence[str] | None, pair: Callable[[Any, Any], moments.Statistic], target: str
+        self, columns: Sequence[str] | None, pair: Callable[[moments.Scale, moments.Scale], Any], target: str
     ) -> pd.DataFrame:
+        """Evaluate a statistic of every two columns, and show it as pandas shows a matrix."""
+        _check_target(target)
         names = self._numeric() if columns is None else list(columns)
         scales = {name: moments.Scale.of(self._source.column(name)) for name in names}
         tables = {result: pd.DataFrame(np.nan, index=names, columns=names) for result in _RESULTS}
         for i, a in enumerate(names):
             for b in names[i:]:
-                found = self._statistic(pair(scales[a], scales[b]), [a, b], a, target)
+                found = pair(scales[a], scales[b])
                 for result in _RESULTS:
                     tables[result].loc[a, b] = tables[result].loc[b, a] = found[result]
         return pd.concat(tables, axis=1)
+
+    def _moments(
+        self, terms: Sequence[linear.Term], functions: Any, scales: Sequence[moments.Scale], target: str
+    ) -> tuple[FloatArray, FloatArray]:
+        """Evaluate smooth functions of product moments, and their covariance."""
+        columns = {scale.column.name: scale.column for scale in scales}
+        sums = linear.product_sums(terms, columns, self._source.codes(list(columns)))
+        return linear.delta_method(sums, functions, target)
 
     def _numeric(self) -> list[str]:
         return [c.name for c in self.plan.columns if c.name not in self._source.missing and moments.is_numeric(c.space)]
@@ -619,7 +666,7 @@ def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], F
     whole = [axis.cells for axis in axes if not isinstance(axis, BinnedAxis)]
     binned = max(1, len(axes) - len(whole))
     most = int((MOST_FIT_CELLS / math.prod(whole)) ** (1 / binned))
-    fine = [axis.refine(min(GRID_CELLS, most)) if isinstance(axis, BinnedAxis) else axis for axis in axes]
+    fine = [axis.refine(min(JOINT_GRID_CELLS, most)) if isinstance(axis, BinnedAxis) else axis for axis in axes]
 
     def merge(shares: FloatArray) -> FloatArray:
         for i, (f, axis) in enumerate(zip(fine, axes, strict=True)):

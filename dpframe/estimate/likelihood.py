@@ -20,6 +20,10 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 
 
+JOINT_STEPS = 300
+"""Steps after which the fit of a joint ends at the latest: its goal may be out of reach where cells are empty."""
+
+
 def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
     """Return the nearest array (ℓ2) of non-negative entries with the given sum.
 
@@ -47,7 +51,8 @@ def independent_shares(counts: FloatArray, channels: Sequence[FloatArray]) -> Fl
     shares = np.ones(())
     for i, channel in enumerate(channels):
         others = tuple(j for j in range(len(channels)) if j != i)
-        shares = np.multiply.outer(shares, expectation_maximization(counts.sum(axis=others), [channel]))
+        own = expectation_maximization(counts.sum(axis=others), [channel], max_steps=JOINT_STEPS)
+        shares = np.multiply.outer(shares, own)
     return np.asarray(0.99 * shares + 0.01 / shares.size)
 
 
@@ -62,7 +67,8 @@ def fit_joint(counts: FloatArray, channels: Sequence[FloatArray]) -> FloatArray:
     if len(channels) == 1:
         return expectation_maximization(counts, channels)
     goal = (counts.size - 1) / (2 * max(counts.sum(), 1.0))
-    return expectation_maximization(counts, channels, start=independent_shares(counts, channels), divergence=goal)
+    start = independent_shares(counts, channels)
+    return expectation_maximization(counts, channels, start=start, divergence=goal, max_steps=JOINT_STEPS)
 
 
 def expectation_maximization(
@@ -176,7 +182,7 @@ def bootstrap_errors(
     fit: Callable[[FloatArray], FloatArray],
     target: str,
     presented: Callable[[FloatArray], FloatArray],
-    replicates: int = 30,
+    replicates: int = 20,
 ) -> FloatArray:
     """Return root mean squared errors of what is presented of a fit, by parametric bootstrap."""
     pairs = replicate(shares, channels, n, target, replicates)

@@ -97,7 +97,7 @@ def joint_cells(
     squares = axiswise(counts, axes, ["square"] * d)
     if not normalize:
         noise_free = estimate if target == "table" else estimate**2 / max(n, 1)
-        return estimate, squares - noise_free
+        return estimate, _positive(squares - noise_free, axes, n)
     weighted, weighted_squares = counts, counts
     for i, axis in enumerate(axes):
         if i not in given and dropna and axis.has_null:
@@ -111,7 +111,21 @@ def joint_cells(
         residual = squares - 2 * share * crossed + share**2 * around
         if target == "table":
             residual = residual - (estimate * (1 - 2 * share) + share**2 * base)
-        return share, residual / base**2
+        return share, _positive(residual, axes, n) / base**2
+
+
+def _positive(variance: FloatArray, axes: Sequence[Axis], n: float) -> FloatArray:
+    """Return variances of counts, with that of a uniform type where too few rows left none.
+
+    A sample variance of a handful of rows can be zero or less; an interval of no width would be a lie.
+    """
+    if n <= 0 or not (variance <= 0).any():
+        return variance
+    expected = np.full([axis.cells for axis in axes], n / math.prod(axis.cells for axis in axes))
+    for i, axis in enumerate(axes):
+        expected = np.moveaxis(np.tensordot(axis.channel, expected, axes=(1, i)), 0, i)
+    uniform = axiswise(expected, axes, ["square"] * len(axes))
+    return np.where(variance <= 0, uniform, variance)
 
 
 @dataclass(frozen=True)
@@ -188,22 +202,23 @@ def _times(a: Term, b: Term) -> Term:
     return {name: (*a.get(name, ()), *b.get(name, ())) for name in {**a, **b}}
 
 
-def delta_method(sums: Sums, statistic: Callable[[npt.NDArray[Any], float], Any], target: str) -> tuple[float, float]:
-    """Return a smooth statistic of the terms' means and its variance by the delta method.
+def delta_method(
+    sums: Sums, statistics: Callable[[npt.NDArray[Any], float], Sequence[Any]], target: str
+) -> tuple[FloatArray, FloatArray]:
+    """Return smooth statistics of the terms' means and their covariance by the delta method.
 
-    ``statistic(means, n)`` must take complex numbers: its gradient is found by complex steps, exact to
+    ``statistics(means, n)`` must take complex numbers: gradients are found by complex steps, exact to
     rounding.
     """
-    means = sums.first / max(sums.n, 1)
+    means, n, step = sums.first / max(sums.n, 1), float(sums.n), 1e-100
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = statistic(means, float(sums.n))
-        step = 1e-100
-        gradient = np.empty(len(means))
+        values = np.real(np.array(statistics(means, n)))
+        gradient = np.empty((len(values), len(means)))
         for k in range(len(means)):
             moved = means.astype(np.complex128)
             moved[k] += 1j * step
-            gradient[k] = np.imag(statistic(moved, float(sums.n))) / step
-        return float(np.real(value)), float(gradient @ sums.covariance(target) @ gradient)
+            gradient[:, k] = np.imag(np.array(statistics(moved, n))) / step
+        return values, gradient @ sums.covariance(target) @ gradient.T
 
 
 def grouped_ratio(

@@ -22,13 +22,14 @@ __all__ = [
     "Scale",
     "Statistic",
     "aggregation",
-    "correlation",
     "covariance",
     "deviation",
     "is_numeric",
     "line_of",
     "mean",
+    "profile_correlation",
     "quantiles",
+    "second_moments",
     "total",
     "variance",
 ]
@@ -165,10 +166,8 @@ def covariance(x: Scale, y: Scale, ddof: int) -> Statistic:
     return Statistic(terms, function, x.width * y.width)
 
 
-def correlation(x: Scale, y: Scale) -> Statistic:
-    """Return Pearson's correlation over the rows where both are present."""
-    if x.column.name == y.column.name:
-        return Statistic([x.term(0)], lambda m, n: m[0] / m[0])
+def second_moments(x: Scale, y: Scale) -> tuple[Sequence[Term], Callable[[npt.NDArray[Any], float], Sequence[Any]]]:
+    """Return the terms and functions of covariance and both variances, where both columns are present."""
     terms = [
         x.term(1, (y, 1)),
         x.term(1, (y, 0)),
@@ -178,11 +177,62 @@ def correlation(x: Scale, y: Scale) -> Statistic:
         x.term(0, (y, 2)),
     ]
 
-    def function(m: npt.NDArray[Any], n: float) -> Any:
+    def functions(m: npt.NDArray[Any], n: float) -> Sequence[Any]:
         xy, mx, my, xx, yy = m[0] / m[3], m[1] / m[3], m[2] / m[3], m[4] / m[3], m[5] / m[3]
-        return (xy - mx * my) / np.sqrt((xx - mx**2) * (yy - my**2))
+        return xy - mx * my, xx - mx**2, yy - my**2
 
-    return Statistic(terms, function)
+    return terms, functions
+
+
+def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) -> tuple[float, float, float]:
+    """Return a correlation and its interval by profile likelihood of (covariance, variance, variance).
+
+    The three are nearly normal with the given covariance, but their quotient is not where noise is as large
+    as a variance: then no delta method holds, and even a variance may come out negative. For every ρ the
+    nearest point (ρuv, u², v²) in Mahalanobis distance is found by Gauss–Newton steps; the interval holds the
+    ρ within z of the nearest one (Venzon–Moolgavkar 1988). Where variances cannot be told from 0 it is −1…1.
+    """
+    if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
+        return np.nan, -1.0, 1.0
+    scale = np.sqrt(np.maximum(np.abs(values[1:]), np.sqrt(np.maximum(np.diag(covariance)[1:], 1e-300))))
+    units = np.array([scale[0] * scale[1], scale[0] ** 2, scale[1] ** 2])
+    observed = values / units
+    inner = covariance / np.outer(units, units)
+    whiten = np.linalg.inv(np.linalg.cholesky(inner + np.eye(3) * 1e-12 * max(np.trace(inner), 1e-12)))
+    low, high = -1.0, 1.0
+    # Each pass looks closer at where the last one found the interval.
+    for _ in range(4):
+        rho = np.linspace(low, high, 61)
+        distance = np.min([_nearest(rho, observed, whiten, start) for start in (0.3, 1.0, 2.0)], axis=0)
+        inside = rho[distance <= distance.min() + z**2]
+        gap = rho[1] - rho[0]
+        found = float(rho[np.argmin(distance)]), float(inside.min()), float(inside.max())
+        low, high = max(-1.0, found[1] - gap), min(1.0, found[2] + gap)
+        if found[2] - found[1] > 20 * gap:
+            break
+    return found
+
+
+def _nearest(rho: FloatArray, observed: FloatArray, whiten: FloatArray, start: float) -> FloatArray:
+    """Return the least squared distance over u, v for every ρ, by damped Gauss–Newton steps."""
+    u, v = np.full(len(rho), start), np.full(len(rho), start)
+    best = np.full(len(rho), np.inf)
+    for _ in range(40):
+        point = np.stack([rho * u * v, u**2, v**2], axis=1)
+        residual = (observed - point) @ whiten.T
+        distance = np.einsum("ij,ij->i", residual, residual)
+        best = np.minimum(best, distance)
+        slopes = np.stack(
+            [
+                np.stack([rho * v, 2 * u, 0 * u], axis=1) @ whiten.T,
+                np.stack([rho * u, 0 * v, 2 * v], axis=1) @ whiten.T,
+            ],
+            axis=2,
+        )
+        normal = np.einsum("nij,nik->njk", slopes, slopes) + 1e-9 * np.eye(2)
+        step = np.linalg.solve(normal, np.einsum("nij,ni->nj", slopes, residual)[:, :, None])[:, :, 0]
+        u, v = np.abs(u + 0.7 * step[:, 0]), np.abs(v + 0.7 * step[:, 1])
+    return best
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,14 @@ __all__ = ["Source"]
 
 BATCH_ROWS = 1 << 18
 
+CHECKED_ROWS = 1 << 18
+"""Tables in memory of no more rows are compared with the release's digest each time; `verify` checks any."""
+
 
 class Source:
     """A released table: its plan, its rows, and the codes of its columns."""
 
-    def __init__(self, table: Any, plan: Plan | None) -> None:
+    def __init__(self, table: Any, plan: Plan | None, *, quiet: bool = False) -> None:
         self._table: Any = ParquetInput.open(table) if isinstance(table, str | Path) else wrap(table)
         self.info: ReleaseInfo | None = None
         if self._table.text is not None:
@@ -39,20 +42,36 @@ class Source:
             )
         self.n = int(self._table.n)
         self._check_columns()
+        if not quiet:
+            self._check_release()
 
     def _check_columns(self) -> None:
-        """Refuse a table without any of the plan's columns, and warn of one that is not what was released."""
+        """Refuse a table without any of the plan's columns."""
         missing = [name for name in self.plan.names if name not in self._table.names]
         if len(missing) == len(self.plan.names) and missing:
             raise NotSanitizedError("the table has none of the plan's columns; pass the plan it was released under")
         self.missing = missing
-        if self.info is not None and self.plan == self.info.plan and self.n != self.info.n:
-            warnings.warn(
-                f"the table has {self.n:,} of the release's {self.info.n:,} rows: rows chosen by noisy values are a "
-                "biased choice; estimate on the whole release with by= or given=",
-                AlteredReleaseWarning,
-                stacklevel=4,
+
+    def _check_release(self) -> None:
+        """Warn of a table that is not, or not all of, what was released."""
+        if self.info is None or self.plan != self.info.plan:
+            return
+        if self.n != self.info.n:
+            self._warn(
+                f"the table has {self.n:,} rows, the release {self.info.n:,}: rows chosen by noisy values are a biased "
+                "choice, and repeated ones count twice; estimate on the whole release with by= or given="
             )
+        elif self._is_small and not self.missing and not self.verify():
+            self._warn("the table is not what was released, cell by cell; estimate on the release itself")
+
+    @property
+    def _is_small(self) -> bool:
+        return self.n <= CHECKED_ROWS and not isinstance(self._table, ParquetInput)
+
+    @staticmethod
+    def _warn(message: str) -> None:
+        # Out of Source, Estimates and (for .dp) the accessor's two methods.
+        warnings.warn(message, AlteredReleaseWarning, stacklevel=6)
 
     def column(self, name: str) -> Column:
         """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""
@@ -90,10 +109,16 @@ class Source:
             raise NotSanitizedError("the table carries no digest; only a release with its metadata can be checked")
         if self.missing or self.n != self.info.n:
             return False
-        digest = Digest(self.plan)
         try:
-            for codes in self.codes(self.plan.names):
-                digest.update(codes)
+            return self.digest() == self.info.digest
         except ColumnError:
             return False
-        return digest.hexdigest() == self.info.digest
+
+    def digest(self) -> str:
+        """Return the digest of the randomised columns as they are; empty if one of them is missing."""
+        if self.missing:
+            return ""
+        digest = Digest(self.plan)
+        for codes in self.codes(self.plan.names):
+            digest.update(codes)
+        return digest.hexdigest()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError, PlanError
+from dpframe.spaces.objects import as_arrow, elements, is_missing
 
 __all__ = [
     "LARGEST_GRID",
@@ -23,10 +24,17 @@ __all__ = [
     "as_arrow",
     "first_row",
     "missing_of",
+    "refuse_object",
     "refuse_type",
     "register",
     "space_from_json",
 ]
+
+_MOST_KEPT = 1 << 16
+"""Codes of more objects than these are not kept while a column is read."""
+
+_KEPT_TYPES = (str, int, float, bool)
+"""Types of which equal values have equal codes; a datetime equals another one at the end of summer time."""
 
 Codes = npt.NDArray[np.unsignedinteger]
 Mask = npt.NDArray[np.bool_] | None
@@ -45,25 +53,6 @@ def register(cls: S) -> S:
     """Enter a space in the registry under its tag."""
     SPACES[cls.tag] = cls
     return cls
-
-
-def as_arrow(values: Any) -> pa.Array:
-    """Return values as one Arrow array; NaN and None of pandas and lists become null.
-
-    Raises
-    ------
-    ColumnError
-        If the values are of mixed types or of one that Arrow does not know.
-    """
-    if not isinstance(values, pa.Array | pa.ChunkedArray):
-        try:
-            values = pa.array(values, from_pandas=True)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            # Arrow's own message quotes the value.
-            raise ColumnError(
-                "holds values of mixed or unsupported types, or beyond 64 bits; convert it to one type"
-            ) from None
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def missing_of(array: pa.Array) -> Mask:
@@ -140,6 +129,37 @@ class Space(ABC):
         """
 
     @abstractmethod
+    def _object_code(self, value: Any, lenient: bool) -> int:
+        """Return the code of one Python object that is not null, whatever its neighbours are.
+
+        It is the code that `_encode` gives the value in an array of its type; `ColumnError` if it has none.
+        """
+
+    def _encode_objects(self, values: Sequence[Any], lenient: bool) -> tuple[Codes, Mask]:
+        """Do as `_encode` for values without a common type, one by one."""
+        codes: list[int] = []
+        nulls: list[int] = []
+        kept: dict[type, dict[Any, int]] = {kind: {} for kind in _KEPT_TYPES}
+        for row, value in enumerate(values):
+            known = kept.get(type(value))
+            code = None if known is None else known.get(value)
+            if code is None:
+                if is_missing(value):
+                    nulls.append(row)
+                    code = 0
+                else:
+                    try:
+                        code = self._object_code(value, lenient)
+                    except ColumnError as error:
+                        raise ColumnError(error.rule, row=row) from None
+                    if known is not None and len(known) < _MOST_KEPT:
+                        known[value] = code
+            codes.append(code)
+        missing = np.zeros(len(codes), dtype=np.bool_)
+        missing[nulls] = True
+        return np.array(codes, dtype=self.code_type), missing if nulls else None
+
+    @abstractmethod
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         """Return values; ``codes`` are valid under ``missing`` too."""
 
@@ -153,7 +173,8 @@ class Space(ABC):
         Parameters
         ----------
         values
-            Arrow array or chunked array, NumPy array, pandas Series or list, shape (n,).
+            Arrow array or chunked array, NumPy array, pandas Series or list, shape (n,). Lists and object
+            columns are read value by value.
         nulls
             ``"error"``, or ``"impute"``: nulls become the space's fixed point and infinities clamp.
 
@@ -167,11 +188,15 @@ class Space(ABC):
             For a type that does not fit, and with ``nulls="error"`` for a null, an infinity or a category
             outside the list; the row position is given, never the value.
         """
-        array = as_arrow(values)
-        if pa.types.is_null(array.type):
-            array = pa.nulls(len(array), self.natural_type)
-        self.check_type(array.type)
-        codes, missing = self._encode(array, nulls == "impute")
+        objects = elements(values)
+        if objects is not None:
+            codes, missing = self._encode_objects(objects, nulls == "impute")
+        else:
+            array = as_arrow(values)
+            if pa.types.is_null(array.type):
+                array = pa.nulls(len(array), self.natural_type)
+            self.check_type(array.type)
+            codes, missing = self._encode(array, nulls == "impute")
         if missing is not None and missing.any():
             if nulls != "impute":
                 raise ColumnError(
@@ -246,10 +271,10 @@ class Space(ABC):
         unknown = sorted(set(data) - names)
         if unknown:
             raise PlanError(f"space {cls.tag} has no field {unknown[0]!r}; it has {', '.join(sorted(names))}")
-        try:
-            return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
-        except TypeError:
-            raise PlanError(f"space {cls.tag} needs the fields {', '.join(sorted(names))}") from None
+        required = {f.name for f in fields(cls) if f.init and f.default is MISSING}  # type: ignore[arg-type]
+        if not required <= set(data):
+            raise PlanError(f"space {cls.tag} needs the fields {', '.join(sorted(names))}")
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
 
 
 def space_from_json(data: Mapping[str, Any]) -> Space:
@@ -258,6 +283,11 @@ def space_from_json(data: Mapping[str, Any]) -> Space:
     if not isinstance(tag, str) or tag not in SPACES:
         raise PlanError(f"unknown space tag; this version knows {', '.join(sorted(SPACES))}")
     return SPACES[tag].from_json({k: v for k, v in data.items() if k != "space"})
+
+
+def refuse_object(kind: str, space: str, remedy: str) -> ColumnError:
+    """Return the error for a single value that a space cannot code."""
+    return ColumnError(f"is no {kind}, and {space} holds nothing else; {remedy}")
 
 
 def refuse_type(space: str, type_: pa.DataType, remedy: str) -> ColumnError:

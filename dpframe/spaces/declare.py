@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -93,7 +93,15 @@ class Nullable(Space):
         self.inner.check_type(type_)
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
-        codes, missing = self.inner._encode(array, lenient=True)
+        return self._with_null(*self.inner._encode(array, lenient=True))
+
+    def _object_code(self, value: Any, lenient: bool) -> int:
+        return self.inner._object_code(value, lenient=True)
+
+    def _encode_objects(self, values: Sequence[Any], lenient: bool) -> tuple[Codes, Mask]:
+        return self._with_null(*self.inner._encode_objects(values, lenient=True))
+
+    def _with_null(self, codes: Codes, missing: Mask) -> tuple[Codes, Mask]:
         codes = codes.astype(self.code_type, copy=False)
         if missing is not None:
             codes = np.where(missing, self.code_type.type(self.null), codes)

@@ -21,11 +21,15 @@ from dpframe.spaces.base import (
     Space,
     first_row,
     missing_of,
+    refuse_object,
     refuse_type,
     register,
 )
+from dpframe.spaces.objects import as_number, nanoseconds
 
 __all__ = ["Datetime", "Integer", "Real"]
+
+_INFINITE = "is infinite; declare Nullable(…) or pass nulls='impute' to have it clamped to the bounds"
 
 
 class _Grid(Space):
@@ -50,11 +54,18 @@ class _Grid(Space):
                 missing = nan if missing is None else missing | nan
                 values = np.where(nan, values.dtype.type(0), values)
             if not lenient and not np.isfinite(values).all():
-                raise ColumnError(
-                    "is infinite; declare Nullable(…) or pass nulls='impute' to have it clamped to the bounds",
-                    row=first_row(np.isinf(values)),
-                )
+                raise ColumnError(_INFINITE, row=first_row(np.isinf(values)))
         return values, missing
+
+    def _number(self, value: Any, lenient: bool) -> int | float:
+        """Return an object as a number; refuse what is none, and infinities unless lenient."""
+        number = as_number(value)
+        if number is None:
+            name = f"{type(self).__name__}(…)"
+            raise refuse_object("number", name, "convert the column to numbers or declare its categories")
+        if not lenient and isinstance(number, float) and math.isinf(number):
+            raise ColumnError(_INFINITE)
+        return number
 
     def labels(self) -> list[Any]:
         """Return every value of the grid; refused above a million steps."""
@@ -161,6 +172,14 @@ class Integer(_Grid):
             steps = _nearest(clipped.astype(np.uint64) - np.uint64(self.lower % 2**64), self.step)
         return steps.astype(self.code_type), missing
 
+    def _object_code(self, value: Any, lenient: bool) -> int:
+        number = min(max(self._number(value, lenient), self.lower), self.upper)
+        if isinstance(number, float) and max(abs(self.lower), abs(self.upper)) <= 2**53:
+            # To even, as NumPy rounds.
+            return round((number - self.lower) / self.step)
+        # So far out floats are whole, or round to what is.
+        return (round(number) - self.lower + self.step // 2) // self.step
+
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         inner = type_.value_type if pa.types.is_dictionary(type_) else type_
         offset = codes.astype(np.uint64) * np.uint64(self.step) + np.uint64(self.lower % 2**64)
@@ -209,7 +228,8 @@ class Real(_Grid):
         for name in ("lower", "upper"):
             value = getattr(self, name)
             if isinstance(value, int | np.integer | np.floating) and not isinstance(value, bool):
-                object.__setattr__(self, name, float(value))
+                whole_and_huge = isinstance(value, int) and abs(value) > 2**1023
+                object.__setattr__(self, name, math.inf if whole_and_huge else float(value))
         _check_bounds(self.lower, self.upper, float, "a number")
         # Twice, for multiplying steps may round up beyond the largest float.
         if not (math.isfinite(2 * (self.upper - self.lower)) and self.lower < self.upper):
@@ -272,6 +292,11 @@ class Real(_Grid):
         np.rint(clipped, out=clipped)
         return clipped.astype(self.code_type), missing
 
+    def _object_code(self, value: Any, lenient: bool) -> int:
+        # Clamped first: whole numbers may be beyond all floats.
+        number = float(min(max(self._number(value, lenient), self.lower), self.upper))
+        return round((number - self.lower) / self.step)
+
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         inner = type_.value_type if pa.types.is_dictionary(type_) else type_
         float_type = np.dtype(inner.to_pandas_dtype())
@@ -322,6 +347,13 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
     """Return a bound as nanoseconds since 1970 (or as a duration) and as canonical text."""
+    found = _parsed(value)
+    if found is None:
+        raise ParameterError(f"{name} must be a date, a datetime, a timedelta or ISO text, e.g. {name}='2020-01-31'")
+    return found
+
+
+def _parsed(value: Any) -> tuple[int, str] | None:
     try:
         if isinstance(value, np.datetime64):
             value = value.astype("datetime64[us]").item()
@@ -342,9 +374,7 @@ def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
         text = (_EPOCH + dt.timedelta(microseconds=micros)).replace(tzinfo=None).isoformat()
         return micros * 1000, text.removesuffix("T00:00:00")
     except (ValueError, TypeError, AttributeError, ArithmeticError):
-        raise ParameterError(
-            f"{name} must be a date, a datetime, a timedelta or ISO text, e.g. {name}='2020-01-31'"
-        ) from None
+        return None
 
 
 @register
@@ -371,7 +401,8 @@ class Datetime(_Grid):
     >>> Datetime("2020-01-01", "2020-12-31").encode(["2020-01-03"]).tolist()
     Traceback (most recent call last):
     ...
-    dpframe.errors.ColumnError: has type string, which Datetime(…) cannot hold; parse it with pandas.to_datetime
+    dpframe.errors.ColumnError: is no date or timestamp, and Datetime(…) holds nothing else; parse it with \
+    pandas.to_datetime or to_timedelta at row position 0
     >>> import datetime
     >>> Datetime("2020-01-01", "2020-12-31").encode([datetime.date(2020, 1, 3)]).tolist()
     [2]
@@ -463,6 +494,14 @@ class Datetime(_Grid):
         steps = _nearest(clipped.astype(np.uint64) - np.uint64(low % 2**64), per_step)
         return steps.astype(self.code_type), missing
 
+    def _object_code(self, value: Any, lenient: bool) -> int:
+        found = nanoseconds(value, self.is_duration)
+        if found is None:
+            kind = "duration" if self.is_duration else "date or timestamp"
+            raise refuse_object(kind, "Datetime(…)", "parse it with pandas.to_datetime or to_timedelta")
+        offset = min(max(found - self._start, 0), (self.size - 1) * self._width)
+        return (offset + self._width // 2) // self._width
+
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         tick = self._tick(type_)
         low, per_step = self._start // tick, self._width // tick
@@ -472,8 +511,8 @@ class Datetime(_Grid):
         return pa.array(values, mask=missing).view(type_)
 
     def _holds(self, value: Any, code: int) -> bool:
-        ticks = _nanoseconds(value, "value")[0]
-        return self._start <= ticks <= self._start + (self.size - 1) * self._width
+        ticks = nanoseconds(value, self.is_duration)
+        return ticks is not None and self._start <= ticks <= self._start + (self.size - 1) * self._width
 
     @property
     def is_time(self) -> bool:

@@ -20,11 +20,15 @@ from dpframe.spaces.base import (
     Space,
     first_row,
     missing_of,
+    refuse_object,
     refuse_type,
     register,
 )
+from dpframe.spaces.objects import as_number, as_text
 
 __all__ = ["Boolean", "Categorical", "Ordinal"]
+
+_OUTSIDE = "holds a category outside the declared list; declare it, or other=…"
 
 
 @register
@@ -63,6 +67,11 @@ class Boolean(Space):
         array = array if missing is None else array.fill_null(False)
         return np.asarray(array).astype(np.uint8), missing
 
+    def _object_code(self, value: Any, lenient: bool) -> int:
+        if not isinstance(value, bool | np.bool_):
+            raise refuse_object("boolean", "Boolean()", "convert the column to bool or declare its categories")
+        return int(value)
+
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         return pa.array(codes.astype(np.bool_), mask=missing)
 
@@ -87,16 +96,25 @@ def _check_categories(categories: Any, name: str, least: int) -> tuple[Any, ...]
         raise ParameterError(f"{name} holds a value twice; list every category once")
     if kinds == {float} and not all(map(math.isfinite, values)):
         raise ParameterError(f"{name} must be finite; nulls are declared with Nullable(…)")
+    if not _is_storable(values):
+        raise ParameterError(f"{name} must be numbers within 64 bits, or valid Unicode text")
+    return values
+
+
+def _is_storable(values: tuple[Any, ...]) -> bool:
     try:
         pa.array(values)
     except (pa.ArrowException, ValueError, OverflowError):
-        raise ParameterError(f"{name} must be numbers within 64 bits, or valid Unicode text") from None
-    return values
+        return False
+    return True
 
 
 def _plain(value: Any) -> Any:
     """Return a category as a Python object, and −0.0 as 0.0, which equals it."""
-    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        value = float(value) if isinstance(value, np.floating) else value.item()
+    text = as_text(value)
+    value = value if text is None else text
     return value + 0.0 if isinstance(value, float) else value
 
 
@@ -166,9 +184,7 @@ class _Listed(Space):
         unknown = codes < 0 if missing is None else (codes < 0) & ~missing
         if unknown.any():
             if self._other is None:
-                raise ColumnError(
-                    "holds a category outside the declared list; declare it, or other=…", row=first_row(unknown)
-                )
+                raise ColumnError(_OUTSIDE, row=first_row(unknown))
             codes = np.where(unknown, codes.dtype.type(self._other), codes)
         if missing is not None:
             codes = np.where(missing, codes.dtype.type(0), codes)
@@ -187,6 +203,39 @@ class _Listed(Space):
             # Arrow tells −0.0 from 0.0; adding 0.0 makes them one.
             values, mine = (pc.add(part, pa.scalar(0.0, values.type)) for part in (values, mine))
         return np.asarray(pc.index_in(values, value_set=mine).fill_null(-1)), missing
+
+    @cached_property
+    def _code_of(self) -> dict[Any, int]:
+        return {label: code for code, label in enumerate(self.labels())}
+
+    @cached_property
+    def _narrow_codes(self) -> dict[Any, dict[float, int]]:
+        return {}
+
+    def _object_code(self, value: Any, lenient: bool) -> int:
+        kind = self._value_set.type
+        found: Any
+        if pa.types.is_string(kind):
+            found = as_text(value)
+        elif pa.types.is_boolean(kind):
+            found = bool(value) if isinstance(value, bool | np.bool_) else None
+        else:
+            found = as_number(value)
+        # A short float names the category that is written so in short, as in a column of short floats.
+        short = isinstance(value, np.floating) and value.itemsize < 8 and pa.types.is_floating(kind)
+        code = (self._codes_in(value.dtype) if short else self._code_of).get(found)
+        code = self._other if code is None else code
+        if code is None:
+            raise ColumnError(_OUTSIDE)
+        return code
+
+    def _codes_in(self, dtype: Any) -> dict[float, int]:
+        """Return the code of every category as a float of a dtype, or as it is where some fall together."""
+        if dtype not in self._narrow_codes:
+            with np.errstate(over="ignore"):
+                codes = {float(dtype.type(label)): code for code, label in enumerate(self.labels())}
+            self._narrow_codes[dtype] = codes if len(codes) == self.size else self._code_of
+        return self._narrow_codes[dtype]
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         values = type_.value_type if pa.types.is_dictionary(type_) else type_
