@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -239,7 +240,8 @@ class Real(_Grid):
             object.__setattr__(self, "steps", int(steps))
         if isinstance(self.steps, bool) or not isinstance(self.steps, int) or not 1 <= self.steps <= LARGEST_GRID:
             raise ParameterError(f"steps must be a whole number from 1 to {LARGEST_GRID}")
-        if self.step < 4 * math.ulp(max(abs(self.lower), abs(self.upper))):
+        # Below the normal floats a step has too few digits to be divided by.
+        if self.step < max(4 * math.ulp(max(abs(self.lower), abs(self.upper))), sys.float_info.min):
             raise ParameterError("steps are finer than floats can tell apart between these bounds; give fewer")
 
     @classmethod
