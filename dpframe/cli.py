@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -218,7 +217,6 @@ STATISTICS: dict[str, tuple[range, Callable[[Estimates, list[str], _Question], A
     "histogram": (range(1, 2), lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common)),
     "quantile": (range(1, 2), lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
 }
-Statistic = StrEnum("Statistic", [(name.replace("-", "_"), name) for name in STATISTICS])  # type: ignore[misc]
 
 
 def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
@@ -228,7 +226,7 @@ def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
 @app.command()
 def estimate(
     source: Source,
-    statistic: Annotated[Statistic, typer.Argument(help="What to estimate.", show_default=False)],
+    statistic: Annotated[str, typer.Argument(help=", ".join(STATISTICS) + ".", show_default=False)],
     columns: Annotated[list[str], typer.Argument(help="Its columns.", show_default=False)],
     by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,
     bins: Annotated[int | None, typer.Option(help="Bins of numeric columns.", show_default=False)] = None,
@@ -241,10 +239,12 @@ def estimate(
     as_json: AsJson = False,
 ) -> None:
     """Estimate a statistic of the original table from a released file alone."""
-    wanted, ask = STATISTICS[statistic.value]
+    if statistic not in STATISTICS:
+        raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
+    wanted, ask = STATISTICS[statistic]
     if len(columns) not in wanted:
         count = f"{wanted[0]} column{'s' * (wanted[0] > 1)}" + (" or more" if len(wanted) > 1 else "")
-        raise ParameterError(f"{statistic.value} takes {count}; got {len(columns)}")
+        raise ParameterError(f"{statistic} takes {count}; got {len(columns)}")
     question = _Question(by, bins, normalize, given or [], method, q or [], target)
     found = ask(Estimates(source, confidence_level=confidence_level), columns, question)
     table = found.to_frame().T.rename_axis("column") if isinstance(found, pd.Series) else found

@@ -167,7 +167,7 @@ BAD = [
     (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--spaces", "list.json"], "must hold one JSON object"),
     (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--drop", "height"], "drop names 'height'"),
     (["estimate", "in.parquet", "mean", "age"], "the table carries no release plan"),
-    (["estimate", "in.parquet", "median", "age"], "'median' is not one of"),
+    (["estimate", "in.parquet", "median", "age"], "statistic must be one of value-counts, crosstab"),
     (["estimate", "in.parquet", "crosstab", "age"], "crosstab takes 2 columns; got 1"),
     (["estimate", "in.parquet", "mean", "age", "sex"], "mean takes 1 column; got 2"),
     (["inspect", "no.parquet"], "no.parquet does not exist"),

@@ -7,6 +7,7 @@ the bin's edges, so a class is a stretch of codes, and there are at most three p
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.errors import ParameterError
+from dpframe.errors import ColumnError, ParameterError
 from dpframe.plan import Column
 
 __all__ = ["Axis", "BinnedAxis", "ListedAxis", "bin_edges", "make_axis"]
@@ -29,7 +30,7 @@ MOST_VALUES = 4097
 
 
 @dataclass(frozen=True)
-class Axis:
+class Axis(ABC):
     """What both kinds of axis share."""
 
     column: Column
@@ -40,42 +41,42 @@ class Axis:
         return self.column.name
 
     @property
+    @abstractmethod
     def cells(self) -> int:
         """Number of cells, null's included."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def classes(self) -> int:
         """Number of classes that released codes are counted in."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def labels(self) -> pd.Index[Any]:
         """Label of every cell."""
-        raise NotImplementedError
 
     @property
     def has_null(self) -> bool:
         """Whether the last cell is null."""
         return self.column.space.tag == "nullable"
 
+    @abstractmethod
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the class of released codes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return Σ_classes counts·Φ (or Φ²) along axis 0, Φ being the surrogates of the cells' indicators."""
-        raise NotImplementedError
 
-    @cached_property
+    @property
+    @abstractmethod
     def present(self) -> FloatArray:
         """Surrogate of "not null", per class."""
-        raise NotImplementedError
 
-    @cached_property
+    @property
+    @abstractmethod
     def channel(self) -> FloatArray:
         """P(class | cell), shape (classes, cells); within a bin values are taken as uniform."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,7 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
     """Return the codes of the inner bounds; outer ones are those of the space."""
     try:
         codes = column.space.encode(bounds).astype(np.int64)
-    except Exception:
+    except (ColumnError, ParameterError):
         raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order") from None
     inner = codes[(codes > 0) & (codes < column.space.size - 1)]
     if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
