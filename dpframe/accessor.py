@@ -53,7 +53,8 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
         return copy
     if isinstance(table, pa.Table):
         return table.replace_schema_metadata(arrow_metadata(info.to_json()))
-    raise ParameterError(f"{type(table).__name__} keeps no metadata; pass plan= to Estimates instead")
+    kind = f"{type(table).__module__.split('.')[0]} {type(table).__name__}"
+    raise ParameterError(f"a {kind} keeps no metadata; pass plan= to Estimates instead")
 
 
 @pd.api.extensions.register_dataframe_accessor("dp")
@@ -134,6 +135,10 @@ class DpAccessor:
     def corr(self, columns: Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
         """Estimate the correlations of numeric columns; see `Estimates.corr`."""
         return self.estimates().corr(columns, **options)
+
+    def support(self, column: str, **options: Any) -> pd.DataFrame:
+        """Estimate the share of each value of a column; see `Estimates.support`."""
+        return self.estimates().support(column, **options)
 
     def null_rate(self, column: str, **options: Any) -> pd.Series[Any]:
         """Estimate the share of nulls of a column; see `Estimates.null_rate`."""

@@ -203,19 +203,41 @@ class _Question:
         return self.counted | ({} if self.bins is None else {"bins": dict.fromkeys(columns, self.bins)})
 
 
-STATISTICS: dict[str, tuple[range, Callable[[Estimates, list[str], _Question], Any]]] = {
-    "value-counts": (range(1, 2), lambda e, c, q: e.value_counts(c[0], bins=q.bins, **q.counted)),
-    "crosstab": (range(2, 3), lambda e, c, q: _stacked(e.crosstab(c[0], c[1], **q.binned(_numeric(e, c))))),
-    "joint": (range(1, 99), lambda e, c, q: e.joint(c, given=q.given, **q.binned(_numeric(e, c)))),
-    "mean": (range(1, 2), lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.common)),
-    "sum": (range(1, 2), lambda e, c, q: e.sum(c[0], **q.common)),
-    "var": (range(1, 2), lambda e, c, q: e.var(c[0], **q.common)),
-    "std": (range(1, 2), lambda e, c, q: e.std(c[0], **q.common)),
-    "cov": (range(2, 99), lambda e, c, q: _stacked(e.cov(c, **q.common))),
-    "corr": (range(2, 99), lambda e, c, q: _stacked(e.corr(c, **q.common))),
-    "null-rate": (range(1, 2), lambda e, c, q: e.null_rate(c[0], **q.common)),
-    "histogram": (range(1, 2), lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common)),
-    "quantile": (range(1, 2), lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
+@dataclass(frozen=True)
+class _Statistic:
+    """A statistic of ``dpframe estimate``: how many columns it takes, which options, and how it is asked."""
+
+    columns: range
+    options: frozenset[str]
+    ask: Callable[[Estimates, list[str], _Question], Any]
+
+
+def _one(options: str, ask: Callable[[Estimates, list[str], _Question], Any]) -> _Statistic:
+    return _Statistic(range(1, 2), frozenset(options.split()), ask)
+
+
+STATISTICS: dict[str, _Statistic] = {
+    "value-counts": _one("bins normalize method", lambda e, c, q: e.value_counts(c[0], bins=q.bins, **q.counted)),
+    "crosstab": _Statistic(
+        range(2, 3),
+        frozenset({"bins", "normalize", "method"}),
+        lambda e, c, q: _stacked(e.crosstab(c[0], c[1], **q.binned(_numeric(e, c)))),
+    ),
+    "joint": _Statistic(
+        range(1, 99),
+        frozenset({"bins", "normalize", "method", "given"}),
+        lambda e, c, q: e.joint(c, given=q.given, **q.binned(_numeric(e, c))),
+    ),
+    "mean": _one("by bins", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.common)),
+    "sum": _one("", lambda e, c, q: e.sum(c[0], **q.common)),
+    "var": _one("", lambda e, c, q: e.var(c[0], **q.common)),
+    "std": _one("", lambda e, c, q: e.std(c[0], **q.common)),
+    "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: _stacked(e.cov(c, **q.common))),
+    "corr": _Statistic(range(2, 99), frozenset(), lambda e, c, q: _stacked(e.corr(c, **q.common))),
+    "null-rate": _one("", lambda e, c, q: e.null_rate(c[0], **q.common)),
+    "support": _one("", lambda e, c, q: e.support(c[0], **q.common)),
+    "histogram": _one("bins", lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common)),
+    "quantile": _one("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
 }
 
 
@@ -241,12 +263,19 @@ def estimate(
     """Estimate a statistic of the original table from a released file alone."""
     if statistic not in STATISTICS:
         raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
-    wanted, ask = STATISTICS[statistic]
-    if len(columns) not in wanted:
-        count = f"{wanted[0]} column{'s' * (wanted[0] > 1)}" + (" or more" if len(wanted) > 1 else "")
+    asked = STATISTICS[statistic]
+    if len(columns) not in asked.columns:
+        least = asked.columns[0]
+        count = f"{least} column{'s' * (least > 1)}" + (" or more" if len(asked.columns) > 1 else "")
         raise ParameterError(f"{statistic} takes {count}; got {len(columns)}")
     question = _Question(by, bins, normalize, given or [], method, q or [], target)
-    found = ask(Estimates(source, confidence_level=confidence_level), columns, question)
+    for option in sorted({"by", "bins", "normalize", "given", "method", "q"} - asked.options):
+        # Left unsaid, the answer would be to another question.
+        if getattr(question, option):
+            raise ParameterError(f"{statistic} takes no --{option}; leave it out")
+    if bins is not None and statistic == "mean" and by is None:
+        raise ParameterError("mean takes --bins for the column of --by only")
+    found = asked.ask(Estimates(source, confidence_level=confidence_level), columns, question)
     table = found.to_frame().T.rename_axis("column") if isinstance(found, pd.Series) else found
     if as_json:
         plain = table.reset_index()

@@ -21,6 +21,8 @@ It never holds a value of the data.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 
 __all__ = [
@@ -41,6 +43,14 @@ __all__ = [
 def name_list(names: Iterable[str]) -> str:
     """Return names for a message, in one line whatever they hold."""
     return ", ".join(name if name.isprintable() else repr(name) for name in names)
+
+
+def warn(message: str, category: type[DpframeWarning]) -> None:
+    """Warn, pointing at the line outside dpframe that asked."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "dpframe":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class DpframeError(Exception):

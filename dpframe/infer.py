@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning, name_list
+from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning, name_list, warn
 from dpframe.plan import Plan
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, as_space
 from dpframe.spaces.base import LARGEST_GRID
@@ -93,11 +92,10 @@ def infer_spaces(
     fresh = [column.name for column in missing]
     for leaks, when in ((fresh, "were read off the data"), (earlier, "were read off the data earlier")):
         if leaks:
-            warnings.warn(
+            warn(
                 f"spaces of {name_list(leaks)} {when}: the guarantee does not cover what their "
                 "bounds and categories reveal; declare them with spaces={…}",
                 PrivacyLeakWarning,
-                stacklevel=4,
             )
     return {name: found[name] for name in names}, [name for name in names if name in fresh or name in earlier]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
@@ -12,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.errors import AlreadySanitizedError, OrderLeakWarning, ParameterError, name_list
+from dpframe.errors import AlreadySanitizedError, OrderLeakWarning, ParameterError, name_list, warn
 from dpframe.frames import Frame, check_columns, wrap
 from dpframe.infer import Field, Reader, infer_spaces
 from dpframe.loss import check_delta, check_epsilon
@@ -321,9 +320,8 @@ class SortedWatch:
         found = (("sorted", ordered), ("grouped", grouped), ("partitioned", self._partitions))
         says = " and ".join(f"{how} by {name_list(names)}" for how, names in found if names)
         if says:
-            warnings.warn(
+            warn(
                 f"the input is {says} and keeps its order: positions tell about rows; "
                 "use shuffle=True or reorder the rows at random first",
                 OrderLeakWarning,
-                stacklevel=3,
             )

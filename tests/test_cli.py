@@ -89,6 +89,7 @@ ASKED = [
     (["joint", "sex", "--method", "em", "--normalize"], {"sex"}, 2),
     (["value-counts", "age", "--bins", "4"], {"age"}, 4),
     (["sum", "age"], {"column"}, 1),
+    (["support", "sex"], {"sex"}, 2),
     (["var", "age"], {"column"}, 1),
     (["std", "income"], {"column"}, 1),
     (["cov", "age", "income"], {"column 1", "column 2"}, 4),
@@ -171,6 +172,9 @@ BAD = [
     (["estimate", "in.parquet", "crosstab", "age"], "crosstab takes 2 columns; got 1"),
     (["estimate", "in.parquet", "mean", "age", "sex"], "mean takes 1 column; got 2"),
     (["inspect", "no.parquet"], "no.parquet does not exist"),
+    (["estimate", "in.parquet", "mean", "age", "--given", "sex"], "mean takes no --given; leave it out"),
+    (["estimate", "in.parquet", "mean", "age", "--bins", "3"], "mean takes --bins for the column of --by only"),
+    (["estimate", "in.parquet", "histogram", "age", "--method", "em"], "histogram takes no --method"),
     (["explode"], "No such command 'explode'"),
     (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "-o", "no/plan.json"], "could not be written"),
 ]

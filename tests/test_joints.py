@@ -364,7 +364,9 @@ def test_altered_frames_warn():
 def test_columns_may_be_left_out():
     part = SAFE[["sex", "age"]]
     assert part.dp.mean("age")["estimate"] == pytest.approx(SAFE.dp.mean("age")["estimate"])
-    with pytest.raises(dpf.ParameterError, match="column 'job' was dropped; randomised columns are sex, age"):
+    with pytest.raises(
+        dpf.ParameterError, match="column 'job' was released, but is not in this table; .* are sex, age"
+    ):
         part.dp.value_counts("job")
     with pytest.raises(dpf.NotSanitizedError, match="has none of the plan's columns"):
         dpf.Estimates(pd.DataFrame({"x": [1]}), PLAN)
@@ -383,7 +385,7 @@ def test_attach():
     with pytest.raises(dpf.ParameterError, match="plan must be a Plan or a ReleaseInfo"):
         dpf.attach(lost, "plan.json")
     polars = pytest.importorskip("polars")
-    with pytest.raises(dpf.ParameterError, match="DataFrame keeps no metadata; pass plan= to Estimates"):
+    with pytest.raises(dpf.ParameterError, match="a polars DataFrame keeps no metadata; pass plan= to Estimates"):
         dpf.attach(polars.from_pandas(lost), PLAN)
 
 
@@ -426,10 +428,23 @@ REFUSED = [
     (lambda e: e.crosstab("sex", "job", margins=True, normalize=True), "margins are given with counts only"),
     (lambda e: e.mean("age", by="age"), "cannot be grouped by itself"),
     (lambda e: e.mean("age", weights="age"), "cannot be weighted by itself"),
-    (lambda e: e.mean("age", by="sex", weights="wage"), "weights and by do not go together"),
+    (lambda e: e.mean("age", by="sex", weights="wage"), "weights and by do not go together; leave one of them out"),
+    (lambda e: e.joint(["sex", "job"], given=["sex", "job"]), "given names every column of the joint"),
+    (lambda e: e.joint(["sex", "job"], given=3), "given must be a column name or a list of them"),
+    (lambda e: e.joint(["sex"], bins=4), "bins must be a mapping"),
+    (lambda e: e.joint(["age"], bins={"age": 2.5}), "bins of column 'age' must be a whole number or a list of bounds"),
+    (lambda e: e.joint(["age"], bins={"age": {1, 2}}), "bins of column 'age' must be a whole number or a list"),
+    (lambda e: e.joint(["wage"], bins={"wage": [1.0, None]}), "must be a number or values of it in order"),
+    (lambda e: e.crosstab("sex", "grade", margins=True, method="em"), "margins are given with method='inverse' only"),
+    (lambda e: e.crosstab("sex", "grade", normalize=["index"]), "normalize must be False, True"),
+    (lambda e: e.var("age", ddof=1.5), "ddof must be a whole number"),
+    (lambda e: e.quantile("age", "x"), r"q must lie in \(0, 1\)"),
+    (lambda e: e.quantile("age", 0), "extremes cannot be learnt"),
+    (lambda e: dpf.Estimates(SAFE, plan="plan.json"), "plan must be a Plan"),
+    (lambda e: dpf.Estimates(SAFE, confidence_level="0.9"), "confidence_level must lie"),
     (lambda e: e.mean("grade"), "column 'grade' holds no numbers"),
     (lambda e: e.null_rate("age"), "column 'age' holds no nulls"),
-    (lambda e: e.quantile("age", 1.5), r"q must lie in \[0, 1\]"),
+    (lambda e: e.quantile("age", 1.5), r"q must lie in \(0, 1\)"),
     (lambda e: e.histogram("sex"), "column 'sex' holds no numbers"),
     (lambda e: e.var("height"), "column 'height' is not in the release"),
     (lambda e: e.corr(["age", "job"]), "column 'job' holds no numbers"),
@@ -440,6 +455,16 @@ REFUSED = [
 def test_refusals(ask, message):
     with pytest.raises(dpf.ParameterError, match=message):
         ask(ONE)
+
+
+def test_crosstab_margins_leave_nulls_out_and_have_their_errors():
+    truth = pd.crosstab(TABLE["sex"], TABLE["job"], margins=True).reindex(columns=["x", "y", "z", "All"], fill_value=0)
+    found = []
+    for e in releases(R):
+        table = e.crosstab("sex", "job", margins=True)
+        cells = [table[name] for name in ("estimate", "std_error", "lower", "upper")]
+        found.append([np.append(c["All"].to_numpy(), c.loc["All"].to_numpy()[:-1]) for c in cells])
+    check(found, np.append(truth["All"].to_numpy(), truth.loc["All"].to_numpy()[:-1]))
 
 
 def test_crosstab_margins_are_the_marginals():
@@ -459,6 +484,56 @@ def test_no_interval_has_width_zero(n):
         for target in ("table", "population"):
             assert safe.dp.mean("wage", target=target)["std_error"] > 0 or np.isnan(safe.dp.mean("wage")["estimate"])
             assert (safe.dp.value_counts("job", target=target)["std_error"] > 0).all()
+
+
+def test_bins_of_a_nullable_column_are_those_asked_for():
+    for bins in ([0, 5, 10], [2.5, 7.5], [0.0, 10.0]):
+        table = ONE.value_counts("wage", bins=bins, sort=False)
+        assert len(table) == len({0, 10, *bins}) - 1
+        assert table.attrs["method"] == "em"
+    labels = ONE.value_counts("born", bins=["2000-01-01", "2000-07-01", "2001-01-01"], sort=False).index
+    assert labels[0].right == pd.Timestamp("2000-07-01")
+
+
+def test_a_deviation_where_noise_made_the_variance_negative():
+    plan = build_plan({"age": (0, 120)}, epsilon=0.5)
+    frame = pd.DataFrame({"age": [50] * 2_000})
+    seen = set()
+    for key in range(20):
+        found = dpf.sanitize(frame, plan=plan, key=bytes([key] * 32)).dp.std("age")
+        negative = bool(np.isnan(found["estimate"]))
+        seen.add(negative)
+        assert negative or found["std_error"] > 0
+        assert 0 <= found["lower"] <= found["upper"] < 1_000
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_a_handful_of_rows(n):
+    """Numbers that cannot be known are NaN or have infinite intervals; nothing fails or warns."""
+    safe = dpf.sanitize(TABLE.iloc[:n], plan=PLAN, key=KEY)
+    for series in (safe.dp.mean("age"), safe.dp.var("age"), safe.dp.sum("wage"), safe.dp.null_rate("wage")):
+        assert series["std_error"] != 0
+    assert (safe.dp.mean("age", by="sex")["std_error"] != 0).all()
+    assert safe.dp.corr(["age", "wage"])["lower"].loc["age", "wage"] == -1
+    assert len(safe.dp.histogram("age")) == 10
+    assert isinstance(safe.dp.quantile("age"), pd.Series)
+    safe.dp.joint(["sex", "job"], method="em")
+    safe.dp.std("born")
+
+
+def test_times_keep_their_zone():
+    zoned = pd.DataFrame({"at": pd.date_range("2020-01-01", periods=500, freq="12h", tz="Europe/Zurich")})
+    safe = dpf.sanitize(zoned, epsilon=20, spaces={"at": ("2020-01-01", "2020-12-31")}, key=KEY)
+    assert str(safe.dp.mean("at")["estimate"].tz) == "Europe/Zurich"
+    assert str(safe.dp.quantile("at", [0.5])["lower"].dt.tz) == "Europe/Zurich"
+
+
+def test_warnings_point_at_the_line_that_asked():
+    with pytest.warns(dpf.AlteredReleaseWarning) as caught:
+        SAFE.head(100).dp.mean("age")
+        dpf.Estimates(SAFE.head(100))
+    assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_matrices_have_pandas_shape():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import combinations
 from statistics import NormalDist
 from typing import Any
 
@@ -16,40 +15,25 @@ import pandas as pd
 from dpframe.errors import ParameterError
 from dpframe.estimate import linear, moments
 from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
-from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, project_to_simplex
-from dpframe.estimate.model import LatentClassModel, fit_latent_classes
+from dpframe.estimate.fits import METHODS, Fits, Unit
 from dpframe.estimate.plot import draw
 from dpframe.estimate.source import Source
 from dpframe.forecast import mean_errors
 from dpframe.plan import Plan
-from dpframe.spaces import Space
 
 __all__ = ["Estimates"]
 
 FloatArray = npt.NDArray[np.float64]
 Bins = Mapping[str, int | Sequence[Any]]
 
-METHODS = ("inverse", "project", "em", "model", "auto")
 _TARGETS = ("table", "population")
 _RESULTS = ("estimate", "std_error", "lower", "upper")
-
-MODEL_CELLS = 64
-"""Columns of more values do not enter the model: their pairs are nearly empty."""
 
 GRID_CELLS = 128
 """Cells of the grid on which the distribution of a numeric column is fitted."""
 
 FEW_VALUES = 32
 """Numeric columns of no more values are drawn value by value."""
-
-JOINT_GRID_CELLS = 48
-"""Cells of a numeric column within a joint."""
-
-MOST_FIT_CELLS = 20_000
-"""Cells up to which a joint with bins is fitted on finer ones."""
-
-GOOD_ENOUGH = 0.05
-"""Expected total error of all cells' shares below which ``"auto"`` takes the unbiased inverse."""
 
 
 class Estimates:
@@ -95,7 +79,7 @@ class Estimates:
     """
 
     def __init__(self, source: Any, plan: Plan | None = None, *, confidence_level: float = 0.95) -> None:
-        if isinstance(confidence_level, bool) or not 0 < confidence_level < 1:
+        if not isinstance(confidence_level, float) or not 0 < confidence_level < 1:
             raise ParameterError("confidence_level must lie in (0, 1), e.g. 0.95")
         self.confidence_level = confidence_level
         self._source = Source(source, plan)
@@ -119,6 +103,9 @@ class Estimates:
         """
         return draw(self, columns, ax, options)
 
+    def __repr__(self) -> str:
+        return f"<Estimates of a release of {self.n:,} rows: {', '.join(self.plan.names)}>"
+
     def verify(self) -> bool:
         """Tell whether the table is, cell by cell, what was released (rows in any order)."""
         return self._source.verify()
@@ -134,7 +121,7 @@ class Estimates:
         bins: int | Sequence[Any] | None = None,
         dropna: bool = True,
         *,
-        method: str = "inverse",
+        method: str | None = None,
         target: str = "table",
     ) -> pd.DataFrame:
         """Return how many rows hold each value of a column (pandas' ``Series.value_counts``).
@@ -148,10 +135,14 @@ class Estimates:
         sort, ascending
             Order by estimate; otherwise in the space's order.
         bins
-            Cut a numeric column into bins first: a number of them, or their bounds.
+            Cut a numeric column into bins first: a number of them, or their bounds (the outer bins reach to
+            the bounds of the space).
         dropna
             Leave nulls out.
-        method, target
+        method
+            See the class; by default ``"inverse"``, and with ``bins`` ``"em"``: unbiased counts between bins
+            have errors beyond use.
+        target
             See the class.
 
         Returns
@@ -164,6 +155,7 @@ class Estimates:
             For a column that is not randomised, or of too many values.
         """
         axes = self._axes([column], {} if bins is None else {column: bins})
+        method = method or _default_method(axes)
         estimate, variance, used = self._cells(axes, normalize, (), dropna, method, target)
         out = self._frame(estimate, variance, axes, dropna)
         out.attrs["method"] = used
@@ -201,12 +193,14 @@ class Estimates:
         -------
         DataFrame indexed by the columns' values, with ``estimate, std_error, lower, upper``.
         """
-        axes = self._axes(list(columns), bins or {})
-        held = [given] if isinstance(given, str) else list(given)
+        columns, held = _names(columns, "columns"), _names(given, "given")
+        axes = self._axes(columns, bins or {})
         stray = [name for name in held if name not in columns]
         if stray:
             raise ParameterError(f"given names {stray[0]!r}, which is not among the joint's columns")
-        positions = tuple(list(columns).index(name) for name in held)
+        if held and len(held) == len(columns):
+            raise ParameterError("given names every column of the joint; leave one free")
+        positions = tuple(columns.index(name) for name in held)
         estimate, variance, used = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
         out = self._frame(estimate, variance, axes, dropna)
         out.attrs["method"] = used
@@ -221,7 +215,7 @@ class Estimates:
         normalize: bool | str = False,
         *,
         bins: Bins | None = None,
-        method: str = "inverse",
+        method: str | None = None,
         target: str = "table",
     ) -> pd.DataFrame:
         """Return the joint counts of two columns as a cross table (pandas' ``crosstab``).
@@ -231,55 +225,59 @@ class Estimates:
         index, columns
             Randomised columns for the rows and the columns of the result.
         margins
-            Add the totals of rows and columns as ``All`` (counts only).
+            Add the totals of rows and columns as ``All`` (unbiased counts only).
         dropna
             Leave nulls out.
         normalize
             False for counts; True or ``"all"``, ``"index"``, ``"columns"`` for shares.
         bins, method, target
-            See `joint`.
+            See `value_counts` and `joint`.
 
         Returns
         -------
         DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
         """
         given: dict[Any, tuple[int, ...]] = {False: (), True: (), "all": (), "index": (0,), "columns": (1,)}
-        if normalize not in given:
+        if not isinstance(normalize, bool | str) or normalize not in given:
             raise ParameterError('normalize must be False, True, "all", "index" or "columns"')
         if margins and normalize:
             raise ParameterError("margins are given with counts only; leave normalize out")
         axes = self._axes([index, columns], bins or {})
+        method = method or _default_method(axes)
+        if margins and method != "inverse":
+            raise ParameterError("margins are given with method='inverse' only")
         estimate, variance, used = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
         kept = _kept(axes, dropna)
         rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
         results = {name: pd.DataFrame(v, rows, cols) for name, v in self._results(estimate, variance, kept).items()}
         if margins:
-            results = self._with_margins(results, axes, bins or {}, dropna, target)
+            results = self._with_margins(results, axes, dropna, target)
         out = pd.concat(results, axis=1, names=[None])
         out.attrs["method"] = used
         return out
 
     def _with_margins(
-        self, tables: dict[str, pd.DataFrame], axes: Sequence[Axis], bins: Bins, dropna: bool, target: str
+        self, tables: dict[str, pd.DataFrame], axes: Sequence[Axis], dropna: bool, target: str
     ) -> dict[str, pd.DataFrame]:
         """Add row, column and grand totals, estimated on their own so that their errors are right."""
-        totals = [
-            self.value_counts(a.name, sort=False, bins=bins.get(a.name), dropna=dropna, target=target) for a in axes
-        ]
+        counts, kept = self._counts(axes), _kept(axes, dropna)
+        totals = []
+        for keep in ((0,), (1,), ()):
+            estimate, variance = linear.margin_cells(counts, axes, keep, dropna, target)
+            part = kept[keep[0]] if keep else slice(None)
+            totals.append(self._results(estimate.ravel(), variance.ravel(), (part,)))
         out = {}
         for name, table in tables.items():
-            wide = table.astype(object) if isinstance(table.columns, pd.IntervalIndex) else table.copy()
-            wide.index, wide.columns = (
-                pd.Index(list(labels), name=labels.name) for labels in (wide.index, wide.columns)
-            )
-            wide["All"] = totals[0][name].to_numpy()
-            grand = [float(self.n)] if name != "std_error" else [0.0]
-            wide.loc["All"] = [*totals[1][name].to_numpy(), *grand]
+            # Plain labels: an index of intervals has no place for "All".
+            rows, cols = (pd.Index(list(v), name=v.name) for v in (table.index, table.columns))
+            wide = pd.DataFrame(table.to_numpy(), index=rows, columns=cols)
+            wide["All"] = totals[0][name]
+            wide.loc["All"] = [*totals[1][name], *totals[2][name]]
             out[name] = wide
         return out
 
     def support(self, column: str, *, target: str = "table") -> pd.DataFrame:
-        """Return the share of rows that hold each value of a column (`value_counts` with shares, in order)."""
+        """Return the share of each value of a column among the rows where it is not null, in the space's order."""
         return self.value_counts(column, normalize=True, sort=False, target=target)
 
     # Moments
@@ -313,7 +311,7 @@ class Estimates:
                 moments.mean(scale, self._weight(weights, column)), [column, weights], column, target
             )
         if weights is not None:
-            raise ParameterError("weights and by do not go together yet; weight one group at a time with given=")
+            raise ParameterError("weights and by do not go together; leave one of them out")
         group = make_axis(self._source.column(by), bins)
         linear.check_cells([group.classes * 6])
         if by == column:
@@ -323,7 +321,7 @@ class Estimates:
         ratio, variance = linear.grouped_ratio(scale.column, scale.value, scale.present, group, batches, target)
         part = slice(0, group.cells - group.has_null)
         results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
-        return pd.DataFrame(_dressed(results, scale.column.space), index=group.labels[part])
+        return pd.DataFrame(self._dressed(results, column), index=group.labels[part])
 
     def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
         """Return the sum of a numeric column, nulls left out; with ``weights``, of its products with them."""
@@ -333,14 +331,22 @@ class Estimates:
         return self._statistic(moments.total(scale, self._weight(weights, column)), [column, weights], column, target)
 
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
-        """Return the variance of a numeric column (pandas' ``var``), in the square of its unit."""
+        """Return the variance of a numeric column (pandas' ``var``), in the square of its unit (times: steps)."""
         scale = moments.Scale.of(self._source.column(column))
-        return self._statistic(moments.variance(scale, ddof), [column], column, target)
+        return self._statistic(moments.variance(scale, _check_ddof(ddof)), [column], column, target)
 
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
-        """Return the standard deviation of a numeric column (pandas' ``std``); NaN if its square is negative."""
-        scale = moments.Scale.of(self._source.column(column))
-        return self._statistic(moments.deviation(scale, ddof), [column], column, target)
+        """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
+
+        Where noise makes the variance negative the estimate is NaN, and the interval begins at 0.
+        """
+        found = self.var(column, ddof, target=target)
+        roots = {name: math.sqrt(max(found[name], 0.0)) for name in ("estimate", "lower", "upper")}
+        known = found["estimate"] > 0
+        point = roots["estimate"] if known else math.nan
+        error = found["std_error"] / (2 * point) if known else math.nan
+        values = dict(zip(_RESULTS, (point, error, roots["lower"], roots["upper"]), strict=True))
+        return self._dressed_series({name: np.array([v]) for name, v in values.items()}, column, "duration", column)
 
     def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
         """Return the covariances of numeric columns (pandas' ``DataFrame.cov``, nulls dropped by pair).
@@ -350,7 +356,7 @@ class Estimates:
 
         def covariance(a: moments.Scale, b: moments.Scale) -> pd.Series[Any]:
             names = [a.column.name, b.column.name]
-            return self._statistic(moments.covariance(a, b, ddof), names, names[0], target)
+            return self._statistic(moments.covariance(a, b, _check_ddof(ddof)), names, names[0], target)
 
         return self._matrix(columns, covariance, target)
 
@@ -405,7 +411,7 @@ class Estimates:
             See the class.
         """
         _check_target(target)
-        axis = make_axis(self._source.column(column), bins)
+        axis = make_axis(self._source.column(column), 10 if bins is None else bins)
         assert isinstance(axis, BinnedAxis)
         fitted = self._distribution(column)
         parts = moments.aggregation(fitted.axis, axis)
@@ -431,12 +437,10 @@ class Estimates:
         """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
 
         The distribution is fitted on a grid of 128 cells and interpolated within; errors are by parametric
-        bootstrap.
+        bootstrap. Extremes (0 and 1) cannot be learnt from noisy rows.
         """
         _check_target(target)
-        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
-        if not ((levels >= 0) & (levels <= 1)).all():
-            raise ParameterError("q must lie in [0, 1], e.g. q=0.5")
+        levels = _levels(q)
         fitted = self._distribution(column)
         space = fitted.axis.column.space
 
@@ -448,7 +452,7 @@ class Estimates:
         start, step = moments.line_of(space)
         error = np.hypot(fitted.errors_of(of, target), floor) * step
         results = self._results(start + of(fitted.shares) * step, error**2, (slice(None),))
-        table = pd.DataFrame(_dressed(results, space), index=pd.Index(levels, name="q"))
+        table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
         return table if np.ndim(q) else table.iloc[0].rename(column)
 
     def _distribution(self, column: str) -> moments.Distribution:
@@ -468,6 +472,8 @@ class Estimates:
             raise ParameterError("name at least one column")
         if len(set(names)) < len(names):
             raise ParameterError("a column cannot be crossed with itself")
+        if not isinstance(bins, Mapping):
+            raise ParameterError("bins must be a mapping {column: number or bounds}")
         stray = [name for name in bins if name not in names]
         if stray:
             raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
@@ -482,102 +488,22 @@ class Estimates:
         _check_target(target)
         if method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
-        counts = linear.count_classes(axes, self._source.codes([axis.name for axis in axes]))
-        inverse = linear.joint_cells(counts, axes, normalize=normalize, given=given, dropna=dropna, target=target)
+        counts = self._counts(axes)
         if method == "auto":
-            method = self._pick(axes, counts)
-        if method == "inverse" or not counts.size or not self.n:
-            return *inverse, "inverse"
-        shares, errors = self._fitted(axes, counts, method, normalize, given, dropna, target)
+            method = self._fits.pick(axes, counts)
+        if method == "inverse" or not self.n:
+            found = linear.joint_cells(counts, axes, normalize=normalize, given=given, dropna=dropna, target=target)
+            return *found, "inverse"
+        unit = Unit(axes, normalize, tuple(given), dropna, self.n)
+        shares, errors = self._fits.joint(axes, counts, method, unit, target)
         return shares, errors**2, method
 
-    def _pick(self, axes: Sequence[Axis], counts: FloatArray) -> str:
-        """Choose by the unbiased inverse's expected total error over all cells."""
-        variance = linear.joint_cells(counts, axes, normalize=False, given=(), dropna=False, target="table")[1]
-        expected = float(np.sqrt(np.maximum(variance, 0)).sum()) * np.sqrt(2 / np.pi) / max(self.n, 1)
-        if expected <= GOOD_ENOUGH:
-            return "inverse"
-        modelled = self._model_columns
-        fits = len(modelled) >= 3 and all(not isinstance(a, BinnedAxis) and a.name in modelled for a in axes)
-        return "model" if fits and len(axes) > 1 else "em"
-
-    def _fitted(
-        self,
-        axes: Sequence[Axis],
-        counts: FloatArray,
-        method: str,
-        normalize: bool,
-        given: Sequence[int],
-        dropna: bool,
-        target: str,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return a joint that stays in the simplex, with bootstrap errors."""
-
-        def unit(shares: FloatArray) -> Any:
-            """Return the share that a presented value of 1 stands for."""
-            if not normalize:
-                return 1 / self.n
-            base = shares
-            for i, axis in enumerate(axes):
-                if dropna and axis.has_null and i not in given:
-                    base = np.delete(base, -1, axis=i)
-            free = tuple(i for i in range(len(axes)) if i not in given)
-            return np.maximum(base.sum(axis=free, keepdims=True), 1e-300)
-
-        if method == "model":
-            return self._modelled(axes, unit)
-        fine, merge = _refined(axes)
-        channels = [axis.channel for axis in fine]
-        if any(isinstance(axis, BinnedAxis) for axis in axes):
-            counts = linear.count_classes(fine, self._source.codes([axis.name for axis in axes]))
-
-        def fit(noisy: FloatArray) -> FloatArray:
-            if method == "em":
-                return fit_joint(noisy, channels)
-            return project_to_simplex(linear.axiswise(noisy, fine, ["invert"] * len(fine)) / max(noisy.sum(), 1))
-
-        def presented(shares: FloatArray) -> FloatArray:
-            merged = merge(shares)
-            return np.asarray(merged / unit(merged))
-
-        shares = fit(counts)
-        return presented(shares), bootstrap_errors(shares, channels, self.n, fit, target, presented)
+    def _counts(self, axes: Sequence[Axis]) -> FloatArray:
+        return linear.count_classes(axes, self._source.codes([axis.name for axis in axes]))
 
     @cached_property
-    def _model_columns(self) -> list[str]:
-        return [c.name for c in self.plan.columns if c.space.size <= MODEL_CELLS and c.name not in self._source.missing]
-
-    def _modelled(self, axes: Sequence[Axis], unit: Callable[[FloatArray], Any]) -> tuple[FloatArray, FloatArray]:
-        """Return a joint of the fitted model, with errors from replicas."""
-        names = self._model_columns
-        outside = [axis.name for axis in axes if axis.name not in names or isinstance(axis, BinnedAxis)]
-        if outside or len(names) < 2:
-            what = f"column {outside[0]!r} is not" if outside else "fewer than two columns are"
-            raise ParameterError(f"{what} of at most {MODEL_CELLS} values, which method='model' needs; use 'em'")
-        places = [names.index(axis.name) for axis in axes]
-        joints = [model.joint(places) for model in (self._model, *self._model_replicas)]
-        found = np.stack([joint / unit(joint) for joint in joints])
-        # A replica draws its rows anew, as for the population. Half a row is the least that is admitted.
-        errors = np.sqrt(np.mean((found[1:] - found[0]) ** 2, axis=0))
-        return found[0], np.maximum(errors, 0.5 / self.n / unit(joints[0]))
-
-    @cached_property
-    def _model_channels(self) -> list[FloatArray]:
-        return [make_axis(self._source.column(name), None).channel for name in self._model_columns]
-
-    @cached_property
-    def _model(self) -> LatentClassModel:
-        """The fit to all pairs of columns of few values."""
-        axes = [make_axis(self._source.column(name), None) for name in self._model_columns]
-        tables = {(i, j): np.zeros((axes[i].classes, axes[j].classes)) for i, j in combinations(range(len(axes)), 2)}
-        for codes in self._source.codes(self._model_columns):
-            for (i, j), table in tables.items():
-                table += linear.count_classes([axes[i], axes[j]], [codes])
-        return fit_latent_classes(tables, self._model_channels, _marginals(tables, self._model_channels))
-
-    @cached_property
-    def _model_replicas(self) -> list[LatentClassModel]:
-        return self._model.replicas(self._model_channels, self.n)
+    def _fits(self) -> Fits:
+        return Fits(self._source)
 
     def _statistic(
         self, statistic: moments.Statistic, names: Iterable[str | None], title: str, target: str
@@ -594,11 +520,30 @@ class Estimates:
             column = columns[used[0]]
             typical, _ = mean_errors(column.space, column.mechanism, None, self.n)
             variance = (typical / statistic.scale) ** 2
+        if not np.isfinite(value) or not variance > 0:
+            # ... and other statistics leave unknown.
+            value, variance = (value if np.isfinite(value) else math.nan), math.inf
         point, spread = value * statistic.scale + statistic.shift, variance * statistic.scale**2
         results = self._results(np.array([point]), np.array([spread]), (slice(None),))
-        dressed = _dressed(results, columns[used[0]].space, statistic.kind)
+        return self._dressed_series(results, used[0], statistic.kind, title)
+
+    def _dressed_series(self, results: Mapping[str, FloatArray], column: str, kind: str, title: str) -> pd.Series[Any]:
+        dressed = self._dressed(results, column, kind)
         # By way of a Series, so that times are pandas' own scalars.
         return pd.Series({name: pd.Series(values).iloc[0] for name, values in dressed.items()}, name=title)
+
+    def _dressed(self, results: Mapping[str, FloatArray], column: str, kind: str = "instant") -> dict[str, Any]:
+        """Return results in the column's own units: of times, instants (in its zone) and durations."""
+        space, zone = self._source.column(column).space, self._source.zone(column)
+        if not space.is_time or kind == "number":
+            return dict(results)
+        out: dict[str, Any] = {}
+        for name, values in results.items():
+            instant = kind == "instant" and name != "std_error"
+            out[name] = space.instants(values) if instant else space.durations(values)
+            if instant and zone is not None:
+                out[name] = pd.DatetimeIndex(out[name], tz="UTC").tz_convert(zone)
+        return out
 
     def _weight(self, weights: str | None, column: str) -> moments.Scale | None:
         if weights == column:
@@ -610,7 +555,7 @@ class Estimates:
     ) -> pd.DataFrame:
         """Evaluate a statistic of every two columns, and show it as pandas shows a matrix."""
         _check_target(target)
-        names = self._numeric() if columns is None else list(columns)
+        names = self._numeric() if columns is None else _names(columns, "columns")
         scales = {name: moments.Scale.of(self._source.column(name)) for name in names}
         tables = {result: pd.DataFrame(np.nan, index=names, columns=names) for result in _RESULTS}
         for i, a in enumerate(names):
@@ -648,49 +593,37 @@ class Estimates:
         return dict(zip(_RESULTS, (point, error, lower, upper), strict=True))
 
 
-def _marginals(tables: Mapping[tuple[int, int], FloatArray], channels: Sequence[FloatArray]) -> list[FloatArray]:
-    """Return each column's maximum-likelihood shares, counted from a pair it is in."""
-    found = []
-    for i, channel in enumerate(channels):
-        pair = next(p for p in tables if i in p)
-        counts = tables[pair].sum(axis=1 if pair[0] == i else 0)
-        found.append(expectation_maximization(counts, [channel]))
-    return found
-
-
-def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], FloatArray]]:
-    """Cut bins finer for a fit, and return how to merge its cells again.
-
-    A fit takes values as uniform within a cell, which is far from true in a few wide bins.
-    """
-    whole = [axis.cells for axis in axes if not isinstance(axis, BinnedAxis)]
-    binned = max(1, len(axes) - len(whole))
-    most = int((MOST_FIT_CELLS / math.prod(whole)) ** (1 / binned))
-    fine = [axis.refine(min(JOINT_GRID_CELLS, most)) if isinstance(axis, BinnedAxis) else axis for axis in axes]
-
-    def merge(shares: FloatArray) -> FloatArray:
-        for i, (f, axis) in enumerate(zip(fine, axes, strict=True)):
-            if isinstance(f, BinnedAxis) and isinstance(axis, BinnedAxis):
-                shares = np.moveaxis(np.tensordot(moments.aggregation(f, axis), shares, axes=(1, i)), 0, i)
-        return shares
-
-    return fine, merge
-
-
 def _kept(axes: Sequence[Axis], dropna: bool) -> tuple[slice, ...]:
     return tuple(slice(0, axis.cells - (dropna and axis.has_null)) for axis in axes)
 
 
-def _dressed(results: Mapping[str, FloatArray], space: Space, kind: str = "instant") -> dict[str, Any]:
-    """Return results in the space's own units: of times, instants and durations."""
-    if not space.is_time or kind == "number":
-        return dict(results)
-    return {
-        name: space.durations(values)
-        if "std_error" in (name, kind.replace("duration", "std_error"))
-        else space.instants(values)
-        for name, values in results.items()
-    }
+def _default_method(axes: Sequence[Axis]) -> str:
+    return "em" if any(isinstance(axis, BinnedAxis) for axis in axes) else "inverse"
+
+
+def _names(value: str | Sequence[str], name: str) -> list[str]:
+    """Return column names as a list; one name is a list of one."""
+    names = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else None
+    if names is None or not all(isinstance(n, str) for n in names):
+        raise ParameterError(f"{name} must be a column name or a list of them")
+    return names
+
+
+def _check_ddof(ddof: int) -> int:
+    if isinstance(ddof, bool) or not isinstance(ddof, int) or ddof < 0:
+        raise ParameterError("ddof must be a whole number, at least 0")
+    return ddof
+
+
+def _levels(q: Any) -> FloatArray:
+    """Return the levels of quantiles, or raise `ParameterError`."""
+    try:
+        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+    except (TypeError, ValueError):
+        levels = np.array([np.nan])
+    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+        raise ParameterError("q must lie in (0, 1), e.g. q=0.5: extremes cannot be learnt from noisy rows")
+    return levels
 
 
 def _check_target(target: str) -> None:

@@ -8,7 +8,7 @@ the bin's edges, so a class is a stretch of codes, and there are at most three p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -214,7 +214,7 @@ def _inside(low: int, high: int) -> Callable[[npt.NDArray[Any]], FloatArray]:
 def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
     """Return first codes and bounds of bins: equal ones by number, or given by their bounds in order.
 
-    The outer bounds are those of the space: values are never outside them.
+    The outer bins reach to the bounds of the space: values are never outside them.
     """
     space = column.space
     size = space.size - (space.tag == "nullable")
@@ -223,26 +223,38 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
             raise ParameterError(
                 f"bins must be from 1 to {min(size, MOST_VALUES)} for column {column.name!r}, or bounds"
             )
-        edges = np.unique(np.rint(np.linspace(0, size, bins + 1)).astype(np.int64))
-        inner = edges[1:-1]
+        edges = np.unique(np.rint(np.linspace(0, size, int(bins) + 1)).astype(np.int64))
+    elif isinstance(bins, Iterable) and not isinstance(bins, str | Set):
+        edges = np.concatenate([[0], _codes_of_bounds(column, list(bins)), [size]])
     else:
-        inner = _codes_of_bounds(column, list(bins))
-        edges = np.concatenate([[0], inner, [size]])
-    numbers = space.numbers(np.array([0, *inner, size - 1]))
+        raise ParameterError(f"bins of column {column.name!r} must be a whole number or a list of bounds")
+    numbers = space.numbers(np.array([*edges[:-1], size - 1]))
     assert numbers is not None
     return tuple(edges.tolist()), tuple(space.instants(numbers).tolist())
 
 
 def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]:
     """Return the codes of the inner bounds; outer ones are those of the space."""
+    space = getattr(column.space, "inner", column.space)
+    if space.is_time:
+        bounds = [_time(bound) if isinstance(bound, str) else bound for bound in bounds]
     try:
-        codes = column.space.encode(bounds).astype(np.int64)
+        codes = space.encode(bounds).astype(np.int64)
     except (ColumnError, ParameterError):
-        raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order") from None
-    inner = codes[(codes > 0) & (codes < column.space.size - 1)]
+        codes = None
+    if codes is None:
+        raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order")
+    inner = np.asarray(codes[(codes > 0) & (codes < space.size - 1)])
     if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
         raise ParameterError(f"bins of column {column.name!r} must be two or more bounds in ascending order")
     return inner
+
+
+def _time(text: str) -> Any:
+    try:
+        return pd.Timestamp(text)
+    except ValueError:
+        return text
 
 
 def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:

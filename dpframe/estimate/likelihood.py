@@ -141,9 +141,10 @@ def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = 3_000)
             break
         second, after, _ = step(first)
         r, v = first - shares, second - 2 * first + shares
-        length = np.linalg.norm(r, axis=0) / np.maximum(np.linalg.norm(v, axis=0), 1e-300)
-        length = np.maximum(length, 1.0)
-        jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3)
+        # Bounded, for a fit that stands still has no step to extrapolate.
+        length = np.linalg.norm(r, axis=0) / np.maximum(np.linalg.norm(v, axis=0), 1e-9)
+        length = np.clip(length, 1.0, 1e6)
+        jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3 + 1e-300)
         moved, reached, _ = step(jump / jump.sum(axis=0))
         shares = np.where(reached >= after, moved, second)
     return shares

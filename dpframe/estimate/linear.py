@@ -29,6 +29,7 @@ __all__ = [
     "delta_method",
     "grouped_ratio",
     "joint_cells",
+    "margin_cells",
     "product_sums",
 ]
 
@@ -112,6 +113,21 @@ def joint_cells(
         if target == "table":
             residual = residual - (estimate * (1 - 2 * share) + share**2 * base)
         return share, _positive(residual, axes, n) / base**2
+
+
+def margin_cells(
+    counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, target: str
+) -> tuple[FloatArray, FloatArray]:
+    """Return estimates and variances of the totals over all axes but those kept (nulls left out)."""
+    weighted, squares = counts, counts
+    for i, axis in enumerate(axes):
+        if i not in kept and dropna and axis.has_null:
+            w = axis.present.reshape([-1 if j == i else 1 for j in range(len(axes))])
+            weighted, squares = weighted * w, squares * w**2
+    estimate = axiswise(weighted, axes, ["invert" if i in kept else "sum" for i in range(len(axes))])
+    second = axiswise(squares, axes, ["square" if i in kept else "sum" for i in range(len(axes))])
+    noise_free = estimate if target == "table" else estimate**2 / max(counts.sum(), 1)
+    return estimate, np.maximum(second - noise_free, 0)
 
 
 def _positive(variance: FloatArray, axes: Sequence[Axis], n: float) -> FloatArray:
@@ -246,4 +262,5 @@ def grouped_ratio(
         residual = square[:, 2] - 2 * r * square[:, 3] + r**2 * square[:, 4]
         if target == "table":
             residual = residual - (s - 2 * r * a + r**2 * p)
-        return r, residual / p**2
+        # Too few rows in a group leave no variance: then nothing is known of its mean.
+        return r, np.where(residual > 0, residual / p**2, np.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,6 @@ __all__ = [
     "Statistic",
     "aggregation",
     "covariance",
-    "deviation",
     "is_numeric",
     "line_of",
     "mean",
@@ -148,12 +148,6 @@ def variance(x: Scale, ddof: int) -> Statistic:
     return Statistic([x.term(2), x.term(1), x.term(0)], lambda m, n: _spread(m, n, ddof), x.width**2)
 
 
-def deviation(x: Scale, ddof: int) -> Statistic:
-    """Return the standard deviation."""
-    terms = [x.term(2), x.term(1), x.term(0)]
-    return Statistic(terms, lambda m, n: np.sqrt(_spread(m, n, ddof)), x.width, kind="duration")
-
-
 def covariance(x: Scale, y: Scale, ddof: int) -> Statistic:
     """Return the covariance over the rows where both are present."""
     if x.column.name == y.column.name:
@@ -192,13 +186,16 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
     nearest point (ρuv, u², v²) in Mahalanobis distance is found by Gauss–Newton steps; the interval holds the
     ρ within z of the nearest one (Venzon–Moolgavkar 1988). Where variances cannot be told from 0 it is −1…1.
     """
-    if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
+    if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) > 0).all()):
         return np.nan, -1.0, 1.0
     scale = np.sqrt(np.maximum(np.abs(values[1:]), np.sqrt(np.maximum(np.diag(covariance)[1:], 1e-300))))
     units = np.array([scale[0] * scale[1], scale[0] ** 2, scale[1] ** 2])
     observed = values / units
     inner = covariance / np.outer(units, units)
-    whiten = np.linalg.inv(np.linalg.cholesky(inner + np.eye(3) * 1e-12 * max(np.trace(inner), 1e-12)))
+    try:
+        whiten = np.linalg.inv(np.linalg.cholesky(inner + np.eye(3) * 1e-12 * max(np.trace(inner), 1e-12)))
+    except np.linalg.LinAlgError:  # a handful of rows
+        return np.nan, -1.0, 1.0
     low, high = -1.0, 1.0
     # Each pass looks closer at where the last one found the interval.
     for _ in range(4):
@@ -210,7 +207,8 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
         low, high = max(-1.0, found[1] - gap), min(1.0, found[2] + gap)
         if found[2] - found[1] > 20 * gap:
             break
-    return found
+    point = values[0] / math.sqrt(values[1] * values[2]) if (values[1:] > 0).all() else math.nan
+    return (float(point) if found[1] <= point <= found[2] else found[0]), found[1], found[2]
 
 
 def _nearest(rho: FloatArray, observed: FloatArray, whiten: FloatArray, start: float) -> FloatArray:

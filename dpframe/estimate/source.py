@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError
+from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError, warn
 from dpframe.files import ParquetInput
 from dpframe.frames import wrap
 from dpframe.plan import Column, Plan
@@ -28,6 +27,8 @@ class Source:
     """A released table: its plan, its rows, and the codes of its columns."""
 
     def __init__(self, table: Any, plan: Plan | None, *, quiet: bool = False) -> None:
+        if plan is not None and not isinstance(plan, Plan):
+            raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
         self._table: Any = ParquetInput.open(table) if isinstance(table, str | Path) else wrap(table)
         self.info: ReleaseInfo | None = None
         if self._table.text is not None:
@@ -38,7 +39,8 @@ class Source:
             self.plan = self.info.plan
         else:
             raise NotSanitizedError(
-                "the table carries no release plan; sanitise it first, or pass plan= if it lost its metadata"
+                "the table carries no release plan; sanitise it first, or, if it was released and lost its metadata, "
+                "give it back with attach(table, plan)"
             )
         self.n = int(self._table.n)
         self._check_columns()
@@ -57,21 +59,17 @@ class Source:
         if self.info is None or self.plan != self.info.plan:
             return
         if self.n != self.info.n:
-            self._warn(
+            warn(
                 f"the table has {self.n:,} rows, the release {self.info.n:,}: rows chosen by noisy values are a biased "
-                "choice, and repeated ones count twice; estimate on the whole release with by= or given="
+                "choice, and repeated ones count twice; estimate on the whole release (mean has by=, joint has given=)",
+                AlteredReleaseWarning,
             )
         elif self._is_small and not self.missing and not self.verify():
-            self._warn("the table is not what was released, cell by cell; estimate on the release itself")
+            warn("the table is not what was released, cell by cell; use the release itself", AlteredReleaseWarning)
 
     @property
     def _is_small(self) -> bool:
         return self.n <= CHECKED_ROWS and not isinstance(self._table, ParquetInput)
-
-    @staticmethod
-    def _warn(message: str) -> None:
-        # Out of Source, Estimates and (for .dp) the accessor's two methods.
-        warnings.warn(message, AlteredReleaseWarning, stacklevel=6)
 
     def column(self, name: str) -> Column:
         """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""
@@ -79,9 +77,17 @@ class Source:
             return self.plan[name]
         if name in self.plan.passthrough:
             raise ParameterError(f"column {name!r} was passed through unprotected: plain pandas is exact for it")
-        why = "was dropped" if name in self.plan.drop or name in self.missing else "is not in the release"
+        why = "is not in the release"
+        if name in self.plan.drop:
+            why = "was dropped"
+        elif name in self.missing:
+            why = "was released, but is not in this table"
         there = [known for known in self.plan.names if known not in self.missing]
         raise ParameterError(f"column {name!r} {why}; randomised columns are {', '.join(there)}")
+
+    def zone(self, name: str) -> str | None:
+        """Return the time zone of a column, if its type has one."""
+        return getattr(self._table.fields([name])[0].type, "tz", None)
 
     def codes(self, names: Sequence[str]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
         """Yield the released codes of columns, in batches."""
