@@ -365,7 +365,7 @@ def test_columns_may_be_left_out():
     part = SAFE[["sex", "age"]]
     assert part.dp.mean("age")["estimate"] == pytest.approx(SAFE.dp.mean("age")["estimate"])
     with pytest.raises(
-        dpf.ParameterError, match="column 'job' was released, but is not in this table; .* are sex, age"
+        dpf.ParameterError, match=r"column 'job' was released, but is not in this table; .* are sex, age"
     ):
         part.dp.value_counts("job")
     with pytest.raises(dpf.NotSanitizedError, match="has none of the plan's columns"):
