@@ -345,10 +345,10 @@ def _categorical(codes: IntArray, categories: tuple[str, ...], *, ordered: bool 
     return pd.Categorical.from_codes(codes.astype(np.int8), categories=pd.Index(list(categories)), ordered=ordered)
 
 
-def _checked_count(name: str, value: object, remedy: str) -> int:
+def _checked_count(name: str, value: Any, remedy: str) -> int:
     try:
         # True is an integer to Python and a slip to everyone else.
-        count = -1 if isinstance(value, (bool, np.bool_)) else operator.index(value)  # type: ignore[arg-type]
+        count = -1 if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
         count = -1
     if count < 0:

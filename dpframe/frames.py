@@ -207,8 +207,10 @@ class PolarsFrame(ArrowFrame):
         assert isinstance(frame, pl.DataFrame)
         # In Arrow an Enum is a dictionary like any other; its categories are those declared.
         declared = {name: plan[name].space.labels() for name in codes if isinstance(self.schema[name], pl.Enum)}
-        enums = {name: pl.Enum([label for label in labels if label is not None]) for name, labels in declared.items()}
-        return frame.cast(enums)  # type: ignore[arg-type]
+        enums: Any = {
+            name: pl.Enum([label for label in labels if label is not None]) for name, labels in declared.items()
+        }
+        return frame.cast(enums)
 
 
 class PandasFrame(Frame):
@@ -331,11 +333,11 @@ def _passed(series: pd.Series[Any], order: Order) -> pd.Series[Any]:
 def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series:
     """Decode codes into a Series of the dtype a column had."""
     if isinstance(dtype, pd.CategoricalDtype):
-        labels = space.labels()
+        labels: Any = space.labels()
         values = codes.astype(np.int64)
         if labels[-1] is None:
             labels, values = labels[:-1], np.where(values == len(labels) - 1, -1, values)
-        return pd.Series(pd.Categorical.from_codes(values, labels, ordered=dtype.ordered), index=index)  # type: ignore[call-overload]
+        return pd.Series(pd.Categorical.from_codes(values, labels, ordered=dtype.ordered), index=index)
     if _is_open(dtype):
         # Decoded by the space alone: what type the values had is not in the schema.
         natural = space.natural_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -38,7 +38,6 @@ _KEPT_TYPES = (str, int, float, bool)
 
 Codes = npt.NDArray[np.unsignedinteger]
 Mask = npt.NDArray[np.bool_] | None
-Values = npt.NDArray[Any]
 
 LARGEST_GRID = (1 << 32) - 1
 """Most steps a grid may have."""
@@ -257,9 +256,15 @@ class Space(ABC):
         """Return differences of numbers: themselves, or durations."""
         return numbers
 
+    @classmethod
+    def _parameters(cls) -> list[Field[Any]]:
+        """Return the constructor's fields."""
+        data: Any = cls  # every subclass is a dataclass, this base is none
+        return [f for f in fields(data) if f.init]
+
     def to_json(self) -> dict[str, Any]:
         """Return the space as a JSON object with its tag."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        values = {f.name: getattr(self, f.name) for f in self._parameters()}
         return {"space": self.tag} | {
             key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
         }
@@ -267,11 +272,11 @@ class Space(ABC):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Space:
         """Read the fields back."""
-        names = {f.name for f in fields(cls) if f.init}  # type: ignore[arg-type]
+        names = {f.name for f in cls._parameters()}
         unknown = sorted(set(data) - names)
         if unknown:
             raise PlanError(f"space {cls.tag} has no field {unknown[0]!r}; it has {', '.join(sorted(names))}")
-        required = {f.name for f in fields(cls) if f.init and f.default is MISSING}  # type: ignore[arg-type]
+        required = {f.name for f in cls._parameters() if f.default is MISSING}
         if not required <= set(data):
             raise PlanError(f"space {cls.tag} needs the fields {', '.join(sorted(names))}")
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
