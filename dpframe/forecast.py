@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpframe.errors import ParameterError
 from dpframe.mechanisms import Mechanism
-from dpframe.spaces import Space
+from dpframe.spaces import Integer, Nullable, Space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,8 @@ def mean_errors(space: Space, mechanism: Mechanism, shares: FloatArray | None, n
     values = space.size - null
     width = float(values - 1)
     if values - 1 > FINEST:
-        mechanism, shares = type(mechanism).calibrate(FINEST + 1 + null, mechanism.epsilon, mechanism.delta), None
+        coarse = Nullable(Integer(0, FINEST)) if null else Integer(0, FINEST)
+        mechanism, shares = type(mechanism).calibrate(coarse, mechanism.epsilon, mechanism.delta), None
         values = FINEST + 1
     first, second = _numbers(space, np.array([0, 1]))
     numbers = np.append(np.linspace(-0.5, 0.5, values), np.zeros(int(null)))

@@ -15,6 +15,7 @@ from dpframe.errors import AlreadySanitizedError, OrderLeakWarning, ParameterErr
 from dpframe.frames import Frame, check_columns, wrap
 from dpframe.infer import Field, Reader, infer_spaces
 from dpframe.loss import check_delta, check_epsilon
+from dpframe.mechanisms import Mechanism
 from dpframe.plan import Plan, build_plan
 from dpframe.release import Digest, ReleaseInfo, permutation, release
 
@@ -38,6 +39,7 @@ class PlanOptions(TypedDict, total=False):
     drop: Iterable[str]
     passthrough: Iterable[str]
     allocation: str | Mapping[str, float]
+    mechanisms: Mapping[str, str | Mechanism]
     nulls: str
     contributions: int
     shuffle: bool
@@ -67,6 +69,7 @@ def plan_for(
     drop: Iterable[str] = (),
     passthrough: Iterable[str] = (),
     allocation: str | Mapping[str, float] = "uniform",
+    mechanisms: Mapping[str, str | Mechanism] | None = None,
     nulls: str = "error",
     contributions: int = 1,
     shuffle: bool = True,
@@ -93,6 +96,7 @@ def plan_for(
         delta=delta,
         n=n,
         allocation=allocation,
+        mechanisms=mechanisms,
         contributions=contributions,
         shuffle=shuffle,
         nulls=nulls,
@@ -120,6 +124,9 @@ def make_plan(table: Any, epsilon: float, delta: float | None = None, **options:
         Columns to leave out; columns to copy *unprotected*.
     allocation
         ``"uniform"``, or ``{column: share}`` of the budget.
+    mechanisms
+        ``{column: tag}`` where another mechanism than the space's own is wanted, or a ready mechanism, which costs
+        what it is certified to lose.
     nulls
         ``"error"`` or ``"impute"``: what a null in a space without nulls is.
     contributions

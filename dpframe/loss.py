@@ -33,6 +33,8 @@ __all__ = [
     "laplace_scale",
     "laplace_scale_sufficient",
     "response_probability",
+    "round_down",
+    "round_up",
     "shares_of",
 ]
 
@@ -71,12 +73,14 @@ def check_delta(delta: Any, name: str = "delta") -> float:
     return value
 
 
-def _up(x: Decimal | Fraction) -> float:
+def round_up(x: Decimal | Fraction) -> float:
+    """Return the least float that is not below an exact number."""
     value = float(x)
     return value if Fraction(value) >= Fraction(x) else math.nextafter(value, math.inf)
 
 
-def _down(x: Decimal | Fraction) -> float:
+def round_down(x: Decimal | Fraction) -> float:
+    """Return the largest float that is not above an exact number."""
     value = float(x)
     return value if Fraction(value) <= Fraction(x) else math.nextafter(value, -math.inf)
 
@@ -108,8 +112,22 @@ class Budget:
         exact = [Fraction(share) for share in shares]
         excess = max(Fraction(1), sum(exact, Fraction(0)))
         return tuple(
-            Budget(_down(Fraction(self.epsilon) * s / excess), _down(Fraction(self.delta) * s / excess)) for s in exact
+            Budget(round_down(Fraction(self.epsilon) * s / excess), round_down(Fraction(self.delta) * s / excess))
+            for s in exact
         )
+
+    def less(self, spent: Budget) -> Budget:
+        """Return what is left after a spend, rounded down; `ParameterError` if that is nothing."""
+        epsilon, delta = (
+            round_down(Fraction(mine) - Fraction(theirs))
+            for mine, theirs in ((self.epsilon, spent.epsilon), (self.delta, spent.delta))
+        )
+        if epsilon <= 0 or delta < 0:
+            raise ParameterError(
+                f"mechanisms that are given ready spend epsilon={spent.epsilon:g}, delta={spent.delta:g} a row, and "
+                "leave nothing for the other columns; raise epsilon or delta"
+            )
+        return Budget(epsilon, delta)
 
     def per_row(self, contributions: int) -> Budget:
         """Return what one row may spend when a person may own ``contributions`` rows (group privacy).
@@ -120,14 +138,14 @@ class Budget:
             raise ParameterError("contributions must be a whole number of rows per person, at least 1")
         if contributions == 1:
             return self
-        epsilon = _down(Fraction(self.epsilon) / contributions)
+        epsilon = round_down(Fraction(self.epsilon) / contributions)
         with localcontext(_DIGITS):
             row, person = Decimal(epsilon), Decimal(self.epsilon)
             # (e^row − 1)/(e^person − 1) by exponentials that cannot overflow; it is at least e^−person/k.
             ratio = (-person).exp() / contributions
             if self.epsilon > _TINY:
                 ratio = (row - person).exp() * (1 - (-row).exp()) / (1 - (-person).exp())
-            return Budget(epsilon, _down(Decimal(self.delta) * ratio * (1 - _SLACK * 10**20)))
+            return Budget(epsilon, round_down(Decimal(self.delta) * ratio * (1 - _SLACK * 10**20)))
 
 
 def compose(budgets: Iterable[Budget]) -> Budget:
@@ -135,7 +153,7 @@ def compose(budgets: Iterable[Budget]) -> Budget:
     parts = list(budgets)
     epsilon = sum((Fraction(b.epsilon) for b in parts), Fraction(0))
     delta = sum((Fraction(b.delta) for b in parts), Fraction(0))
-    return Budget(_up(epsilon), _up(delta))
+    return Budget(round_up(epsilon), round_up(delta))
 
 
 def shares_of(names: Sequence[str], allocation: str | Mapping[str, float]) -> list[float]:
@@ -178,7 +196,7 @@ class PrivacyLoss(ABC):
         if epsilon >= self.pure():
             return 0.0
         with localcontext(_DIGITS):
-            return min(1.0, _up(max(Decimal(0), self._curve(epsilon))))
+            return min(1.0, round_up(max(Decimal(0), self._curve(epsilon))))
 
     def epsilon(self, delta: float = 0.0) -> float:
         """Return the least ε, rounded up, for which the channel is (ε, δ)-private."""
@@ -209,7 +227,7 @@ class ResponseLoss(PrivacyLoss):
         if self.keep == self.total:
             return 0.0
         with localcontext(_DIGITS):
-            return _up(abs((Decimal(self.keep) / self.other).ln()) + (0 if self.keep == self.other else _SLACK))
+            return round_up(abs((Decimal(self.keep) / self.other).ln()) + (0 if self.keep == self.other else _SLACK))
 
     def _curve(self, epsilon: float) -> Decimal:
         factor = Decimal(epsilon).exp() * (1 - _SLACK)
@@ -256,7 +274,7 @@ class LaplaceLoss(PrivacyLoss):
 
     def pure(self) -> float:
         """Return rate·span + spread."""
-        return _up(Fraction(self.rate) * self.span + Fraction(self.spread))
+        return round_up(Fraction(self.rate) * self.span + Fraction(self.spread))
 
     def _curve(self, epsilon: float) -> Decimal:
         return self.curve_at(self.span, Decimal(epsilon))
@@ -277,7 +295,7 @@ class NullableLoss(PrivacyLoss):
     def pure(self) -> float:
         """Return max(value against value, flag plus half the grid)."""
         half = LaplaceLoss((self.value.span + 1) // 2, self.value.rate, self.value.spread)
-        return max(self.value.pure(), _up(Fraction(self.flag.pure()) + Fraction(half.pure())))
+        return max(self.value.pure(), round_up(Fraction(self.flag.pure()) + Fraction(half.pure())))
 
     def _curve(self, epsilon: float) -> Decimal:
         half = (self.value.span + 1) // 2
@@ -318,7 +336,7 @@ def laplace_rate(span: int, epsilon: float, delta: float, spread: float = 0.0) -
     """Return the largest loss per grid step, e^(−rate·|k|), whose `LaplaceLoss` meets (ε, δ)."""
     low, high = 0.0, (epsilon - 2 * math.log1p(-delta)) * 4 / span + 64 / span * (delta > 0)
     if delta == 0:
-        rate = _down((Fraction(epsilon) - Fraction(spread)) / span)
+        rate = round_down((Fraction(epsilon) - Fraction(spread)) / span)
         return max(rate, 0.0)
     while (middle := (low + high) / 2) not in (low, high):
         fits = LaplaceLoss(span, middle, spread).delta(epsilon) <= delta

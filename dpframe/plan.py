@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,12 +54,25 @@ class Column:
     @property
     def expected_error(self) -> float:
         """Worst expected distance between a value and its release, in the space's unit."""
-        return self.mechanism.expected_error() * self.space.step
+        return self.mechanism.expected_error(self.space) * self.space.step
+
+    @property
+    def error_bounds(self) -> tuple[float, float]:
+        """Least expected errors that any mechanism can have at this budget, in the space's unit.
+
+        Metric-spaces paper, Theorem 6: (1−δ)·diam/(2(1+e^ε)), and for m+1 points at least κ apart
+        Theorem 7: (1−δ)·κm/(m+e^ε).
+        """
+        asked, space = self.mechanism.budget, self.space
+        odds, kept = math.exp(min(asked.epsilon, 700.0)), 1 - asked.delta
+        others = math.exp(min(math.log(max(space.size - 1, 1)), 700.0))
+        seventh = kept * space.min_distance * others / (others + odds) if space.size > 1 else 0.0
+        return kept * space.diameter / (2 * (1 + odds)) if space.size > 1 else 0.0, seventh
 
     @property
     def error_bound(self) -> float:
-        """Least expected error that any mechanism can have at this budget, in the space's unit."""
-        return self.mechanism.error_bound() * self.space.step
+        """The larger of the two `error_bounds`."""
+        return max(self.error_bounds)
 
     def to_json(self) -> dict[str, Any]:
         """Return the column as a JSON object."""
@@ -83,7 +97,7 @@ def _mechanism_of(data: Mapping[str, Any], space: Space) -> Mechanism:
     if ("mechanism" in data) == ("epsilon" in data):
         raise PlanError("give a mechanism or an epsilon, one of them")
     if "epsilon" in data:
-        return mechanism_for(space.metric, space.size, data["epsilon"], data.get("delta", 0.0))
+        return mechanism_for(space, data["epsilon"], data.get("delta", 0.0))
     if "delta" in data:
         raise PlanError("delta stands beside an epsilon; a mechanism has its own")
     if not isinstance(data["mechanism"], Mapping):
@@ -391,6 +405,7 @@ def build_plan(
     delta: float | None = None,
     n: int | None = None,
     allocation: str | Mapping[str, float] = "uniform",
+    mechanisms: Mapping[str, str | Mechanism] | None = None,
     contributions: int = 1,
     shuffle: bool = True,
     nulls: str = "error",
@@ -400,15 +415,22 @@ def build_plan(
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms.
 
-    ``delta=None`` is δ = 0: no mechanism needs it while columns compose basically. With δ > 0 every
-    column is calibrated to its share of ε and of δ. See `Plan` for the other parameters.
+    ``mechanisms`` names other mechanisms than the spaces' own by their tags, or gives ready ones: these cost
+    what they are certified to lose, and the other columns divide the rest. ``delta=None`` is δ = 0: no
+    mechanism needs it while columns compose basically. With δ > 0 every column is calibrated to its share of ε
+    and of δ. See `Plan` for the other parameters.
     """
     budget = Budget(epsilon, 0.0 if delta is None else delta).per_row(contributions)
     known = {name: as_space(spec) for name, spec in spaces.items()}
-    shares = budget.split(shares_of(list(known), allocation))
+    chosen = _check_mechanisms(mechanisms or {}, known)
+    ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}
+    rest = [name for name in known if name not in ready]
+    if ready:
+        budget = budget.less(compose(column.certified for column in ready.values()))
+    shares = dict(zip(rest, budget.split(shares_of(rest, allocation)), strict=True))
     columns = tuple(
-        Column(name, space, _calibrated(name, space, share))
-        for (name, space), share in zip(known.items(), shares, strict=True)
+        ready[name] if name in ready else Column(name, space, _calibrated(name, space, shares[name], chosen.get(name)))
+        for name, space in known.items()
     )
     return Plan(
         epsilon=epsilon,
@@ -424,8 +446,17 @@ def build_plan(
     )
 
 
-def _calibrated(name: str, space: Space, share: Budget) -> Mechanism:
+def _check_mechanisms(given: Any, known: Mapping[str, Space]) -> dict[str, Any]:
+    if not isinstance(given, Mapping) or not all(isinstance(value, str | Mechanism) for value in given.values()):
+        raise ParameterError("mechanisms must be a mapping {column: tag or mechanism}")
+    for name in given:
+        if name not in known:
+            raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")
+    return dict(given)
+
+
+def _calibrated(name: str, space: Space, share: Budget, tag: str | None) -> Mechanism:
     try:
-        return mechanism_for(space.metric, space.size, share.epsilon, share.delta)
+        return mechanism_for(space, share.epsilon, share.delta, tag)
     except ParameterError as error:
         raise ParameterError(f"column {name!r}: {error}") from None

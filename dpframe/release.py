@@ -106,8 +106,8 @@ def permutation(plan: Plan, key: bytes, count: int) -> npt.NDArray[np.intp] | No
 class Digest:
     """Digest of released rows that does not depend on their order or on batches.
 
-    Each row's codes are mixed to 64 bits, and the row values are added up modulo 2^64 beside the count. It
-    tells an altered frame from the released one; it is no signature.
+    Each row's codes are mixed to 64 bits, and the row values are added up modulo 2^64 to the plan's own digest.
+    It tells an altered frame, or one under another plan, from the released one; it is no signature.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -115,7 +115,7 @@ class Digest:
         for column in plan.columns:
             seed = hashlib.sha256(column.name.encode()).digest()
             self._factors[column.name] = np.frombuffer(seed, dtype="<u8")[:2] | np.uint64(1)
-        self._sum = 0
+        self._sum = int.from_bytes(plan.digest[:8], "little")
         self.count = 0
 
     def update(self, codes: Mapping[str, Codes]) -> None:

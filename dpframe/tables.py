@@ -240,6 +240,13 @@ class GeometricTable:
     def _noise(self) -> npt.NDArray[np.float64]:
         return np.array([self.noise_weights[k] / (1 << 128) for k in range(-self.span, self.span + 1)])
 
+    def weights(self, code: int) -> list[int]:
+        """Return the weights over 2^128 of 0…span when ``code`` is saturated after noise."""
+        noise, start = [self.noise_weights[k] for k in range(-self.span, self.span + 1)], self.span - code
+        column = noise[start : start + self.span + 1]
+        column[0], column[-1] = sum(noise[: start + 1]), sum(noise[start + self.span :])
+        return column
+
     def law(self, code: int) -> npt.NDArray[np.float64]:
         """Return the probabilities of 0…span when ``code`` is saturated after noise."""
         start = self.span - code

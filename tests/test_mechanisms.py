@@ -23,6 +23,8 @@ from dpframe.mechanisms import (
     mechanism_for,
     mechanism_from_json,
 )
+from dpframe.plan import Column
+from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Space
 
 LARGEST = 2**32 - 1
 
@@ -76,11 +78,26 @@ def test_mechanism(mechanism: Mechanism) -> None:
     check_mechanism(mechanism)
 
 
-@pytest.mark.parametrize("metric", ["discrete", "line", "nullable line"])
-def test_default_of_a_metric_has_the_size_asked_for(metric: str) -> None:
-    mechanism = mechanism_for(metric, 12, 1.0, 1e-6)
-    assert mechanism.size == 12
-    assert (mechanism.epsilon, mechanism.delta) == (1.0, 1e-6)
+@pytest.mark.parametrize(
+    "space", [Categorical(list("abc")), Integer(0, 11), Nullable(Integer(0, 11)), Nullable(Boolean())], ids=repr
+)
+def test_mechanisms_of_a_space(space: Space) -> None:
+    fitting = [tag for tag, cls in MECHANISMS.items() if space.metric in cls.metrics]
+    assert space.mechanism in fitting
+    for tag in (None, *fitting):
+        mechanism = mechanism_for(space, 1.0, 1e-6, tag)
+        assert mechanism.tag == (tag or space.mechanism)
+        assert mechanism.size == space.size
+        assert (mechanism.epsilon, mechanism.delta) == (1.0, 1e-6)
+        assert mechanism.expected_error(space) == pytest.approx(_farthest(mechanism, space), rel=1e-6)
+    for tag in {*MECHANISMS, "sorcery"} - {*fitting}:
+        with pytest.raises(ParameterError, match=f"mechanism must be one of .*{space.mechanism}"):
+            mechanism_for(space, 1.0, 0.0, tag)
+
+
+def _farthest(mechanism: Mechanism, space: Space) -> float:
+    matrix, codes = mechanism.transition(), range(space.size)
+    return max(sum(matrix[y, x] * space.code_distance(x, y) for y in codes) for x in codes) / space.step
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0, 10.0, 25.0, 33.0, 36.0, 41.0, 42.5, 60.0, 84.0, 100.0, 800.0])
@@ -170,10 +187,10 @@ def test_surrogates_keep_their_digits_at_small_epsilon() -> None:
 
 def test_response_meets_theorem_7() -> None:
     for size, epsilon, delta in [(2, 1.0, 0.0), (16, 2.0, 1e-3), (5000, 0.5, 0.1)]:
-        mechanism = RandomizedResponse(size, epsilon, delta)
+        column = Column("a", Categorical(range(size)), RandomizedResponse(size, epsilon, delta))
         bound = (1 - delta) * (size - 1) / (size - 1 + math.exp(epsilon))
-        assert mechanism.error_bound() == pytest.approx(bound, rel=1e-12)
-        assert bound <= mechanism.expected_error() <= bound * (1 + 1e-5)
+        assert column.error_bound == pytest.approx(bound, rel=1e-12)
+        assert bound <= column.expected_error <= bound * (1 + 1e-5)
 
 
 # --- two-sided geometric noise ------------------------------------------------------------------------

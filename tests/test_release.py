@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -162,7 +163,8 @@ class TestDigest:
         found = Digest(PLAN)
         found.update({})
         found.update({"age": np.zeros(0, np.uint8), "sex": np.zeros(0, np.uint8)})
-        assert (found.count, found.hexdigest()) == (0, "0" * 16)
+        assert (found.count, found.hexdigest()) == (0, Digest(PLAN).hexdigest())
+        assert found.hexdigest() != Digest(replace(PLAN, n=7)).hexdigest()
 
     def test_counts(self):
         found = Digest(PLAN)

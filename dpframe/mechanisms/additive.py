@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Context, Decimal, localcontext
 from functools import cached_property, lru_cache, partial
 from typing import ClassVar
 
@@ -12,9 +13,10 @@ import numpy as np
 
 from dpframe.errors import ParameterError
 from dpframe.keystream import ColumnStream
-from dpframe.loss import LaplaceLoss, NullableLoss, PrivacyLoss, ResponseLoss, laplace_rate
+from dpframe.loss import LaplaceLoss, NullableLoss, PrivacyLoss, ResponseLoss, laplace_rate, round_down
 from dpframe.mechanisms.base import CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
 from dpframe.mechanisms.finite import response_table
+from dpframe.spaces import Space
 from dpframe.tables import GeometricTable, ResponseTable, geometric_table
 
 __all__ = ["Geometric", "NullableGeometric"]
@@ -59,13 +61,7 @@ def _farthest_error(rate: float, x: int, span: int) -> float:
     return towards(x) + towards(span - x)
 
 
-def _best_error(span: int, epsilon: float, delta: float) -> float:
-    """Return the larger of Theorem 6 (diameter ``span``) and Theorem 7 (κ = 1, m = ``span``)."""
-    e = math.exp(min(epsilon, 700.0))
-    return (1 - delta) * max(span / (2 * (1 + e)), span / (span + e))
-
-
-@register("line")
+@register
 @dataclass(frozen=True)
 class Geometric(Mechanism):
     """Two-sided geometric noise on 0…span, saturated at both ends (the discrete Laplace mechanism).
@@ -96,6 +92,7 @@ class Geometric(Mechanism):
     size: int = field(init=False, repr=False)
 
     tag: ClassVar[str] = "geometric"
+    metrics: ClassVar[frozenset[str]] = frozenset({"line"})
     words: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -105,9 +102,9 @@ class Geometric(Mechanism):
         _ = self.table
 
     @classmethod
-    def calibrate(cls, size: int, epsilon: float, delta: float) -> Geometric:
-        """Make the mechanism for a grid of ``size`` codes."""
-        return cls(size - 1, epsilon, delta)
+    def calibrate(cls, space: Space, epsilon: float, delta: float) -> Geometric:
+        """Make the mechanism for a grid, with the least noise that meets (ε, δ)."""
+        return cls(space.size - 1, epsilon, delta)
 
     @cached_property
     def table(self) -> GeometricTable:
@@ -119,12 +116,21 @@ class Geometric(Mechanism):
         """The certified loss, the integers' rounding included."""
         return _loss(self.table)
 
+    @cached_property
+    def blanket(self) -> float:
+        """γ = α^(span/2) on an even number of steps, 2α^((span+1)/2)/(1+α) on an odd one, rounded down."""
+        return _blanket(self.table)
+
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         self.table.sample(codes, stream, first_row, out)
 
     def law(self, code: int) -> FloatArray:
         """Return P(y | code), shape (span + 1,)."""
         return self.table.law(code)
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return the weights of 0…span over 2^128."""
+        return self.table.weights(code), 1 << 128
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)² inside, [f(0) − αf(1)]/(1−α) at the ends."""
@@ -145,13 +151,18 @@ class Geometric(Mechanism):
         """
         return _between(self.table.rate, edges, starts)
 
-    def expected_error(self) -> float:
+    def expected_error(self, space: Space | None = None) -> float:
         """Return E|Y − x| in grid steps for x in the middle, where it is largest."""
         return _farthest_error(self.table.rate, self.span // 2, self.span)
 
-    def error_bound(self) -> float:
-        """Return the lower bound of Theorems 6 and 7 in grid steps."""
-        return _best_error(self.span, self.epsilon, self.delta)
+
+def _blanket(table: GeometricTable) -> float:
+    """Return Σ_y min_x P(y | x) of the saturated noise; the least of all is the law from the farther end."""
+    span = table.span
+    with localcontext(Context(prec=60)):
+        rate = Decimal(table.rate)
+        ideal = (-rate * span / 2).exp() if span % 2 == 0 else 2 * (-rate * (span + 1) / 2).exp() / (1 + (-rate).exp())
+        return round_down(ideal * (-Decimal(table.spread)).exp() * (1 - Decimal(10) ** -50))
 
 
 def _invert(rate: float, counts: FloatArray, squared: bool) -> FloatArray:
@@ -215,7 +226,7 @@ def _surrogate(rate: float, span: int, f: CodeFunction, codes: IntArray) -> Floa
     return np.asarray(np.where(y == 0, at_zero, np.where(y == span, at_span, inside)))
 
 
-@register("nullable line")
+@register
 @dataclass(frozen=True)
 class NullableGeometric(Mechanism):
     """A grid with null as one more code, span + 1: a flag by randomised response, a value by `Geometric`.
@@ -238,6 +249,7 @@ class NullableGeometric(Mechanism):
     size: int = field(init=False, repr=False)
 
     tag: ClassVar[str] = "nullable_geometric"
+    metrics: ClassVar[frozenset[str]] = frozenset({"nullable line"})
     words: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
@@ -247,9 +259,9 @@ class NullableGeometric(Mechanism):
         _ = self.parts
 
     @classmethod
-    def calibrate(cls, size: int, epsilon: float, delta: float) -> NullableGeometric:
-        """Make the mechanism for a grid of ``size`` − 1 codes and null."""
-        return cls(size - 2, epsilon, delta)
+    def calibrate(cls, space: Space, epsilon: float, delta: float) -> NullableGeometric:
+        """Make the mechanism for a grid with null, with the least noise that meets (ε, δ)."""
+        return cls(space.size - 2, epsilon, delta)
 
     @property
     def null(self) -> int:
@@ -267,6 +279,22 @@ class NullableGeometric(Mechanism):
         flag, value = self.parts
         return _nullable_loss(flag, _loss(value))
 
+    @cached_property
+    def blanket(self) -> float:
+        """γ, rounded down: P(null | value) for null, and the value's noise around mid-grid for the rest.
+
+        With keep k and flip c of the flag, min_x of k·G(y|x) is k·α^⌊N/2⌋·G(y|mid) above mid-grid and
+        k·α^⌈N/2⌉·G(y|mid) elsewhere; null gives c·G(y|mid).
+        """
+        flag, value = self.parts
+        with localcontext(Context(prec=60)):
+            keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
+            alpha, half = (-Decimal(value.rate)).exp(), (self.span + 1) // 2
+            above, below = (min(keep * alpha**steps, flip) for steps in (self.span - half, half))
+            rest = (alpha * above + below) / (1 + alpha)
+            factor = (1 - Decimal(10) ** -50) * (-Decimal(value.spread)).exp()
+            return round_down((flip + rest) * factor / (1 << flag.bits))
+
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         flag, value = self.parts
         absent = codes == self.null
@@ -283,6 +311,13 @@ class NullableGeometric(Mechanism):
         present, absent = (flip, keep) if code == self.null else (keep, flip)
         x = self.span // 2 if code == self.null else code
         return np.append(present * value.law(x), absent)
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return the weights of 0…span and null over 2^(128 + bits of the flag)."""
+        flag, value = self.parts
+        present, absent = (flag.threshold, flag.keep) if code == self.null else (flag.keep, flag.threshold)
+        x = self.span // 2 if code == self.null else code
+        return [present * w for w in value.weights(x)] + [absent << 128], 1 << (128 + flag.bits)
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return φ_f: with keep k and flip c, φ(null) = (k f(null) − c f(mid))/(k−c), the rest by inversion."""
@@ -341,18 +376,12 @@ class NullableGeometric(Mechanism):
         at_null = (k**2 * nulls + c**2 * present) / flag.signal**2
         return np.append(squares, [at_null], axis=0)
 
-    def expected_error(self) -> float:
+    def expected_error(self, space: Space | None = None) -> float:
         """Return the largest E[ρ(Y, x)] in grid steps, ρ(null, value) being the whole span."""
         flag, value = self.parts
         k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
         middle = _farthest_error(value.rate, self.span // 2, self.span)
         return k * middle + c * self.span
-
-    def error_bound(self) -> float:
-        """Return the lower bound of Theorems 6 and 7 in grid steps, for span + 2 points."""
-        e = math.exp(min(self.epsilon, 700.0))
-        m = self.span + 1
-        return (1 - self.delta) * max(self.span / (2 * (1 + e)), m / (m + e))
 
 
 def _nullable_loss(flag: ResponseTable, value: LaplaceLoss) -> NullableLoss:

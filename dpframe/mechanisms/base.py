@@ -19,6 +19,7 @@ import numpy.typing as npt
 from dpframe.errors import ParameterError, PlanError
 from dpframe.keystream import ColumnStream
 from dpframe.loss import Budget, PrivacyLoss, check_delta, check_epsilon
+from dpframe.spaces import Space
 
 __all__ = [
     "MECHANISMS",
@@ -39,23 +40,16 @@ CodeFunction = Callable[[IntArray], FloatArray]
 MECHANISMS: dict[str, type[Mechanism]] = {}
 """Every mechanism by its tag."""
 
-_BY_METRIC: dict[str, type[Mechanism]] = {}
-
 LARGEST_MATRIX = 4097
 """Most codes for which a transition matrix is written out (about 134 MB of floats)."""
 
 M = TypeVar("M", bound="type[Mechanism]")
 
 
-def register(metric: str) -> Callable[[M], M]:
-    """Enter a mechanism in the registry, as the default for spaces of this metric."""
-
-    def enter(cls: M) -> M:
-        MECHANISMS[cls.tag] = cls
-        _BY_METRIC[metric] = cls
-        return cls
-
-    return enter
+def register(cls: M) -> M:
+    """Enter a mechanism in the registry under its tag."""
+    MECHANISMS[cls.tag] = cls
+    return cls
 
 
 class Mechanism(ABC):
@@ -66,6 +60,8 @@ class Mechanism(ABC):
     """
 
     tag: ClassVar[str]
+    metrics: ClassVar[frozenset[str]]
+    """Kinds of metric (`Space.metric`) that the mechanism is for."""
     words: ClassVar[int]
     """Planes of the stream that a row uses; a fixed number."""
 
@@ -85,10 +81,15 @@ class Mechanism(ABC):
     def loss(self) -> PrivacyLoss:
         """The exact privacy loss, computed from the integers that are sampled."""
 
+    @property
+    @abstractmethod
+    def blanket(self) -> float:
+        """γ = Σ_y min_x P(y | x), rounded down: the share of a release that says nothing of its row."""
+
     @classmethod
     @abstractmethod
-    def calibrate(cls, size: int, epsilon: float, delta: float) -> Mechanism:
-        """Make the mechanism for a space of ``size`` codes."""
+    def calibrate(cls, space: Space, epsilon: float, delta: float) -> Mechanism:
+        """Make the mechanism for a space, with the least noise that meets (ε, δ)."""
 
     @abstractmethod
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
@@ -97,6 +98,10 @@ class Mechanism(ABC):
     @abstractmethod
     def law(self, code: int) -> FloatArray:
         """Return P(y | code) for all y, shape (size,), from the integers that are sampled."""
+
+    @abstractmethod
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return P(y | code) for all y as integers over a total, read from the tables that are sampled."""
 
     @abstractmethod
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
@@ -127,15 +132,10 @@ class Mechanism(ABC):
         """
 
     @abstractmethod
-    def expected_error(self) -> float:
-        """Return max over x of E[ρ(Y, x)], with ρ in code steps (or 0/1 on discrete spaces)."""
+    def expected_error(self, space: Space | None = None) -> float:
+        """Return max over x of E[ρ(Y, x)] in code steps (0 or 1 on discrete spaces).
 
-    @abstractmethod
-    def error_bound(self) -> float:
-        """Return the least ``expected_error`` that any mechanism can have at the same (ε, δ).
-
-        Metric-spaces paper, Theorem 6: (1−δ)·diam/(2(1+e^ε)), and for m+1 points at least κ apart
-        Theorem 7: (1−δ)·κm/(m+e^ε).
+        ρ is the distance of ``space``, by default the one that the mechanism is made for.
         """
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
@@ -225,9 +225,19 @@ def check_whole(value: Any, name: str, least: int, most: int) -> int:
     return int(value)
 
 
-def mechanism_for(metric: str, size: int, epsilon: float, delta: float) -> Mechanism:
-    """Return the default mechanism of a metric, calibrated for ``size`` codes."""
-    return _BY_METRIC[metric].calibrate(size, epsilon, delta)
+def mechanism_for(space: Space, epsilon: float, delta: float, tag: str | None = None) -> Mechanism:
+    """Return the space's own mechanism, or the one of a tag, calibrated to (ε, δ).
+
+    Raises
+    ------
+    ParameterError
+        If the tag is unknown or its mechanism is for other spaces.
+    """
+    tag = space.mechanism if tag is None else tag
+    fitting = [name for name, cls in sorted(MECHANISMS.items()) if space.metric in cls.metrics]
+    if tag not in fitting:
+        raise ParameterError(f"mechanism must be one of {', '.join(fitting)} for space {space.tag}")
+    return MECHANISMS[tag].calibrate(space, epsilon, delta)
 
 
 def mechanism_from_json(data: Mapping[str, Any]) -> Mechanism:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from dpframe.errors import ParameterError
 from dpframe.keystream import ColumnStream
-from dpframe.loss import ResponseLoss, response_probability
+from dpframe.loss import ResponseLoss, response_probability, round_down
 from dpframe.mechanisms.base import CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
+from dpframe.spaces import Space
 from dpframe.tables import ResponseTable
 
 __all__ = ["RandomizedResponse", "response_table"]
@@ -44,7 +45,7 @@ def response_table(size: int, epsilon: float, delta: float = 0.0) -> ResponseTab
     return table
 
 
-@register("discrete")
+@register
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
     """Randomised response: keep with probability 1−pm, else uniform over the other m = size−1 codes.
@@ -73,6 +74,7 @@ class RandomizedResponse(Mechanism):
     delta: float = 0.0
 
     tag: ClassVar[str] = "randomized_response"
+    metrics: ClassVar[frozenset[str]] = frozenset({"discrete", "line", "nullable line"})
     words: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -81,9 +83,9 @@ class RandomizedResponse(Mechanism):
         _ = self.table
 
     @classmethod
-    def calibrate(cls, size: int, epsilon: float, delta: float) -> RandomizedResponse:
-        """Make the mechanism for a space of ``size`` codes."""
-        return cls(size, epsilon, delta)
+    def calibrate(cls, space: Space, epsilon: float, delta: float) -> RandomizedResponse:
+        """Make the mechanism for a space, with the least noise that meets (ε, δ)."""
+        return cls(space.size, epsilon, delta)
 
     @cached_property
     def table(self) -> ResponseTable:
@@ -94,6 +96,11 @@ class RandomizedResponse(Mechanism):
     def loss(self) -> ResponseLoss:
         """The exact privacy loss |ln(keep/t)|, and δ(ε) by Theorem 8."""
         return ResponseLoss(self.table.keep, self.table.threshold, 1 << self.table.bits)
+
+    @property
+    def blanket(self) -> float:
+        """γ = size·p, rounded down."""
+        return round_down(Fraction(self.size * self.table.threshold, 1 << self.table.bits)) if self.size > 1 else 1.0
 
     @property
     def other(self) -> float:
@@ -108,6 +115,13 @@ class RandomizedResponse(Mechanism):
         column = np.full(self.size, self.other)
         column[code] = self.table.keep / (1 << self.table.bits) if self.size > 1 else 1.0
         return column
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return keep for the code itself and the threshold for all others, over 2^bits."""
+        if self.size == 1:
+            return [1], 1
+        table = self.table
+        return [table.keep if y == code else table.threshold for y in range(self.size)], 1 << table.bits
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return (f(y) − p·Σf)/(1 − size·p)."""
@@ -126,11 +140,11 @@ class RandomizedResponse(Mechanism):
             on, off = on**2, off**2
         return np.asarray((on - off) * counts + off * counts.sum(axis=0, keepdims=True))
 
-    def expected_error(self) -> float:
-        """Return the probability that the code changes, m·p."""
-        return (self.size - 1) * self.other
+    def expected_error(self, space: Space | None = None) -> float:
+        """Return the probability that the code changes, m·p; on a line p times the farthest sum of distances.
 
-    def error_bound(self) -> float:
-        """Return Theorem 7 on the discrete metric, (1−δ)·m/(m+e^ε), which the mechanism meets."""
+        From an end of 0…N the distances add up to N(N+1)/2, from null, N away from all values, to N(N+1).
+        """
         m = self.size - 1
-        return (1 - self.delta) * m / (m + math.exp(self.epsilon)) if self.epsilon < 700 else 0.0
+        farthest = {"line": m * (m + 1) / 2, "nullable line": (m - 1) * m}
+        return self.other * farthest.get("discrete" if space is None else space.metric, m)

@@ -68,10 +68,17 @@ class Space(ABC):
     """A column's values, metric and coding.
 
     ``metric`` is ``"discrete"`` (0 or 1), ``"line"`` (distance of codes times ``step``) or
-    ``"nullable line"``; it selects the default mechanism.
+    ``"nullable line"``; it tells which mechanisms there are.
     """
 
     tag: ClassVar[str]
+
+    MECHANISMS: ClassVar[Mapping[str, str]] = {
+        "discrete": "randomized_response",
+        "line": "geometric",
+        "nullable line": "nullable_geometric",
+    }
+    """Tag of the mechanism that spaces of a metric have by default."""
 
     @property
     @abstractmethod
@@ -82,6 +89,11 @@ class Space(ABC):
     @abstractmethod
     def size(self) -> int:
         """Number of codes."""
+
+    @property
+    def mechanism(self) -> str:
+        """Tag of the mechanism that the space has unless another is asked for."""
+        return self.MECHANISMS[self.metric]
 
     @property
     def step(self) -> float:
