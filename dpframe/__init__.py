@@ -6,6 +6,8 @@
 
 from dpframe import datasets
 from dpframe.accessor import attach
+from dpframe.audit import AuditResult, audit
+from dpframe.certificate import Certificate
 from dpframe.errors import (
     AlreadySanitizedError,
     AlteredReleaseWarning,
@@ -22,20 +24,24 @@ from dpframe.errors import (
 from dpframe.estimate import Estimates
 from dpframe.inmemory import make_plan, sanitize
 from dpframe.loss import Budget
+from dpframe.mechanisms import Matrix
 from dpframe.parquet import plan_parquet, read_parquet, sanitize_parquet
-from dpframe.plan import Column, Plan
+from dpframe.plan import Column, Group, Plan
 from dpframe.release import ReleaseInfo
 from dpframe.report import Report
-from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real
+from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Product, Real, Subset
+from dpframe.verify import verify_file
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AlreadySanitizedError",
     "AlteredReleaseWarning",
+    "AuditResult",
     "Boolean",
     "Budget",
     "Categorical",
+    "Certificate",
     "Column",
     "ColumnError",
     "Datetime",
@@ -43,7 +49,9 @@ __all__ = [
     "DpframeWarning",
     "Estimates",
     "FileError",
+    "Group",
     "Integer",
+    "Matrix",
     "NotSanitizedError",
     "Nullable",
     "OrderLeakWarning",
@@ -52,14 +60,18 @@ __all__ = [
     "Plan",
     "PlanError",
     "PrivacyLeakWarning",
+    "Product",
     "Real",
     "ReleaseInfo",
     "Report",
+    "Subset",
     "attach",
+    "audit",
     "datasets",
     "make_plan",
     "plan_parquet",
     "read_parquet",
     "sanitize",
     "sanitize_parquet",
+    "verify_file",
 ]

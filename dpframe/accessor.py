@@ -136,9 +136,17 @@ class DpAccessor:
         """Estimate the correlations of numeric columns; see `Estimates.corr`."""
         return self.estimates().corr(columns, **options)
 
-    def support(self, column: str, **options: Any) -> pd.DataFrame:
-        """Estimate the share of each value of a column; see `Estimates.support`."""
-        return self.estimates().support(column, **options)
+    def support(self, column: str, items: Sequence[Any] | None = None, **options: Any) -> pd.DataFrame:
+        """Estimate the share of rows whose set holds each item, or of each value; see `Estimates.support`."""
+        return self.estimates().support(column, items, **options)
+
+    def cooccurrence(self, column: str, items: Sequence[Any] | None = None, **options: Any) -> pd.DataFrame:
+        """Estimate how many rows hold both items of every pair; see `Estimates.cooccurrence`."""
+        return self.estimates().cooccurrence(column, items, **options)
+
+    def set_sizes(self, column: str, **options: Any) -> pd.DataFrame:
+        """Estimate how many rows hold sets of each size; see `Estimates.set_sizes`."""
+        return self.estimates().set_sizes(column, **options)
 
     def null_rate(self, column: str, **options: Any) -> pd.Series[Any]:
         """Estimate the share of nulls of a column; see `Estimates.null_rate`."""

@@ -1,7 +1,7 @@
 """The ``dpframe`` command: files in, files out.
 
-Exit codes: 0 done, 2 bad input (one line on standard error), 70 a fault of dpframe itself. No value of the
-data is ever printed but by ``estimate`` and ``demo``, whose numbers are the released ones.
+Exit codes: 0 done, 1 verification failed, 2 bad input (one line on standard error), 70 a fault of dpframe
+itself. No value of the data is ever printed but by ``estimate`` and ``demo``, whose numbers are the released ones.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dpframe.parquet import plan_parquet, sanitize_parquet
 from dpframe.plan import Plan
 from dpframe.release import ReleaseInfo
 from dpframe.spaces import Categorical, Nullable, Real
+from dpframe.verify import verify_file
 
 __all__ = ["app", "main"]
 
@@ -41,7 +42,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-BAD_INPUT, FAULT = 2, 70
+REFUTED, BAD_INPUT, FAULT = 1, 2, 70
 
 Source = Annotated[Path, typer.Argument(help="Parquet file, directory or quoted glob.", show_default=False)]
 Epsilon = Annotated[float | None, typer.Option(help="Budget ε, replace-one, per person.", show_default=False)]
@@ -52,6 +53,12 @@ Spaces = Annotated[
 Infer = Annotated[str, typer.Option(help="Where undeclared spaces come from: public or data (leaks).")]
 Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat.", show_default=False)]
 Passthrough = Annotated[list[str] | None, typer.Option(help="Column to copy UNPROTECTED; repeat.", show_default=False)]
+Group = Annotated[
+    list[str] | None, typer.Option(help="Columns to randomise together, e.g. sex,income; repeat.", show_default=False)
+]
+Mechanism = Annotated[
+    list[str] | None, typer.Option(help="Another mechanism of a column, as column=tag; repeat.", show_default=False)
+]
 Nulls = Annotated[str, typer.Option(help="A null where its space holds none: error or impute.")]
 Contributions = Annotated[int, typer.Option(help="Rows that one person may own.")]
 Shuffle = Annotated[bool, typer.Option(help="Let rows leave in a secret random order.")]
@@ -63,6 +70,8 @@ def _options(
     infer: str,
     drop: list[str] | None,
     passthrough: list[str] | None,
+    group: list[str] | None,
+    mechanism: list[str] | None,
     nulls: str,
     contributions: int,
     shuffle: bool,
@@ -77,6 +86,10 @@ def _options(
         given["drop"] = drop
     if passthrough:
         given["passthrough"] = passthrough
+    if group:
+        given["groups"] = [tuple(name.strip() for name in names.split(",")) for names in group]
+    if mechanism:
+        given["mechanisms"] = dict(map(_column_and_tag, mechanism))
     if nulls != "error":
         given["nulls"] = nulls
     if contributions != 1:
@@ -84,6 +97,13 @@ def _options(
     if not shuffle:
         given["shuffle"] = False
     return given
+
+
+def _column_and_tag(text: str) -> tuple[str, str]:
+    column, sign, tag = text.rpartition("=")
+    if not (column and sign and tag):
+        raise ParameterError("--mechanism takes column=tag, e.g. --mechanism age=randomized_response")
+    return column, tag
 
 
 def _read_spaces(path: Path) -> dict[str, Any]:
@@ -110,6 +130,8 @@ def plan(
     infer: Infer = "public",
     drop: Drop = None,
     passthrough: Passthrough = None,
+    group: Group = None,
+    mechanism: Mechanism = None,
     nulls: Nulls = "error",
     contributions: Contributions = 1,
     shuffle: Shuffle = True,
@@ -118,7 +140,7 @@ def plan(
     """Plan how a file would be sanitised, and write the plan to reuse or edit."""
     if epsilon is None:
         raise ParameterError("give --epsilon, e.g. --epsilon 1")
-    options = _options(spaces, infer, drop, passthrough, nulls, contributions, shuffle)
+    options = _options(spaces, infer, drop, passthrough, group, mechanism, nulls, contributions, shuffle)
     made = plan_parquet(source, epsilon, delta, **options)
     if output is not None:
         try:
@@ -139,13 +161,15 @@ def sanitize(
     infer: Infer = "public",
     drop: Drop = None,
     passthrough: Passthrough = None,
+    group: Group = None,
+    mechanism: Mechanism = None,
     nulls: Nulls = "error",
     contributions: Contributions = 1,
     shuffle: Shuffle = True,
     as_json: AsJson = False,
 ) -> None:
     """Randomise every row of a file into a new file that may be given away."""
-    options = _options(spaces, infer, drop, passthrough, nulls, contributions, shuffle)
+    options = _options(spaces, infer, drop, passthrough, group, mechanism, nulls, contributions, shuffle)
     ready = None if plan is None else Plan.read(plan)
     start = time.perf_counter()
     with _progress("randomising") as progress:
@@ -174,6 +198,17 @@ def inspect(source: Source, as_json: AsJson = False) -> None:
         return
     typer.echo(f"{source}: a release of {info.n:,} rows")
     typer.echo(str(info.plan))
+
+
+@app.command()
+def verify(source: Source, as_json: AsJson = False) -> None:
+    """Prove what a released file claims, and that its rows are those released."""
+    certificate = verify_file(source)
+    typer.echo(certificate.to_json() if as_json else f"{source}\n{certificate}")
+    for failure in certificate.failures:
+        typer.echo(f"dpframe: {source}: {' '.join(failure.split())}", err=True)
+    if not certificate.ok:
+        raise typer.Exit(REFUTED)
 
 
 @dataclass(frozen=True)
@@ -235,10 +270,24 @@ STATISTICS: dict[str, _Statistic] = {
     "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: _stacked(e.cov(c, **q.common))),
     "corr": _Statistic(range(2, 99), frozenset(), lambda e, c, q: _stacked(e.corr(c, **q.common))),
     "null-rate": _one("", lambda e, c, q: e.null_rate(c[0], **q.common)),
-    "support": _one("", lambda e, c, q: e.support(c[0], **q.common)),
+    "support": _one("by bins", lambda e, c, q: _support(e, c[0], q)),
+    "cooccurrence": _one(
+        "normalize", lambda e, c, q: _stacked(_named(e.cooccurrence(c[0], normalize=q.normalize, **q.common)))
+    ),
+    "set-sizes": _one("normalize", lambda e, c, q: e.set_sizes(c[0], normalize=q.normalize, **q.common)),
     "histogram": _one("bins", lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common)),
     "quantile": _one("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
 }
+
+
+def _named(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Tell the rows' items from the columns', which belong to one column."""
+    return pairs.rename_axis(index="item 1").rename_axis(columns=["", "item 2"])
+
+
+def _support(estimates: Estimates, column: str, asked: _Question) -> pd.DataFrame:
+    found = estimates.support(column, by=asked.by, bins=asked.bins, **asked.common)
+    return found if asked.by is None else _stacked(found)
 
 
 def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
@@ -273,8 +322,8 @@ def estimate(
         # Left unsaid, the answer would be to another question.
         if getattr(question, option):
             raise ParameterError(f"{statistic} takes no --{option}; leave it out")
-    if bins is not None and statistic == "mean" and by is None:
-        raise ParameterError("mean takes --bins for the column of --by only")
+    if bins is not None and statistic in ("mean", "support") and by is None:
+        raise ParameterError(f"{statistic} takes --bins for the column of --by only")
     found = asked.ask(Estimates(source, confidence_level=confidence_level), columns, question)
     table = found.to_frame().T.rename_axis("column") if isinstance(found, pd.Series) else found
     if as_json:

@@ -45,6 +45,11 @@ def name_list(names: Iterable[str]) -> str:
     return ", ".join(name if name.isprintable() else repr(name) for name in names)
 
 
+def tuple_label(names: Iterable[str]) -> str:
+    """Return the names of columns that belong together, in one line whatever they hold."""
+    return " × ".join(name_list([name]) for name in names)
+
+
 def warn(message: str, category: type[DpframeWarning]) -> None:
     """Warn, pointing at the line outside dpframe that asked."""
     level, frame = 2, sys._getframe(1)

@@ -23,7 +23,7 @@ from dpframe.errors import ColumnError, FileError, ParameterError
 from dpframe.infer import Field
 from dpframe.release import metadata_text
 
-__all__ = ["ParquetInput", "is_text", "plain_type"]
+__all__ = ["ParquetInput", "is_list", "is_text", "plain_type"]
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """The name under which pandas stores an index that has none: not a column."""
@@ -43,9 +43,15 @@ File = tuple[Path, dict[str, str | None]]
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Tell whether a column holds strings, whose declared values are read as dictionaries and never row by row."""
+    """Tell whether values are strings, whose declared values are read as dictionaries and never row by row."""
     t = pa.types
     return bool(t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_))
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Tell whether values are lists, of any length or of one."""
+    t = pa.types
+    return bool(t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_))
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
@@ -200,14 +206,27 @@ class ParquetInput:
         """Return what is public about columns."""
         return [Field(f.name, f.type, f.nullable) for f in map(self.schema.field, names)]
 
+    def _dictionaries(self, path: Path, names: Collection[str]) -> list[str]:
+        """Return the paths within a file of the strings in columns, which are read as dictionaries."""
+        types = {name: self.schema.field(name).type for name in names}
+        lists = tuple(f"{name}." for name, type_ in types.items() if is_list(type_) and is_text(type_.value_type))
+        found = [name for name, type_ in types.items() if is_text(type_)]
+        if lists:
+            with _open(path) as reader:
+                schema = reader.schema
+                # How the parts of a list are called depends on who wrote the file.
+                leaves = [schema.column(i).path for i in range(len(schema))]
+            found += [leaf for leaf in leaves if leaf.startswith(lists)]
+        return found
+
     def batches(self, names: Sequence[str], rows: int, plain: Collection[str] = ()) -> Iterator[dict[str, pa.Array]]:
         """Yield up to ``rows`` rows at a time; batches end where files do.
 
-        Strings come as dictionaries, but those of the columns in ``plain``.
+        Strings, and those in lists, come as dictionaries, but for the columns in ``plain``.
         """
         for path, keys in self.files:
             stored = [name for name in names if name not in keys]
-            texts = [name for name in stored if name not in plain and is_text(self.schema.field(name).type)]
+            texts = self._dictionaries(path, [name for name in stored if name not in plain])
             with _open(path, texts) as reader:
                 for batch in _read(reader, path, rows, stored):
                     columns = {name: batch.column(name) for name in stored}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import Mechanism
+from dpframe.mechanisms import Mechanism, ResponseChannel, mechanism_for
+from dpframe.mechanisms.subset import SetMechanism
 from dpframe.spaces import Integer, Nullable, Space
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["forecast_table", "joint_errors", "marginal_errors", "mean_errors"]
+__all__ = ["forecast_table", "joint_errors", "marginal_errors", "mean_errors", "support_errors"]
 
 FloatArray = npt.NDArray[np.float64]
 
 MOST_CELLS = 1_024
-"""Columns of more values have no marginal to speak of; a pair is forecast up to the square of it."""
+"""Columns of more values have no marginal to speak of; a joint is forecast up to the square of it."""
 
 FINEST = 1 << 16
 """A finer grid is forecast by this one: errors depend on its steps by no more than rounding does."""
@@ -55,6 +57,8 @@ def joint_errors(parts: Sequence[tuple[Mechanism, FloatArray]], n: int) -> tuple
 
 def _squared_sums(mechanism: Mechanism) -> FloatArray:
     """Return Σ_v Φ[y, v]² for every released code y."""
+    if isinstance(mechanism, ResponseChannel):  # symmetric, and of too many codes for a matrix where tuples are
+        return mechanism.invert(np.ones(mechanism.size), squared=True)
     return np.asarray(mechanism.invert(np.eye(mechanism.size), squared=True).sum(axis=0))
 
 
@@ -63,7 +67,7 @@ def mean_errors(space: Space, mechanism: Mechanism, shares: FloatArray | None, n
     null = space.tag == "nullable"
     values = space.size - null
     width = float(values - 1)
-    if values - 1 > FINEST:
+    if values - 1 > FINEST and not isinstance(mechanism, ResponseChannel):
         coarse = Nullable(Integer(0, FINEST)) if null else Integer(0, FINEST)
         mechanism, shares = type(mechanism).calibrate(coarse, mechanism.epsilon, mechanism.delta), None
         values = FINEST + 1
@@ -81,36 +85,90 @@ def mean_errors(space: Space, mechanism: Mechanism, shares: FloatArray | None, n
     return found[0], found[1]
 
 
+def support_errors(mechanism: SetMechanism, n: int) -> tuple[float, float]:
+    """Return the standard error of the share of sets that hold an item: of a rare one, and the worst.
+
+    Nulls are taken as rare.
+    """
+    (p, q), (kept, _) = mechanism.shown, mechanism.present
+    rare, common = ((share * (1 - share) / (p - q) ** 2 / kept / n) for share in (q, p))
+    return math.sqrt(rare), math.sqrt(max(rare, common))
+
+
 def _numbers(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:
     found = space.numbers(codes)
     assert found is not None
     return found
 
 
-def forecast_table(columns: Sequence[Any], n: int, types: Mapping[str, Any] | None) -> pd.DataFrame:
-    """Return the errors of every marginal, pair and mean; ``columns`` have name, space and mechanism."""
+def forecast_table(
+    columns: Sequence[Any], n: int, types: Mapping[str, Any] | None, groups: Sequence[Any] = ()
+) -> pd.DataFrame:
+    """Return the errors of every marginal, pair, group and mean.
+
+    ``columns`` have name, space and mechanism; ``groups`` have names and give the mechanism of some of these. With
+    groups there is one more column, ``split_error``: what ``std_error`` would be if every group's budget were
+    split evenly over its columns, each on its own.
+    """
     import pandas as pd
 
     known = {name: _shares(name, value, columns) for name, value in (types or {}).items()}
-    listed = [c for c in columns if c.space.size <= MOST_CELLS]
-    parts = {c.name: (c.mechanism, known.get(c.name, np.full(c.space.size, 1 / c.space.size))) for c in listed}
-    rows: list[tuple[str, str, float, float, str]] = []
-    for c in listed:
-        rows.append(("marginal", c.name, *marginal_errors(*parts[c.name], n), "share"))
-    for a, b in combinations(listed, 2):
-        rows.append(("joint", f"{a.name} × {b.name}", *joint_errors([parts[a.name], parts[b.name]], n), "share"))
+    listed = [c for c in columns if c.space.size <= MOST_CELLS and not c.space.code_words]
+    shares = {c.name: known.get(c.name, np.full(c.space.size, 1 / c.space.size)) for c in listed}
+    asked = [(c.name,) for c in listed] + [(a.name, b.name) for a, b in combinations(listed, 2)]
+    for group in groups:
+        cells = math.prod(c.space.size for c in columns if c.name in group.names)
+        if len(group.names) > 2 and cells <= MOST_CELLS**2 and set(group.names) <= set(shares):
+            asked.append(group.names)
+    apart = {c.name: _apart(c, groups) for c in columns}
+    rows: list[tuple[str, str, float, float, str, float]] = []
+    for names in asked:
+        found = joint_errors(_parts(names, {c.name: c.mechanism for c in columns}, shares, groups), n)
+        split = joint_errors(_parts(names, apart, shares, ()), n)[0]
+        rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *found, "share", split))
     for c in columns:
         if c.space.numbers(np.zeros(1, dtype=np.int64)) is not None:
             found = mean_errors(c.space, c.mechanism, known.get(c.name), n)
-            rows.append(("mean", c.name, *found, c.space.unit))
-    table = pd.DataFrame(rows, columns=["statistic", "columns", "std_error", "worst", "unit"])
-    return table.set_index(["statistic", "columns"])
+            split = mean_errors(c.space, apart[c.name], known.get(c.name), n)[0]
+            rows.append(("mean", c.name, *found, c.space.unit, split))
+    for c in columns:
+        if isinstance(c.mechanism, SetMechanism):
+            found = support_errors(c.mechanism, n)
+            rows.append(("support", c.name, *found, "share", found[0]))
+    table = pd.DataFrame(rows, columns=["statistic", "columns", "std_error", "worst", "unit", "split_error"])
+    return table.set_index(["statistic", "columns"]).drop(columns=[] if groups else ["split_error"])
+
+
+def _parts(
+    names: Sequence[str], mechanisms: Mapping[str, Mechanism], shares: Mapping[str, FloatArray], groups: Sequence[Any]
+) -> list[tuple[Mechanism, FloatArray]]:
+    """Return the independent factors of a joint: columns, and the columns of a group as one."""
+    found, left = [], list(names)
+    for group in groups:
+        members = [name for name in group.names if name in names]
+        if len(members) > 1:
+            product = reduce(np.multiply.outer, [shares[name] for name in members])
+            found.append((group.marginal(members), product.ravel()))
+            left = [name for name in left if name not in members]
+    return found + [(mechanisms[name], shares[name]) for name in left]
+
+
+def _apart(column: Any, groups: Sequence[Any]) -> Mechanism:
+    """Return the channel that a column would have with an even part of its group's budget."""
+    for group in groups:
+        if column.name in group.names:
+            share = group.mechanism.budget.split([1 / len(group.names)] * len(group.names))[0]
+            return mechanism_for(column.space, share.epsilon, share.delta)
+    found: Mechanism = column.mechanism
+    return found
 
 
 def _shares(name: str, value: Any, columns: Sequence[Any]) -> FloatArray:
     column = next((c for c in columns if c.name == name), None)
     if column is None:
         raise ParameterError(f"types names {name!r}, which is not a randomised column")
+    if column.space.code_words:
+        raise ParameterError(f"types[{name!r}] means nothing: sets have too many values; leave it out")
     shares = np.asarray(value, dtype=np.float64)
     if shares.shape != (column.space.size,) or (shares < 0).any() or not math.isclose(shares.sum(), 1, abs_tol=1e-6):
         raise ParameterError(f"types[{name!r}] must be {column.space.size} shares that add up to 1, one per value")

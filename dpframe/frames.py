@@ -32,8 +32,13 @@ _MOST_CATEGORIES = 1_000_000
 def output_type(type_: pa.DataType) -> pa.DataType:
     """Return the type released values are given: the column's own, with dictionaries indexed by int32.
 
-    The width of a dictionary's index follows the number of categories observed, so it is not kept.
+    The width of a dictionary's index follows the number of categories observed, so it is not kept. Lists of a
+    fixed size become lists: noise heeds no size.
     """
+    t = pa.types
+    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+        inner = pa.field(type_.value_field.name, output_type(type_.value_type), type_.value_field.nullable)
+        return pa.large_list(inner) if t.is_large_list(type_) else pa.list_(inner)
     if pa.types.is_dictionary(type_):
         return pa.dictionary(pa.int32(), type_.value_type, ordered=type_.ordered)
     return type_
@@ -206,10 +211,14 @@ class PolarsFrame(ArrowFrame):
         frame = pl.from_arrow(super().rebuild(plan, codes, order, text))
         assert isinstance(frame, pl.DataFrame)
         # In Arrow an Enum is a dictionary like any other; its categories are those declared.
-        declared = {name: plan[name].space.labels() for name in codes if isinstance(self.schema[name], pl.Enum)}
-        enums: Any = {
-            name: pl.Enum([label for label in labels if label is not None]) for name, labels in declared.items()
-        }
+        enums: Any = {}
+        for name in codes:
+            space, dtype = plan[name].space, self.schema[name]
+            if isinstance(dtype, pl.Enum):
+                enums[name] = pl.Enum([label for label in space.labels() if label is not None])
+            elif isinstance(getattr(dtype, "inner", None), pl.Enum):
+                items: Any = getattr(space, "inner", space)
+                enums[name] = pl.List(pl.Enum(items.listed.labels()))
         return frame.cast(enums)
 
 
@@ -342,8 +351,8 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         # Decoded by the space alone: what type the values had is not in the schema.
         natural = space.natural_type
         plain = natural.value_type if pa.types.is_dictionary(natural) else natural
-        objects = np.empty(len(codes), dtype=object)
-        objects[:] = space.decode(codes, plain).to_pylist()
+        # One by one: of lists of one length NumPy would make a table.
+        objects = np.fromiter(space.decode(codes, plain).to_pylist(), dtype=object, count=len(codes))
         read: pd.Series[Any] = pd.Series(objects, index=index, dtype=dtype)
         return read
     if isinstance(dtype, pd.ArrowDtype):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning, name_list, warn
 from dpframe.plan import Plan
-from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, as_space
+from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, as_space
 from dpframe.spaces.base import LARGEST_GRID
 
 __all__ = ["INFER", "Field", "infer_spaces"]
@@ -153,6 +153,8 @@ def _placeholder(type_: pa.DataType) -> str:
         return "(LOWER, UPPER)"
     if t.is_temporal(type_):
         return "(FROM, TO)"
+    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+        return "Subset([ITEM, …])"
     if t.is_string(type_) or t.is_large_string(type_) or t.is_dictionary(type_) or t.is_string_view(type_):
         return "[CATEGORY, …]"
     return "SPACE"
@@ -268,6 +270,35 @@ def _times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     return Datetime(lower, upper, resolution)
 
 
+_ITEMS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_integer,
+    pa.types.is_boolean,
+)
+
+
+def _holds_sets(type_: pa.DataType) -> bool:
+    """Tell whether a column holds lists of what can be an item; numbers with fractions are measurements."""
+    if not any(fits(type_) for fits in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
+        return False
+    inner = type_.value_type.value_type if pa.types.is_dictionary(type_.value_type) else type_.value_type
+    return any(fits(inner) for fits in _ITEMS)
+
+
+def _sets(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    items: set[Any] = set()
+    most = 1
+    for array in arrays:
+        items.update(pc.unique(array.flatten()).to_pylist())
+        most = max(most, pc.max(pc.list_value_length(array)).as_py() or 0)
+    inner = type_.value_type.value_type if pa.types.is_dictionary(type_.value_type) else type_.value_type
+    only = False if pa.types.is_boolean(inner) else 0 if pa.types.is_integer(inner) else "other"
+    space = Subset(tuple(sorted(items - {None})) or (only,), other="other" if only == "other" else None)
+    return Subset(space.items, min(most, space.count), space.other)
+
+
 def _texts(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     values: set[Any] = set()
     for array in arrays:
@@ -285,4 +316,5 @@ _FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Itera
     (pa.types.is_string, _texts),
     (pa.types.is_large_string, _texts),
     (pa.types.is_string_view, _texts),
+    (_holds_sets, _sets),
 ]

@@ -156,26 +156,29 @@ def compose(budgets: Iterable[Budget]) -> Budget:
     return Budget(round_up(epsilon), round_up(delta))
 
 
-def shares_of(names: Sequence[str], allocation: str | Mapping[str, float]) -> list[float]:
+def shares_of(
+    names: Sequence[Any], allocation: str | Mapping[Any, float], weights: Sequence[int] | None = None
+) -> list[float]:
     """Turn ``allocation`` into one share per column.
 
     ``"uniform"`` gives every column the same. A mapping gives the named columns their shares; the others
-    divide the rest equally.
+    divide the rest equally. With ``weights`` both are in proportion to these.
     """
+    whole = dict(zip(names, [1] * len(names) if weights is None else weights, strict=True))
     if allocation == "uniform":
-        return [1 / len(names)] * len(names) if names else []
+        return [weight / sum(whole.values()) for weight in whole.values()]
     if not isinstance(allocation, Mapping):
         raise ParameterError('allocation must be "uniform" or a mapping {column: share}')
     unknown = [name for name in allocation if name not in names]
     if unknown:
         raise ParameterError(f"allocation names {unknown[0]!r}, which is not a randomised column")
     given = {name: check_epsilon(share, f"allocation[{name!r}]") for name, share in allocation.items()}
-    total, others = math.fsum(given.values()), len(names) - len(given)
+    total, others = math.fsum(given.values()), sum(weight for name, weight in whole.items() if name not in given)
     if total > 1 + 1e-9 or (others and total >= 1):
         raise ParameterError("allocation shares must add up to 1, or to less when columns are left out of it")
     if not others and total < 1 - 1e-9:
         raise ParameterError("allocation shares of all columns must add up to 1")
-    return [given.get(name, (1 - total) / others if others else 0.0) for name in names]
+    return [given.get(name, (1 - total) * weight / others if others else 0.0) for name, weight in whole.items()]
 
 
 class PrivacyLoss(ABC):

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpframe.errors import ColumnError, FileError, ParameterError
-from dpframe.files import ParquetInput, is_text, plain_type
+from dpframe.files import ParquetInput, is_list, is_text, plain_type
 from dpframe.frames import check_columns, located, output_type
 from dpframe.inmemory import PlanOptions, SortedWatch, choose_plan, new_key, plan_for, refuse_release
 from dpframe.keystream import cipher_at
@@ -32,6 +32,8 @@ from dpframe.release import Digest, ReleaseInfo, arrow_metadata, order_words, ra
 __all__ = ["plan_parquet", "read_parquet", "sanitize_parquet"]
 
 ROW_GROUP_ROWS = 1 << 20
+GROUP_ITEMS = 32
+"""Bits a row up to which row groups are whole: more would take more than 500 MiB before they are written."""
 BATCH_ROWS = 1 << 17
 SPILL_ROWS = 1 << 17
 BUCKET_ROWS = 1 << 19
@@ -230,8 +232,8 @@ class _Job:
         batches = self._shuffled(folder) if self.plan.shuffle else self._released()
         with self._writer(file, compression) as writer:
             rows = _in_background(
-                lambda table: writer.write_table(table, row_group_size=ROW_GROUP_ROWS),
-                map(self._decoded, _row_groups(batches)),
+                lambda table: writer.write_table(table, row_group_size=self._group_rows),
+                map(self._decoded, _row_groups(batches, self._group_rows)),
             )
             if self.watch is not None:
                 self.watch.warn()
@@ -280,6 +282,12 @@ class _Job:
             for bucket in range(spill.buckets):
                 yield spill.read(bucket)
 
+    @property
+    def _group_rows(self) -> int:
+        """Rows of a group: fewer where a row's sets may hold many items, which the plan says."""
+        words = sum(column.space.code_words for column in self.plan.columns)
+        return ROW_GROUP_ROWS // max(1, words * 64 // GROUP_ITEMS)
+
     def _decoded(self, group: Batch) -> pa.Table:
         arrays = [
             self.plan[name].space.decode(group[name], self._stored_type(name))
@@ -294,9 +302,14 @@ class _Job:
         type_ = self.fields[name].type
         if name in self.plan.passthrough:
             return plain_type(type_)
-        if is_text(type_):
-            return pa.dictionary(pa.int32(), pa.large_string() if pa.types.is_large_string(type_) else pa.string())
-        return output_type(type_)
+        if is_list(type_) and is_text(type_.value_type):
+            space: Any = self.plan[name].space
+            # By the space, not the column; items are many, and a byte for each is enough more often than not.
+            narrow = getattr(space, "inner", space).listed.natural_type.index_type
+            inner = pa.dictionary(narrow, _indexed(type_.value_type).value_type)
+            field = pa.field(type_.value_field.name, inner, type_.value_field.nullable)
+            return pa.large_list(field) if pa.types.is_large_list(type_) else pa.list_(field)
+        return _indexed(type_) if is_text(type_) else output_type(type_)
 
     def _stored_schema(self) -> pa.Schema:
         return pa.schema([self._field(name, self._stored_type(name)) for name in self.names])
@@ -304,7 +317,7 @@ class _Job:
     def _seen_type(self, name: str) -> pa.DataType:
         """Return the type that readers shall see."""
         type_ = self.fields[name].type
-        return plain_type(type_) if type_.num_fields else output_type(type_)
+        return plain_type(type_) if type_.num_fields and name in self.plan.passthrough else output_type(type_)
 
     def _field(self, name: str, type_: pa.DataType) -> pa.Field:
         may_be_null = name in self.plan.names and "nullable" in self.plan[name].space.tag
@@ -316,6 +329,10 @@ class _Job:
         metadata = arrow_metadata(info.to_json()) | {"pandas": _pandas_metadata(seen, self.table.pandas_types)}
         schema = pa.schema(seen, metadata=metadata)
         return metadata | {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
+
+
+def _indexed(type_: pa.DataType) -> pa.DataType:
+    return pa.dictionary(pa.int32(), pa.large_string() if pa.types.is_large_string(type_) else pa.string())
 
 
 def _length(batch: Batch) -> int:
@@ -341,17 +358,17 @@ def _reordered(records: npt.NDArray[Any], order: npt.NDArray[np.intp]) -> npt.ND
     return records.view(np.dtype((np.void, records.itemsize)))[order].view(records.dtype)
 
 
-def _row_groups(batches: Iterator[Batch]) -> Iterator[Batch]:
+def _row_groups(batches: Iterator[Batch], most: int) -> Iterator[Batch]:
     """Gather batches to row groups, which neither in size nor in pages tell of batches and input files."""
     waiting, rows = [], 0
     for batch in batches:
         waiting.append(batch)
         rows += _length(batch)
-        while rows >= ROW_GROUP_ROWS:
+        while rows >= most:
             whole = _joined(waiting)
-            yield {name: column[:ROW_GROUP_ROWS] for name, column in whole.items()}
-            waiting = [{name: column[ROW_GROUP_ROWS:] for name, column in whole.items()}]
-            rows -= ROW_GROUP_ROWS
+            yield {name: column[:most] for name, column in whole.items()}
+            waiting = [{name: column[most:] for name, column in whole.items()}]
+            rows -= most
     if rows:
         yield _joined(waiting)
 

@@ -4,105 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpframe.errors import ColumnError, FileError, ParameterError, PlanError, name_list
+from dpframe.building import build_units
+from dpframe.certificate import Certificate, certify
+from dpframe.errors import FileError, ParameterError, PlanError, name_list
 from dpframe.forecast import forecast_table
-from dpframe.loss import Budget, compose, shares_of
-from dpframe.mechanisms import Mechanism, mechanism_for, mechanism_from_json
-from dpframe.spaces import Space, as_space
+from dpframe.loss import Budget, compose
+from dpframe.mechanisms import Mechanism
+from dpframe.spaces import as_space
+from dpframe.units import Column, Group, Unit, column_from_json, group_from_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SCHEMA", "Column", "Plan", "build_plan"]
+__all__ = ["SCHEMA", "Column", "Group", "Plan", "build_plan"]
 
 SCHEMA = 1
 """Version of a plan's JSON; a plan of a newer one is refused."""
 
 NULLS = ("error", "impute")
 
-
-@dataclass(frozen=True)
-class Column:
-    """A randomised column: its name, its space and the channel on the space's codes."""
-
-    name: str
-    space: Space
-    mechanism: Mechanism
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise PlanError("a column's name must be a string that is not empty")
-        if self.mechanism.size != self.space.size:
-            raise PlanError(
-                f"column {self.name!r}: the mechanism has {self.mechanism.size} codes, the space {self.space.size}"
-            )
-
-    @cached_property
-    def certified(self) -> Budget:
-        """The loss of the integers that are sampled, at the δ that was asked for."""
-        asked = self.mechanism.budget
-        # A channel that reveals nothing has no budget to speak of; the smallest float stands for 0.
-        return Budget(self.mechanism.loss.epsilon(asked.delta) or 5e-324, asked.delta)
-
-    @property
-    def expected_error(self) -> float:
-        """Worst expected distance between a value and its release, in the space's unit."""
-        return self.mechanism.expected_error(self.space) * self.space.step
-
-    @property
-    def error_bounds(self) -> tuple[float, float]:
-        """Least expected errors that any mechanism can have at this budget, in the space's unit.
-
-        Metric-spaces paper, Theorem 6: (1−δ)·diam/(2(1+e^ε)), and for m+1 points at least κ apart
-        Theorem 7: (1−δ)·κm/(m+e^ε).
-        """
-        asked, space = self.mechanism.budget, self.space
-        odds, kept = math.exp(min(asked.epsilon, 700.0)), 1 - asked.delta
-        others = math.exp(min(math.log(max(space.size - 1, 1)), 700.0))
-        seventh = kept * space.min_distance * others / (others + odds) if space.size > 1 else 0.0
-        return kept * space.diameter / (2 * (1 + odds)) if space.size > 1 else 0.0, seventh
-
-    @property
-    def error_bound(self) -> float:
-        """The larger of the two `error_bounds`."""
-        return max(self.error_bounds)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the column as a JSON object."""
-        return {"name": self.name, "space": self.space.to_json(), "mechanism": self.mechanism.to_json()}
-
-
-def _column_from_json(data: Any) -> Column:
-    if not isinstance(data, Mapping) or not {"name", "space"} <= set(data):
-        raise PlanError("every column needs a name, a space, and a mechanism or an epsilon")
-    unknown = sorted(set(data) - {"name", "space", "mechanism", "epsilon", "delta"})
-    if unknown:
-        raise PlanError(f"column {data['name']!r} has the unknown field {unknown[0]!r}")
-    try:
-        space = as_space(data["space"])
-        mechanism = _mechanism_of(data, space)
-    except (ParameterError, PlanError, ColumnError) as error:
-        raise PlanError(f"column {data['name']!r}: {error}") from None
-    return Column(data["name"], space, mechanism)
-
-
-def _mechanism_of(data: Mapping[str, Any], space: Space) -> Mechanism:
-    if ("mechanism" in data) == ("epsilon" in data):
-        raise PlanError("give a mechanism or an epsilon, one of them")
-    if "epsilon" in data:
-        return mechanism_for(space, data["epsilon"], data.get("delta", 0.0))
-    if "delta" in data:
-        raise PlanError("delta stands beside an epsilon; a mechanism has its own")
-    if not isinstance(data["mechanism"], Mapping):
-        raise PlanError("the mechanism must be an object with its tag")
-    return mechanism_from_json(data["mechanism"])
+UNORDERED = ("discrete", "product")
+"""Metrics in which values are equal or not."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +55,13 @@ class Plan:
         Columns that are left out, and that are copied *unprotected*.
     leaks
         Columns whose space was read off the data without a budget: not covered by the promise.
+    groups
+        Columns that are randomised together; these columns have the group's channel, as each sees it.
 
     Raises
     ------
     PlanError
-        If columns appear twice or spend more than the promise.
+        If columns appear twice, or in two groups, or spend more than the promise.
 
     Examples
     --------
@@ -155,11 +85,12 @@ class Plan:
     drop: tuple[str, ...] = ()
     passthrough: tuple[str, ...] = ()
     leaks: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("columns", "drop", "passthrough", "leaks"):
+        for name in ("columns", "drop", "passthrough", "leaks", "groups"):
             if not isinstance(getattr(self, name), list | tuple):
-                raise PlanError(f"{name} must be a list of {'columns' if name == 'columns' else 'column names'}")
+                raise PlanError(f"{name} must be a list of {name if name in ('columns', 'groups') else 'column names'}")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         budget = Budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", budget.epsilon)
@@ -171,6 +102,7 @@ class Plan:
         if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 0):
             raise ParameterError("n must be a number of rows, or None")
         self._check_names()
+        self._check_groups()
         allowed = budget.per_row(self.contributions)
         spent = self._spent_per_row
         if spent is not None and (spent.epsilon > allowed.epsilon or spent.delta > allowed.delta):
@@ -195,6 +127,18 @@ class Plan:
         if stray:
             raise PlanError(f"leaks names {stray[0]!r}, which is not a randomised column")
 
+    def _check_groups(self) -> None:
+        seen: set[str] = set()
+        for group in self.groups:
+            for name in group.names:
+                if name not in self.names:
+                    raise PlanError(f"groups name {name!r}, which is not a randomised column")
+                if name in seen:
+                    raise PlanError(f"column {name!r} is in two groups; name it in one of them")
+                seen.add(name)
+                if self[name] != group.column(name):
+                    raise PlanError(f"column {name!r} must have the space and the channel of its group {group.label}")
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the randomised columns."""
@@ -207,8 +151,23 @@ class Plan:
         raise KeyError(name)
 
     @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """What is randomised on its own, in the columns' order: groups, and the columns outside them.
+
+        Every unit has ``names``, a ``space``, a ``mechanism``, and what it is certified to lose; the loss of a row
+        is composed of them.
+        """
+        first = {group.names[0]: group for group in self.groups}
+        grouped = {name for group in self.groups for name in group.names}
+        return tuple(first.get(c.name, c) for c in self.columns if c.name in first or c.name not in grouped)
+
+    def group_of(self, name: str) -> Group | None:
+        """Return the group that a column is in, if any."""
+        return next((group for group in self.groups if name in group.names), None)
+
+    @cached_property
     def _spent_per_row(self) -> Budget | None:
-        return compose(column.certified for column in self.columns) if self.columns else None
+        return compose(unit.certified for unit in self.units) if self.units else None
 
     @property
     def release(self) -> Budget:
@@ -238,11 +197,13 @@ class Plan:
             "shuffle": self.shuffle,
             "contributions": self.contributions,
             "nulls": self.nulls,
-            "columns": [column.to_json() for column in self.columns],
+            "columns": [column.to_json(grouped=self.group_of(column.name) is not None) for column in self.columns],
             "drop": list(self.drop),
             "passthrough": list(self.passthrough),
             "leaks": list(self.leaks),
         }
+        if self.groups:
+            data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)
 
     @classmethod
@@ -272,12 +233,16 @@ class Plan:
             "drop",
             "passthrough",
             "leaks",
+            "groups",
         }
         unknown = sorted(set(data) - known)
         if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
             what = f"the unknown field {unknown[0]!r}" if unknown else "no epsilon or no list of columns"
             raise PlanError(f"the plan has {what}")
-        data["columns"] = tuple(_column_from_json(column) for column in data["columns"])
+        if not isinstance(data.setdefault("groups", []), list):
+            raise PlanError("groups must be a list of groups")
+        data["groups"] = tuple(group_from_json(group, data["columns"]) for group in data["groups"])
+        data["columns"] = tuple(column_from_json(column, data["groups"]) for column in data["columns"])
         data.setdefault("delta", 0.0)
         try:
             return cls(**data)
@@ -293,7 +258,7 @@ class Plan:
             raise FileError(f"{path} is not a readable plan file") from None
 
     def summary(self) -> pd.DataFrame:
-        """Return a table with a row per randomised column.
+        """Return a table with a row per randomised column, and one for all columns of a group.
 
         ``expected_error`` is the worst expected distance between a value and its release, in ``unit``
         (for unordered columns the chance that a value changes); ``error_bound`` is the least that any
@@ -303,16 +268,16 @@ class Plan:
 
         rows = [
             {
-                "column": column.name,
-                "space": _short(repr(column.space)),
-                "mechanism": column.mechanism.tag,
-                "epsilon": column.mechanism.budget.epsilon,
-                "delta": column.mechanism.budget.delta,
-                "expected_error": column.expected_error,
-                "error_bound": column.error_bound,
-                "unit": column.space.unit or ("" if column.space.metric != "discrete" else "chance of change"),
+                "column": unit.label,
+                "space": _short(repr(unit.space)),
+                "mechanism": unit.mechanism.tag,
+                "epsilon": unit.mechanism.budget.epsilon,
+                "delta": unit.mechanism.budget.delta,
+                "expected_error": unit.expected_error,
+                "error_bound": unit.error_bound,
+                "unit": unit.space.unit or ("chance of change" if unit.space.metric in UNORDERED else ""),
             }
-            for column in self.columns
+            for unit in self.units
         ]
         names = ["column", "space", "mechanism", "epsilon", "delta", "expected_error", "error_bound", "unit"]
         return pd.DataFrame(rows, columns=names).set_index("column")
@@ -332,7 +297,9 @@ class Plan:
         -------
         DataFrame indexed by statistic (``marginal``, ``joint`` of two columns, ``mean``) and columns, with
         the ``std_error`` for that type and the ``worst`` over all types. Of shares it is the root mean square
-        over the cells, for the unbiased inverse and the table as target; means are in ``unit``.
+        over the cells, for the unbiased inverse and the table as target; means are in ``unit``. With groups
+        there are the joint of all columns of each, and ``split_error``: what ``std_error`` would be if the same
+        budget were split evenly over a group's columns, each on its own. Grouping pays where it is larger.
 
         Raises
         ------
@@ -349,11 +316,19 @@ class Plan:
         joint      sex × age    17.5329
         mean       age           1.1680
         Name: std_error, dtype: float64
+        >>> grouped = build_plan({"a": [1, 2], "b": [1, 2, 3]}, epsilon=1.0, groups=[("a", "b")])
+        >>> table = grouped.forecast(10_000).loc["joint"]
+        >>> table.loc["a × b", ["std_error", "split_error"]].astype(float).round(4).tolist()
+        [0.0163, 0.056]
         """
         n = self.n if n_rows is None else n_rows
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise ParameterError("n_rows must be a number of rows, at least 1")
-        return forecast_table(self.columns, n, types)
+        return forecast_table(self.columns, n, types, self.groups)
+
+    def verify(self) -> Certificate:
+        """Prove the promise from the integers that are sampled; see `Certificate`."""
+        return certify(self)
 
     def lines(self) -> list[str]:
         """Return the promise and what it does not cover, in plain words."""
@@ -364,6 +339,10 @@ class Plan:
             "even against someone who knows which output row a person became",
             "Order: " + ("secret, uniformly random" if self.shuffle else "kept: positions are not protected"),
         ]
+        if self.groups:
+            text.append(
+                "Randomised together, one epsilon for all: " + "; ".join(name_list(g.names) for g in self.groups)
+            )
         if self.passthrough:
             text.append("NOT PROTECTED, copied as they are: " + name_list(self.passthrough))
         if self.leaks:
@@ -404,7 +383,7 @@ def build_plan(
     epsilon: float,
     delta: float | None = None,
     n: int | None = None,
-    allocation: str | Mapping[str, float] = "uniform",
+    allocation: str | Mapping[Any, float] = "uniform",
     mechanisms: Mapping[str, str | Mechanism] | None = None,
     contributions: int = 1,
     shuffle: bool = True,
@@ -412,26 +391,20 @@ def build_plan(
     drop: Iterable[str] = (),
     passthrough: Iterable[str] = (),
     leaks: Sequence[str] = (),
+    groups: Iterable[Sequence[str]] = (),
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms.
 
     ``mechanisms`` names other mechanisms than the spaces' own by their tags, or gives ready ones: these cost
     what they are certified to lose, and the other columns divide the rest. ``delta=None`` is δ = 0: no
     mechanism needs it while columns compose basically. With δ > 0 every column is calibrated to its share of ε
-    and of δ. See `Plan` for the other parameters.
+    and of δ. ``groups`` are randomised together, each column list by one channel on its tuples; a group's share is
+    that of all its columns, unless ``allocation={("sex", "income"): 0.4}`` says otherwise. See `Plan` for the
+    other parameters.
     """
     budget = Budget(epsilon, 0.0 if delta is None else delta).per_row(contributions)
     known = {name: as_space(spec) for name, spec in spaces.items()}
-    chosen = _check_mechanisms(mechanisms or {}, known)
-    ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}
-    rest = [name for name in known if name not in ready]
-    if ready:
-        budget = budget.less(compose(column.certified for column in ready.values()))
-    shares = dict(zip(rest, budget.split(shares_of(rest, allocation)), strict=True))
-    columns = tuple(
-        ready[name] if name in ready else Column(name, space, _calibrated(name, space, shares[name], chosen.get(name)))
-        for name, space in known.items()
-    )
+    columns, joined = build_units(known, budget, allocation, mechanisms or {}, groups)
     return Plan(
         epsilon=epsilon,
         delta=0.0 if delta is None else delta,
@@ -443,20 +416,5 @@ def build_plan(
         drop=tuple(drop),
         passthrough=tuple(passthrough),
         leaks=tuple(leaks),
+        groups=joined,
     )
-
-
-def _check_mechanisms(given: Any, known: Mapping[str, Space]) -> dict[str, Any]:
-    if not isinstance(given, Mapping) or not all(isinstance(value, str | Mechanism) for value in given.values()):
-        raise ParameterError("mechanisms must be a mapping {column: tag or mechanism}")
-    for name in given:
-        if name not in known:
-            raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")
-    return dict(given)
-
-
-def _calibrated(name: str, space: Space, share: Budget, tag: str | None) -> Mechanism:
-    try:
-        return mechanism_for(space, share.epsilon, share.delta, tag)
-    except ParameterError as error:
-        raise ParameterError(f"column {name!r}: {error}") from None

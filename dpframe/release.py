@@ -47,7 +47,7 @@ def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, first_row: int =
     Parameters
     ----------
     codes
-        One 1-d integer array per column of the plan, all of one length.
+        One integer array per column of the plan, all of one length: 1-d, or of sets rows of 64-bit words.
     plan
         The plan; its digest enters the noise.
     key
@@ -60,10 +60,10 @@ def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, first_row: int =
     Released codes by column, of the same dtypes.
     """
     stream = Keystream(key, plan.digest)
-    return {
-        column.name: column.mechanism.sample(codes[column.name], stream.column(column.name), first_row)
-        for column in plan.columns
-    }
+    found: dict[str, Codes] = {}
+    for unit in plan.units:
+        found |= unit.sample(codes, stream, first_row)
+    return {name: found[name] for name in plan.names}
 
 
 def arrow_metadata(text: str) -> dict[str, str]:
@@ -111,10 +111,10 @@ class Digest:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._factors = {}
-        for column in plan.columns:
-            seed = hashlib.sha256(column.name.encode()).digest()
-            self._factors[column.name] = np.frombuffer(seed, dtype="<u8")[:2] | np.uint64(1)
+        self._factors = {
+            column.name: [_factors(column.name, word) for word in range(max(1, column.space.code_words))]
+            for column in plan.columns
+        }
         self._sum = int.from_bytes(plan.digest[:8], "little")
         self.count = 0
 
@@ -124,12 +124,14 @@ class Digest:
         self.count += count
         for start in range(0, count, 1 << 15):
             rows: U64 = np.zeros(min(1 << 15, count - start), dtype=np.uint64)
-            for name, (shift, factor) in self._factors.items():
-                part = codes[name][start : start + (1 << 15)].astype(np.uint64)
-                part += shift
-                part *= factor
-                rows ^= part >> np.uint64(29)
-                rows += part
+            for name, factors in self._factors.items():
+                column = codes[name][start : start + (1 << 15)]
+                for word, (shift, factor) in enumerate(factors):
+                    part = (column[:, word] if column.ndim == 2 else column).astype(np.uint64)
+                    part += shift
+                    part *= factor
+                    rows ^= part >> np.uint64(29)
+                    rows += part
             rows ^= rows >> np.uint64(32)
             rows *= np.uint64(0xD6E8FEB86659FD93)
             rows ^= rows >> np.uint64(32)
@@ -138,6 +140,12 @@ class Digest:
     def hexdigest(self) -> str:
         """Return the digest as text."""
         return f"{self._sum:016x}"
+
+
+def _factors(name: str, word: int) -> U64:
+    """Return what a word of a column's codes is shifted and multiplied by."""
+    seed = hashlib.sha256(name.encode() + b"\0" * word).digest()
+    return np.frombuffer(seed, dtype="<u8")[:2] | np.uint64(1)
 
 
 @dataclass(frozen=True)

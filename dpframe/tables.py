@@ -20,6 +20,7 @@ from dpframe.keystream import ColumnStream
 __all__ = [
     "CHUNK",
     "AliasTable",
+    "ChannelTable",
     "GeometricTable",
     "ResponseTable",
     "geometric_table",
@@ -137,6 +138,66 @@ class AliasTable:
         np.add(index, index, out=index)
         np.add(index, limit, out=index)
         self.values.take(index.view(np.int64), out=out, mode="wrap")
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelTable:
+    """Any finite channel: an alias table per input, all of one shape and laid end to end.
+
+    Input x has the bins from x·2^bits on, so that one look-up serves rows with different inputs.
+
+    Examples
+    --------
+    >>> table = ChannelTable.build([[2**62, 3 * 2**62], [2**63, 2**63]])
+    >>> table.weights(1)
+    [9223372036854775808, 9223372036854775808]
+    """
+
+    size: int
+    bits: int
+    limits: U64
+    values: npt.NDArray[np.signedinteger]
+
+    @classmethod
+    def build(cls, laws: Sequence[Sequence[int]]) -> ChannelTable:
+        """Make a table from one law per input: positive integer weights of the outputs that sum to 2^64."""
+        size = len(laws[0])
+        kind = np.int16 if size <= 1 << 15 else np.int32
+        parts = [AliasTable.build(range(size), law, kind) for law in laws]
+        limits, values = (np.concatenate(arrays) for arrays in zip(*((t.limits, t.values) for t in parts), strict=True))
+        return cls(size, parts[0].bits, limits, values)
+
+    def weights(self, code: int) -> list[int]:
+        """Return the weights over 2^64 of all outputs of one input, read back from the table itself."""
+        bins = slice(code << self.bits, (code + 1) << self.bits)
+        part = AliasTable(self.bits, self.limits[bins], self.values[2 * bins.start : 2 * bins.stop])
+        found = part.weights()
+        return [found[y] for y in range(self.size)]
+
+    def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        """Randomise codes into ``out``; one 64-bit word a row."""
+        reader = stream.reader(0, first_row)
+        n = min(CHUNK, len(codes))
+        words, index, limit, bins = (np.empty(n, np.uint64) for _ in range(4))
+        drawn = np.empty(n, self.values.dtype)
+        shift, width = np.uint64(64 - self.bits), np.uint64(self.bits)
+        for start in range(0, len(codes), CHUNK):
+            part = codes[start : start + CHUNK]
+            k = len(part)
+            w, i, low, b, d = words[:k], index[:k], limit[:k], bins[:k], drawn[:k]
+            reader.fill(w.view(np.uint8))
+            np.copyto(b, part, casting="unsafe")
+            np.left_shift(b, width, out=b)
+            np.right_shift(w, shift, out=i)
+            np.bitwise_or(i, b, out=i)
+            # As in `AliasTable.draw`: the sign bit of limit − word is the comparison.
+            self.limits.take(i.view(np.int64), out=low, mode="wrap")
+            np.subtract(low, w, out=low)
+            np.right_shift(low, np.uint64(63), out=low)
+            np.add(i, i, out=i)
+            np.add(i, low, out=i)
+            self.values.take(i.view(np.int64), out=d, mode="wrap")
+            np.copyto(out[start : start + CHUNK], d, casting="unsafe")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import json
 import math
 import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
@@ -24,14 +24,19 @@ from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.keystream import Keystream
 from dpframe.mechanisms import (
     MECHANISMS,
+    GammaDiagonal,
     Geometric,
     Mechanism,
+    NullableBitFlip,
     NullableGeometric,
     RandomizedResponse,
     mechanism_from_json,
 )
+from dpframe.mechanisms.channels import MetricChannel, Tabulated
+from dpframe.mechanisms.subset import SetMechanism
 from dpframe.spaces import SPACES, Space, as_arrow, space_from_json
-from dpframe.tables import GeometricTable
+from dpframe.spaces.base import in_words
+from dpframe.tables import ChannelTable, GeometricTable
 
 SECRET = "swordfish"
 """A value that no message may hold."""
@@ -68,11 +73,20 @@ def refused(error: type[Exception], match: str, call: Callable[[], Any]) -> str:
 def sampled_codes(space: Space, most: int = 400) -> np.ndarray:
     """Return all codes of a space, or if they are many both ends and a fixed random choice between."""
     if space.size <= most:
-        return np.arange(space.size, dtype=space.code_type)
+        return space.code_array(range(space.size))
+    if space.code_words:
+        return space.code_array(sampled_sets(space, most))
     rng = np.random.default_rng(space.size)
     inner = rng.integers(0, space.size, most - 20, dtype=np.uint64)
     ends = [*range(10), *range(space.size - 10, space.size)]
     return np.unique(np.concatenate([inner, np.array(ends, dtype=np.uint64)])).astype(space.code_type)
+
+
+def sampled_sets(space: Space, most: int) -> list[int]:
+    """Return codes of sets: the smallest, the full one (or null), and a fixed random choice of all densities."""
+    bits, rng = space.size.bit_length() - 1, np.random.default_rng(7)
+    inner = [sum(1 << int(i) for i in np.flatnonzero(rng.random(bits) < density)) for density in rng.random(most // 4)]
+    return [*range(5), *inner, (1 << bits) - 1, space.size - 1]
 
 
 def stored_under_nulls(array: pa.Array) -> set[Any]:
@@ -80,6 +94,8 @@ def stored_under_nulls(array: pa.Array) -> set[Any]:
     absent = np.asarray(array.is_null())
     if pa.types.is_dictionary(array.type):
         return stored_under_nulls(array.indices)
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return set(np.diff(np.asarray(array.offsets))[absent].tolist())
     validity, *buffers = array.buffers()
     assert validity is not None or not absent.any()
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
@@ -96,7 +112,7 @@ def stored_under_nulls(array: pa.Array) -> set[Any]:
 def _check_space_statement(space: Space, codes: np.ndarray) -> None:
     """Size, code type, labels, JSON, equality, and that nothing of it can be changed."""
     assert SPACES[space.tag] is type(space)
-    assert space.code_type == np.min_scalar_type(space.size - 1)
+    assert space.code_type == (np.uint64 if space.code_words else np.min_scalar_type(space.size - 1))
     assert 0 <= space.fixed_point < space.size
     text = json.dumps(space.to_json(), allow_nan=False)
     again = space_from_json(json.loads(text))
@@ -110,17 +126,22 @@ def _check_space_statement(space: Space, codes: np.ndarray) -> None:
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(space, field.name, None)
     for code in (-1, space.size):
-        with pytest.raises(ParameterError, match="codes must be integers in 0…"):
+        with pytest.raises(ParameterError, match=r"codes must be integers (in 0…|below 2)"):
             space.decode([code])
     if space.size <= 1_000:
         labels = space.labels()
-        assert len(labels) == len(set(labels)) == space.size
-        assert labels == space.decode(np.arange(space.size)).to_pylist()
+        assert len(labels) == len(set(map(repr, labels))) == space.size
+        assert labels == space.decode(space.code_array(range(space.size))).to_pylist()
 
 
 def _check_metric(space: Space, codes: np.ndarray) -> None:
     """Identity, symmetry, triangle; the diameter and the smallest distance are bounds, and attained."""
-    some = [*codes[:5].tolist(), *codes[5:-5:40].tolist(), *codes[-5:].tolist()]
+    known = [code for code in space.code_list(codes) if not space.code_words or _is_value(space, code)]
+    some = [*known[:5], *known[5:-5:40], *known[-5:]]
+    if space.code_words:  # two sets as far apart as any
+        inner = getattr(space, "inner", space)
+        first = (1 << inner.most) - 1
+        some += [first, ((1 << inner.count) - 1 ^ first) & ((1 << 2 * inner.most) - 1)]
     values = space.decode(some).to_pylist()
     table = np.array([[space.code_distance(x, y) for y in some] for x in some])
     different = np.array([[x != y for y in some] for x in some])
@@ -131,9 +152,15 @@ def _check_metric(space: Space, codes: np.ndarray) -> None:
     if space.size > 1:
         assert table.max() == pytest.approx(space.diameter, rel=1e-9)
         assert table[different].min() == pytest.approx(space.min_distance, rel=1e-9)
+        assert space.points == space.size or space.code_words
         for i, j in ((0, -1), (-1, 0), (0, 1), (0, 0)):
             given = space.distance(values[i], values[j])
             assert given == pytest.approx(table[i, j], rel=1e-6, abs=1e-3 * space.min_distance)
+
+
+def _is_value(space: Space, code: int) -> bool:
+    """Tell whether a code of a set, or null, is one of a value: noise makes sets of any size."""
+    return code == getattr(space, "null", None) or code.bit_count() <= getattr(space, "inner", space).most
 
 
 def _check_round_trip(space: Space, codes: np.ndarray, array: pa.Array) -> None:
@@ -142,16 +169,17 @@ def _check_round_trip(space: Space, codes: np.ndarray, array: pa.Array) -> None:
         decoded = space.decode(codes, type_)
         if not pa.types.is_dictionary(type_):
             assert decoded.type == type_
-        assert decoded.null_count == (codes == space.size - 1).sum() * (space.tag == "nullable")
+        assert decoded.null_count == space.code_list(codes).count(space.size - 1) * (space.tag == "nullable")
         decoded.validate(full=True)
         back = space.encode(decoded)
         assert back.dtype == space.code_type
         assert back.tolist() == codes.tolist()
-    assert all(map(space.contains, space.decode(codes[:20]).to_pylist()))
+    values = [code for code in space.code_list(codes[:20]) if not space.code_words or _is_value(space, code)]
+    assert all(map(space.contains, space.decode(space.code_array(values)).to_pylist()))
     assert not space.contains(object())
     found = space.encode(array)
     assert found.dtype == space.code_type
-    assert found.shape == (len(array),)
+    assert found.shape == (len(array), *[space.code_words] * bool(space.code_words))
     settled = space.decode(found)
     again = space.encode(settled)
     assert again.tolist() == found.tolist()
@@ -166,26 +194,30 @@ def _check_row_independence(space: Space, array: pa.Array) -> None:
     found, n = space.encode(array), len(array)
     order = np.random.default_rng(n).permutation(n)
     moved = pa.array(order, pa.int64())
-    if not pa.types.is_string_view(array.type):
+    if "string_view" not in str(array.type):
         assert space.encode(array.take(moved)).tolist() == found[order].tolist()
-        assert space.encode(pa.concat_arrays([array[n // 2 :], array])).tolist() == [*found[n // 2 :], *found]
+        assert space.encode(pa.concat_arrays([array[n // 2 :], array])).tolist() == [
+            *found[n // 2 :].tolist(),
+            *found.tolist(),
+        ]
     for start, length in ((0, n // 2), (n // 3, n), (1, 9), (n, 3)):
         assert space.encode(array.slice(start, length)).tolist() == found[start:][:length].tolist()
     cuts = [0, n // 4, n // 4, n // 2, n]
     pieces = pa.chunked_array([array[a:b] for a, b in pairwise(cuts)], array.type)
     assert space.encode(pieces).tolist() == found.tolist()
     for row in range(min(n, 12)):
-        assert space.encode(array[row : row + 1]).tolist() == [found[row]]
+        assert space.encode(array[row : row + 1]).tolist() == found[row : row + 1].tolist()
 
 
 def _check_nulls(space: Space, array: pa.Array) -> None:
     """Nulls are a value of Nullable spaces only, and what lies under them changes nothing and says nothing."""
     nulls = pa.nulls(2, space.natural_type)
     if space.tag == "nullable":
-        assert space.encode(nulls).tolist() == space.encode(pa.nulls(2)).tolist() == [space.size - 1] * 2
+        for given in (nulls, pa.nulls(2)):
+            assert space.code_list(space.encode(given)) == [space.size - 1] * 2
         assert space.contains(None)
         codes = sampled_codes(space)
-        codes = np.insert(codes, np.arange(0, len(codes), 3), space.size - 1)
+        codes = np.insert(codes, np.arange(0, len(codes), 3), space.code_array([space.size - 1])[0], axis=0)
         for type_ in {space.natural_type, space.natural_type if pa.types.is_null(array.type) else array.type}:
             decoded = space.decode(codes, type_)
             if not pa.types.is_string_view(type_):
@@ -194,7 +226,7 @@ def _check_nulls(space: Space, array: pa.Array) -> None:
     assert not space.contains(None)
     with pytest.raises(ColumnError, match=r"is null, .* at row position 0$"):
         space.encode(nulls)
-    assert space.encode(nulls, nulls="impute").tolist() == [space.fixed_point] * 2
+    assert space.code_list(space.encode(nulls, nulls="impute")) == [space.fixed_point] * 2
     hidden = _with_first_hidden(array)
     if hidden is not None:
         expected = [space.fixed_point, *space.encode(array)[1:].tolist()]
@@ -223,11 +255,50 @@ def exact_columns(mechanism: Mechanism) -> tuple[list[list[int]], int]:
         return columns, 1 << table.bits
     if isinstance(mechanism, Geometric):
         return [_clipped(mechanism.table, x) for x in range(mechanism.size)], 1 << 128
+    if isinstance(mechanism, GammaDiagonal):
+        return [_shifted(mechanism, x) for x in range(mechanism.size)], 1 << mechanism.source.bits
+    if isinstance(mechanism, Tabulated):
+        return [_binned(mechanism._channel, x) for x in range(mechanism.size)], 1 << 64
     assert isinstance(mechanism, NullableGeometric), "give exact_columns the tables of the new mechanism"
     flag, value = mechanism.parts
     columns = [[flag.keep * w for w in _clipped(value, x)] + [flag.threshold << 128] for x in range(mechanism.size - 1)]
     null = [flag.threshold * w for w in _clipped(value, mechanism.span // 2)] + [flag.keep << 128]
     return [*columns, null], 1 << (128 + flag.bits)
+
+
+def _binned(table: ChannelTable, x: int) -> list[int]:
+    """Count the words of every bin that `ChannelTable.sample` turns into each output."""
+    column, words = [0] * table.size, 1 << (64 - table.bits)
+    for b in range(1 << table.bits):
+        i = (x << table.bits) + b
+        first = int(table.limits[i]) - b * words + 1
+        column[table.values[2 * i]] += first
+        column[table.values[2 * i + 1]] += words - first
+    return column
+
+
+def _shifted(mechanism: GammaDiagonal, x: int) -> list[int]:
+    """Add every noise tuple to a tuple, coordinate by coordinate, and count what is seen."""
+    column, whole = [0] * mechanism.size, math.prod(mechanism.sizes)
+    seen = dict(zip(mechanism.kept, _digits(x, [mechanism.sizes[i] for i in mechanism.kept]), strict=True))
+    for z in range(whole):
+        weight = (
+            mechanism.source.threshold if z else (1 << mechanism.source.bits) - (whole - 1) * mechanism.source.threshold
+        )
+        y = 0
+        for i, (digit, size) in enumerate(zip(_digits(z, mechanism.sizes), mechanism.sizes, strict=True)):
+            if i in seen:
+                y = y * size + (seen[i] + digit) % size
+        column[y] += weight
+    return column
+
+
+def _digits(number: int, sizes: Sequence[int]) -> list[int]:
+    found = []
+    for size in reversed(sizes):
+        number, digit = divmod(number, size)
+        found.append(digit)
+    return found[::-1]
 
 
 def _clipped(table: GeometricTable, x: int) -> list[int]:
@@ -258,6 +329,9 @@ def exact_epsilon(columns: list[list[int]]) -> Decimal:
 
 def check_mechanism(mechanism: Mechanism) -> None:
     """Check all that a mechanism states, against computations of its own."""
+    if isinstance(mechanism, SetMechanism):
+        check_set_mechanism(mechanism)
+        return
     _check_value(mechanism)
     _check_request(mechanism)
     _check_chunks(mechanism)
@@ -273,6 +347,110 @@ def check_mechanism(mechanism: Mechanism) -> None:
         _check_inverse(mechanism)
 
 
+def check_set_mechanism(mechanism: SetMechanism) -> None:
+    """Check the same of a channel on sets, whose codes are rows of words and whose inverse goes by items."""
+    _check_value(mechanism)
+    _check_request(mechanism)
+    _check_set_chunks(mechanism)
+    _check_set_codes(mechanism)
+    if mechanism.items <= 5:
+        columns, total = exact_sets(mechanism)
+        exact = np.array([[w / total for w in column] for column in columns]).T
+        np.testing.assert_allclose(mechanism.transition(), exact, rtol=1e-12)
+        _check_loss(mechanism, columns, total)
+        _check_blanket(mechanism, columns, total)
+        null = mechanism.size - 1 if mechanism.size % 2 else -1
+        true = max(
+            sum(w * _set_distance(mechanism, x, y, null) for y, w in enumerate(column)) / total
+            for x, column in enumerate(columns)
+            if x == null or x.bit_count() <= mechanism.most
+        )
+        assert mechanism.expected_error() == pytest.approx(true, rel=1e-9)
+        _check_set_fit(mechanism, exact)
+
+
+def _set_distance(mechanism: SetMechanism, x: int, y: int, null: int) -> int:
+    return (x ^ y).bit_count() if null not in (x, y) else min(mechanism.items, 2 * mechanism.most) * (x != y)
+
+
+def exact_sets(mechanism: SetMechanism) -> tuple[list[list[int]], int]:
+    """Return P(· | x) for every x as integers over one total, item by item and one set at a time.
+
+    A set that is cut is each of its parts equally often; of null the empty set is released, if any.
+    """
+    h, flips, parts = mechanism.items, mechanism.flips, 60  # a multiple of the number of parts of up to 5 items
+
+    def shown(x: int, y: int) -> int:
+        weight = 1
+        for i in range(h):
+            one = flips.ones if x >> i & 1 else flips.zeros
+            weight *= one if y >> i & 1 else flips.total - one
+        return weight
+
+    def cut(x: int) -> list[int]:
+        inside = [z for z in range(1 << h) if z & x == z and z.bit_count() == min(x.bit_count(), mechanism.most)]
+        assert parts % len(inside) == 0
+        return [sum(shown(z, y) for z in inside) * (parts // len(inside)) for y in range(1 << h)]
+
+    columns, total = [cut(x) for x in range(1 << h)], parts * flips.total**h
+    if not isinstance(mechanism, NullableBitFlip):
+        return columns, total
+    keep, flip = mechanism.flag.keep, mechanism.flag.threshold
+    wide = [[keep * w for w in column] + [flip * total] for column in columns]
+    return [*wide, [flip * w for w in columns[0]] + [keep * total]], total << mechanism.flag.bits
+
+
+def _check_set_chunks(mechanism: SetMechanism) -> None:
+    """Any split and first row give the same sets; bits beyond the last item stay 0, and null stands alone."""
+    rows, start, words = 20_001, 5, mechanism.words_of_a_code
+    rng, h = np.random.default_rng(1), mechanism.items
+    bits = np.zeros((rows, 64 * words), dtype=np.uint8)
+    bits[:, :h] = rng.random((rows, h)) < rng.random((rows, 1))
+    if isinstance(mechanism, NullableBitFlip):
+        bits[::7] = 0
+        bits[::7, h] = 1
+    codes = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
+    stream = Keystream(bytes(range(32))).column("chunks")
+    kept, whole = codes.copy(), mechanism.sample(codes, stream, first_row=start)
+    np.testing.assert_array_equal(codes, kept, err_msg="the input was written to")
+    assert (whole.dtype, whole.shape) == (codes.dtype, codes.shape)
+    assert in_words(whole, mechanism.size - 1)
+    for cuts in ([1], [8_192], [8_191, 8_193, 16_385], [7, 7, 15_000]):
+        edges = [0, *cuts, rows]
+        parts = [mechanism.sample(codes[a:b], stream, first_row=start + a) for a, b in pairwise(edges)]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+    np.testing.assert_array_equal(mechanism.sample(np.repeat(codes, 2, axis=0)[::2], stream, first_row=start), whole)
+    np.testing.assert_array_equal(mechanism.sample(np.asfortranarray(codes), stream, first_row=start), whole)
+    assert mechanism.sample(codes[:0], stream).shape == (0, words)
+
+
+def _check_set_codes(mechanism: SetMechanism) -> None:
+    stream, words = Keystream(bytes(32)).column("bad"), mechanism.words_of_a_code
+    zeros = np.zeros((3, words), dtype=np.uint64)
+    for wrong in (zeros[:, 0], zeros.astype(np.int64), np.zeros((3, words + 1), np.uint64), np.array(0), [[0.5]]):
+        with pytest.raises(ParameterError, match=f"codes must be rows of {words} words"):
+            mechanism.sample(wrong, stream)
+    if mechanism.size != 1 << 64 * words:
+        with pytest.raises(ParameterError, match="below 2"):
+            mechanism.sample(zeros + np.uint64(2**64 - 1), stream)
+    with pytest.raises(ParameterError, match="first_row"):
+        mechanism.sample(zeros, stream, first_row=-1)
+    for call in (lambda: mechanism.surrogate_at(lambda c: c, zeros), lambda: mechanism.invert(np.zeros(3))):
+        with pytest.raises(ParameterError, match="ask for support, cooccurrence or set_sizes"):
+            call()
+
+
+def _check_set_fit(mechanism: SetMechanism, law: np.ndarray, rows: int = 300_000) -> None:
+    """Chi-square of draws from full, empty and middling sets (and null); it fails with probability 1e-9 a set."""
+    for x in sorted({0, (1 << mechanism.items) - 1, mechanism.size - 1, mechanism.size // 2}):
+        stream = Keystream(hashlib.sha256(repr((mechanism, x)).encode()).digest()).column("fit")
+        drawn = mechanism.sample(np.full((rows, 1), x, dtype=np.uint64), stream)[:, 0]
+        expected, observed = rows * law[:, x], np.bincount(drawn.astype(np.int64), minlength=mechanism.size)
+        usual = expected > 20
+        statistic = ((observed - expected)[usual] ** 2 / expected[usual]).sum()
+        assert stats.chi2.sf(statistic, max(usual.sum() - 1, 1)) > 1e-9
+
+
 def _check_value(mechanism: Mechanism) -> None:
     data = json.loads(json.dumps(mechanism.to_json()))
     assert data["mechanism"] == mechanism.tag
@@ -282,7 +460,9 @@ def _check_value(mechanism: Mechanism) -> None:
         assert hash(other) == hash(mechanism)
         assert other.to_json() == mechanism.to_json()
         assert other.loss == mechanism.loss
-    assert len(pickle.dumps(mechanism)) < 500, "a pickle holds the parameters, not the tables"
+    # Of channels that are given by their weights these are the parameters.
+    given = len(json.dumps(data)) if isinstance(mechanism, Tabulated) else 0
+    assert len(pickle.dumps(mechanism)) < 500 + given, "a pickle holds the parameters, not the tables"
     assert dataclasses.replace(mechanism, epsilon=mechanism.epsilon * 1.5) != mechanism
     with pytest.raises(dataclasses.FrozenInstanceError):
         mechanism.epsilon = 2.0
@@ -415,9 +595,13 @@ def _check_loss(mechanism: Mechanism, columns: list[list[int]], total: int) -> N
 
 def _distances(mechanism: Mechanism) -> list[list[int]]:
     size = mechanism.size
-    if isinstance(mechanism, RandomizedResponse):
+    line = isinstance(mechanism, Geometric | NullableGeometric)
+    if isinstance(mechanism, MetricChannel):
+        line = mechanism.metric != "discrete"
+    if not line:
         return [[int(x != y) for y in range(size)] for x in range(size)]
-    last = size - 1 if isinstance(mechanism, NullableGeometric) else size
+    null = isinstance(mechanism, NullableGeometric) or getattr(mechanism, "metric", "") == "nullable line"
+    last = size - 1 if null else size
 
     def distance(x: int, y: int) -> int:
         return abs(x - y) if x < last and y < last else (last - 1) * (x != y)

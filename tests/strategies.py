@@ -11,7 +11,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space
+from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space, Subset
 from dpframe.spaces.base import LARGEST_GRID
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -34,6 +34,12 @@ TYPES = [
     pa.date64(),
     *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC", "Asia/Kathmandu")),
     *(pa.duration(unit) for unit in ("s", "ms", "us", "ns")),
+    pa.list_(pa.string()),
+    pa.large_list(pa.string_view()),
+    pa.list_(pa.dictionary(pa.int8(), pa.large_string())),
+    pa.large_list(pa.int64()),
+    pa.list_(pa.float64()),
+    pa.list_(pa.bool_()),
 ]
 """Types that some space can code."""
 
@@ -114,10 +120,19 @@ def datetimes(draw: st.DrawFn) -> Datetime:
     return Datetime(lower, lower + steps * width, resolution)
 
 
+@st.composite
+def subsets(draw: st.DrawFn) -> Subset:
+    """Draw a Subset of few or of many items, with or without a bound and ``other``."""
+    items = draw(category_lists() | st.integers(1, 140).map(lambda h: tuple(map(str, range(h)))))
+    other = draw(st.sampled_from([None, items[0], *(["other one"] if isinstance(items[0], str) else [])]))
+    space = Subset(items, None, other)
+    return Subset(items, draw(st.none() | st.integers(1, space.count)), other)
+
+
 def plain_spaces() -> st.SearchStrategy[Space]:
     """Return spaces of every kind but Nullable."""
     ordinals = category_lists(2).map(Ordinal)
-    return st.one_of(st.just(Boolean()), categoricals(), ordinals, integers(), reals(), datetimes())
+    return st.one_of(st.just(Boolean()), categoricals(), ordinals, integers(), reals(), datetimes(), subsets())
 
 
 def spaces() -> st.SearchStrategy[Space]:

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
+from dpframe.estimate.blocks import surrogate_sums
 from dpframe.estimate.likelihood import fit_joint, project_to_simplex
-from dpframe.estimate.linear import axiswise
 from dpframe.plan import build_plan
 from dpframe.release import release
 
@@ -64,7 +64,7 @@ def point(estimates, axes, method):
     counts = estimates._counts(axes)
     if method == "em":
         return fit_joint(counts, [axis.channel for axis in axes])
-    inverse = axiswise(counts, axes, ["invert"] * len(axes)) / estimates.n
+    inverse = surrogate_sums(counts, axes) / estimates.n
     return inverse if method == "inverse" else project_to_simplex(inverse)
 
 

@@ -105,7 +105,7 @@ ASKED = [
 def test_every_statistic_from_the_shell(files, run):
     out = files / "out.parquet"
     assert run("sanitize", files / "in.parquet", out, "--epsilon", 30, "--spaces", files / "spaces.json")[0] == 0
-    assert {words[0] for words, *_ in ASKED} | {"crosstab"} == set(cli.STATISTICS)
+    assert {words[0] for words, *_ in ASKED} | {"crosstab", "cooccurrence", "set-sizes"} == set(cli.STATISTICS)
     for words, keys, count in ASKED:
         code, text, err = run("estimate", out, *words, "--json")
         assert (code, err) == (0, ""), words
@@ -264,3 +264,44 @@ def test_adult_from_the_shell(adult, adult_spaces, tmp_path, run):
     truth = adult.groupby("sex")["age"].mean()
     assert all(r["lower"] <= truth[r["sex"]] <= r["upper"] for r in ask("mean", "age", "--by", "sex"))
     assert np.isfinite([r["std_error"] for r in ask("mean", "age", "--by", "sex")]).all()
+
+
+def test_groups_and_mechanisms_are_options(files, run):
+    source, out, spaces = files / "in.parquet", files / "out.parquet", files / "spaces.json"
+    options = ["--spaces", spaces, "--group", "sex, age", "--mechanism", "income=nullable_geometric"]
+    code, text, _ = run("plan", source, "--epsilon", 3, *options, "--json")
+    assert code == 0
+    plan = dpf.Plan.from_json(text)
+    assert plan == plan_parquet(source, 3, spaces=SPACES, groups=[("sex", "age")])
+    code, text, err = run("sanitize", source, out, "--epsilon", 3, *options)
+    assert (code, err) == (0, "")
+    assert "Randomised together, one epsilon for all: sex, age" in text
+    assert dpf.read_parquet(out).dp.release.plan == plan
+    code, text, _ = run("estimate", out, "joint", "sex", "age", "--bins", 3, "--method", "inverse")
+    assert code == 0
+    assert "method: inverse" in text
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--group", "sex"], "a group must name two or more columns"),
+        (["--group", "sex,nobody"], "groups name 'nobody', which is not a randomised column"),
+        (["--group", "sex,age", "--group", "age,income"], "column 'age' is in two groups"),
+        (["--group", "sex,income"], "group sex × income has"),
+        (["--mechanism", "age"], "--mechanism takes column=tag"),
+        (["--mechanism", "=geometric"], "--mechanism takes column=tag"),
+        (["--mechanism", "sex=geometric"], "'sex': mechanism must be one of"),
+        (["--mechanism", "sex=gamma_diagonal"], "'sex': mechanism must be one of"),
+    ],
+)
+def test_groups_and_mechanisms_refused(files, run, options, message):
+    spaces = {
+        **SPACES,
+        "income": {"space": "nullable", "inner": {"space": "real", "lower": 0, "upper": 9, "steps": 10**7}},
+    }
+    (files / "spaces.json").write_text(json.dumps(spaces))
+    code, out, err = run("plan", files / "in.parquet", "--epsilon", 1, "--spaces", files / "spaces.json", *options)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1

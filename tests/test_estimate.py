@@ -126,13 +126,20 @@ def test_population_intervals_cover_the_population():
 
 
 def test_population_is_wider_than_table():
-    e = next(releases(1))
-    for table, population in (
-        (e.value_counts("sex"), e.value_counts("sex", target="population")),
-        (e.crosstab("sex", "job"), e.crosstab("sex", "job", target="population")),
-        (e.mean("wage", by="sex"), e.mean("wage", by="sex", target="population")),
-    ):
-        assert (population["std_error"].to_numpy() > table["std_error"].to_numpy()).all()
+    """On average: both errors are estimated, and those of one release's group means may cross by a few per cent."""
+    gaps = []
+    for e in releases(8):
+        pairs = (
+            (e.value_counts("sex", sort=False), e.value_counts("sex", sort=False, target="population")),
+            (e.crosstab("sex", "job"), e.crosstab("sex", "job", target="population")),
+            (e.mean("wage", by="sex"), e.mean("wage", by="sex", target="population")),
+        )
+        gaps.append(
+            np.concatenate(
+                [(wide["std_error"].to_numpy() / t["std_error"].to_numpy() - 1).ravel() for t, wide in pairs]
+            )
+        )
+    assert (np.mean(gaps, axis=0) > 0).all()
 
 
 def test_joint_equals_the_dense_inverse():

@@ -312,12 +312,14 @@ def test_bounds_of_times(values: list[Any], expected: Datetime) -> None:
     assert from_data(pa.array(values)) == expected
 
 
-@pytest.mark.parametrize("type_", [t for t in ASKING if not pa.types.is_dictionary(t)], ids=str)
+@pytest.mark.parametrize(
+    "type_", [t for t in ASKING if not pa.types.is_dictionary(t) and t != pa.list_(pa.float64())], ids=str
+)
 def test_empty_and_null_columns_have_a_space_too(type_: pa.DataType) -> None:
     assert len(from_data(pa.array([], type_)).encode(pa.array([], type_))) == 0
     space = from_data(pa.nulls(3, type_))
     assert isinstance(space, Nullable)
-    assert space.encode(pa.nulls(3, type_)).tolist() == [space.null] * 3
+    assert space.code_list(space.encode(pa.nulls(3, type_))) == [space.null] * 3
 
 
 @pytest.mark.parametrize(
@@ -340,7 +342,7 @@ def test_a_declared_identifier_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    "array", [pa.array([[1], [2]]), pa.array([b"x"]), pa.array([{"a": SECRET}]), pa.nulls(2), pa.array([dt.time(1)])],
+    "array", [pa.array([[1.5], []]), pa.array([b"x"]), pa.array([{"a": SECRET}]), pa.nulls(2), pa.array([dt.time(1)])],
     ids=lambda a: str(a.type),
 )  # fmt: skip
 def test_unsupported_types_are_refused(array: pa.Array) -> None:

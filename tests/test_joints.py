@@ -221,7 +221,9 @@ def test_many_fits_at_once_equal_one_at_a_time():
     counts = np.stack([linear.count_classes([axis], e._source.codes(["age"])) for e in releases(3)], axis=1)
     together = fit_columns(counts, axis.channel, max_steps=300)
     for i in range(3):
-        np.testing.assert_allclose(fit_columns(counts[:, [i]], axis.channel, max_steps=300)[:, 0], together[:, i])
+        alone = fit_columns(counts[:, [i]], axis.channel, max_steps=300)[:, 0]
+        # Accelerated steps amplify the last digits, in which products of one and of three columns differ.
+        np.testing.assert_allclose(alone, together[:, i], atol=1e-7)
 
 
 def test_model_recovers_pairs_without_noise():

@@ -16,19 +16,62 @@ from dpframe.keystream import Keystream
 from dpframe.loss import LaplaceLoss, laplace_scale, laplace_scale_sufficient
 from dpframe.mechanisms import (
     MECHANISMS,
+    AsymmetricBitFlip,
+    BitFlip,
+    Exponential,
+    GammaDiagonal,
     Geometric,
+    Matrix,
     Mechanism,
+    NullableBitFlip,
     NullableGeometric,
+    Optimal,
     RandomizedResponse,
     mechanism_for,
     mechanism_from_json,
 )
 from dpframe.plan import Column
-from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Space
+from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Product, Space
 
 LARGEST = 2**32 - 1
 
+TABULATED = [
+    cls.calibrate(space, e, d)
+    for cls in (Exponential, Optimal)
+    for space, e, d in [
+        (Categorical(["a"]), 1.0, 0.0),
+        (Categorical(list("abc")), 0.5, 0.0),
+        (Integer(0, 1), 1e-3, 0.0),
+        (Integer(0, 4), 0.05, 0.0),
+        (Integer(0, 7), 2.0, 1e-6),
+        (Integer(0, 15), 1.0, 0.0),
+        (Integer(0, 15), 1.0, 0.1),
+        (Integer(0, 15), 30.0, 0.0),
+        (Integer(0, 15), 800.0, 0.0),
+        (Integer(0, 32), 6.0, 0.01),
+        (Nullable(Integer(0, 1)), 1.0, 0.0),
+        (Nullable(Integer(0, 11)), 0.3, 0.0),
+        (Nullable(Integer(0, 11)), 3.0, 0.2),
+    ]
+]
+
+SETS: list[Mechanism] = [
+    *(BitFlip(1, None, e, d) for e, d in [(1e-6, 0.0), (1.0, 0.0), (1.0, 0.2), (30.0, 0.0)]),
+    *(cls(3, 2, e, d) for cls in (BitFlip, NullableBitFlip) for e, d in [(0.1, 0.0), (2.0, 1e-6), (800.0, 0.0)]),
+    *(cls(5, most, 4.0, d) for cls in (BitFlip, NullableBitFlip) for most in (1, 3, None) for d in (0.0, 1e-3)),
+    *(AsymmetricBitFlip(5, most, e, d) for most in (1, 2) for e, d in [(1.0, 0.0), (6.0, 1e-3), (0.01, 0.0)]),
+    *(cls(items, 20, 8.0, 1e-6) for cls in (BitFlip, NullableBitFlip, AsymmetricBitFlip) for items in (63, 64, 169)),
+    BitFlip(128, None, 50.0),
+]
+
 CASES: list[Mechanism] = [
+    *TABULATED,
+    *SETS,
+    Exponential.calibrate(Integer(0, 99), 8.0, 1e-3),
+    Matrix.of([[1.0]]),
+    Matrix.of([[0.75, 0.25], [0.4, 0.6]]),
+    Matrix.of([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [1e-6, 0.3, 0.699999]]),
+    Matrix.of([[0.6, 0.4], [0.2, 0.8]], delta=0.1),
     *(RandomizedResponse(1, e, d) for e, d in [(1.0, 0.0), (20.0, 0.1)]),
     *(
         RandomizedResponse(size, e, d)
@@ -36,6 +79,12 @@ CASES: list[Mechanism] = [
         for e, d in [(1e-6, 0.0), (0.1, 1e-6), (1.0, 0.0), (5.0, 0.3), (20.0, 1e-6), (36.0, 0.0), (800.0, 0.0)]
     ),
     *(RandomizedResponse(size, 1.0) for size in (1001, 1002, 60_000)),
+    *(
+        GammaDiagonal(sizes, e, d)
+        for sizes in ((1,), (2, 3), (5, 1, 4))
+        for e, d in [(1e-6, 0.0), (1.0, 0.0), (5.0, 0.3), (20.0, 1e-6), (800.0, 0.0)]
+    ),
+    GammaDiagonal((200, 300), 3.0),
     *(
         cls(span, e, d)
         for cls in (Geometric, NullableGeometric)
@@ -79,7 +128,9 @@ def test_mechanism(mechanism: Mechanism) -> None:
 
 
 @pytest.mark.parametrize(
-    "space", [Categorical(list("abc")), Integer(0, 11), Nullable(Integer(0, 11)), Nullable(Boolean())], ids=repr
+    "space",
+    [Categorical(list("abc")), Integer(0, 11), Nullable(Integer(0, 11)), Nullable(Boolean()), Product([1, 2], (0, 2))],
+    ids=repr,
 )
 def test_mechanisms_of_a_space(space: Space) -> None:
     fitting = [tag for tag, cls in MECHANISMS.items() if space.metric in cls.metrics]

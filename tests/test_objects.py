@@ -148,7 +148,8 @@ def test_objects_have_the_codes_of_typed_arrays_of_the_same_values(data: st.Data
     assume(not (pa.types.is_temporal(array.type) and pd.isna(array.to_numpy(zero_copy_only=False)).any()))
     plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     texts = (pa.string(), pa.large_string(), pa.string_view())
-    objects = plain.to_pylist() if plain.type in texts else list(plain.to_numpy(zero_copy_only=False))
+    listed = plain.type in texts or pa.types.is_nested(plain.type)
+    objects = plain.to_pylist() if listed else list(plain.to_numpy(zero_copy_only=False))
     assert space.encode(objects).tolist() == space.encode(array).tolist()
     mixed = np.empty(len(objects) + 1, dtype=object)
     mixed[:-1], mixed[-1] = objects, None

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import ParameterError
-from dpframe.estimate import linear, moments
-from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
+from dpframe.estimate import linear, moments, sets
+from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, join_axes, make_axis
 from dpframe.estimate.fits import METHODS, Fits, Unit
 from dpframe.estimate.plot import draw
 from dpframe.estimate.source import Source
@@ -89,7 +89,13 @@ class Estimates:
     def is_listed(self, column: str) -> bool:
         """Tell whether a column is one of listed values (or of so few that they can be listed)."""
         space = self._source.column(column).space
+        if space.code_words:
+            return False
         return space.metric == "discrete" or space.tag == "ordinal" or space.size <= FEW_VALUES
+
+    def holds_sets(self, column: str) -> bool:
+        """Tell whether a column holds sets."""
+        return sets.is_sets(self._source.column(column))
 
     def plot(self, *columns: str, ax: Any = None, **options: Any) -> Any:
         """Draw a marginal with its intervals, a histogram, or (two columns) a cross table.
@@ -276,9 +282,151 @@ class Estimates:
             out[name] = wide
         return out
 
-    def support(self, column: str, *, target: str = "table") -> pd.DataFrame:
-        """Return the share of each value of a column among the rows where it is not null, in the space's order."""
-        return self.value_counts(column, normalize=True, sort=False, target=target)
+    def support(
+        self,
+        column: str,
+        items: Sequence[Any] | None = None,
+        *,
+        by: str | None = None,
+        bins: Any = None,
+        normalize: bool = True,
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return the share of rows whose set holds each item; of other columns, the share of each value.
+
+        Sets larger than their space's ``max_size`` were cut before they were randomised: supports are those of the
+        cut sets. Rows that are null do not count.
+
+        Parameters
+        ----------
+        column
+            A randomised column of sets; or of few values, in the space's order.
+        items
+            Items of an item set: the share of rows that hold them all.
+        by
+            A randomised column: supports within each of its values (nulls of it left out).
+        bins
+            Cut ``by`` into bins.
+        normalize
+            Give shares; otherwise counts.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by item with ``estimate, std_error, lower, upper``; with ``by`` these are an outer level
+        over its values.
+
+        Raises
+        ------
+        ParameterError
+            For items that are not declared, or ``items`` or ``by`` of a column that holds no sets.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(5_000, columns=["hobbies"])
+        >>> space = dpf.Subset(dpf.datasets.HOBBIES, max_size=6)
+        >>> safe = dpf.sanitize(frame, epsilon=12, spaces={"hobbies": space}, key=bytes(32))
+        >>> Estimates(safe).support("hobbies")[["estimate", "std_error"]].head(2).round(3)
+                        estimate  std_error
+        hobbies
+        watching films     0.366      0.014
+        reading            0.308      0.014
+        """
+        _check_target(target)
+        chosen = self._source.column(column)
+        if bins is not None and by is None:
+            raise ParameterError("bins are for the column of by; name one, or leave bins out")
+        if not sets.is_sets(chosen):
+            if items is not None or by is not None:
+                raise ParameterError(f"column {column!r} holds no sets, whose support takes items and by; see crosstab")
+            return self.value_counts(column, normalize=normalize, sort=False, target=target)
+        mine = sets.SetColumn.of(chosen)
+        places = None if items is None else mine.places(items)
+        index = pd.Index(mine.labels, name=column)
+        if places is not None:
+            index = pd.Index([" & ".join(str(mine.labels[i]) for i in places)], name=column)
+        if by is not None:
+            if not normalize:
+                raise ParameterError("by goes with shares only; leave normalize out")
+            group = make_axis(self._source.column(by), bins)
+            found = mine.shares_by(group, places, self._source.codes([column, by]), target)
+            part = slice(0, group.cells - group.has_null)
+            return self._wide(*found, (slice(None), part), index, group.labels[part])
+        if places is None:
+            shown, released, nulls = mine.count_items(self._source.codes([column]))
+            sums = mine.counted(shown, released)
+        else:
+            sums, released, nulls = mine.count_together(places, self._source.codes([column]))
+        found = sets.share_of(sums, mine, released, nulls, normalize, target)
+        return pd.DataFrame(self._results(*found, (slice(None),)), index=index)
+
+    def cooccurrence(
+        self, column: str, items: Sequence[Any] | None = None, *, normalize: bool = False, target: str = "table"
+    ) -> pd.DataFrame:
+        """Return how many rows hold both items of every pair; on the diagonal, each item.
+
+        Parameters
+        ----------
+        column
+            A randomised column of sets.
+        items
+            Items to pair, at most 300; by default all.
+        normalize
+            Give shares of the rows that are not null instead of counts.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
+        """
+        _check_target(target)
+        mine = sets.SetColumn.of(self._source.column(column))
+        places = list(range(len(mine.labels))) if items is None else mine.places(items)
+        if len(places) > sets.MOST_PAIRED:
+            raise ParameterError(f"cooccurrence pairs at most {sets.MOST_PAIRED} items; name some with items=[…]")
+        both, released, nulls = mine.count_pairs(places, self._source.codes([column]))
+        found = sets.share_of(sets.pair_counts(mine, both, released), mine, released, nulls, normalize, target)
+        index = pd.Index([mine.labels[i] for i in places], name=column)
+        return self._wide(*found, (slice(None), slice(None)), index, index)
+
+    def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
+        """Return how many rows hold sets of each size, by maximum likelihood; errors are by parametric bootstrap.
+
+        Sizes are those of sets that were cut to ``max_size``. The unbiased mean size is in ``attrs["mean_size"]``.
+
+        Parameters
+        ----------
+        column
+            A randomised column of sets.
+        normalize
+            Give shares of the rows that are not null instead of counts.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by size with ``estimate, std_error, lower, upper``.
+        """
+        _check_target(target)
+        mine = sets.SetColumn.of(self._source.column(column))
+        channel, counts = sets.size_counts(mine, self._source.codes([column]))
+        estimate, errors = channel.fit(counts, normalize, target)
+        index = pd.RangeIndex(channel.most + 1, name="size")
+        out = pd.DataFrame(self._results(estimate, errors**2, (slice(None),), least=0.0), index=index)
+        mean, variance = channel.mean(counts, target)
+        found = self._results(np.array([mean]), np.array([variance]), (slice(None),))
+        out.attrs["mean_size"] = {name: float(values[0]) for name, values in found.items()}
+        return out
+
+    def _wide(
+        self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], rows: Any, columns: Any
+    ) -> pd.DataFrame:
+        """Return results as a cross table, their names an outer level of its columns."""
+        results = self._results(estimate, variance, kept)
+        return pd.concat({k: pd.DataFrame(v, rows, columns) for k, v in results.items()}, axis=1, names=[None])
 
     # Moments
 
@@ -312,7 +460,9 @@ class Estimates:
             )
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
-        group = make_axis(self._source.column(by), bins)
+        group, home = make_axis(self._source.column(by), bins), self.plan.group_of(by)
+        if home is not None and column in home.names:
+            group = MemberAxis(group.column, group, home)
         linear.check_cells([group.classes * 6])
         if by == column:
             # The same noise in both factors: a product of surrogates is unbiased for independent noise only.
@@ -384,6 +534,10 @@ class Estimates:
         chosen = self._source.column(column)
         if chosen.space.tag != "nullable":
             raise ParameterError(f"column {column!r} holds no nulls: its space is not Nullable")
+        if sets.is_sets(chosen):
+            rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), target)
+            results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
+            return self._dressed_series(results, column, "number", column)
         null = chosen.space.size - 1
         absent: linear.Term = {column: (lambda codes: (codes == null).astype(np.float64),)}
         return self._statistic(moments.Statistic([absent], lambda m, n: m[0]), [column], column, target)
@@ -477,7 +631,7 @@ class Estimates:
         stray = [name for name in bins if name not in names]
         if stray:
             raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
-        axes = [make_axis(self._source.column(name), bins.get(name)) for name in names]
+        axes = join_axes([make_axis(self._source.column(name), bins.get(name)) for name in names], self.plan.groups)
         linear.check_cells([axis.classes for axis in axes])
         return axes
 
@@ -512,7 +666,7 @@ class Estimates:
         _check_target(target)
         used = list(dict.fromkeys(name for name in names if name is not None))
         columns = {name: self._source.column(name) for name in used}
-        sums = linear.product_sums(statistic.terms, columns, self._source.codes(used))
+        sums = linear.product_sums(statistic.terms, columns, self._source.codes(used), self.plan.groups)
         values, covariance = linear.delta_method(sums, lambda m, n: [statistic.function(m, n)], target)
         value, variance = float(values[0]), float(covariance[0, 0])
         if variance <= 0 and statistic.kind == "instant" and self.n:
@@ -570,7 +724,7 @@ class Estimates:
     ) -> tuple[FloatArray, FloatArray]:
         """Evaluate smooth functions of product moments, and their covariance."""
         columns = {scale.column.name: scale.column for scale in scales}
-        sums = linear.product_sums(terms, columns, self._source.codes(list(columns)))
+        sums = linear.product_sums(terms, columns, self._source.codes(list(columns)), self.plan.groups)
         return linear.delta_method(sums, functions, target)
 
     def _numeric(self) -> list[str]:
@@ -598,7 +752,7 @@ def _kept(axes: Sequence[Axis], dropna: bool) -> tuple[slice, ...]:
 
 
 def _default_method(axes: Sequence[Axis]) -> str:
-    return "em" if any(isinstance(axis, BinnedAxis) for axis in axes) else "inverse"
+    return "em" if any(axis.grid is not None for axis in axes) else "inverse"
 
 
 def _names(value: str | Sequence[str], name: str) -> list[str]:

@@ -2,7 +2,9 @@
 
 An axis has *cells*, in which the answer is given, and *classes*, in which released codes are counted. On a
 column of few values both are its codes. In bins, the surrogate of a bin's indicator is constant but beside
-the bin's edges, so a class is a stretch of codes, and there are at most three per bin.
+the bin's edges, so a class is a stretch of codes, and there are at most three per bin. Columns that were
+randomised together and are crossed with each other have their cells as classes: what is inverted is their
+common channel.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.plan import Column
+from dpframe.plan import Column, Group
 
-__all__ = ["Axis", "BinnedAxis", "ListedAxis", "bin_edges", "make_axis"]
+__all__ = ["Axis", "BinnedAxis", "ListedAxis", "MemberAxis", "bin_edges", "join_axes", "make_axis"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,6 +56,20 @@ class Axis(ABC):
     @abstractmethod
     def labels(self) -> pd.Index[Any]:
         """Label of every cell."""
+
+    @property
+    @abstractmethod
+    def volumes(self) -> FloatArray:
+        """Number of codes in every cell."""
+
+    @abstractmethod
+    def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the cell of codes."""
+
+    @property
+    def grid(self) -> BinnedAxis | None:
+        """The bins, if the column is cut into any."""
+        return None
 
     @property
     def has_null(self) -> bool:
@@ -99,9 +115,18 @@ class ListedAxis(Axis):
         found: pd.Index[Any] = pd.Index(self.column.space.labels(), name=self.name)
         return found
 
-    def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    @property
+    def volumes(self) -> FloatArray:
+        """One code each."""
+        return np.ones(self.cells)
+
+    def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the codes."""
         return codes.astype(np.int64, copy=False)
+
+    def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the codes."""
+        return self.cell_of(codes)
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return A⁻¹ (or its squared entries) applied along axis 0."""
@@ -131,6 +156,20 @@ class BinnedAxis(Axis):
     def _last(self) -> int:
         """One past the largest code of a value."""
         return self.edges[-1]
+
+    @property
+    def grid(self) -> BinnedAxis:
+        """The axis itself."""
+        return self
+
+    @property
+    def volumes(self) -> FloatArray:
+        """Width of every bin in codes, and 1 for null."""
+        return np.append(np.diff(self.edges), [1] * self.has_null).astype(np.float64)
+
+    def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the bin that a code lies in."""
+        return np.searchsorted(self.edges, codes, side="right") - 1
 
     @property
     def bins(self) -> int:
@@ -259,6 +298,11 @@ def _time(text: str) -> Any:
 
 def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:
     """Return the axis of a column, binned if asked."""
+    if column.space.code_words:
+        raise ParameterError(
+            f"column {column.name!r} holds sets, which are not counted as values; ask for support (with by=…), "
+            "cooccurrence or set_sizes"
+        )
     listed = column.space.metric == "discrete" or column.space.tag == "ordinal" or column.space.size <= MOST_VALUES
     if bins is None:
         if not listed:
@@ -269,3 +313,87 @@ def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:
     if column.space.numbers(np.zeros(1, dtype=np.int64)) is None or column.space.metric == "discrete":
         raise ParameterError(f"column {column.name!r} holds no numbers and takes no bins")
     return BinnedAxis(column, *bin_edges(column, bins))
+
+
+@dataclass(frozen=True)
+class MemberAxis(Axis):
+    """A column in a joint with others of its group, listed or in bins as ``inner`` says.
+
+    A γ-diagonal channel takes all wrong tuples for alike, so what is counted is cells.
+    """
+
+    inner: Axis
+    group: Group
+
+    @property
+    def cells(self) -> int:
+        """Number of the inner cells."""
+        return self.inner.cells
+
+    @property
+    def classes(self) -> int:
+        """Number of cells."""
+        return self.inner.cells
+
+    @property
+    def labels(self) -> pd.Index[Any]:
+        """The inner labels."""
+        return self.inner.labels
+
+    @property
+    def volumes(self) -> FloatArray:
+        """The inner volumes."""
+        return self.inner.volumes
+
+    def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the inner cell."""
+        return self.inner.cell_of(codes)
+
+    def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the cell of released codes."""
+        return self.inner.cell_of(codes)
+
+    @property
+    def grid(self) -> BinnedAxis | None:
+        """The inner bins."""
+        return self.inner.grid
+
+    def refine(self, cells: int) -> MemberAxis:
+        """Return the axis with finer bins."""
+        assert self.inner.grid is not None
+        return MemberAxis(self.column, self.inner.grid.refine(cells), self.group)
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return (counts − p·volume·Σcounts)/(1 − size·p), or the same with squared entries."""
+        channel = self.group.marginal([self.name])
+        off = -channel.other / channel.table.signal * self.volumes.reshape([-1] + [1] * (counts.ndim - 1))
+        on = off + 1 / channel.table.signal
+        if squared:
+            on, off = on**2, off**2
+        return np.asarray((on - off) * counts + off * counts.sum(axis=0, keepdims=True))
+
+    @property
+    def present(self) -> FloatArray:
+        """Surrogate of "not null", per cell."""
+        f = np.ones(self.cells)
+        f[-1] = 0.0 if self.has_null else 1.0
+        channel = self.group.marginal([self.name])
+        return np.asarray((f - channel.other * float(f @ self.volumes)) / channel.table.signal)
+
+    @property
+    def channel(self) -> FloatArray:
+        """P(released cell | cell) of this column alone."""
+        channel = self.group.marginal([self.name])
+        matrix = np.repeat((channel.other * self.volumes)[:, None], self.cells, axis=1)
+        return np.asarray(matrix + channel.table.signal * np.eye(self.cells))
+
+
+def join_axes(axes: Sequence[Axis], groups: Sequence[Group]) -> list[Axis]:
+    """Return axes of which those that share a group know it; a column that is alone keeps its own channel."""
+    found = list(axes)
+    for group in groups:
+        members = [i for i, axis in enumerate(axes) if axis.name in group.names]
+        if len(members) > 1:
+            for i in members:
+                found[i] = MemberAxis(axes[i].column, axes[i], group)
+    return found

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from dpframe.errors import ParameterError
 from dpframe.estimate import linear, moments
-from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
+from dpframe.estimate.blocks import channel_of, surrogate_sums
 from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, project_to_simplex
-from dpframe.estimate.model import LatentClassModel, fit_latent_classes
+from dpframe.estimate.model import LatentClassModel, Together, fit_latent_classes
 from dpframe.estimate.source import Source
 
 __all__ = ["METHODS", "Fits", "Unit"]
@@ -74,7 +75,7 @@ class Fits:
         if expected <= GOOD_ENOUGH:
             return "inverse"
         modelled = self._columns
-        fits = len(modelled) >= 3 and all(not isinstance(a, BinnedAxis) and a.name in modelled for a in axes)
+        fits = len(modelled) >= 3 and all(a.grid is None and a.name in modelled for a in axes)
         return "model" if fits and len(axes) > 1 else "em"
 
     def joint(
@@ -84,14 +85,14 @@ class Fits:
         if method == "model":
             return self._modelled(axes, unit)
         fine, merge = _refined(axes)
-        channels = [axis.channel for axis in fine]
-        if any(isinstance(axis, BinnedAxis) for axis in axes):
+        channels = channel_of(fine)
+        if any(axis.grid is not None for axis in axes):
             counts = linear.count_classes(fine, self._source.codes([axis.name for axis in axes]))
 
         def fit(noisy: FloatArray) -> FloatArray:
             if method == "em":
                 return fit_joint(noisy, channels)
-            return project_to_simplex(linear.axiswise(noisy, fine, ["invert"] * len(fine)) / max(noisy.sum(), 1))
+            return project_to_simplex(surrogate_sums(noisy, fine) / max(noisy.sum(), 1))
 
         def presented(shares: FloatArray) -> FloatArray:
             merged = merge(shares)
@@ -103,7 +104,7 @@ class Fits:
     def _modelled(self, axes: Sequence[Axis], unit: Unit) -> tuple[FloatArray, FloatArray]:
         """Return a joint of the fitted model, with errors from replicas."""
         names = self._columns
-        outside = [axis.name for axis in axes if axis.name not in names or isinstance(axis, BinnedAxis)]
+        outside = [axis.name for axis in axes if axis.name not in names or axis.grid is not None]
         if outside or len(names) < 2:
             what = f"column {outside[0]!r} is not" if outside else "fewer than two columns are"
             raise ParameterError(f"{what} of at most {MODEL_CELLS} values, which method='model' needs; use 'em'")
@@ -116,8 +117,8 @@ class Fits:
 
     @cached_property
     def _columns(self) -> list[str]:
-        missing = self._source.missing
-        return [c.name for c in self._source.plan.columns if c.space.size <= MODEL_CELLS and c.name not in missing]
+        listed = [c for c in self._source.plan.columns if c.space.size <= MODEL_CELLS and not c.space.code_words]
+        return [c.name for c in listed if c.name not in self._source.missing]
 
     @cached_property
     def _axes(self) -> list[Axis]:
@@ -131,11 +132,22 @@ class Fits:
         for codes in self._source.codes(self._columns):
             for (i, j), table in tables.items():
                 table += linear.count_classes([axes[i], axes[j]], [codes])
-        return fit_latent_classes(tables, channels, _marginals(tables, channels))
+        return fit_latent_classes(tables, channels, _marginals(tables, channels), together=self._together)
 
     @cached_property
     def _replicas(self) -> list[LatentClassModel]:
-        return self._model.replicas([axis.channel for axis in self._axes], self.n)
+        return self._model.replicas([axis.channel for axis in self._axes], self.n, together=self._together)
+
+    @cached_property
+    def _together(self) -> list[Together]:
+        """The columns of the model that are in one group, by position, and the signal of its channel."""
+        names = self._columns
+        inside = [[name for name in group.names if name in names] for group in self._source.plan.groups]
+        return [
+            (tuple(map(names.index, members)), group.marginal(members).table.signal)
+            for group, members in zip(self._source.plan.groups, inside, strict=True)
+            if len(members) > 1
+        ]
 
 
 def _marginals(tables: Mapping[tuple[int, int], FloatArray], channels: Sequence[FloatArray]) -> list[FloatArray]:
@@ -153,15 +165,20 @@ def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], F
 
     A fit takes values as uniform within a cell, which is far from true in a few wide bins.
     """
-    whole = [axis.cells for axis in axes if not isinstance(axis, BinnedAxis)]
+    whole = [axis.cells for axis in axes if axis.grid is None]
     binned = max(1, len(axes) - len(whole))
     most = int((MOST_FIT_CELLS / math.prod(whole)) ** (1 / binned))
-    fine = [axis.refine(min(JOINT_GRID_CELLS, most)) if isinstance(axis, BinnedAxis) else axis for axis in axes]
+    fine = [
+        axis.refine(min(JOINT_GRID_CELLS, most))
+        if isinstance(axis, BinnedAxis) or (isinstance(axis, MemberAxis) and axis.grid is not None)
+        else axis
+        for axis in axes
+    ]
 
     def merge(shares: FloatArray) -> FloatArray:
         for i, (f, axis) in enumerate(zip(fine, axes, strict=True)):
-            if isinstance(f, BinnedAxis) and isinstance(axis, BinnedAxis):
-                shares = np.moveaxis(np.tensordot(moments.aggregation(f, axis), shares, axes=(1, i)), 0, i)
+            if f.grid is not None and axis.grid is not None:
+                shares = np.moveaxis(np.tensordot(moments.aggregation(f.grid, axis.grid), shares, axes=(1, i)), 0, i)
         return shares
 
     return fine, merge

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.estimate.channels import JointChannel
+
 __all__ = [
     "bootstrap_errors",
     "expectation_maximization",
@@ -18,6 +20,8 @@ __all__ = [
 ]
 
 FloatArray = npt.NDArray[np.float64]
+Channels = JointChannel | Sequence[FloatArray]
+"""P(class | cell) of a joint, or of each of its axes where these are independent."""
 
 
 JOINT_STEPS = 300
@@ -35,28 +39,22 @@ def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
     return np.asarray(np.maximum(values - excess[last], 0.0))
 
 
-def _along(matrix: FloatArray, array: FloatArray, axis: int) -> FloatArray:
-    return np.moveaxis(np.tensordot(matrix, array, axes=(1, axis)), 0, axis)
+def spread_counts(shares: FloatArray, channels: Channels) -> FloatArray:
+    """Apply P(class | cell) along all axes."""
+    return JointChannel.of(channels).spread(shares)
 
 
-def spread_counts(shares: FloatArray, channels: Sequence[FloatArray]) -> FloatArray:
-    """Apply P(class | cell) along every axis."""
-    for axis, channel in enumerate(channels):
-        shares = _along(channel, shares, axis)
-    return shares
-
-
-def independent_shares(counts: FloatArray, channels: Sequence[FloatArray]) -> FloatArray:
+def independent_shares(counts: FloatArray, channels: Channels) -> FloatArray:
     """Return the product of the axes' own maximum-likelihood shares, a hundredth of it spread evenly."""
     shares = np.ones(())
-    for i, channel in enumerate(channels):
-        others = tuple(j for j in range(len(channels)) if j != i)
-        own = expectation_maximization(counts.sum(axis=others), [channel], max_steps=JOINT_STEPS)
+    for i, matrix in enumerate(JointChannel.of(channels).matrices):
+        others = tuple(j for j in range(counts.ndim) if j != i)
+        own = expectation_maximization(counts.sum(axis=others), [matrix], max_steps=JOINT_STEPS)
         shares = np.multiply.outer(shares, own)
     return np.asarray(0.99 * shares + 0.01 / shares.size)
 
 
-def fit_joint(counts: FloatArray, channels: Sequence[FloatArray]) -> FloatArray:
+def fit_joint(counts: FloatArray, channels: Channels) -> FloatArray:
     """Return the shares of a joint by maximum likelihood, stopped before it fits the noise.
 
     Of one column the fit converges. Of several, likelihood's maximum lies on corners of the simplex that
@@ -64,7 +62,7 @@ def fit_joint(counts: FloatArray, channels: Sequence[FloatArray]) -> FloatArray:
     farther from the truth), so the fit starts from independence and ends by Morozov's principle: when it is
     as near to the counts as the truth would be, at a divergence of (classes − 1)/2n (Wilks).
     """
-    if len(channels) == 1:
+    if counts.ndim == 1:
         return expectation_maximization(counts, channels)
     goal = (counts.size - 1) / (2 * max(counts.sum(), 1.0))
     start = independent_shares(counts, channels)
@@ -73,7 +71,7 @@ def fit_joint(counts: FloatArray, channels: Sequence[FloatArray]) -> FloatArray:
 
 def expectation_maximization(
     counts: FloatArray,
-    channels: Sequence[FloatArray],
+    channels: Channels,
     *,
     start: FloatArray | None = None,
     divergence: float = 0.0,
@@ -87,18 +85,17 @@ def expectation_maximization(
     iteration ends when that is below ``tolerance``, when the counts' divergence from the fit is below
     ``divergence``, or after ``max_steps``.
     """
-    n = counts.sum()
-    shape = tuple(channel.shape[1] for channel in channels)
-    shares = np.full(shape, 1.0 / np.prod(shape)) if start is None else start
+    n, channel = counts.sum(), JointChannel.of(channels)
+    shares = np.full(channel.shape, 1.0 / channel.size) if start is None else start
     if n <= 0:
         return shares
-    observed, adjoint = counts / n, [channel.T for channel in channels]
+    observed = counts / n
     seen = observed > 0
     enough = float(np.sum(observed[seen] * np.log(observed[seen]))) - divergence
 
     def step(t: FloatArray) -> tuple[FloatArray, float, float]:
-        expected = np.maximum(spread_counts(t, channels), 1e-300)
-        gradient = spread_counts(observed / expected, adjoint)
+        expected = np.maximum(channel.spread(t), 1e-300)
+        gradient = channel.adjoint(observed / expected)
         likelihood = float(np.sum(observed * np.log(expected)))
         return t * gradient, likelihood, float(gradient.max()) - 1.0
 
@@ -151,7 +148,7 @@ def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = 3_000)
 
 
 def replicate(
-    shares: FloatArray, channels: Sequence[FloatArray], n: int, target: str, replicates: int
+    shares: FloatArray, channels: Channels, n: int, target: str, replicates: int
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Release again from an estimate: pairs of true shares and counts of released classes.
 
@@ -159,7 +156,7 @@ def replicate(
     For ``"table"`` the rows of each cell are kept and randomised; for ``"population"`` they are drawn anew
     too, and the truth is what they were drawn from.
     """
-    generator = np.random.default_rng(0)
+    generator, channel = np.random.default_rng(0), JointChannel.of(channels)
     padded = shares * n + 0.5
     padded /= padded.sum()
     found = []
@@ -169,16 +166,13 @@ def replicate(
             truth = rows / max(rows.sum(), 1)
         else:
             rows, truth = generator.multinomial(n, padded.ravel()).reshape(padded.shape), padded
-        counts = rows
-        for axis, channel in enumerate(channels):
-            counts = _randomise(counts, channel, axis, generator)
-        found.append((truth, counts.astype(np.float64)))
+        found.append((truth, channel.randomise(rows, generator).astype(np.float64)))
     return found
 
 
 def bootstrap_errors(
     shares: FloatArray,
-    channels: Sequence[FloatArray],
+    channels: Channels,
     n: int,
     fit: Callable[[FloatArray], FloatArray],
     target: str,
@@ -195,16 +189,3 @@ def _rounded(values: FloatArray, generator: np.random.Generator) -> npt.NDArray[
     """Round at random, so that expectations stay."""
     whole = np.floor(values)
     return (whole + (generator.random(values.shape) < values - whole)).astype(np.int64)
-
-
-def _randomise(
-    rows: npt.NDArray[np.int64], channel: FloatArray, axis: int, generator: np.random.Generator
-) -> npt.NDArray[np.int64]:
-    """Draw the classes of rows along one axis."""
-    moved = np.moveaxis(rows, axis, 0)
-    out = np.zeros((channel.shape[0], *moved.shape[1:]), dtype=np.int64)
-    for cell, part in enumerate(moved):
-        law = channel[:, cell] / channel[:, cell].sum()
-        drawn = generator.multinomial(part.ravel(), law)
-        out += np.moveaxis(drawn.reshape(*part.shape, -1), -1, 0)
-    return np.moveaxis(out, 0, axis)

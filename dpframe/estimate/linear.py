@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.errors import ParameterError
-from dpframe.estimate.axes import Axis
-from dpframe.plan import Column
+from dpframe.estimate.axes import Axis, MemberAxis
+from dpframe.estimate.blocks import channel_of, surrogate_sums
+from dpframe.plan import Column, Group
 
 __all__ = [
     "LARGEST_JOINT",
     "Sums",
-    "axiswise",
     "check_cells",
     "count_classes",
     "delta_method",
@@ -75,15 +75,6 @@ def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
     return total.reshape(shape).astype(np.float64)
 
 
-def axiswise(counts: FloatArray, axes: Sequence[Axis], how: Sequence[str]) -> FloatArray:
-    """Apply A⁻¹ ("invert"), its squared entries ("square") or a sum ("sum") along every axis."""
-    for i, (axis, what) in enumerate(zip(axes, how, strict=True)):
-        moved = np.moveaxis(counts, i, 0)
-        moved = moved.sum(axis=0, keepdims=True) if what == "sum" else axis.invert(moved, squared=what == "square")
-        counts = np.moveaxis(moved, 0, i)
-    return counts
-
-
 def joint_cells(
     counts: FloatArray, axes: Sequence[Axis], *, normalize: bool, given: Sequence[int], dropna: bool, target: str
 ) -> tuple[FloatArray, FloatArray]:
@@ -93,20 +84,14 @@ def joint_cells(
     U = Φ_v − rW, whose squares' sum is expanded so that each term is a product over the axes. The table's
     variance subtracts what the residual's square is without noise.
     """
-    d, n = len(axes), counts.sum()
-    estimate = axiswise(counts, axes, ["invert"] * d)
-    squares = axiswise(counts, axes, ["square"] * d)
+    n = counts.sum()
+    estimate, squares = surrogate_sums(counts, axes), surrogate_sums(counts, axes, "cell²")
     if not normalize:
         noise_free = estimate if target == "table" else estimate**2 / max(n, 1)
         return estimate, _positive(squares - noise_free, axes, n)
-    weighted, weighted_squares = counts, counts
-    for i, axis in enumerate(axes):
-        if i not in given and dropna and axis.has_null:
-            w = axis.present.reshape([-1 if j == i else 1 for j in range(d)])
-            weighted, weighted_squares = weighted * w, weighted_squares * w**2
-    base = axiswise(weighted, axes, ["invert" if i in given else "sum" for i in range(d)])
-    crossed = axiswise(weighted, axes, ["square" if i in given else "invert" for i in range(d)])
-    around = axiswise(weighted_squares, axes, ["square" if i in given else "sum" for i in range(d)])
+    base, crossed, around = (
+        surrogate_sums(counts, axes, what, given, dropna) for what in ("base", "cell·base", "base²")
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         share = estimate / base
         residual = squares - 2 * share * crossed + share**2 * around
@@ -119,13 +104,7 @@ def margin_cells(
     counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, target: str
 ) -> tuple[FloatArray, FloatArray]:
     """Return estimates and variances of the totals over all axes but those kept (nulls left out)."""
-    weighted, squares = counts, counts
-    for i, axis in enumerate(axes):
-        if i not in kept and dropna and axis.has_null:
-            w = axis.present.reshape([-1 if j == i else 1 for j in range(len(axes))])
-            weighted, squares = weighted * w, squares * w**2
-    estimate = axiswise(weighted, axes, ["invert" if i in kept else "sum" for i in range(len(axes))])
-    second = axiswise(squares, axes, ["square" if i in kept else "sum" for i in range(len(axes))])
+    estimate, second = (surrogate_sums(counts, axes, what, kept, dropna) for what in ("base", "base²"))
     noise_free = estimate if target == "table" else estimate**2 / max(counts.sum(), 1)
     return estimate, np.maximum(second - noise_free, 0)
 
@@ -138,9 +117,7 @@ def _positive(variance: FloatArray, axes: Sequence[Axis], n: float) -> FloatArra
     if n <= 0 or not (variance <= 0).any():
         return variance
     expected = np.full([axis.cells for axis in axes], n / math.prod(axis.cells for axis in axes))
-    for i, axis in enumerate(axes):
-        expected = np.moveaxis(np.tensordot(axis.channel, expected, axes=(1, i)), 0, i)
-    uniform = axiswise(expected, axes, ["square"] * len(axes))
+    uniform = surrogate_sums(channel_of(axes).spread(expected), axes, "cell²")
     return np.where(variance <= 0, uniform, variance)
 
 
@@ -163,22 +140,42 @@ class Sums:
 
 
 class _Surrogates:
-    """Surrogates of products of functions of a column, tabulated once."""
+    """Surrogates of products of functions of columns, tabulated once."""
 
-    def __init__(self, columns: Mapping[str, Column]) -> None:
+    def __init__(self, columns: Mapping[str, Column], groups: Sequence[Group] = ()) -> None:
         self._columns = columns
+        self._groups = groups
         self._tables: dict[tuple[Any, ...], FloatArray] = {}
+        self._totals: dict[tuple[Any, ...], float] = {}
+
+    def of(self, term: Term, codes: Codes) -> FloatArray:
+        """Return the surrogate of a term at released rows: a product over columns and groups."""
+        out, left = np.ones(len(next(iter(codes.values())))), dict(term)
+        for group in self._groups:
+            joined = {name: term[name] for name in group.names if name in term}
+            if len(joined) > 1:
+                out = out * self._joined(group, joined, codes)
+                left = {name: functions for name, functions in left.items() if name not in joined}
+        for name, functions in left.items():
+            out = out * self.at(name, functions, codes[name])
+        return out
+
+    def _joined(self, group: Group, term: Term, codes: Codes) -> FloatArray:
+        """Return (∏f(y) − p·∏Σf)/s, as of a product of functions the sum over tuples is the product of sums."""
+        channel = group.marginal(list(term))
+        here, total = np.ones(len(next(iter(codes.values())))), channel.other
+        for name, functions in term.items():
+            here = here * _product(functions)(codes[name])
+            key = (name, *sorted(map(id, functions)))
+            if key not in self._totals:
+                everywhere = np.arange(self._columns[name].space.size)
+                self._totals[key] = float(_product(functions)(everywhere).sum())
+            total = total * self._totals[key]
+        return np.asarray((here - total) / channel.table.signal)
 
     def at(self, name: str, functions: tuple[CodeFunction, ...], codes: npt.NDArray[Any]) -> FloatArray:
-        """Return the surrogate of a product of functions at released codes."""
-        column = self._columns[name]
-
-        def product(values: npt.NDArray[Any]) -> FloatArray:
-            out = np.ones(len(values))
-            for function in functions:
-                out = out * function(values)
-            return out
-
+        """Return the surrogate of a product of functions of one column at released codes."""
+        column, product = self._columns[name], _product(functions)
         if column.space.size > LARGEST_TABLE:
             return column.mechanism.surrogate_at(product, codes)
         key = (name, *sorted(map(id, functions)))
@@ -187,28 +184,36 @@ class _Surrogates:
         return np.asarray(self._tables[key][codes])
 
 
-def product_sums(terms: Sequence[Term], columns: Mapping[str, Column], batches: Iterable[Codes]) -> Sums:
-    """Sum products of surrogates, and what their covariance needs, in one pass."""
-    surrogates, t = _Surrogates(columns), len(terms)
+def _product(functions: tuple[CodeFunction, ...]) -> CodeFunction:
+    def product(values: npt.NDArray[Any]) -> FloatArray:
+        out = np.ones(len(values))
+        for function in functions:
+            out = out * function(values)
+        return out
+
+    return product
+
+
+def product_sums(
+    terms: Sequence[Term], columns: Mapping[str, Column], batches: Iterable[Codes], groups: Sequence[Group] = ()
+) -> Sums:
+    """Sum products of surrogates, and what their covariance needs, in one pass.
+
+    Factors of columns that share one of the ``groups`` have one surrogate together.
+    """
+    surrogates, t = _Surrogates(columns, groups), len(terms)
     n, first, second, noise_free = 0, np.zeros(t), np.zeros((t, t)), np.zeros((t, t))
     for codes in batches:
         rows = len(next(iter(codes.values())))
         n += rows
         for start in range(0, rows, 1 << 15):
             part = {name: column[start : start + (1 << 15)] for name, column in codes.items()}
-
-            def evaluate(term: Term, part: Codes = part) -> FloatArray:
-                out = np.ones(len(next(iter(part.values()))))
-                for name, functions in term.items():
-                    out = out * surrogates.at(name, functions, part[name])
-                return out
-
-            values = np.stack([evaluate(term) for term in terms])
+            values = np.stack([surrogates.of(term, part) for term in terms])
             first += values.sum(axis=1)
             second += values @ values.T
             for i in range(t):
                 for j in range(i, t):
-                    total = float(evaluate(_times(terms[i], terms[j])).sum())
+                    total = float(surrogates.of(_times(terms[i], terms[j]), part).sum())
                     noise_free[i, j] += total
                     noise_free[j, i] = noise_free[i, j]
     return Sums(n, first, second, noise_free)
@@ -245,6 +250,8 @@ def grouped_ratio(
     Per released class of the group, the sums of a, p, a², ap, p², s are enough, where a, p and s are the
     surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
     """
+    if isinstance(group, MemberAxis):
+        return _ratio_together(column, numerator, present, group, batches, target)
     surrogates = _Surrogates({column.name: column})
     sums = np.zeros((group.classes, 6))
     for codes in batches:
@@ -263,4 +270,38 @@ def grouped_ratio(
         if target == "table":
             residual = residual - (s - 2 * r * a + r**2 * p)
         # Too few rows in a group leave no variance: then nothing is known of its mean.
+        return r, np.where(residual > 0, residual / p**2, np.inf)
+
+
+def _ratio_together(
+    column: Column,
+    numerator: CodeFunction,
+    present: CodeFunction,
+    by: MemberAxis,
+    batches: Iterable[Codes],
+    target: str,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the same where both columns are in one group: h = (f−r)·w·1_g has the surrogate (h − p·Σh)/s.
+
+    Per released cell, the sums of f·w, w and f²·w are enough.
+    """
+    channel = by.group.marginal([column.name, by.name])
+    s, n = channel.table.signal, 0
+    functions = [_product(factors) for factors in ((numerator, present), (present,), (numerator, numerator, present))]
+    sums = np.zeros((3, by.cells))
+    for codes in batches:
+        g, y = by.classify(codes[by.name]), codes[column.name]
+        n += len(y)
+        for total, function in zip(sums, functions, strict=True):
+            total += np.bincount(g, weights=function(y), minlength=by.cells)
+    everywhere = np.array([function(np.arange(column.space.size)).sum() for function in functions])
+    # Σ over all tuples of a cell, times p: what noise alone would put there.
+    mean = channel.other * everywhere[:, None] * by.volumes
+    a, p, q = (sums - n * mean) / s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = a / p
+        here, around = sums[2] - 2 * r * sums[0] + r**2 * sums[1], mean[0] - r * mean[1]
+        residual = (here - 2 * around * (sums[0] - r * sums[1]) + n * around**2) / s**2
+        if target == "table":
+            residual = residual - (q - 2 * r * a + r**2 * p)
         return r, np.where(residual > 0, residual / p**2, np.inf)

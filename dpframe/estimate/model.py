@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,15 @@ __all__ = ["LatentClassModel", "fit_latent_classes"]
 FloatArray = npt.NDArray[np.float64]
 Pairs = Mapping[tuple[int, int], FloatArray]
 """Counts of released classes of columns a < b, shape (classes of a, classes of b)."""
+
+Together = tuple[tuple[int, ...], float]
+"""Columns that are randomised together: each row keeps all of its cells with this probability, or none.
+
+It then gets any tuple of cells, all equally likely.
+"""
+
+Signals = Mapping[tuple[int, int], float]
+"""Of pairs that are randomised together, the probability that both cells are kept."""
 
 DISCREPANCY = 0.85
 """Fit until the pairs' divergence is this share of what the true joint would leave.
@@ -43,21 +53,32 @@ class LatentClassModel:
         joints = [_product(weights, [laws[c] for c in columns]) for weights, laws in self.fits]
         return np.asarray(np.mean(joints, axis=0))
 
-    def replicas(self, channels: Sequence[FloatArray], n: int, count: int = 6) -> list[LatentClassModel]:
+    def replicas(
+        self, channels: Sequence[FloatArray], n: int, count: int = 6, together: Sequence[Together] = ()
+    ) -> list[LatentClassModel]:
         """Return fits to fresh releases of rows drawn from the model (parametric bootstrap)."""
+        grouped = {column for columns, _ in together for column in columns}
         generator = np.random.default_rng(0)
         found = []
         for r in range(count):
             weights, laws = self.fits[r % len(self.fits)]
             rows = min(n, MOST_ROWS)
             hidden = np.repeat(np.arange(len(weights)), generator.multinomial(rows, weights))
-            drawn = [_draw(law @ channel.T, hidden, generator) for law, channel in zip(laws, channels, strict=True)]
+            drawn = [
+                _draw(law if c in grouped else law @ channel.T, hidden, generator)
+                for c, (law, channel) in enumerate(zip(laws, channels, strict=True))
+            ]
+            for columns, signal in together:
+                lost = generator.random(rows) >= signal
+                for c in columns:
+                    drawn[c][lost] = generator.integers(0, laws[c].shape[1], int(lost.sum()))
             pairs = {
                 (a, b): _crossed(drawn[a], drawn[b], channels[a].shape[0], channels[b].shape[0]) * (n / rows)
                 for a, b in combinations(range(len(laws)), 2)
             }
             marginals = [np.asarray(weights @ law) for law in laws]
-            found.append(fit_latent_classes(pairs, channels, marginals, classes=len(weights), starts=1, first_seed=r))
+            options: dict[str, Any] = {"classes": len(weights), "starts": 1, "first_seed": r, "together": together}
+            found.append(fit_latent_classes(pairs, channels, marginals, **options))
         return found
 
 
@@ -94,6 +115,7 @@ def fit_latent_classes(
     starts: int = 3,
     first_seed: int = 0,
     max_steps: int = 4_000,
+    together: Sequence[Together] = (),
 ) -> LatentClassModel:
     """Fit the model to noisy pair counts, from several starts.
 
@@ -105,16 +127,20 @@ def fit_latent_classes(
         P(class | cell) per column.
     marginals
         Shares per column to start from.
+    together
+        Columns that are randomised together; their classes are their cells.
     """
-    fits = tuple(
-        _fit(pairs, channels, marginals, classes, seed, max_steps) for seed in range(first_seed, first_seed + starts)
+    signals = {pair: signal for columns, signal in together for pair in combinations(sorted(columns), 2)}
+    seeds = range(first_seed, first_seed + starts)
+    return LatentClassModel(
+        tuple(_fit(pairs, channels, signals, marginals, classes, seed, max_steps) for seed in seeds)
     )
-    return LatentClassModel(fits)
 
 
 def _fit(
     pairs: Pairs,
     channels: Sequence[FloatArray],
+    signals: Signals,
     marginals: Sequence[FloatArray],
     classes: int,
     seed: int,
@@ -129,11 +155,11 @@ def _fit(
     laws = [_normal(m * generator.gamma(1.0, 1.0, (classes, len(m))) + 1e-9) for m in marginals]
     best, power = (-np.inf, weights, laws), RELAXATION
     for _ in range(max_steps):
-        likelihood, weight_step, law_steps = _step(observed, channels, weights, laws)
+        likelihood, weight_step, law_steps = _step(observed, channels, signals, weights, laws)
         if likelihood < best[0]:
             # The relaxed step went too far: back to the best point, with a plainer step.
             power, (_, weights, laws) = max(1.0, power / 2), best
-            likelihood, weight_step, law_steps = _step(observed, channels, weights, laws)
+            likelihood, weight_step, law_steps = _step(observed, channels, signals, weights, laws)
         best = (likelihood, weights, laws)
         if saturated - likelihood <= goal:
             break
@@ -147,23 +173,30 @@ def _normal(values: FloatArray) -> FloatArray:
 
 
 def _step(
-    observed: Pairs, channels: Sequence[FloatArray], weights: FloatArray, laws: Sequence[FloatArray]
+    observed: Pairs, channels: Sequence[FloatArray], signals: Signals, weights: FloatArray, laws: Sequence[FloatArray]
 ) -> tuple[float, FloatArray, list[FloatArray]]:
     """Return the composite log-likelihood and the multiplicative EM steps of weights and laws."""
     released = [law @ channel.T for law, channel in zip(laws, channels, strict=True)]
-    weighted = [weights[:, None] * law for law in released]
-    held = [np.zeros_like(law) for law in released]
+    # Gradients of the likelihood by each column's law: through its own channel, and straight to its cells.
+    through, straight = [np.zeros_like(law) for law in released], [np.zeros_like(law) for law in laws]
     likelihood = 0.0
     for (a, b), counts in observed.items():
-        expected = np.maximum(weighted[a].T @ released[b], 1e-300)
+        signal = signals.get((a, b))
+        of = released if signal is None else laws
+        expected = (weights[:, None] * of[a]).T @ of[b]
+        if signal is not None:
+            expected = signal * expected + (1 - signal) / expected.size
+        expected = np.maximum(expected, 1e-300)
         likelihood += float(np.sum(counts * np.log(expected)))
         ratio = counts / expected
-        held[a] += (released[b] @ ratio.T) * weighted[a]
-        held[b] += (weighted[a] @ ratio) * released[b]
-    total = sum(part.sum(axis=1) for part in held)
+        if signal is not None:
+            ratio = signal * ratio + (1 - signal) * ratio.mean()
+        held = through if signal is None else straight
+        held[a] += weights[:, None] * (of[b] @ ratio.T)
+        held[b] += weights[:, None] * (of[a] @ ratio)
+    steps = [part @ channel + direct for part, channel, direct in zip(through, channels, straight, strict=True)]
+    totals = [(law * step).sum(axis=1) for law, step in zip(laws, steps, strict=True)]
+    total = sum(totals)
     weight_step = total / np.sum(total) / np.maximum(weights, 1e-300)
-    law_steps = [
-        (part / np.maximum(law, 1e-300)) @ channel / np.maximum(part.sum(axis=1, keepdims=True), 1e-300)
-        for part, law, channel in zip(held, released, channels, strict=True)
-    ]
+    law_steps = [step / np.maximum(t, 1e-300)[:, None] for step, t in zip(steps, totals, strict=True)]
     return likelihood, np.asarray(weight_step), law_steps

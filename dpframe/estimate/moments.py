@@ -63,7 +63,8 @@ class Scale:
         space = column.space
         if not is_numeric(space):
             raise ParameterError(
-                f"column {column.name!r} holds no numbers; value_counts({column.name!r}) gives its shares"
+                f"column {column.name!r} holds no numbers; {'support' if space.code_words else 'value_counts'}"
+                f"({column.name!r}) gives its shares"
             )
         last = space.size - (space.tag == "nullable")
         low, high = _numbers(space, np.array([0, last - 1]))

@@ -27,6 +27,8 @@ def draw(estimates: Estimates, columns: tuple[str, ...], ax: Any, options: dict[
         _, ax = plt.subplots(layout="constrained")
     if len(columns) == 2:
         return _cross_table(estimates.crosstab(*columns, **options), ax)
+    if estimates.holds_sets(columns[0]):
+        return _bars(estimates.support(columns[0], **options), ax, "share of rows")
     if estimates.is_listed(columns[0]):
         return _bars(estimates.value_counts(columns[0], sort=False, **options), ax)
     return _histogram(estimates.histogram(columns[0], **options), ax)
@@ -37,13 +39,13 @@ def _spans(table: pd.DataFrame) -> np.ndarray[Any, Any]:
     return np.asarray(np.abs(np.stack([point - table["lower"].to_numpy(), table["upper"].to_numpy() - point])))
 
 
-def _bars(table: pd.DataFrame, ax: Any) -> Any:
+def _bars(table: pd.DataFrame, ax: Any, counted: str = "rows") -> Any:
     places = np.arange(len(table))
     ax.barh(places, table["estimate"], color="#6b8fb4")
     ax.errorbar(table["estimate"], places, xerr=_spans(table), fmt="none", ecolor="#222222", capsize=2)
     ax.set_yticks(places, [str(label) for label in table.index])
     ax.invert_yaxis()
-    ax.set(xlabel="rows (estimate, interval)", ylabel=table.index.name)
+    ax.set(xlabel=f"{counted} (estimate, interval)", ylabel=table.index.name)
     return ax
 
 

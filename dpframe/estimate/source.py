@@ -95,9 +95,9 @@ class Source:
         try:
             if isinstance(self._table, ParquetInput):
                 for batch in self._table.batches(list(names), BATCH_ROWS):
-                    yield {c.name: c.space.encode(batch[c.name]) for c in columns}
+                    yield {c.name: c.space.released.encode(batch[c.name]) for c in columns}
             else:
-                yield {c.name: self._table.encode(c.name, c.space, "error") for c in columns}
+                yield {c.name: self._table.encode(c.name, c.space.released, "error") for c in columns}
         except ColumnError as error:
             raise ColumnError(
                 f"is not what was released ({error.rule}); estimate on the release itself", column=error.column

@@ -144,7 +144,7 @@ class Mechanism(ABC):
         Parameters
         ----------
         codes
-            1-d integer array of codes in 0…size−1.
+            1-d integer array of codes in 0…size−1; of sets 64-bit words, as their space encodes them.
         stream
             The column's stream, from `Keystream.column`.
         first_row
@@ -152,25 +152,29 @@ class Mechanism(ABC):
 
         Returns
         -------
-        1-d array of the same length and dtype (int64 where that dtype cannot hold all codes).
+        Array of the same shape and dtype (int64 where that dtype cannot hold all codes).
 
         Raises
         ------
         ParameterError
             If the codes are not a 1-d integer array or leave 0…size−1, or the row is not a position.
         """
-        codes = np.asarray(codes)
+        codes = self._checked(np.asarray(codes))
+        first_row = check_whole(first_row, "first_row", 0, 1 << 62)
+        out = np.empty(codes.shape, dtype=codes.dtype)
+        if len(codes):
+            self._sample(codes, stream, first_row, out)
+        return out
+
+    def _checked(self, codes: IntArray) -> IntArray:
+        """Return valid codes in a type that holds all codes, or raise `ParameterError`."""
         if codes.ndim != 1 or codes.dtype.kind not in "iu":
             raise ParameterError("codes must be a 1-d integer array; encode the column with its space")
-        first_row = check_whole(first_row, "first_row", 0, 1 << 62)
         if self.size - 1 > np.iinfo(codes.dtype).max:
             codes = codes.astype(np.int64)
         if len(codes) and (int(codes.max()) >= self.size or int(codes.min()) < 0):
             raise ParameterError(f"codes must lie in 0…{self.size - 1}; encode the column with its space")
-        out = np.empty(len(codes), dtype=codes.dtype)
-        if len(codes):
-            self._sample(codes, stream, first_row, out)
-        return out
+        return codes
 
     def transition(self) -> FloatArray:
         """Return A[y, x] = P(y | x), shape (size, size), from the integers that are sampled."""

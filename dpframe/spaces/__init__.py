@@ -8,6 +8,8 @@ from dpframe.spaces.base import SPACES, Space, as_arrow, space_from_json
 from dpframe.spaces.declare import Nullable, as_space
 from dpframe.spaces.grids import Datetime, Integer, Real
 from dpframe.spaces.listed import Boolean, Categorical, Ordinal
+from dpframe.spaces.product import Product
+from dpframe.spaces.subset import Subset
 
 __all__ = [
     "SPACES",
@@ -17,8 +19,10 @@ __all__ = [
     "Integer",
     "Nullable",
     "Ordinal",
+    "Product",
     "Real",
     "Space",
+    "Subset",
     "as_arrow",
     "as_space",
     "space_from_json",

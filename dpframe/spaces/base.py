@@ -23,6 +23,7 @@ __all__ = [
     "Space",
     "as_arrow",
     "first_row",
+    "in_words",
     "missing_of",
     "refuse_object",
     "refuse_type",
@@ -59,6 +60,16 @@ def missing_of(array: pa.Array) -> Mask:
     return None if array.null_count == 0 else np.asarray(pc.is_null(array))
 
 
+def in_words(codes: Codes, last: int) -> bool:
+    """Tell whether rows of 64-bit words, lowest first, are numbers of at most ``last``."""
+    below, equal = np.zeros(len(codes), dtype=np.bool_), np.ones(len(codes), dtype=np.bool_)
+    for word in reversed(range(codes.shape[1])):
+        most = np.uint64(last >> 64 * word & 0xFFFFFFFFFFFFFFFF)
+        below |= equal & (codes[:, word] < most)
+        equal &= codes[:, word] == most
+    return bool((below | equal).all()) and not last >> 64 * codes.shape[1]
+
+
 def first_row(mask: npt.NDArray[np.bool_]) -> int:
     """Return the first position that is true."""
     return int(np.argmax(mask))
@@ -67,8 +78,12 @@ def first_row(mask: npt.NDArray[np.bool_]) -> int:
 class Space(ABC):
     """A column's values, metric and coding.
 
-    ``metric`` is ``"discrete"`` (0 or 1), ``"line"`` (distance of codes times ``step``) or
-    ``"nullable line"``; it tells which mechanisms there are.
+    ``metric`` is ``"discrete"`` (0 or 1), ``"line"`` (distance of codes times ``step``), ``"symmetric
+    difference"`` (of sets), or one of the latter two with ``"nullable "`` before it; it tells which mechanisms
+    there are.
+
+    Codes are integers. Where they are too long for a machine word, arrays hold them as rows of ``code_words``
+    64-bit words, lowest first.
     """
 
     tag: ClassVar[str]
@@ -77,6 +92,8 @@ class Space(ABC):
         "discrete": "randomized_response",
         "line": "geometric",
         "nullable line": "nullable_geometric",
+        "symmetric difference": "bitflip",
+        "nullable symmetric difference": "nullable_bitflip",
     }
     """Tag of the mechanism that spaces of a metric have by default."""
 
@@ -168,7 +185,7 @@ class Space(ABC):
             codes.append(code)
         missing = np.zeros(len(codes), dtype=np.bool_)
         missing[nulls] = True
-        return np.array(codes, dtype=self.code_type), missing if nulls else None
+        return self.code_array(codes), missing if nulls else None
 
     @abstractmethod
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
@@ -191,7 +208,8 @@ class Space(ABC):
 
         Returns
         -------
-        Unsigned integers of the smallest width that holds every code, shape (n,).
+        Unsigned integers of the smallest width that holds every code, shape (n,); of sets 64-bit words,
+        shape (n, `code_words`).
 
         Raises
         ------
@@ -214,22 +232,71 @@ class Space(ABC):
                     "is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'",
                     row=first_row(missing),
                 )
-            codes = np.where(missing, codes.dtype.type(self.fixed_point), codes)
+            codes = np.where(missing.reshape(-1, *[1] * (codes.ndim - 1)), self.code_array([self.fixed_point]), codes)
         return codes
 
     def decode(self, codes: npt.ArrayLike, type_: pa.DataType | None = None) -> pa.Array:
         """Return the value of every code, as an Arrow array of ``type_`` (default: `natural_type`)."""
+        array = self._checked_codes(codes)
+        type_ = self.natural_type if type_ is None else type_
+        self.check_type(type_)
+        return self._decode(array, type_, None)
+
+    def _checked_codes(self, codes: Any) -> Codes:
+        """Return valid codes as `encode` gives them, or raise `ParameterError`."""
+        if self.code_words:
+            return self._checked_words(codes)
         array = np.asarray(codes)
         if array.size and (array.dtype.kind not in "iu" or int(array.min()) < 0 or int(array.max()) >= self.size):
             raise ParameterError(f"codes must be integers in 0…{self.size - 1}")
-        type_ = self.natural_type if type_ is None else type_
-        self.check_type(type_)
-        return self._decode(array.astype(self.code_type, copy=False), type_, None)
+        return array.astype(self.code_type, copy=False)
+
+    def _checked_words(self, codes: Any) -> Codes:
+        """Do so for codes of several words, given as rows of words or as Python integers."""
+        wrong = ParameterError(
+            f"codes must be integers below 2^{self.size.bit_length() - 1}, or rows of {self.code_words} words"
+        )
+        if not isinstance(codes, np.ndarray) or codes.ndim == 1:
+            if not all(isinstance(code, int | np.integer) and 0 <= code < self.size for code in codes):
+                raise wrong
+            return self.code_array([int(code) for code in codes])
+        if codes.dtype != np.uint64 or codes.shape[1:] != (self.code_words,) or not in_words(codes, self.size - 1):
+            raise wrong
+        return codes
+
+    @property
+    def code_words(self) -> int:
+        """Number of 64-bit words in the code of a row, 0 where it is one integer."""
+        return 0
+
+    def code_array(self, codes: Sequence[int]) -> Codes:
+        """Return codes given as Python integers as an array, as `encode` gives them."""
+        if not self.code_words:
+            return np.array(codes, dtype=self.code_type)
+        raw = b"".join(code.to_bytes(8 * self.code_words, "little") for code in codes)
+        return np.frombuffer(bytearray(raw), dtype="<u8").reshape(len(codes), self.code_words)
+
+    def code_list(self, codes: Codes) -> list[int]:
+        """Return an array of codes as Python integers."""
+        if self.code_words:
+            return [int.from_bytes(row.astype("<u8").tobytes(), "little") for row in codes]
+        found: list[int] = codes.tolist()
+        return found
+
+    @property
+    def released(self) -> Space:
+        """The space by which released values are read: this one, without rules that noise may break."""
+        return self
+
+    @property
+    def points(self) -> int:
+        """Number of values: of codes, unless some are no values but may be released."""
+        return self.size
 
     @property
     def code_type(self) -> np.dtype[np.unsignedinteger[Any]]:
         """Smallest unsigned type that holds every code."""
-        return np.dtype(np.min_scalar_type(self.size - 1))
+        return np.dtype(np.uint64 if self.code_words else np.min_scalar_type(self.size - 1))
 
     def contains(self, value: Any) -> bool:
         """Tell whether a value belongs to the space without being clamped or put in another bucket."""
@@ -237,14 +304,14 @@ class Space(ABC):
             code = self.encode([value])
         except (ColumnError, ParameterError):
             return False
-        return self._holds(value, int(code[0]))
+        return self._holds(value, self.code_list(code)[0])
 
     def _holds(self, value: Any, code: int) -> bool:
         return bool(self.labels()[code] == value)
 
     def distance(self, a: Any, b: Any) -> float:
         """Return ρ(a, b) of two values of the space."""
-        x, y = (int(code) for code in self.encode([a, b]))
+        x, y = self.code_list(self.encode([a, b]))
         return self.code_distance(x, y)
 
     def code_distance(self, x: int, y: int) -> float:

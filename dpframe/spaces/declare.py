@@ -55,10 +55,10 @@ class Nullable(Space):
         if isinstance(self.inner, Nullable):
             raise ParameterError("inner is nullable already")
 
-    @cached_property
+    @property
     def metric(self) -> str:
         """Discrete if the values are (null is then one more category)."""
-        return {"discrete": "discrete", "line": "nullable line"}[self.inner.metric]
+        return "discrete" if self.inner.metric == "discrete" else f"nullable {self.inner.metric}"
 
     @cached_property
     def size(self) -> int:
@@ -69,6 +69,31 @@ class Nullable(Space):
     def null(self) -> int:
         """The code of null."""
         return self.inner.size
+
+    @property
+    def points(self) -> int:
+        """Number of values, null among them."""
+        return self.inner.points + 1
+
+    @property
+    def code_words(self) -> int:
+        """Words of a code: those of the values, and a bit for null."""
+        return -(-self.null.bit_length() // 64) if self.inner.code_words else 0
+
+    @property
+    def released(self) -> Nullable:
+        """The space by which released values are read."""
+        return Nullable(self.inner.released)
+
+    def is_null(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return where codes are null's."""
+        found = codes == (self.code_array([self.null]) if self.code_words else self.null)
+        return np.asarray(found.all(axis=1) if self.code_words else found)
+
+    @property
+    def mechanism(self) -> str:
+        """``optimal`` where the values have it, which knows of null's distance; else that of the metric."""
+        return self.inner.mechanism if self.inner.mechanism == "optimal" else super().mechanism
 
     @property
     def step(self) -> float:
@@ -103,14 +128,19 @@ class Nullable(Space):
 
     def _with_null(self, codes: Codes, missing: Mask) -> tuple[Codes, Mask]:
         codes = codes.astype(self.code_type, copy=False)
+        if self.code_words > self.inner.code_words:
+            codes = np.pad(codes, ((0, 0), (0, 1)))
         if missing is not None:
-            codes = np.where(missing, self.code_type.type(self.null), codes)
+            codes = np.where(missing[:, None] if self.code_words else missing, self.code_array([self.null]), codes)
         return codes, None
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
-        null = codes == self.null
+        null = self.is_null(codes)
         # Whatever lies under a null slot must say nothing.
-        inside = np.where(null, codes.dtype.type(0), codes).astype(self.inner.code_type, copy=False)
+        inside = np.where(null[:, None] if self.code_words else null, codes.dtype.type(0), codes)
+        if self.code_words:
+            inside = inside[:, : self.inner.code_words]
+        inside = inside.astype(self.inner.code_type, copy=False)
         return self.inner._decode(inside, type_, null)
 
     def labels(self) -> list[Any]:
@@ -122,7 +152,7 @@ class Nullable(Space):
 
     def distance(self, a: Any, b: Any) -> float:
         """Return the inner distance, or the diameter between null and a value."""
-        x, y = (int(code) for code in self.encode([a, b]))
+        x, y = self.code_list(self.encode([a, b]))
         return self.code_distance(x, y) if self.null in (x, y) else self.inner.distance(a, b)
 
     def code_distance(self, x: int, y: int) -> float:
@@ -133,6 +163,8 @@ class Nullable(Space):
 
     def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
         """Return the inner numbers (anything where null)."""
+        if self.code_words:
+            return None
         return self.inner.numbers(np.where(codes == self.null, 0, codes))
 
     @property

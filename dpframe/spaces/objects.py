@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpframe.errors import ColumnError
 
-__all__ = ["as_arrow", "as_number", "as_text", "elements", "is_missing", "nanoseconds"]
+__all__ = ["as_arrow", "as_number", "as_text", "elements", "is_collection", "is_missing", "nanoseconds"]
 
 _MIXED = "holds values of mixed or unsupported types, or beyond 64 bits; convert it to one type"
 
@@ -62,6 +62,11 @@ def is_missing(value: Any) -> bool:
     # By name, for whoever holds one has imported pandas, and nobody else has to.
     kind = type(value)
     return kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas.")
+
+
+def is_collection(value: Any) -> bool:
+    """Tell whether an element is a list of values: a list, tuple, set, or an array in one dimension."""
+    return isinstance(value, list | tuple | set | frozenset) or (isinstance(value, np.ndarray) and value.ndim == 1)
 
 
 def as_number(value: Any) -> int | float | None:
@@ -163,6 +168,8 @@ def _of_one_kind(values: Sequence[Any]) -> pa.Array | None:
     present = [value for value, null in zip(values, missing, strict=True) if not null]
     if not present:
         return pa.nulls(len(values))
+    if all(map(is_collection, present)):
+        return _lists(values, missing)
     for fits, convert, type_ in _KINDS:
         if all(map(fits, present)):
             found: Iterator[Any] = map(convert, present)
@@ -171,6 +178,16 @@ def _of_one_kind(values: Sequence[Any]) -> pa.Array | None:
             except (pa.ArrowException, ValueError, OverflowError):
                 return None
     return None
+
+
+def _lists(values: Sequence[Any], missing: Any) -> pa.Array | None:
+    """Return collections as an array of lists, if their elements are all of one kind."""
+    sizes = [0 if null else len(value) for value, null in zip(values, missing, strict=True)]
+    inner = _of_one_kind([item for value, null in zip(values, missing, strict=True) if not null for item in value])
+    if inner is None:
+        return None
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, inner, mask=pa.array(missing) if missing.any() else None)
 
 
 def _is_time(value: Any) -> bool:

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from dpframe.keystream import Keystream
-from dpframe.mechanisms import Geometric, Mechanism, NullableGeometric, RandomizedResponse
+from dpframe.mechanisms import Geometric, Mechanism, NullableGeometric, Optimal, RandomizedResponse
+from dpframe.spaces import Ordinal
 
 ROWS = 1_000_000
 ROUNDS = 15
@@ -80,5 +81,22 @@ def test_nullable_beside_laplace_and_flag(benchmark: Any) -> None:
     def plain(codes: np.ndarray) -> np.ndarray:
         absent = (codes == mechanism.null) ^ (generator.random(len(codes)) < change)
         return np.where(absent, np.nan, codes + generator.laplace(size=len(codes)))
+
+    compare(benchmark, mechanism, plain)
+
+
+@pytest.mark.parametrize("size", [4, 16, 40])
+def test_channel_beside_cumulative_search(benchmark: Any, size: int) -> None:
+    """Any finite channel, beside choosing by a search in each row's cumulative law (values of one input at a time)."""
+    generator = np.random.default_rng(1)
+    mechanism = Optimal.calibrate(Ordinal(list(range(size))), 1.0, 0.0)
+    cumulative = np.cumsum(mechanism.transition(), axis=0).T
+
+    def plain(codes: np.ndarray) -> np.ndarray:
+        uniform, out = generator.random(len(codes)), np.empty_like(codes)
+        for x in range(size):
+            rows = np.flatnonzero(codes == x)
+            out[rows] = np.searchsorted(cumulative[x], uniform[rows])
+        return out
 
     compare(benchmark, mechanism, plain)

@@ -1,0 +1,53 @@
+"""A plan of every mechanism in the registry, for each kind of space that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dpframe.mechanisms import MECHANISMS, Matrix, Mechanism
+from dpframe.plan import Plan, build_plan
+from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Product, Real, Space, Subset
+
+# A space for every kind of metric; a mechanism is tried on those that its `metrics` name.
+EXAMPLES: dict[str, list[Space]] = {
+    "discrete": [Categorical(list("abc")), Boolean(), Nullable(Categorical(list("ab")))],
+    "line": [Integer(0, 20), Real(0, 1, steps=3_000), Ordinal(["low", "mid", "high"])],
+    "nullable line": [Nullable(Integer(0, 20)), Nullable(Real(0, 1, steps=3_000))],
+    "symmetric difference": [
+        Subset(list("abcdef"), 2),
+        Subset(list("abcdefgh")),
+        Subset([f"{i:03}" for i in range(100)], 3),
+    ],
+    "nullable symmetric difference": [Nullable(Subset(list("abcd"), 2)), Nullable(Subset(list("abcdefghijkl"), 2))],
+    "product": [Product(["F", "M"], Integer(0, 4)), Product(Integer(0, 39), Boolean(), Nullable(Boolean()))],
+}
+
+
+# Mechanisms that are given, not calibrated for a space.
+READY: dict[str, list[tuple[Space, Callable[[float], Mechanism]]]] = {
+    "matrix": [
+        (Boolean(), lambda delta: Matrix.of([[0.7, 0.3], [0.4, 0.6]], delta)),
+        (Integer(0, 2), lambda delta: Matrix.of([[0.5, 0.3, 0.2], [0.25, 0.5, 0.25], [0.2, 0.4, 0.4]], delta)),
+    ]
+}
+
+
+def plans_with(tag: str, epsilon: float, delta: float) -> Iterator[Plan]:
+    """Yield a plan of the mechanism for every space that it is for."""
+    for space, ready in READY.get(tag, []):
+        yield build_plan({"a": space}, epsilon=epsilon, delta=delta, mechanisms={"a": ready(delta / 2)})
+    for space in [space for metric in sorted(MECHANISMS[tag].metrics) for space in EXAMPLES[metric]]:
+        if isinstance(space, Product):
+            columns = {f"a{i}": part for i, part in enumerate(space.spaces)}
+            yield build_plan(columns, epsilon=epsilon, delta=delta, groups=[list(columns)])
+        elif tag not in FITS or FITS[tag](space):
+            yield build_plan({"a": space}, epsilon=epsilon, delta=delta, mechanisms={"a": tag})
+
+
+FITS: dict[str, Callable[[Any], bool]] = {
+    "exponential": lambda space: space.size <= 256,
+    "optimal": lambda space: space.size <= 40,
+    "asymmetric_bitflip": lambda space: 2 * space.most <= space.count,
+}
+"""Bounds on the spaces of some mechanisms."""
