@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dpframe.allocation import shares_by_error
+from dpframe.calibration import Maker, Terms, calibrate
 from dpframe.errors import ParameterError, tuple_label
-from dpframe.loss import Budget, compose, shares_of
+from dpframe.loss import shares_of
 from dpframe.mechanisms import GammaDiagonal, Mechanism, mechanism_for
 from dpframe.mechanisms.product import LARGEST_PRODUCT
 from dpframe.spaces import Product, Space
@@ -21,12 +23,12 @@ GROUPED_METRICS = ("discrete", "line", "nullable line")
 
 def build_units(
     known: Mapping[str, Space],
-    budget: Budget,
+    terms: Terms,
     allocation: str | Mapping[Any, float],
     mechanisms: Any,
     groups: Any,
 ) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
-    """Divide what a row may spend over columns and groups, and calibrate their mechanisms.
+    """Divide what a release may cost over columns and groups, and calibrate their mechanisms.
 
     Returns
     -------
@@ -43,21 +45,34 @@ def build_units(
     ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}
     grouped = {name for names in joined for name in names}
     rest: list[Any] = [*joined, *(name for name in known if name not in ready and name not in grouped)]
-    if ready:
-        budget = budget.less(compose(column.certified for column in ready.values()))
+    makers: list[Maker] = [_maker(unit, known, chosen) for unit in rest]
     # A group has its columns' shares together, so that grouping leaves the budget of the others as it was.
     weights = [len(unit) if isinstance(unit, tuple) else 1 for unit in rest]
-    parts = budget.split(shares_of(rest, _by_unit(allocation, joined, known), weights))
-    shares = dict(zip(rest, parts, strict=True))
-    made = {names: _group(names, known, shares[names]) for names in joined}
-    members = {name: group.column(name) for names, group in made.items() for name in names}
-    columns = {
-        name: Column(name, space, _calibrated(name, space, shares[name], chosen.get(name)))
-        for name, space in known.items()
-        if name in shares
-    }
-    found = ready | members | columns
-    return tuple(found[name] for name in known), tuple(made.values())
+    if allocation == "error":
+        shares = shares_by_error(makers, weights, list(ready.values()), terms)
+    else:
+        shares = shares_of(rest, _by_unit(allocation, joined, known), weights)
+    made = calibrate(makers, shares, list(ready.values()), terms)
+    found: dict[str, Column] = dict(ready)
+    for unit in made:
+        columns = [unit.column(name) for name in unit.names] if isinstance(unit, Group) else [unit]
+        found |= {column.name: column for column in columns if isinstance(column, Column)}
+    return tuple(found[name] for name in known), tuple(unit for unit in made if isinstance(unit, Group))
+
+
+def _maker(unit: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> Maker:
+    """Return what makes a column, or the group of a tuple of names, from its budget."""
+    if isinstance(unit, tuple):
+        return _group_maker(unit, known)
+    space, tag = known[unit], chosen.get(unit)
+
+    def make(epsilon: float, delta: float) -> Column:
+        try:
+            return Column(unit, space, mechanism_for(space, epsilon, delta, tag))
+        except ParameterError as error:
+            raise ParameterError(f"column {unit!r}: {error}") from None
+
+    return make
 
 
 def _check_mechanisms(given: Any, known: Mapping[str, Space]) -> dict[str, Any]:
@@ -119,7 +134,7 @@ def _by_unit(allocation: Any, joined: list[tuple[str, ...]], known: Mapping[str,
     return found
 
 
-def _group(names: tuple[str, ...], known: Mapping[str, Space], share: Budget) -> Group:
+def _group_maker(names: tuple[str, ...], known: Mapping[str, Space]) -> Maker:
     label, sizes = tuple_label(names), [known[name].size for name in names]
     if math.prod(sizes) > LARGEST_PRODUCT:
         largest = names[sizes.index(max(sizes))]
@@ -128,14 +143,11 @@ def _group(names: tuple[str, ...], known: Mapping[str, Space], share: Budget) ->
             f"({max(sizes):,} values) out of it, or declare coarser spaces"
         )
     space = Product(*(known[name] for name in names))
-    try:
-        return Group(names, space, GammaDiagonal.calibrate(space, share.epsilon, share.delta))
-    except ParameterError as error:
-        raise ParameterError(f"group {label}: {error}") from None
 
+    def make(epsilon: float, delta: float) -> Group:
+        try:
+            return Group(names, space, GammaDiagonal.calibrate(space, epsilon, delta))
+        except ParameterError as error:
+            raise ParameterError(f"group {label}: {error}") from None
 
-def _calibrated(name: str, space: Space, share: Budget, tag: str | None) -> Mechanism:
-    try:
-        return mechanism_for(space, share.epsilon, share.delta, tag)
-    except ParameterError as error:
-        raise ParameterError(f"column {name!r}: {error}") from None
+    return make

@@ -13,14 +13,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from html import escape
 from typing import Any, Protocol
 
+from dpframe.accounting import Part, sampled
+from dpframe.calibration import Terms
 from dpframe.errors import ParameterError, name_list
-from dpframe.loss import Budget, PrivacyLoss, round_up
+from dpframe.levers import ORDER_METHODS
+from dpframe.loss import Budget, PrivacyLoss, round_down, round_up
 from dpframe.mechanisms import Mechanism
 from dpframe.mechanisms.flips import FlipLoss
 from dpframe.sufficient import tight_epsilon
@@ -47,13 +50,15 @@ _ALIKE = 1e-12
 class Proof:
     """One unit's claim beside the ε that its integers are proved to lose at the claimed δ.
 
-    A unit is a column, or the columns that are randomised together; ``failures`` is empty if the claim holds.
+    A unit is a column, or the columns that are randomised together; ``blanket`` is the mass Σ_y min_x P(y|x) that
+    its laws are proved to share, and ``failures`` is empty if the claim holds.
     """
 
     unit: str
     mechanism: str
     claimed: Budget
     epsilon: float
+    blanket: float
     method: str
     failures: tuple[str, ...] = ()
 
@@ -92,6 +97,10 @@ class Promise(Protocol):
     @property
     def n(self) -> int | None:
         """Rows, where known."""
+
+    @property
+    def terms(self) -> Terms:
+        """What the promise rests on."""
 
     @property
     def shuffle(self) -> bool:
@@ -200,8 +209,11 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     claimed = plan.release if claimed is None else claimed
     contributions = plan.contributions if contributions is None else contributions
     proofs = tuple(prove(unit.label, unit.mechanism) for unit in plan.units)
-    epsilon, delta = _composed(((p.epsilon, p.claimed.delta) for p in proofs), contributions)
     failures = [failure for proof in proofs for failure in proof.failures]
+    terms = replace(plan.terms, budget=claimed.per_row(contributions))
+    pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
+    certified = _accounted if pure and claimed.delta > 0 else _added
+    epsilon, delta, how = certified(terms, proofs, claimed, contributions)
     if epsilon > claimed.epsilon or delta > claimed.delta:
         failures.append(
             f"the total claims epsilon={claimed.epsilon!r}, delta={claimed.delta!r} but its units lose "
@@ -213,11 +225,43 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
         epsilon=epsilon,
         delta=delta,
         proofs=proofs,
-        checks=(_composition(contributions, epsilon, delta),),
+        checks=(how,),
         attested=tuple(_attested(plan, contributions)),
         unprotected=tuple(_unprotected(plan)),
         failures=tuple(failures),
     )
+
+
+def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int) -> tuple[float, float, str]:
+    """Return the (ε, δ) of a person by basic composition, the secret sample outside the row, and how."""
+    spent = [(p.epsilon, p.claimed.delta) for p in proofs]
+    row, failed = _composed(spent, 1)
+    if terms.inside == terms.budget or not row < math.inf or failed == 1.0:
+        epsilon, delta = _composed(spent, contributions)
+        return epsilon, delta, _composition(contributions, epsilon, delta)
+    assert terms.sample is not None
+    assert terms.rows is not None
+    once = sampled(row or 5e-324, failed, terms.sample, terms.rows)
+    epsilon, delta = _composed([once], contributions)
+    drawn = f"{terms.sample:,} of {terms.rows:,} rows chosen in secret, of epsilon={row:.9g} each"
+    return epsilon, delta, f"{_composition(contributions, epsilon, delta)}; {drawn}"
+
+
+def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
+    """Return the δ at the claimed ε, from nothing but the losses and blankets that were proved, and how."""
+    bound = terms.cost_of([Part(p.epsilon, p.blanket) for p in proofs])
+    # What holds for a row within `inside` holds for the person within the claim, and in proportion.
+    delta = claimed.delta if bound.value == terms.inside.delta else bound.value / terms.inside.delta * claimed.delta
+    how = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person"]
+    if terms.permuted is None:
+        how.append("losses of a row's columns composed by their privacy-loss distributions")
+    else:
+        how.append(f"{terms.permuted:,} rows in secret order: {ORDER_METHODS.get(bound.method, 'composition alone')}")
+    if terms.inside != terms.budget:
+        how.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
+    if contributions > 1:
+        how.append(f"{contributions} rows of one person (group privacy)")
+    return claimed.epsilon, min(1.0, delta), "; ".join(how)
 
 
 def prove(unit: str, mechanism: Mechanism) -> Proof:
@@ -244,7 +288,19 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
             f"column {unit!r} claims epsilon={claimed.epsilon!r}, delta={claimed.delta!r} but its integers lose "
             f"epsilon={epsilon!r} at that delta"
         )
-    return Proof(unit, mechanism.tag, claimed, epsilon, method, tuple(failures))
+    blanket = mechanism.blanket
+    if size <= ENUMERATED:
+        shared = _shared(mechanism)
+        if blanket > shared:
+            failures.append(f"column {unit!r} states a blanket mass of {blanket!r}; its laws share {shared!r}")
+        blanket = shared
+    return Proof(unit, mechanism.tag, claimed, epsilon, blanket, method, tuple(failures))
+
+
+def _shared(mechanism: Mechanism) -> float:
+    """Return Σ_y min_x P(y|x) from the integer weights, rounded down."""
+    laws = [mechanism.weights(code) for code in range(mechanism.size)]
+    return round_down(Fraction(sum(map(min, zip(*(weights for weights, _ in laws), strict=True))), laws[0][1]))
 
 
 def _flip_factors(loss: FlipLoss) -> list[Factor]:
@@ -321,6 +377,8 @@ def _attested(plan: Promise, contributions: int) -> list[str]:
         lines.append(f"the table had {plan.n:,} rows, and that number is public")
     if plan.shuffle:
         lines.append("rows left in an order drawn uniformly, and secret")
+    if plan.terms.sample is not None and plan.terms.secret:
+        lines.append("the rows released were drawn uniformly, and the choice is secret")
     return lines
 
 

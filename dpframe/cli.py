@@ -46,7 +46,10 @@ REFUTED, BAD_INPUT, FAULT = 1, 2, 70
 
 Source = Annotated[Path, typer.Argument(help="Parquet file, directory or quoted glob.", show_default=False)]
 Epsilon = Annotated[float | None, typer.Option(help="Budget ε, replace-one, per person.", show_default=False)]
-Delta = Annotated[float | None, typer.Option(help="Budget δ.  [default: 0]", show_default=False)]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="Budget δ; 0 is pure, without credit for a secret order.  [default: min(1e-6, rows^-1.5)]"),
+]
 Spaces = Annotated[
     Path | None, typer.Option(help="JSON file {column: space}; lists are categories.", show_default=False)
 ]
@@ -61,7 +64,14 @@ Mechanism = Annotated[
 ]
 Nulls = Annotated[str, typer.Option(help="A null where its space holds none: error or impute.")]
 Contributions = Annotated[int, typer.Option(help="Rows that one person may own.")]
-Shuffle = Annotated[bool, typer.Option(help="Let rows leave in a secret random order.")]
+Shuffle = Annotated[bool, typer.Option(help="Let rows leave in a secret random order; noise is far smaller for it.")]
+Sample = Annotated[
+    str | None,
+    typer.Option(help="Rows to choose in secret and release instead of all: a number, or optimal.", show_default=False),
+]
+Allocation = Annotated[
+    str, typer.Option(help="How columns share the budget: uniform, or error (least total expected error).")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -75,6 +85,8 @@ def _options(
     nulls: str,
     contributions: int,
     shuffle: bool,
+    sample: str | None,
+    allocation: str,
 ) -> PlanOptions:
     """Return the plan options that differ from their defaults."""
     given: PlanOptions = {}
@@ -96,7 +108,16 @@ def _options(
         given["contributions"] = contributions
     if not shuffle:
         given["shuffle"] = False
+    if sample is not None:
+        given["sample"] = _rows_or_word(sample)
+    if allocation != "uniform":
+        given["allocation"] = allocation
     return given
+
+
+def _rows_or_word(text: str) -> int | str:
+    """Return a number of rows as one; what is neither that nor a known word the plan refuses."""
+    return int(text) if text.isdecimal() and len(text) < 19 else text
 
 
 def _column_and_tag(text: str) -> tuple[str, str]:
@@ -135,12 +156,16 @@ def plan(
     nulls: Nulls = "error",
     contributions: Contributions = 1,
     shuffle: Shuffle = True,
+    sample: Sample = None,
+    allocation: Allocation = "uniform",
     as_json: AsJson = False,
 ) -> None:
     """Plan how a file would be sanitised, and write the plan to reuse or edit."""
     if epsilon is None:
         raise ParameterError("give --epsilon, e.g. --epsilon 1")
-    options = _options(spaces, infer, drop, passthrough, group, mechanism, nulls, contributions, shuffle)
+    options = _options(
+        spaces, infer, drop, passthrough, group, mechanism, nulls, contributions, shuffle, sample, allocation
+    )
     made = plan_parquet(source, epsilon, delta, **options)
     if output is not None:
         try:
@@ -148,6 +173,13 @@ def plan(
         except OSError as error:
             raise FileError(f"{output} could not be written: {error.strerror}") from None
     typer.echo(made.to_json() if as_json else str(made))
+    if not as_json and made.columns and made.n and made.delta:
+        typer.echo(f"\nWhat each lever of the accounting contributes, at the same promise:\n{_levers(made)}")
+
+
+def _levers(made: Plan) -> str:
+    table = made.levers().drop(columns="in_force")
+    return table.to_string(float_format=lambda x: f"{x:.3g}", na_rep="out of reach")
 
 
 @app.command()
@@ -166,10 +198,14 @@ def sanitize(
     nulls: Nulls = "error",
     contributions: Contributions = 1,
     shuffle: Shuffle = True,
+    sample: Sample = None,
+    allocation: Allocation = "uniform",
     as_json: AsJson = False,
 ) -> None:
     """Randomise every row of a file into a new file that may be given away."""
-    options = _options(spaces, infer, drop, passthrough, group, mechanism, nulls, contributions, shuffle)
+    options = _options(
+        spaces, infer, drop, passthrough, group, mechanism, nulls, contributions, shuffle, sample, allocation
+    )
     ready = None if plan is None else Plan.read(plan)
     start = time.perf_counter()
     with _progress("randomising") as progress:
@@ -177,9 +213,13 @@ def sanitize(
     if as_json:
         typer.echo(info.to_json())
         return
-    typer.echo(f"{target}: {info.n:,} rows in {time.perf_counter() - start:.1f} s")
+    typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s")
     for line in info.plan.lines():
         typer.echo(line)
+
+
+def _rows(info: ReleaseInfo) -> str:
+    return f"{info.n:,} rows" if info.rows is None else f"{info.n:,} of {info.rows:,} rows"
 
 
 @app.command()
@@ -196,7 +236,7 @@ def inspect(source: Source, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(info.to_json())
         return
-    typer.echo(f"{source}: a release of {info.n:,} rows")
+    typer.echo(f"{source}: a release of {_rows(info)}")
     typer.echo(str(info.plan))
 
 

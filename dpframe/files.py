@@ -150,6 +150,8 @@ class ParquetInput:
     n: int
     text: str | None
     pandas_types: dict[str, str]
+    indices: tuple[str, ...] = ()
+    """Columns in which pandas keeps an index that has no name: they are not read."""
 
     @classmethod
     def open(cls, source: str | Path) -> ParquetInput:
@@ -188,9 +190,10 @@ class ParquetInput:
         if twice is not None:
             raise ParameterError(f"column name {twice!r} appears twice; names must be unique")
         types = _pandas_types(schema)
-        for name in [name for name in schema.names if _INDEX.fullmatch(name)]:
+        indices = tuple(name for name in schema.names if _INDEX.fullmatch(name))
+        for name in indices:
             schema = schema.remove(schema.get_field_index(name))
-        return cls(str(source), tuple(files), schema.remove_metadata(), rows, text, types)
+        return cls(str(source), tuple(files), schema.remove_metadata(), rows, text, types, indices)
 
     @property
     def names(self) -> list[str]:

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import Mechanism, ResponseChannel, mechanism_for
+from dpframe.mechanisms import Mechanism, ResponseChannel
 from dpframe.mechanisms.subset import SetMechanism
 from dpframe.spaces import Integer, Nullable, Space
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["forecast_table", "joint_errors", "marginal_errors", "mean_errors", "support_errors"]
+__all__ = ["forecast_table", "joint_errors", "marginal_errors", "mean_errors", "support_errors", "typical_error"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,25 +34,30 @@ FINEST = 1 << 16
 """A finer grid is forecast by this one: errors depend on its steps by no more than rounding does."""
 
 
-def marginal_errors(mechanism: Mechanism, shares: FloatArray, n: int) -> tuple[float, float]:
-    """Return the root mean square over cells of the standard error of a share: for a type, and the worst."""
-    return joint_errors([(mechanism, shares)], n)
+def marginal_errors(mechanism: Mechanism, shares: FloatArray, n: int, sampled: float = 0.0) -> tuple[float, float]:
+    """Return the root mean square over cells of the standard error of a share: for a type, and the worst.
+
+    ``sampled`` is the part of the values' own variance that a sample of the table adds, (N−n)/(N−1).
+    """
+    return joint_errors([(mechanism, shares)], n, sampled)
 
 
-def joint_errors(parts: Sequence[tuple[Mechanism, FloatArray]], n: int) -> tuple[float, float]:
+def joint_errors(parts: Sequence[tuple[Mechanism, FloatArray]], n: int, sampled: float = 0.0) -> tuple[float, float]:
     """Return the same for the cells of a joint of independent columns.
 
     Of a product of surrogates the second moment is the product of the columns' own.
     """
-    typical = worst = own = cells = 1.0
+    typical = worst = own = alike = cells = 1.0
     for mechanism, shares in parts:
         squares = mechanism.invert(mechanism.apply(shares), squared=True)
         per_code = mechanism.apply(_squared_sums(mechanism), adjoint=True)
         typical *= float(squares.sum())
         worst *= float(per_code.max())
         own *= float(shares.sum())
+        alike *= float(shares @ shares)
         cells *= mechanism.size
-    return math.sqrt(max(typical - own, 0) / cells / n), math.sqrt(max(worst - 1, 0) / cells / n)
+    drawn = sampled * (own - alike)
+    return math.sqrt((max(typical - own, 0) + drawn) / cells / n), math.sqrt((max(worst - 1, 0) + drawn) / cells / n)
 
 
 def _squared_sums(mechanism: Mechanism) -> FloatArray:
@@ -62,7 +67,9 @@ def _squared_sums(mechanism: Mechanism) -> FloatArray:
     return np.asarray(mechanism.invert(np.eye(mechanism.size), squared=True).sum(axis=0))
 
 
-def mean_errors(space: Space, mechanism: Mechanism, shares: FloatArray | None, n: int) -> tuple[float, float]:
+def mean_errors(
+    space: Space, mechanism: Mechanism, shares: FloatArray | None, n: int, sampled: float = 0.0
+) -> tuple[float, float]:
     """Return the standard error of the mean over present values: for a type, and the worst."""
     null = space.tag == "nullable"
     values = space.size - null
@@ -80,8 +87,8 @@ def mean_errors(space: Space, mechanism: Mechanism, shares: FloatArray | None, n
     squared = mechanism.surrogate(residual) ** 2
     typical = float(mechanism.apply(t) @ squared) - float(t @ residual**2)
     worst = float((mechanism.apply(squared, adjoint=True) - residual**2).max())
-    unit = width * (second - first)
-    found = [math.sqrt(max(v, 0) / n) / max(share, 1e-300) * unit for v in (typical, worst)]
+    unit, drawn = width * (second - first), sampled * float(t @ residual**2)
+    found = [math.sqrt((max(v, 0) + drawn) / n) / max(share, 1e-300) * unit for v in (typical, worst)]
     return found[0], found[1]
 
 
@@ -101,16 +108,35 @@ def _numbers(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:
     return found
 
 
+def typical_error(column: Any, n: int) -> float:
+    """Return one standard error that stands for a column: of its marginal, its items, or its mean by diameter."""
+    space, mechanism = column.space, column.mechanism
+    if isinstance(mechanism, SetMechanism):
+        return support_errors(mechanism, n)[0]
+    if space.size <= MOST_CELLS:
+        return marginal_errors(mechanism, np.full(space.size, 1 / space.size), n)[0]
+    if space.numbers(np.zeros(1, dtype=np.int64)) is None:
+        return float(column.expected_error / math.sqrt(n))
+    return mean_errors(space, mechanism, None, n)[0] / float(space.diameter)
+
+
 def forecast_table(
-    columns: Sequence[Any], n: int, types: Mapping[str, Any] | None, groups: Sequence[Any] = ()
+    columns: Sequence[Any],
+    n: int,
+    types: Mapping[str, Any] | None,
+    groups: Sequence[Any] = (),
+    population: int | None = None,
+    split: Mapping[str, Mechanism] | None = None,
 ) -> pd.DataFrame:
     """Return the errors of every marginal, pair, group and mean.
 
     ``columns`` have name, space and mechanism; ``groups`` have names and give the mechanism of some of these. With
-    groups there is one more column, ``split_error``: what ``std_error`` would be if every group's budget were
-    split evenly over its columns, each on its own.
+    groups there is one more column, ``split_error``: what ``std_error`` would be with the mechanisms in ``split``,
+    which every column has if no columns are grouped. ``population`` is the number of rows that the n are a sample of.
     """
     import pandas as pd
+
+    drawn = 0.0 if population is None else (population - n) / max(population - 1, 1)
 
     known = {name: _shares(name, value, columns) for name, value in (types or {}).items()}
     listed = [c for c in columns if c.space.size <= MOST_CELLS and not c.space.code_words]
@@ -120,17 +146,17 @@ def forecast_table(
         cells = math.prod(c.space.size for c in columns if c.name in group.names)
         if len(group.names) > 2 and cells <= MOST_CELLS**2 and set(group.names) <= set(shares):
             asked.append(group.names)
-    apart = {c.name: _apart(c, groups) for c in columns}
+    apart = {c.name: c.mechanism for c in columns} if split is None else split
     rows: list[tuple[str, str, float, float, str, float]] = []
     for names in asked:
-        found = joint_errors(_parts(names, {c.name: c.mechanism for c in columns}, shares, groups), n)
-        split = joint_errors(_parts(names, apart, shares, ()), n)[0]
-        rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *found, "share", split))
+        found = joint_errors(_parts(names, {c.name: c.mechanism for c in columns}, shares, groups), n, drawn)
+        alone = joint_errors(_parts(names, apart, shares, ()), n, drawn)[0]
+        rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *found, "share", alone))
     for c in columns:
         if c.space.numbers(np.zeros(1, dtype=np.int64)) is not None:
-            found = mean_errors(c.space, c.mechanism, known.get(c.name), n)
-            split = mean_errors(c.space, apart[c.name], known.get(c.name), n)[0]
-            rows.append(("mean", c.name, *found, c.space.unit, split))
+            found = mean_errors(c.space, c.mechanism, known.get(c.name), n, drawn)
+            alone = mean_errors(c.space, apart[c.name], known.get(c.name), n, drawn)[0]
+            rows.append(("mean", c.name, *found, c.space.unit, alone))
     for c in columns:
         if isinstance(c.mechanism, SetMechanism):
             found = support_errors(c.mechanism, n)
@@ -151,16 +177,6 @@ def _parts(
             found.append((group.marginal(members), product.ravel()))
             left = [name for name in left if name not in members]
     return found + [(mechanisms[name], shares[name]) for name in left]
-
-
-def _apart(column: Any, groups: Sequence[Any]) -> Mechanism:
-    """Return the channel that a column would have with an even part of its group's budget."""
-    for group in groups:
-        if column.name in group.names:
-            share = group.mechanism.budget.split([1 / len(group.names)] * len(group.names))[0]
-            return mechanism_for(column.space, share.epsilon, share.delta)
-    found: Mechanism = column.mechanism
-    return found
 
 
 def _shares(name: str, value: Any, columns: Sequence[Any]) -> FloatArray:

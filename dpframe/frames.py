@@ -35,13 +35,17 @@ def output_type(type_: pa.DataType) -> pa.DataType:
     The width of a dictionary's index follows the number of categories observed, so it is not kept. Lists of a
     fixed size become lists: noise heeds no size.
     """
-    t = pa.types
-    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+    if _is_list(type_):
         inner = pa.field(type_.value_field.name, output_type(type_.value_type), type_.value_field.nullable)
-        return pa.large_list(inner) if t.is_large_list(type_) else pa.list_(inner)
+        return pa.large_list(inner) if pa.types.is_large_list(type_) else pa.list_(inner)
     if pa.types.is_dictionary(type_):
         return pa.dictionary(pa.int32(), type_.value_type, ordered=type_.ordered)
     return type_
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    t = pa.types
+    return bool(t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_))
 
 
 def check_columns(names: Sequence[str], plan: Plan) -> None:
@@ -171,7 +175,27 @@ def _copied(column: pa.ChunkedArray, order: Order) -> Any:
         return column.cast(stored).take(places).cast(type_)
     if pa.types.is_struct(type_):
         return _struct(column.combine_chunks(), order)
+    if _is_list(type_) and _nests_dictionary(type_):
+        return _list(column.unify_dictionaries().combine_chunks().take(places))
     return column.take(places)
+
+
+def _nests_dictionary(type_: pa.DataType) -> bool:
+    inner = [type_.field(i).type for i in range(type_.num_fields)]
+    return any(pa.types.is_dictionary(t) or _nests_dictionary(t) for t in inner)
+
+
+def _list(array: pa.Array) -> pa.Array:
+    """Return a list column, its items with dictionaries of their own."""
+    items = _copied(pa.chunked_array([array.values]), None)
+    items = items.combine_chunks() if isinstance(items, pa.ChunkedArray) else items
+    field = pa.field(array.type.value_field.name, items.type, array.type.value_field.nullable)
+    mask = array.is_null()
+    if pa.types.is_fixed_size_list(array.type):
+        return pa.FixedSizeListArray.from_arrays(items, type=pa.list_(field, array.type.list_size), mask=mask)
+    if pa.types.is_large_list(array.type):
+        return pa.LargeListArray.from_arrays(array.offsets, items, type=pa.large_list(field), mask=mask)
+    return pa.ListArray.from_arrays(array.offsets, items, type=pa.list_(field), mask=mask)
 
 
 def _struct(array: pa.StructArray, order: Order) -> pa.StructArray:
@@ -277,6 +301,8 @@ class PandasFrame(Frame):
             raise ColumnError(
                 "is categorical, with more values than can be listed; convert the column to numbers", column=name
             )
+        if isinstance(self.frame[name].dtype, pd.CategoricalDtype) and space.code_words:
+            raise ColumnError("is categorical, and sets cannot be; convert the column with astype(object)", column=name)
         if not field.nullable and "nullable" in space.tag:
             dtype = self.frame[name].dtype
             raise ColumnError(
@@ -295,7 +321,8 @@ class PandasFrame(Frame):
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pd.DataFrame:
         """Return a DataFrame with a fresh index, and the plan in ``attrs``."""
         data = {}
-        index = pd.RangeIndex(self.n, name="shuffled" if plan.shuffle else None)
+        rows = self.n if order is None else len(order)
+        index = pd.RangeIndex(rows, name="shuffled" if plan.shuffle else None)
         for name in self.output_names(plan):
             series = self.frame[name]
             if name in codes:

@@ -44,6 +44,7 @@ class PlanOptions(TypedDict, total=False):
     nulls: str
     contributions: int
     shuffle: bool
+    sample: int | str | None
 
 
 def new_key(key: bytes | None) -> bytes:
@@ -75,6 +76,7 @@ def plan_for(
     nulls: str = "error",
     contributions: int = 1,
     shuffle: bool = True,
+    sample: int | str | None = None,
 ) -> Plan:
     """Make a plan from a table's public facts; every face's ``plan`` ends here.
 
@@ -102,6 +104,7 @@ def plan_for(
         groups=groups,
         contributions=contributions,
         shuffle=shuffle,
+        sample=sample,
         nulls=nulls,
         drop=drop,
         passthrough=passthrough,
@@ -117,7 +120,7 @@ def make_plan(table: Any, epsilon: float, delta: float | None = None, **options:
     table
         A pandas or polars DataFrame, a pyarrow Table, or anything with the Arrow C stream.
     epsilon, delta
-        The promise, replace-one, per person. ``delta=None`` is 0: no column needs it here.
+        The promise, replace-one, per person. ``delta=None`` is min(1e-6, n^−1.5).
     spaces
         A declaration per column (see `as_space`), or another plan whose spaces are taken (and its leaks).
     infer
@@ -126,7 +129,8 @@ def make_plan(table: Any, epsilon: float, delta: float | None = None, **options:
     drop, passthrough
         Columns to leave out; columns to copy *unprotected*.
     allocation
-        ``"uniform"``, or ``{column: share}`` of the budget; a group is named by the tuple of its columns.
+        ``"uniform"``, ``"error"`` (the least total normalised error), or ``{column: share}`` of the budget; a
+        group is named by the tuple of its columns.
     mechanisms
         ``{column: tag}`` where another mechanism than the space's own is wanted, or a ready mechanism, which costs
         what it is certified to lose.
@@ -138,7 +142,10 @@ def make_plan(table: Any, epsilon: float, delta: float | None = None, **options:
     contributions
         Rows that one person may own.
     shuffle
-        Whether rows leave in a secret random order.
+        Whether rows leave in a secret random order. It is what makes noise small: without it, or with columns
+        passed through, several times more is needed for the same promise.
+    sample
+        A number of rows to choose in secret and release instead of all, or ``"optimal"``.
 
     Raises
     ------
@@ -230,17 +237,19 @@ def sanitize(
         # From the frame, for the table may be a stream, which is read only once.
         chosen = plan_for(*_facts(frame), epsilon=epsilon, delta=delta, **options)
     check_columns(frame.names, chosen)
+    chosen.check_rows(frame.n)
     codes = {c.name: frame.encode(c.name, c.space, chosen.nulls) for c in chosen.columns}
     if not chosen.shuffle:
         watch = SortedWatch()
         watch.update(codes)
         watch.warn()
     key = new_key(key)
-    released = release(codes, chosen, key)
+    released, order = release(codes, chosen, key), permutation(chosen, key, frame.n)
     digest = Digest(chosen)
-    digest.update(released)
-    info = ReleaseInfo(chosen, frame.n, digest.hexdigest())
-    return frame.rebuild(chosen, released, permutation(chosen, key, frame.n), info.to_json())
+    digest.update(released if chosen.sample is None else {name: found[order] for name, found in released.items()})
+    rows = None if chosen.sample is None else frame.n
+    info = ReleaseInfo(chosen, digest.count if chosen.columns else frame.n, digest.hexdigest(), rows)
+    return frame.rebuild(chosen, released, order, info.to_json())
 
 
 @dataclass

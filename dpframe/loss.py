@@ -168,7 +168,7 @@ def shares_of(
     if allocation == "uniform":
         return [weight / sum(whole.values()) for weight in whole.values()]
     if not isinstance(allocation, Mapping):
-        raise ParameterError('allocation must be "uniform" or a mapping {column: share}')
+        raise ParameterError('allocation must be "uniform", "error" or a mapping {column: share}')
     unknown = [name for name in allocation if name not in names]
     if unknown:
         raise ParameterError(f"allocation names {unknown[0]!r}, which is not a randomised column")

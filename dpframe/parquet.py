@@ -27,7 +27,7 @@ from dpframe.frames import check_columns, located, output_type
 from dpframe.inmemory import PlanOptions, SortedWatch, choose_plan, new_key, plan_for, refuse_release
 from dpframe.keystream import cipher_at
 from dpframe.plan import Column, Plan
-from dpframe.release import Digest, ReleaseInfo, arrow_metadata, order_words, rank, release
+from dpframe.release import Digest, ReleaseInfo, Selection, arrow_metadata, order_words, rank, release
 
 __all__ = ["plan_parquet", "read_parquet", "sanitize_parquet"]
 
@@ -115,6 +115,7 @@ def sanitize_parquet(
         assert epsilon is not None
         chosen = plan_for(table.names, table.fields, table.n, table.arrays, epsilon=epsilon, delta=delta, **options)
     check_columns(table.names, chosen)
+    chosen.check_rows(table.n)
     job = _Job(table, chosen, new_key(key), batch_rows, progress or (lambda done, total: None))
     with _atomic(path) as file:
         return job.run(file, path.parent, compression)
@@ -224,7 +225,8 @@ class _Job:
                 column.space.check_type(output_type(self.fields[column.name].type))
             except ColumnError as error:
                 raise located(error, column.name) from None
-        self.digest = Digest(self.plan)
+        self.digest, self.first_row = Digest(self.plan), 0
+        self.selection = Selection(self.plan, self.key, self.table.n)
         self.watch = None if self.plan.shuffle else SortedWatch(self.table.partitions)
 
     def run(self, file: IO[bytes], folder: Path, compression: str) -> ReleaseInfo:
@@ -237,7 +239,8 @@ class _Job:
             )
             if self.watch is not None:
                 self.watch.warn()
-            info = ReleaseInfo(self.plan, rows, self.digest.hexdigest())
+            drawn_from = None if self.plan.sample is None else self.table.n
+            info = ReleaseInfo(self.plan, rows, self.digest.hexdigest(), drawn_from)
             writer.add_key_value_metadata(self._metadata(info))
         return info
 
@@ -248,18 +251,26 @@ class _Job:
 
     def _released(self) -> Iterator[Batch]:
         """Yield released codes, and columns passed through, in input order."""
-        first_row = 0
+        return (batch for batch, _ in self._with_rows())
+
+    def _with_rows(self) -> Iterator[tuple[Batch, slice | npt.NDArray[np.intp]]]:
+        """Yield the same with which of the batch's rows they are, and move `first_row` along."""
         for batch in self.table.batches(self.names, self.batch_rows, self.plan.passthrough):
             count = _length(batch)
-            codes = {c.name: self._encode(c, batch[c.name], first_row) for c in self.plan.columns}
+            codes = {c.name: self._encode(c, batch[c.name], self.first_row) for c in self.plan.columns}
             if self.watch is not None:
                 self.watch.update(codes)
-            released: Batch = dict(release(codes, self.plan, self.key, first_row))
-            self.digest.update(released)
+            released: Batch = dict(release(codes, self.plan, self.key, self.first_row))
             released.update((name, self._plain(name, batch[name])) for name in self.plan.passthrough)
-            yield released
-            first_row += count
-            self.progress(first_row, self.table.n)
+            mask = self.selection.mask(self.first_row, count)
+            rows: slice | npt.NDArray[np.intp] = slice(None)
+            if mask is not None:
+                rows = np.flatnonzero(mask)
+                released = {name: column.take(rows) for name, column in released.items()}
+            self.digest.update(released)
+            yield released, rows
+            self.first_row += count
+            self.progress(self.first_row, self.table.n)
 
     def _plain(self, name: str, array: pa.Array) -> pa.Array:
         stored = plain_type(self.fields[name].type)
@@ -273,12 +284,10 @@ class _Job:
 
     def _shuffled(self, folder: Path) -> Iterator[Batch]:
         """Yield the released rows in their secret order, through encrypted buckets on disk."""
-        with _Spill(folder, (self.table.n // BUCKET_ROWS).bit_length()) as spill:
-            first_row = 0
-            for batch in self._released():
-                count = _length(batch)
-                spill.add(order_words(self.plan, self.key, first_row, count), batch)
-                first_row += count
+        with _Spill(folder, ((self.plan.sample or self.table.n) // BUCKET_ROWS).bit_length()) as spill:
+            for batch, rows in self._with_rows():
+                count = _length(batch) if isinstance(rows, slice) else int(rows.max(initial=-1)) + 1
+                spill.add(order_words(self.plan, self.key, self.first_row, count)[rows], batch)
             for bucket in range(spill.buckets):
                 yield spill.read(bucket)
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpframe.accounting import composed_epsilon
 from dpframe.building import build_units
+from dpframe.calibration import Terms, recalibrate
 from dpframe.certificate import Certificate, certify
-from dpframe.errors import FileError, ParameterError, PlanError, name_list
+from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError, name_list, warn
 from dpframe.forecast import forecast_table
-from dpframe.loss import Budget, compose
+from dpframe.levers import ORDER_METHODS, lever_lines, levers_table, split_mechanisms
+from dpframe.loss import Budget, check_delta, compose
 from dpframe.mechanisms import Mechanism
+from dpframe.samplecurve import best_size, sample_curve
 from dpframe.spaces import as_space
 from dpframe.units import Column, Group, Unit, column_from_json, group_from_json
 
@@ -57,6 +61,8 @@ class Plan:
         Columns whose space was read off the data without a budget: not covered by the promise.
     groups
         Columns that are randomised together; these columns have the group's channel, as each sees it.
+    sample
+        Rows that are chosen in secret and released, of the ``n`` there are; None for all.
 
     Raises
     ------
@@ -86,6 +92,7 @@ class Plan:
     passthrough: tuple[str, ...] = ()
     leaks: tuple[str, ...] = ()
     groups: tuple[Group, ...] = ()
+    sample: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks", "groups"):
@@ -103,14 +110,26 @@ class Plan:
             raise ParameterError("n must be a number of rows, or None")
         self._check_names()
         self._check_groups()
-        allowed = budget.per_row(self.contributions)
-        spent = self._spent_per_row
-        if spent is not None and (spent.epsilon > allowed.epsilon or spent.delta > allowed.delta):
-            raise PlanError(
-                f"the plan claims epsilon={self.epsilon}, delta={self.delta} but its columns add up to "
-                f"epsilon={spent.epsilon * self.contributions}, delta={spent.delta} per row; "
-                "raise the claim or lower a column's epsilon"
-            )
+        if self.sample is not None:
+            self._check_sample(self.sample)
+        if not self.terms.hold(self.units):
+            raise PlanError(self._excess())
+
+    def _check_sample(self, sample: int) -> None:
+        if isinstance(sample, bool) or not isinstance(sample, int) or sample < 1:
+            raise ParameterError('sample must be a whole number of rows, at least 1, or "optimal"')
+        if self.n is None or sample > self.n:
+            rows = "the plan does not know how many there are" if self.n is None else f"there are {self.n:,}"
+            raise ParameterError(f"sample={sample:,} rows cannot be chosen: {rows}; leave sample out or lower it")
+
+    def _excess(self) -> str:
+        inside, lost = self.terms.inside, self.local_sum
+        return (
+            f"the plan claims epsilon={self.epsilon}, delta={self.delta} but its columns add up to "
+            f"epsilon={lost.epsilon * self.contributions}, delta={lost.delta} per row, which costs "
+            f"delta={self.terms.cost(self.units).value:.4g} at epsilon={inside.epsilon:.6g} where {inside.delta:.4g} "
+            "is allowed; raise the claim or lower a column's epsilon"
+        )
 
     def _check_names(self) -> None:
         for name in [*self.names, *self.drop, *self.passthrough, *self.leaks]:
@@ -166,21 +185,71 @@ class Plan:
         return next((group for group in self.groups if name in group.names), None)
 
     @cached_property
-    def _spent_per_row(self) -> Budget | None:
-        return compose(unit.certified for unit in self.units) if self.units else None
+    def local_sum(self) -> Budget:
+        """The columns' certified losses added up: one row's loss by basic composition."""
+        return compose(unit.certified for unit in self.units) if self.units else Budget(5e-324)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What the promise rests on: the budget of a row, and whether its order and sample are secret."""
+        secret = self.shuffle and not self.passthrough
+        return Terms(Budget(self.epsilon, self.delta).per_row(self.contributions), self.n, self.sample, secret)
 
     @property
     def release(self) -> Budget:
         """The promise for the release as a whole, replace-one, per person."""
         return Budget(self.epsilon, self.delta)
 
-    @property
+    @cached_property
     def local(self) -> Budget:
-        """The promise for one row even against someone who knows which output row it became.
+        """The promise for each row, even against someone who knows which output row it became.
 
-        Basic composition over the columns; the secret order earns no credit yet, so it equals `release`.
+        The columns' losses composed: basically, or by their privacy-loss distributions at the release's δ. Where
+        neither order nor sample earns credit it is the promise itself.
         """
-        return self.release
+        if self.terms.permuted is None and self.terms.inside == self.terms.budget:
+            return self.release
+        basic = self.local_sum
+        if basic.delta > 0 or self.delta == 0:
+            return basic
+        epsilon = composed_epsilon([unit.part for unit in self.units], self.delta)
+        return Budget(min(epsilon, basic.epsilon) or 5e-324, self.delta)
+
+    def check_rows(self, n: int) -> None:
+        """Raise `PlanError` for a table of too few rows: the credit of the plan's order and sample needs them."""
+        needed = self.sample is not None or self.terms.permuted is not None
+        if needed and self.n is not None and n < self.n and not replace(self.terms, rows=None).hold(self.units):
+            raise PlanError(
+                f"the plan was made for {self.n:,} rows and the table has {n:,}: fewer rows hide each other less; "
+                f"plan.replan({n}) calibrates it anew"
+            )
+
+    def replan(self, n: int) -> Plan:
+        """Return the plan for another number of rows: the same promise and shares, calibrated anew.
+
+        A sample keeps its share of the rows.
+
+        Examples
+        --------
+        >>> plan = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0, n=1_000)
+        >>> [round(p["sex"].mechanism.epsilon, 1) for p in (plan, plan.replan(1_000_000))]
+        [1.9, 5.1]
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise ParameterError("n must be a number of rows, at least 1")
+        sample = None if self.sample is None or not self.n else max(1, self.sample * n // self.n)
+        return self._recalibrated(replace(self.terms, rows=n, sample=sample))
+
+    def _resampled(self, sample: int | None) -> Plan:
+        return self if sample is None else self._recalibrated(replace(self.terms, sample=sample))
+
+    def _recalibrated(self, terms: Terms) -> Plan:
+        units = recalibrate(self.units, terms)
+        groups = tuple(unit for unit in units if isinstance(unit, Group))
+        columns = {unit.names[0]: unit for unit in units if isinstance(unit, Column)}
+        columns |= {name: group.column(name) for group in groups for name in group.names}
+        kept = tuple(columns[name] for name in self.names)
+        return replace(self, n=terms.rows, sample=terms.sample, columns=kept, groups=groups)
 
     @cached_property
     def digest(self) -> bytes:
@@ -202,6 +271,8 @@ class Plan:
             "passthrough": list(self.passthrough),
             "leaks": list(self.leaks),
         }
+        if self.sample is not None:
+            data["sample"] = self.sample
         if self.groups:
             data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)
@@ -234,6 +305,7 @@ class Plan:
             "passthrough",
             "leaks",
             "groups",
+            "sample",
         }
         unknown = sorted(set(data) - known)
         if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
@@ -299,7 +371,7 @@ class Plan:
         the ``std_error`` for that type and the ``worst`` over all types. Of shares it is the root mean square
         over the cells, for the unbiased inverse and the table as target; means are in ``unit``. With groups
         there are the joint of all columns of each, and ``split_error``: what ``std_error`` would be if the same
-        budget were split evenly over a group's columns, each on its own. Grouping pays where it is larger.
+        promise were kept with every group's share split evenly over its columns. Grouping pays where it is larger.
 
         Raises
         ------
@@ -324,21 +396,86 @@ class Plan:
         n = self.n if n_rows is None else n_rows
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise ParameterError("n_rows must be a number of rows, at least 1")
-        return forecast_table(self.columns, n, types, self.groups)
+        split = split_mechanisms(self.units, self.terms) if self.groups else None
+        if self.sample is None or self.n is None:
+            return forecast_table(self.columns, n, types, self.groups, split=split)
+        return forecast_table(self.columns, max(1, self.sample * n // self.n), types, self.groups, n, split)
 
     def verify(self) -> Certificate:
         """Prove the promise from the integers that are sampled; see `Certificate`."""
         return certify(self)
+
+    def sample_curve(
+        self, statistic: str = "joint", columns: Sequence[str] | None = None, points: int = 25
+    ) -> pd.DataFrame:
+        """Return the error of a statistic for secret samples of any size, at the same promise, and which is best.
+
+        Parameters
+        ----------
+        statistic
+            ``"joint"``, ``"marginal"`` (the root mean square over the columns), ``"mean"`` (of one column) or
+            ``"support"`` (of a rare item of sets).
+        columns
+            Columns of the statistic; by default all that it fits.
+        points
+            Sample sizes to calibrate the plan for: more than half of them even, the others about the best.
+
+        Returns
+        -------
+        DataFrame indexed by ``sample``, the number of rows, with ``row_epsilon``, what the columns of one row may lose
+        together, ``std_error`` as `forecast` has it, for uniform values and the table as target, and ``best``.
+        ``curve["std_error"].plot(loglog=True)`` draws it.
+
+        Raises
+        ------
+        ParameterError
+            If the plan does not know its number of rows, or for a statistic or columns that are not known.
+
+        Examples
+        --------
+        >>> plan = build_plan({"colour": ["red", "blue"], "size": ["s", "m", "l"]}, epsilon=0.5, delta=0.0, n=10_000)
+        >>> curve = plan.sample_curve()
+        >>> curve[curve["best"]].round(3)
+                row_epsilon  std_error  best
+        sample
+        477           2.681      0.046  True
+        """
+        return sample_curve(self.units, self.terms, statistic, columns, points)
+
+    def levers(self) -> pd.DataFrame:
+        """Return what each lever of the accounting contributes, at the same promise.
+
+        Returns
+        -------
+        DataFrame with a row per accounting, from basic composition to the plan's own: ``row_epsilon``, what the
+        columns of one row may lose together, ``noise``, the typical standard error of the columns' marginals
+        (numeric columns: of the mean) in multiples of the plan's own, and ``in_force``.
+        """
+        return levers_table(self.units, self.terms)
+
+    @cached_property
+    def _order(self) -> str:
+        if not self.shuffle:
+            return "kept: positions are not protected"
+        if self.terms.permuted is None:
+            why = "columns are passed through" if self.passthrough else "delta is 0" if self.n else "n is not known"
+            return f"secret, uniformly random; it earns no credit, as {why}"
+        method = self.terms.cost(self.units).method
+        credit = f"accounted for by {ORDER_METHODS[method]}" if method in ORDER_METHODS else "of no use at this size"
+        return f"secret, uniformly random among {self.terms.permuted:,} rows; {credit}"
 
     def lines(self) -> list[str]:
         """Return the promise and what it does not cover, in plain words."""
         people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
         text = [
             f"Release: epsilon={self.epsilon:g}, delta={self.delta:g} (replace-one, per person with {people})",
-            f"Local: epsilon={self.local.epsilon:g}, delta={self.local.delta:g}, "
-            "even against someone who knows which output row a person became",
-            "Order: " + ("secret, uniformly random" if self.shuffle else "kept: positions are not protected"),
+            f"Local: epsilon={self.local.epsilon:.4g}, delta={self.local.delta:g}, "
+            "each row, even against someone who knows which output row it became",
+            f"Order: {self._order}",
         ]
+        if self.sample is not None:
+            text.append(f"Sample: {self.sample:,} of {self.n:,} rows, chosen in secret")
+        text += lever_lines(self.units, self.terms)
         if self.groups:
             text.append(
                 "Randomised together, one epsilon for all: " + "; ".join(name_list(g.names) for g in self.groups)
@@ -377,6 +514,11 @@ def _json_object(text: str) -> dict[str, Any]:
     return data
 
 
+def default_delta(n: int | None) -> float:
+    """Return min(1e-6, n^−1.5), the δ of a plan that is not told one; 0 where n is not known."""
+    return 0.0 if n is None else min(1e-6, max(n, 1) ** -1.5)
+
+
 def build_plan(
     spaces: Mapping[str, Any],
     *,
@@ -387,27 +529,39 @@ def build_plan(
     mechanisms: Mapping[str, str | Mechanism] | None = None,
     contributions: int = 1,
     shuffle: bool = True,
+    sample: int | str | None = None,
     nulls: str = "error",
     drop: Iterable[str] = (),
     passthrough: Iterable[str] = (),
     leaks: Sequence[str] = (),
     groups: Iterable[Sequence[str]] = (),
 ) -> Plan:
-    """Divide a budget over columns with known spaces and calibrate their mechanisms.
+    """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
-    ``mechanisms`` names other mechanisms than the spaces' own by their tags, or gives ready ones: these cost
-    what they are certified to lose, and the other columns divide the rest. ``delta=None`` is δ = 0: no
-    mechanism needs it while columns compose basically. With δ > 0 every column is calibrated to its share of ε
-    and of δ. ``groups`` are randomised together, each column list by one channel on its tuples; a group's share is
-    that of all its columns, unless ``allocation={("sex", "income"): 0.4}`` says otherwise. See `Plan` for the
-    other parameters.
+    The columns' losses are the largest, in the proportion of their shares, for which the whole release keeps
+    (ε, δ): rows in a secret order hide each other (the privacy blanket of the plan's own channels), and so does a
+    secret sample. That needs δ > 0, a known ``n`` and nothing passed through; else losses are composed within a
+    row, optimally if δ > 0.
+
+    ``delta=None`` is min(1e-6, n^−1.5), or 0 where n is not known. ``allocation`` is ``"uniform"``, ``"error"``
+    (the least total normalised error) or ``{column: share}``. ``mechanisms`` names other mechanisms than the
+    spaces' own by their tags, or gives ready ones, which cost what they are certified to lose. ``groups`` are
+    randomised together, each column list by one channel on its tuples; a group's share is that of all its columns,
+    unless ``allocation={("sex", "income"): 0.4}`` says otherwise. ``sample="optimal"`` takes the number of rows at
+    which the forecast error of the columns' marginals is least under this accounting (see `Plan.sample_curve`);
+    beside a secret order that is most often all of them. See `Plan` for the other parameters.
     """
-    budget = Budget(epsilon, 0.0 if delta is None else delta).per_row(contributions)
+    delta = default_delta(n) if delta is None else check_delta(delta)
+    if n is not None and n > 1 and delta > 1 / n:
+        warn(f"delta={delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
     known = {name: as_space(spec) for name, spec in spaces.items()}
-    columns, joined = build_units(known, budget, allocation, mechanisms or {}, groups)
-    return Plan(
+    _check_sample_size(sample, n)
+    chosen = None if isinstance(sample, str) else sample
+    terms = Terms(Budget(epsilon, delta).per_row(contributions), n, chosen, shuffle and not tuple(passthrough))
+    columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups)
+    plan = Plan(
         epsilon=epsilon,
-        delta=0.0 if delta is None else delta,
+        delta=delta,
         columns=columns,
         n=n,
         shuffle=shuffle,
@@ -417,4 +571,13 @@ def build_plan(
         passthrough=tuple(passthrough),
         leaks=tuple(leaks),
         groups=joined,
+        sample=chosen,
     )
+    return plan._resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
+
+
+def _check_sample_size(sample: Any, n: int | None) -> None:
+    whole = isinstance(sample, int) and not isinstance(sample, bool)
+    if sample is not None and not (sample == "optimal" and n) and not (whole and n is not None and 1 <= sample <= n):
+        rows = "" if n is None else f" to {n:,}"
+        raise ParameterError(f'sample must be a whole number of rows from 1{rows}, or "optimal"')

@@ -23,6 +23,7 @@ __all__ = [
     "METADATA_KEY",
     "Digest",
     "ReleaseInfo",
+    "Selection",
     "arrow_metadata",
     "metadata_text",
     "order_words",
@@ -98,9 +99,79 @@ def rank(words: U64) -> npt.NDArray[np.intp]:
     return order
 
 
+class Selection:
+    """Which rows of a table are released: those of the lowest words of a keyed plane, or all.
+
+    Parameters
+    ----------
+    plan, key
+        As for `release`.
+    count
+        Rows of the table.
+
+    Raises
+    ------
+    PlanError
+        If the table has fewer rows than the plan's sample.
+    """
+
+    def __init__(self, plan: Plan, key: bytes, count: int) -> None:
+        self._sample = plan.sample
+        self._stream = Keystream(key, plan.digest).column("", domain="sample")
+        if plan.sample is None:
+            return
+        if plan.sample > count:
+            raise PlanError(
+                f"the plan samples {plan.sample:,} rows and the table has {count:,}; plan.replan({count}) fits it"
+            )
+        self._last = self._threshold(plan.sample, count)
+
+    def _words(self, first_row: int, count: int) -> U64:
+        return self._stream.words(0, first_row, count, bits=128)
+
+    def _threshold(self, sample: int, count: int) -> tuple[int, int]:
+        """Return the word (high, low) of the last row that is chosen, in two passes over the plane and no more memory.
+
+        The first pass counts the words by their top bits, the second sorts those of the one bucket that matters.
+        """
+        tally = np.zeros(_TOPS, dtype=np.int64)
+        for start in range(0, count, _STRETCH):
+            high = self._words(start, min(_STRETCH, count - start))[:, 1]
+            tally += np.bincount((high >> _SHIFT).astype(np.int64), minlength=_TOPS)
+        before = np.concatenate([[0], np.cumsum(tally)])
+        bucket = int(np.searchsorted(before, sample, side="left")) - 1
+        kept = []
+        for start in range(0, count, _STRETCH):
+            words = self._words(start, min(_STRETCH, count - start))
+            kept.append(words[(words[:, 1] >> _SHIFT) == bucket])
+        words = np.concatenate(kept)
+        low, high = words[rank(words)[sample - before[bucket] - 1]]
+        return int(high), int(low)
+
+    def mask(self, first_row: int, count: int) -> npt.NDArray[np.bool_] | None:
+        """Return which of some rows are chosen, or None for all of them."""
+        if self._sample is None:
+            return None
+        words = self._words(first_row, count)
+        high, low = (np.uint64(part) for part in self._last)
+        return np.asarray((words[:, 1] < high) | ((words[:, 1] == high) & (words[:, 0] <= low)))
+
+
+_STRETCH = 1 << 18
+_TOPS = 1 << 16
+_SHIFT = np.uint64(48)
+
+
 def permutation(plan: Plan, key: bytes, count: int) -> npt.NDArray[np.intp] | None:
-    """Return the positions of the input rows in output order, or None where the order is kept."""
-    return rank(order_words(plan, key, 0, count)) if plan.shuffle else None
+    """Return the positions of the input rows that are released, in output order, or None for all as they are."""
+    mask = Selection(plan, key, count).mask(0, count)
+    if not plan.shuffle:
+        return None if mask is None else np.flatnonzero(mask)
+    words = order_words(plan, key, 0, count)
+    if mask is None:
+        return rank(words)
+    chosen = np.flatnonzero(mask)
+    return chosen[rank(words[chosen])]
 
 
 class Digest:
@@ -150,15 +221,21 @@ def _factors(name: str, word: int) -> U64:
 
 @dataclass(frozen=True)
 class ReleaseInfo:
-    """What a release says about itself: its plan, its number of rows and its digest."""
+    """What a release says about itself: its plan, its number of rows and its digest.
+
+    ``rows`` is the number of rows of the table, where those released are a sample of them.
+    """
 
     plan: Plan
     n: int
     digest: str
+    rows: int | None = None
 
     def to_json(self) -> str:
         """Return JSON text with a schema number."""
         data = {"schema": SCHEMA, "n": self.n, "digest": self.digest, "plan": json.loads(self.plan.to_json())}
+        if self.rows is not None:
+            data["rows"] = self.rows
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod
@@ -167,12 +244,14 @@ class ReleaseInfo:
         damaged = PlanError("the release's metadata is damaged; attach its plan again")
         try:
             data = json.loads(text)
-            schema, n, digest = data["schema"], data["n"], data["digest"]
+            schema, n, digest, rows = data["schema"], data["n"], data["digest"], data.get("rows")
             plan = json.dumps(data["plan"], ensure_ascii=False)
         except (ValueError, KeyError, TypeError, RecursionError):
             raise damaged from None
         if type(schema) is not int or type(n) is not int or not isinstance(digest, str) or schema < 1 or n < 0:
             raise damaged
+        if rows is not None and (type(rows) is not int or rows < n):
+            raise damaged
         if schema > SCHEMA:
             raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
-        return cls(Plan.from_json(plan), n, digest)
+        return cls(Plan.from_json(plan), n, digest, rows)

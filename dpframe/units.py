@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting import Part
 from dpframe.errors import ColumnError, ParameterError, PlanError, tuple_label
 from dpframe.keystream import Keystream
 from dpframe.loss import Budget
@@ -47,6 +48,10 @@ class Unit(ABC):
     def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
         """Randomise the codes of the unit's columns."""
 
+    @abstractmethod
+    def remade(self, epsilon: float, delta: float) -> Unit:
+        """Return the unit with its mechanism calibrated anew."""
+
     @property
     def label(self) -> str:
         """The names as one line of text."""
@@ -68,6 +73,11 @@ class Unit(ABC):
     def blanket(self) -> float:
         """γ, the share of a release that says nothing of its row, rounded down."""
         return self.mechanism.blanket
+
+    @cached_property
+    def part(self) -> Part:
+        """What the accountant of the whole release needs."""
+        return Part(self.epsilon, self.blanket)
 
     @property
     def expected_error(self) -> float:
@@ -98,6 +108,14 @@ def _check_name(name: Any) -> None:
         raise PlanError("a column's name must be a string that is not empty")
 
 
+def _shown(size: int) -> str:
+    """Return a number of codes as text; Python writes no integer of thousands of digits."""
+    if size < 1 << 64:
+        return str(size)
+    items = size.bit_length() - 1
+    return f"2^{items}" + (f" + {size - (1 << items)}" if size > 1 << items else "")
+
+
 @dataclass(frozen=True)
 class Column(Unit):
     """A randomised column: its name, its space and the channel on the space's codes.
@@ -116,9 +134,10 @@ class Column(Unit):
                 f"column {self.name!r}: Product is for several columns; declare each and name them in groups"
             )
         if self.mechanism.size != self.space.size:
-            raise PlanError(
-                f"column {self.name!r}: the mechanism has {self.mechanism.size} codes, the space {self.space.size}"
-            )
+            mine, other = _shown(self.mechanism.size), _shown(self.space.size)
+            raise PlanError(f"column {self.name!r}: the mechanism has {mine} codes, the space {other}")
+        if self.mechanism.code_words != self.space.code_words:
+            raise PlanError(f"column {self.name!r}: mechanism {self.mechanism.tag} is not for space {self.space.tag}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,6 +147,12 @@ class Column(Unit):
     def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
         """Randomise the column's codes by its own stream."""
         return {self.name: self.mechanism.sample(codes[self.name], stream.column(self.name), first_row)}
+
+    def remade(self, epsilon: float, delta: float) -> Column:
+        """Return the column with its mechanism calibrated anew; one that is fixed stays."""
+        kind = type(self.mechanism)
+        mechanism = self.mechanism if kind.fixed else kind.calibrate(self.space, epsilon, delta)
+        return Column(self.name, self.space, mechanism)
 
     def to_json(self, grouped: bool = False) -> dict[str, Any]:
         """Return the column as a JSON object; one in a group has no mechanism of its own."""
@@ -171,6 +196,8 @@ class Group(Unit):
         if len(self.names) < 2 or len(set(self.names)) < len(self.names):
             raise PlanError("a group must name two or more columns, each once")
         channel = self.mechanism
+        if not isinstance(channel, GammaDiagonal):
+            raise PlanError(f"group {self.label}: the mechanism must be gamma_diagonal")
         if channel.sizes != self.space.sizes or channel.kept != tuple(range(len(self.names))):
             raise PlanError(
                 f"group {self.label}: the mechanism must have all of the columns' numbers of codes, {self.space.sizes}"
@@ -189,6 +216,10 @@ class Group(Unit):
         columns = [codes[name] for name in self.names]
         found = self.mechanism.sample_columns(columns, stream.column(self.names[0]), first_row)
         return dict(zip(self.names, found, strict=True))
+
+    def remade(self, epsilon: float, delta: float) -> Group:
+        """Return the group with its channel calibrated anew."""
+        return Group(self.names, self.space, GammaDiagonal.calibrate(self.space, epsilon, delta))
 
     def to_json(self) -> dict[str, Any]:
         """Return the group as a JSON object; the spaces are those of its columns."""
@@ -218,6 +249,7 @@ def _named_space(data: Any) -> tuple[str, Space]:
     unknown = sorted(set(data) - {"name", "space", "mechanism", "epsilon", "delta"})
     if unknown:
         raise PlanError(f"column {data['name']!r} has the unknown field {unknown[0]!r}")
+    _check_name(data["name"])
     try:
         return data["name"], as_space(data["space"])
     except (ParameterError, PlanError, ColumnError) as error:

@@ -75,11 +75,12 @@ def verify_file(path: str | Path) -> Certificate:
 def _table_failures(table: ParquetInput, info: ReleaseInfo) -> list[str]:
     """Return what tells a table from the released one, beginning with what is plainest."""
     plan = info.plan
-    kept = [*plan.names, *plan.passthrough]
+    kept, stored = [*plan.names, *plan.passthrough], [*table.names, *table.indices]
     found = [f"column {name!r} of the plan is not in the file" for name in kept if name not in table.names]
-    found += [f"column {name!r} is in the file but not in the plan" for name in table.names if name not in kept]
+    found += [f"column {name!r} is in the file but not in the plan" for name in stored if name not in kept]
     if table.n != info.n:
         found.append(f"the file has {table.n:,} rows, the release had {info.n:,}")
+    found += _row_failures(info)
     for field in table.fields([name for name in plan.names if name in table.names]):
         try:
             plan[field.name].space.check_type(field.type)
@@ -92,6 +93,19 @@ def _table_failures(table: ParquetInput, info: ReleaseInfo) -> list[str]:
     except ColumnError as error:
         return [str(error)]
     return [] if same else ["the rows are not those that were released under this plan: their digest is another"]
+
+
+def _row_failures(info: ReleaseInfo) -> list[str]:
+    """Return whether a release had fewer rows, or another sample, than its plan's credit rests on."""
+    plan = info.plan
+    if plan.sample is not None:
+        drawn = f"the plan samples {plan.sample:,} rows, the release had {info.n:,}"
+        return [] if info.n == plan.sample else [drawn]
+    try:
+        plan.check_rows(info.n)
+    except PlanError:
+        return [f"the plan counts on {plan.n:,} rows, the release had {info.n:,}"]
+    return []
 
 
 def _digest(table: ParquetInput, plan: Plan) -> str:

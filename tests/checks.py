@@ -402,7 +402,7 @@ def exact_sets(mechanism: SetMechanism) -> tuple[list[list[int]], int]:
 
 def _check_set_chunks(mechanism: SetMechanism) -> None:
     """Any split and first row give the same sets; bits beyond the last item stay 0, and null stands alone."""
-    rows, start, words = 20_001, 5, mechanism.words_of_a_code
+    rows, start, words = 20_001, 5, mechanism.code_words
     rng, h = np.random.default_rng(1), mechanism.items
     bits = np.zeros((rows, 64 * words), dtype=np.uint8)
     bits[:, :h] = rng.random((rows, h)) < rng.random((rows, 1))
@@ -425,7 +425,7 @@ def _check_set_chunks(mechanism: SetMechanism) -> None:
 
 
 def _check_set_codes(mechanism: SetMechanism) -> None:
-    stream, words = Keystream(bytes(32)).column("bad"), mechanism.words_of_a_code
+    stream, words = Keystream(bytes(32)).column("bad"), mechanism.code_words
     zeros = np.zeros((3, words), dtype=np.uint64)
     for wrong in (zeros[:, 0], zeros.astype(np.int64), np.zeros((3, words + 1), np.uint64), np.array(0), [[0.5]]):
         with pytest.raises(ParameterError, match=f"codes must be rows of {words} words"):

@@ -1,5 +1,6 @@
 """The accessor and `sanitize`: one call works, and says what it did."""
 
+import re
 import warnings
 
 import numpy as np
@@ -69,11 +70,17 @@ def test_passthrough_and_drop(census):
 
 def test_repr_of_raw_and_released(census, census_spaces):
     assert "not sanitized, 5,000 rows, 6 columns" in repr(census.dp)
-    safe = census.dp.sanitize(epsilon=6, spaces=census_spaces)
+    safe = census.dp.sanitize(epsilon=6, delta=0, spaces=census_spaces)
     text = repr(safe.dp)
     assert "a release of 5,000 rows, 6 randomised columns" in text
     assert "Release: epsilon=6" in text
     assert "Local: epsilon=6" in text
+    assert "it earns no credit, as delta is 0" in text
+    credited = repr(census.dp.sanitize(epsilon=6, spaces=census_spaces).dp)
+    assert "Release: epsilon=6, delta=1e-06" in credited
+    assert "among 5,000 rows; accounted for by the privacy blanket" in credited
+    local = float(re.search(r"^Local: epsilon=([0-9.]+), delta=1e-06", credited, re.MULTILINE)[1])
+    assert 12 < local < 40
     assert "plain pandas on noisy rows is biased" in text
     assert "<li>" in safe.dp._repr_html_()
     assert safe.dp.release.n == 5_000
@@ -185,9 +192,12 @@ def test_sortedness_is_seen_across_batches():
 
 
 def test_contributions_reach_the_plan(census):
-    plan = census[["sex"]].dp.plan(epsilon=2, spaces={"sex": ["F", "M"]}, contributions=4)
+    plan = census[["sex"]].dp.plan(epsilon=2, delta=0, spaces={"sex": ["F", "M"]}, contributions=4)
     assert plan["sex"].mechanism.epsilon == 0.5
     assert plan.release.epsilon == 2
+    credited = census[["sex"]].dp.plan(epsilon=2, spaces={"sex": ["F", "M"]}, contributions=4)
+    assert credited["sex"].mechanism.epsilon > 0.5
+    assert credited.terms.budget.epsilon == 0.5
 
 
 def test_spaces_of_another_plan(census, census_spaces):

@@ -28,7 +28,8 @@ from dpframe.plan import Plan, build_plan
 from dpframe.spaces import Nullable, Real
 
 SPACES = {"age": (0, 120), "sex": ["F", "M", "X"], "wage": Nullable(Real(0, 1000, steps=5_000))}
-PLAN = build_plan(SPACES, epsilon=3.0, n=400)
+PLAN = build_plan(SPACES, epsilon=3.0, delta=0, n=400)
+CREDITED = build_plan(SPACES, epsilon=1.0, n=400)
 
 
 def test_a_certificate_keeps_proof_and_attestation_apart() -> None:
@@ -40,7 +41,7 @@ def test_a_certificate_keeps_proof_and_attestation_apart() -> None:
     proved, attested = text.split("Attested by the curator, beyond any proof:")
     attested, open_to_all = attested.split("Not protected:")
     assert text.startswith("VERIFIED: epsilon=1, delta=1e-06, replace-one, per person with up to 2 rows\n")
-    for words in ("every pair of 121 codes enumerated", "every pair of 3 codes", "bounded by its", "total: epsilon="):
+    for words in ("every pair of 121 codes enumerated", "every pair of 3 codes", "bounded by its", "total: delta="):
         assert words in proved
     for words in ("the key was secret", "at most 2 rows", "400 rows", "spaces were declared without looking"):
         assert words in attested
@@ -113,7 +114,9 @@ def test_sets_are_proved_factor_by_factor() -> None:
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("k", [1, 2, 7, 1_000])
 def test_group_privacy_over_a_persons_rows(k: int, delta: float) -> None:
-    plan = build_plan({"age": (0, 9), "sex": ["F", "M"]}, epsilon=2.0, delta=delta, contributions=k)
+    spaces, (age, sex) = {"age": (0, 9), "sex": ["F", "M"]}, Budget(2.0, delta).per_row(k).split([0.5, 0.5])
+    ready = {"age": Geometric(9, age.epsilon, age.delta), "sex": RandomizedResponse(2, sex.epsilon, sex.delta)}
+    plan = build_plan(spaces, epsilon=2.0, delta=delta, contributions=k, mechanisms=ready)
     found = plan.verify()
     row = sum(Fraction(p.epsilon) for p in found.proofs)
     assert Fraction(found.epsilon) == pytest.approx(row * k, rel=1e-15)
@@ -205,6 +208,58 @@ def test_a_total_below_its_parts_is_caught() -> None:
     assert "Failed:\n  the total claims" in str(found)
     assert json.loads(found.to_json())["ok"] is False
     assert certify(PLAN, Budget(PLAN.verify().epsilon)).ok
+
+
+def test_a_total_with_credit_is_caught_at_the_last_digit() -> None:
+    """δ at the claimed ε is what is compared: 1e-9 less of either than was proved is too little."""
+    proved = CREDITED.verify()
+    assert proved.ok
+    assert (proved.epsilon, proved.delta <= CREDITED.delta) == (1.0, True)
+    assert certify(CREDITED, Budget(1.0, proved.delta)).ok
+    for claim in (Budget(1.0, proved.delta * (1 - 1e-9)), Budget(1.0 - 1e-9, proved.delta)):
+        found = certify(CREDITED, claim)
+        assert found.failures[0].startswith(f"the total claims epsilon={claim.epsilon!r}, delta={claim.delta!r} but")
+        assert found.delta > claim.delta
+    for contributions in (2, 5, 50):
+        found = certify(CREDITED, contributions=contributions)
+        assert not found.ok
+        assert found.delta <= 1.0
+    # A claim of δ = 0 has no credit: the row's losses add up.
+    assert certify(CREDITED, Budget(1.0)).epsilon == pytest.approx(CREDITED.local_sum.epsilon)
+
+
+@dataclass(frozen=True)
+class _Boasting(RandomizedResponse):
+    """A channel that states a larger blanket than its laws share."""
+
+    @property
+    def blanket(self) -> float:
+        return 0.999
+
+
+def test_an_overstated_blanket_is_caught() -> None:
+    (column,) = build_plan({"a": list("xyz")}, epsilon=1.0, n=400).columns
+    epsilon = column.mechanism.epsilon
+    boasting = replace(column, mechanism=_Boasting(3, 2 * epsilon))
+    plan = replace(build_plan({"a": list("xyz")}, epsilon=1.0, n=400), columns=(boasting,))  # what it states suffices
+    found = plan.verify()
+    assert found.failures[0].startswith("column 'a' states a blanket mass of 0.999; its laws share 0.")
+    assert found.failures[1].startswith("the total claims epsilon=1.0")
+    assert found.proofs[0].blanket == pytest.approx(RandomizedResponse(3, 2 * epsilon).blanket)
+
+
+def test_a_sample_of_rows_with_deltas_of_their_own() -> None:
+    """Composition within the row, the secret sample outside it."""
+    ready = {"sex": RandomizedResponse(3, 0.5, 1e-7)}
+    plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, sample=1_000, mechanisms=ready)
+    found = plan.verify()
+    assert found.ok, found.failures
+    row = sum(proof.epsilon for proof in found.proofs)
+    assert row > 2
+    assert found.epsilon == pytest.approx(math.log1p(math.expm1(row) / 10), rel=1e-12)
+    assert found.delta == pytest.approx(1e-8)
+    assert "1,000 of 10,000 rows chosen in secret" in found.checks[0]
+    assert "the rows released were drawn uniformly, and the choice is secret" in found.attested
 
 
 # --- certificates over the registry -------------------------------------------------------------------

@@ -124,7 +124,8 @@ def test_json_output_of_sanitize(files, run):
 
 
 def test_options_reach_the_plan(files, run):
-    arguments = ["--epsilon", 3, "--spaces", files / "spaces.json", "--json", "--contributions", 3, "--nulls", "impute"]
+    arguments = ["--epsilon", 3, "--delta", 0, "--spaces", files / "spaces.json", "--json"]
+    arguments += ["--contributions", 3, "--nulls", "impute"]
     data = json.loads(run("plan", files / "in.parquet", *arguments)[1])
     assert (data["contributions"], data["nulls"], data["columns"][0]["mechanism"]["epsilon"]) == (3, "impute", 1 / 3)
     spaces = files / "some.json"
@@ -132,6 +133,39 @@ def test_options_reach_the_plan(files, run):
     arguments = ["--epsilon", 1, "--spaces", spaces, "--passthrough", "age", "--drop", "income", "--json"]
     data = json.loads(run("plan", files / "in.parquet", *arguments)[1])
     assert (data["passthrough"], data["drop"]) == (["age"], ["income"])
+
+
+def test_samples_and_allocations_are_options(files, run):
+    source, out, spaces = files / "in.parquet", files / "out.parquet", files / "spaces.json"
+    arguments = ["--epsilon", 3, "--spaces", spaces, "--sample", 300, "--allocation", "error"]
+    code, text, err = run("plan", source, *arguments, "--json")
+    assert (code, err) == (0, "")
+    assert dpf.Plan.from_json(text) == plan_parquet(source, 3, spaces=SPACES, sample=300, allocation="error")
+    code, text, err = run("sanitize", source, out, *arguments)
+    assert (code, err) == (0, "")
+    assert text.startswith(f"{out}: 300 of 3,000 rows in ")
+    assert "Sample: 300 of 3,000 rows, chosen in secret" in text
+    rows = json.loads(run("estimate", out, "value-counts", "sex", "--json")[1])
+    assert sum(row["estimate"] for row in rows) == pytest.approx(3_000)
+    assert "a release of 300 of 3,000 rows" in run("inspect", out)[1]
+    data = json.loads(run("inspect", out, "--json")[1])
+    assert (data["n"], data["rows"], data["plan"]["sample"]) == (300, 3_000, 300)
+    text = run("plan", source, "--epsilon", 0.1, "--delta", 0, "--spaces", spaces, "--sample", "optimal", "--json")[1]
+    assert dpf.Plan.from_json(text) == plan_parquet(source, 0.1, 0, spaces=SPACES, sample="optimal")
+
+
+def test_a_plan_says_what_its_levers_are_worth(files, run):
+    arguments = ["plan", files / "in.parquet", "--epsilon", 1, "--spaces", files / "spaces.json"]
+    text = run(*arguments, "--sample", 300)[1]
+    table = text[text.index("What each lever") :]
+    assert [line.split("  ")[0] for line in table.splitlines()[3:]] == [
+        "basic composition",
+        "optimal composition",
+        "secret order",
+        "secret sample",
+    ]
+    assert "What each lever" not in run(*arguments, "--delta", 0)[1]  # nothing but the first
+    assert "default: min(1e-6, rows^-1.5)" in " ".join(run("plan", "--help")[1].split())
 
 
 @pytest.mark.filterwarnings("always")
@@ -175,6 +209,11 @@ BAD = [
     (["estimate", "in.parquet", "mean", "age", "--given", "sex"], "mean takes no --given; leave it out"),
     (["estimate", "in.parquet", "mean", "age", "--bins", "3"], "mean takes --bins for the column of --by only"),
     (["estimate", "in.parquet", "histogram", "age", "--method", "em"], "histogram takes no --method"),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "many"], 'or "optimal"'),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "0"], "from 1 to 3,000"),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "3001"], "from 1 to 3,000"),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "9" * 5000], 'or "optimal"'),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--allocation", "most"], 'be "uniform"'),
     (["explode"], "No such command 'explode'"),
     (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "-o", "no/plan.json"], "could not be written"),
 ]

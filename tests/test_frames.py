@@ -614,3 +614,39 @@ def test_nullability_follows_the_space_and_not_the_rows():
     for key in range(20):
         out = dpf.sanitize(table, epsilon=9, spaces=spaces, key=bytes([key] * 32))
         assert out.schema.field("vote").nullable
+
+
+def _entries(array: pa.Array) -> list[Any]:
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    while not pa.types.is_dictionary(array.type):
+        array = array.values if hasattr(array, "values") else array.field(0)
+    return array.dictionary.to_pylist()
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("kind", ["list", "large", "fixed", "nested", "chunks", "pandas"])
+def test_dictionaries_within_lists_that_are_passed_through_tell_of_no_other_rows(kind, shuffle):
+    items = pa.DictionaryArray.from_arrays(pa.array([2, 1, 0, 2, 3, 3]), pa.array(["z", "y", "x", SECRET]))
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 4, 6]), items, mask=pa.array([False, False, True]))
+    if kind == "large":
+        lists = lists.cast(pa.large_list(items.type))
+    if kind == "fixed":
+        lists = pa.FixedSizeListArray.from_arrays(items, 2, mask=pa.array([False, False, True]))
+    if kind == "nested":
+        lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3]), lists)
+    column = pa.chunked_array([lists.slice(0, 1), lists.slice(1)] if kind == "chunks" else [lists])
+    table = pa.table({"x": [1, 2, 3], "p": column})
+    if kind == "pandas":
+        table = pd.DataFrame({"x": [1, 2, 3], "p": pd.Series(lists, dtype=pd.ArrowDtype(lists.type))})
+    out = dpf.sanitize(table, epsilon=1, spaces={"x": (1, 3)}, passthrough=["p"], key=KEY, shuffle=shuffle)
+    found = out["p"].array._pa_array if kind == "pandas" else out["p"]
+    seen = list(dict.fromkeys(v for v in str(found.to_pylist()) if v in "xyz"))
+    assert _entries(found) == seen
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, column.to_pylist()))
+
+
+def test_categorical_columns_of_sets_are_refused_before_any_noise():
+    frame = pd.DataFrame({"h": pd.Categorical([("a",), ("b", "a")])})
+    for space in (dpf.Subset(["a", "b"]), Nullable(dpf.Subset(["a", "b"]))):
+        with pytest.raises(ColumnError, match=r"'h': is categorical, and sets cannot be; .* astype\(object\)"):
+            dpf.sanitize(frame, epsilon=1, spaces={"h": space})

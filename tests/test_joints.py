@@ -181,7 +181,7 @@ def test_likelihood_beats_the_inverse_where_cells_are_many():
     rng = np.random.default_rng(0)
     base = rng.integers(0, 10, 5_000)
     frame = pd.DataFrame({name: np.where(rng.random(5_000) < 0.7, base, rng.integers(0, 10, 5_000)) for name in spaces})
-    e = dpf.Estimates(dpf.sanitize(frame.astype(str), epsilon=6, spaces=spaces, key=KEY))
+    e = dpf.Estimates(dpf.sanitize(frame.astype(str), epsilon=6, delta=0, spaces=spaces, key=KEY))
     truth = frame.astype(str).groupby(list(spaces)).size()
     errors = {}
     for method in ("inverse", "project", "em", "model"):

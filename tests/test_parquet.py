@@ -398,7 +398,7 @@ class TestOutput:
         for age, sex in ((0, "F"), (99, "M")):
             table = pa.table({"age": [age] * 5_000, "sex": [sex] * 5_000})
             pq.write_table(table, tmp_path / "in.parquet")
-            plan = dpf.make_plan(table, 1e-4, spaces={"age": (0, 99), "sex": ["F", "M"]})
+            plan = dpf.make_plan(table, 1e-4, 0.0, spaces={"age": (0, 99), "sex": ["F", "M"]})
             convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
             group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
             columns = [group.column(i).to_dict() for i in range(2)]

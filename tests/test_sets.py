@@ -53,13 +53,9 @@ def test_estimates_of_the_expected_release_are_the_truth(space, mechanism, norma
         return sum(n for x, n in zip(valid, rows, strict=True) if all(x >> i & 1 for i in items)) / whole
 
     shown = weighted.shown
-    found, _ = sets.share_of(
-        mine.counted(shown, weighted.sets), mine, weighted.sets, weighted.nulls, normalize, "table"
-    )
+    found, _ = sets.share_of(mine.counted(shown, weighted.sets), mine, weighted.sets, weighted.nulls, normalize, 0.0)
     np.testing.assert_allclose(found, [truth(i) for i in range(6)], rtol=1e-9)
-    _, variance = sets.share_of(
-        mine.counted(shown, weighted.sets), mine, weighted.sets, weighted.nulls, normalize, "table"
-    )
+    _, variance = sets.share_of(mine.counted(shown, weighted.sets), mine, weighted.sets, weighted.nulls, normalize, 0.0)
     y, (a, b), (w, w0) = np.arange(space.size), mine.values, mine.weights
     for i in range(6):  # the estimate's variance given the table, from the law itself
         u = np.where(y == 64, 0.0, np.where(y >> i & 1, a, b))
@@ -68,13 +64,13 @@ def test_estimates_of_the_expected_release_are_the_truth(space, mechanism, norma
         exact = sum(n * (law @ v**2 - (law @ v) ** 2) for law, n in zip(laws, rows, strict=True)) / whole**2
         assert variance[i] == pytest.approx(exact, rel=1e-9)
     both = sets.pair_counts(mine, weighted.both, weighted.sets)
-    found, _ = sets.share_of(both, mine, weighted.sets, weighted.nulls, normalize, "table")
+    found, _ = sets.share_of(both, mine, weighted.sets, weighted.nulls, normalize, 0.0)
     np.testing.assert_allclose(found, [[truth(i, j) for i in range(6)] for j in range(6)], rtol=1e-8, atol=1e-9)
     channel = sets.SizeChannel(mine)
     counts = weighted.sizes
     np.testing.assert_allclose(channel.matrix @ _sizes(valid, rows), counts, rtol=1e-9)
     mean = sum(n * x.bit_count() for x, n in zip(valid, rows, strict=True) if x != 64) / present
-    assert channel.mean(counts, "table")[0] == pytest.approx(mean, rel=1e-9)
+    assert channel.mean(counts, 0.0)[0] == pytest.approx(mean, rel=1e-9)
 
 
 class _Weighted:
@@ -129,7 +125,7 @@ def statistics(estimates, target):
     ]
     mine = sets.SetColumn.of(estimates.plan["x"])
     channel, counts = sets.size_counts(mine, estimates._source.codes(["x"]))
-    mean, variance = channel.mean(counts, target)
+    mean, variance = channel.mean(counts, float(target == "population"))
     ends = {"estimate": [mean], "std_error": [np.sqrt(variance)]}
     if mine.has_null:
         rate = estimates.null_rate("x", target=target)
@@ -203,7 +199,7 @@ def test_the_population_is_estimated_from_a_sample(lists):
         table = e.support("x", target="population")
         pair = e.support("x", ["art", "bingo"], target="population")
         channel, counts = sets.size_counts(sets.SetColumn.of(e.plan["x"]), e._source.codes(["x"]))
-        size, variance = channel.mean(counts, "population")
+        size, variance = channel.mean(counts, 1.0)
         score = [
             *((table["estimate"] - population) / table["std_error"]),
             *((pair["estimate"] - 0.15) / pair["std_error"]),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -22,9 +24,10 @@ from dpframe.errors import ColumnError, OrderLeakWarning, ParameterError, PlanEr
 from dpframe.files import ParquetInput
 from dpframe.inmemory import SortedWatch
 from dpframe.keystream import Keystream
-from dpframe.mechanisms import AsymmetricBitFlip, BitFlip, NullableBitFlip, mechanism_for
+from dpframe.mechanisms import AsymmetricBitFlip, BitFlip, Matrix, NullableBitFlip, RandomizedResponse, mechanism_for
+from dpframe.mechanisms.flips import _binomial
 from dpframe.mechanisms.subset import cut
-from dpframe.plan import build_plan
+from dpframe.plan import Column, build_plan
 from dpframe.release import Digest
 from dpframe.spaces import Categorical, Nullable, Product, Subset
 
@@ -208,7 +211,7 @@ def test_noise_and_cut_come_from_planes_of_their_own(cls):
 def test_the_last_bits_of_a_bit_vector_say_nothing(count):
     """Noise beyond the last item would be a second, unaccounted release."""
     for mechanism in (BitFlip(count, None, 1.0), NullableBitFlip(count, None, 1.0)):
-        codes = np.zeros((5_000, mechanism.words_of_a_code), dtype=np.uint64)
+        codes = np.zeros((5_000, mechanism.code_words), dtype=np.uint64)
         out = mechanism.sample(codes, Keystream(KEY).column("x"))
         bits = np.unpackbits(out.view(np.uint8), axis=1, bitorder="little")
         null = bits[:, count] > 0 if isinstance(mechanism, NullableBitFlip) else np.zeros(5_000, bool)
@@ -436,7 +439,7 @@ def test_spaces_read_off_the_data(hobbies, tmp_path):
 
 def test_a_plan_of_sets(hobbies):
     spaces = {"hobbies": HOBBIES, "age": (0, 120)}
-    plan = dpf.make_plan(hobbies, 4.0, spaces=spaces, mechanisms={"hobbies": "asymmetric_bitflip"})
+    plan = dpf.make_plan(hobbies, 4.0, 0.0, spaces=spaces, mechanisms={"hobbies": "asymmetric_bitflip"})
     assert plan["hobbies"].mechanism == AsymmetricBitFlip(24, 6, 2.0)
     assert dpf.Plan.from_json(plan.to_json()) == plan
     row = plan.summary().loc["hobbies"]
@@ -461,3 +464,29 @@ def test_strict_spaces_still_read_their_releases(hobbies):
     assert max(len(v) for v in safe["hobbies"] if v is not None) > 6
     assert safe.dp.verify()
     assert len(safe.dp.support("hobbies")) == 24
+
+
+@pytest.mark.parametrize("mechanism", [RandomizedResponse(4, 1.0), Matrix.of(np.full((4, 4), 0.1) + 0.6 * np.eye(4))])
+def test_sets_and_codes_of_one_number_do_not_share_mechanisms(mechanism):
+    with pytest.raises(PlanError, match=f"'h': mechanism {mechanism.tag} is not for space subset"):
+        Column("h", Subset(["a", "b"]), mechanism)
+    with pytest.raises(PlanError, match="'h': mechanism bitflip is not for space categorical"):
+        Column("h", Categorical(["a", "b", "c", "d"]), BitFlip(2, None, 1.0))
+
+
+def test_a_plan_of_wide_sets_with_a_wrong_mechanism_is_refused_in_one_line():
+    space = Subset(tuple(map(str, range(20_000))), max_size=3)
+    with pytest.raises(PlanError, match=r"has 2\^19999 codes, the space 2\^20000$"):
+        Column("h", space, BitFlip(19_999, 3, 50.0))
+    with pytest.raises(PlanError, match=r"has 2\^20000 codes, the space 2\^20000 \+ 1$"):
+        Column("h", Nullable(space), BitFlip(20_000, 3, 50.0))
+
+
+def test_points_and_binomials_are_counted_one_from_another():
+    for most in range(1, 8):
+        space = Subset(tuple("abcdefg"), max_size=most)
+        assert space.points == sum(math.comb(7, k) for k in range(most + 1))
+    for n in (0, 1, 9):
+        ideal = [math.comb(n, k) * Fraction(1, 3) ** k * Fraction(2, 3) ** (n - k) for k in range(n + 1)]
+        found = _binomial(n, Decimal(1) / 3, Decimal(2) / 3)
+        assert all(abs(Fraction(a) - b) < Fraction(1, 10**25) for a, b in zip(found, ideal, strict=True))

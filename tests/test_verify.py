@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,13 +21,15 @@ from checks import exact_epsilon
 import dpframe as dpf
 from dpframe import cli
 from dpframe.loss import Budget
-from dpframe.mechanisms import Matrix
-from dpframe.plan import build_plan
+from dpframe.mechanisms import Geometric, Matrix, RandomizedResponse
+from dpframe.plan import Plan, build_plan
 from dpframe.release import METADATA_KEY, Digest, ReleaseInfo, arrow_metadata
 from dpframe.spaces import Categorical, Integer, Nullable, Real, Subset
 
 SPACES = {"age": (0, 120), "sex": ["F", "M", "X"], "wage": Nullable(Real(0, 1000, steps=5_000))}
-PLAN = build_plan(SPACES, epsilon=3.0, n=400)
+PLAN = build_plan(SPACES, epsilon=3.0, delta=0, n=400)
+CREDITED = build_plan(SPACES, epsilon=1.0, n=400)
+DRAWN = build_plan(SPACES, epsilon=1.0, n=400, sample=100)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +164,9 @@ def test_a_claim_below_what_is_lost_is_caught(released: Path) -> None:
 
 
 def test_a_claim_for_several_rows_of_a_person(released: Path) -> None:
-    plan = build_plan(SPACES, epsilon=3.0, delta=1e-6, contributions=4)
+    row = Budget(3.0, 1e-6).per_row(4)
+    age, sex = Geometric(120, row.epsilon / 2, row.delta), RandomizedResponse(3, row.epsilon / 4)
+    plan = build_plan(SPACES, epsilon=3.0, delta=1e-6, contributions=4, mechanisms={"age": age, "sex": sex})
     whole = plan.verify()
     for change in ({"epsilon": whole.epsilon - 1e-9}, {"delta": whole.delta * 0.99}, {"contributions": 5}):
         said = ReleaseInfo(plan, 400, "0" * 16).to_json()
@@ -171,6 +176,116 @@ def test_a_claim_for_several_rows_of_a_person(released: Path) -> None:
         assert found.failures[0].startswith("the total claims epsilon=")
         assert found.contributions == change.get("contributions", 4)
         assert len(found.proofs) == 3
+
+
+# --- plans whose order or sample earns credit ---------------------------------------------------------
+@pytest.fixture(scope="module")
+def credited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("credited")
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame(
+        {"age": rng.integers(0, 121, 400), "sex": rng.choice(["F", "M", "X"], 400), "wage": rng.random(400) * 1000}
+    )
+    frame.to_parquet(folder / "in.parquet", index=False)
+    dpf.sanitize_parquet(folder / "in.parquet", folder / "out.parquet", plan=CREDITED)
+    dpf.sanitize_parquet(folder / "in.parquet", folder / "drawn.parquet", plan=DRAWN)
+    return folder / "out.parquet"
+
+
+def test_releases_with_credit_are_verified(credited: Path) -> None:
+    found = dpf.verify_file(credited)
+    assert found.ok, found.failures
+    assert (found.epsilon, found.delta) == (1.0, CREDITED.verify().delta)
+    assert "400 rows in secret order: the privacy blanket of these columns" in found.checks[0]
+    assert dpf.verify_file(rewrite(credited, table=lambda t: t.take(np.arange(400)[::-1]))).ok
+    drawn = dpf.verify_file(credited.parent / "drawn.parquet")
+    assert drawn.ok, drawn.failures
+    assert "100 rows in secret order" in drawn.checks[0]
+    assert "100 of 400 rows chosen in secret" in drawn.checks[0]
+    assert "the rows released were drawn uniformly, and the choice is secret" in drawn.attested
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 1.0 - 1e-4},
+        {"delta": 0.0},
+        {"delta": CREDITED.verify().delta * (1 - 1e-9)},
+        {"n": 399},
+        {"n": None},
+        {"n": 1},
+        {"shuffle": False},
+        {"passthrough": ["id"]},
+        {"contributions": 2},
+    ],
+    ids=str,
+)
+def test_credit_without_its_ground_is_caught(credited: Path, change: dict[str, Any]) -> None:
+    """Each is certified anew under what the plan says now, and named as a total that is exceeded."""
+    found = dpf.verify_file(rewrite(credited, text=replanned(lambda plan: plan.update(change))))
+    assert next(failure.split("=")[0] for failure in found.failures) == "the total claims epsilon"
+    assert found.contributions == change.get("contributions", 1)
+    assert len(found.proofs) == 3
+    assert found.epsilon > found.claimed.epsilon or found.delta > found.claimed.delta  # type: ignore[union-attr]
+    assert 0 <= found.delta <= 1
+
+
+def test_an_overstated_number_of_rows_is_caught(credited: Path) -> None:
+    """By one row or tenfold; the forger recalibrates nothing or all, and recomputes the digest."""
+    for n in (401, 4_000):
+        said = rewrite(credited, text=replanned(lambda plan, n=n: plan.update(n=n)))
+        assert only_failure(redigested(said)) == f"the plan counts on {n:,} rows, the release had 400"
+    plan = build_plan(SPACES, epsilon=1.0, n=4_000)
+    assert plan["sex"].mechanism.epsilon > CREDITED["sex"].mechanism.epsilon
+    info = ReleaseInfo(plan, 400, "0" * 16).to_json()
+    assert only_failure(redigested(rewrite(credited, text=lambda _: info))) == (
+        "the plan counts on 4,000 rows, the release had 400"
+    )
+    fewer = redigested(rewrite(credited, table=lambda t: t.slice(1)))
+    assert only_failure(fewer) == "the plan counts on 400 rows, the release had 399"
+    # More rows than the plan counts on hide each other better still.
+    more = redigested(rewrite(credited, table=lambda t: pa.concat_tables([t, t.slice(0, 5)])))
+    assert dpf.verify_file(more).ok
+
+
+def test_another_sample_is_caught(credited: Path) -> None:
+    drawn = credited.parent / "drawn.parquet"
+    for change, failure in [
+        ({"sample": 101}, "the plan samples 101 rows, the release had 100"),
+        ({"sample": 99}, "the total claims epsilon=1.0"),
+        ({"sample": None}, "the total claims epsilon=1.0"),
+        ({"sample": 401}, "the plan is not valid: sample=401 rows cannot be chosen"),
+        ({"n": 150}, "the total claims epsilon=1.0"),
+        ({"delta": 0.0}, "the total claims epsilon=1.0"),
+        ({"shuffle": False}, "the total claims epsilon=1.0"),
+    ]:
+        path = rewrite(drawn, text=replanned(lambda plan, change=change: plan.update(change)))
+        found = dpf.verify_file(path)
+        assert any(f.startswith(failure) for f in found.failures), (change, found.failures)
+
+
+def test_a_pure_sample_is_certified_by_its_formula(credited: Path) -> None:
+    """ln(1 + (m/n)(e^ε₁ − 1)): a claim 1e-9 below it is caught, one above it holds."""
+    plan = build_plan(SPACES, epsilon=1.0, delta=0, n=400, sample=100, contributions=2)
+    row = sum(proof.epsilon for proof in plan.verify().proofs)
+    certified = plan.verify().epsilon
+    assert certified == pytest.approx(2 * math.log1p(math.expm1(row) / 4), rel=1e-12)
+    info = ReleaseInfo(plan, 100, "0" * 16).to_json()
+    for claim, holds in [(certified - 1e-9, False), (certified + 1e-9, True)]:
+        edit = replanned(lambda data, claim=claim: data.update(epsilon=claim))
+        found = dpf.verify_file(rewrite(credited, text=lambda _, edit=edit: edit(info)))
+        assert found.failures[0].startswith("the total claims" if not holds else "the file has 400 rows")
+        assert found.epsilon == pytest.approx(certified, rel=1e-12)
+
+
+def test_a_blanket_that_is_overstated_is_caught(credited: Path) -> None:
+    """Weights travel in the plan; a blanket is computed from them, and no file can state another."""
+    plan = build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=400, mechanisms={"sex": Matrix.of([[0.6, 0.4], [0.4, 0.6]])})
+    assert plan.verify().proofs[0].blanket == pytest.approx(0.8)
+    found = json.loads(plan.to_json())
+    found["columns"][0]["mechanism"]["blanket"] = 0.99
+    with pytest.raises(dpf.PlanError, match="mechanism matrix has the fields"):
+        Plan.from_json(json.dumps(found))
 
 
 def test_several_wrong_columns_are_all_named(released: Path) -> None:
@@ -372,3 +487,31 @@ def test_from_the_shell(released: Path, capsys: pytest.CaptureFixture[str], monk
         code, out, err = run(path)
         assert (code, out) == (2, "")
         assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", [[], {}, ["age"], None, 3])
+def test_a_name_that_is_no_text_beside_groups_is_one_line(name: Any, tmp_path: Path) -> None:
+    plan = build_plan({"a": [1, 2], "b": [1, 2], "c": [1, 2]}, epsilon=1.0, groups=[("a", "b")])
+    data = json.loads(ReleaseInfo(plan, 0, "0").to_json())
+    data["plan"]["columns"][2]["name"] = name
+    with pytest.raises(dpf.PlanError, match="a column's name must be a string that is not empty"):
+        dpf.Plan.from_json(json.dumps(data["plan"]))
+    path = tmp_path / "hostile.parquet"
+    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({METADATA_KEY: json.dumps(data)}), path)
+    assert not dpf.verify_file(path).ok
+
+
+@pytest.mark.parametrize("metric", [[], {}])
+def test_a_metric_that_is_no_text_is_refused(metric: Any) -> None:
+    data = json.loads(build_plan({"a": dpf.Ordinal(["x", "y", "z"])}, epsilon=1.0).to_json())
+    data["columns"][0]["mechanism"]["metric"] = metric
+    with pytest.raises(dpf.PlanError, match="metric must be one of"):
+        dpf.Plan.from_json(json.dumps(data))
+
+
+def test_an_index_that_pandas_hides_is_a_column_that_was_not_released(released: Path, tmp_path: Path) -> None:
+    table = pq.read_table(released)
+    path = tmp_path / "indexed.parquet"
+    pq.write_table(table.append_column("__index_level_0__", pa.array(range(len(table)))), path)
+    failures = dpf.verify_file(path).failures
+    assert failures == ("column '__index_level_0__' is in the file but not in the plan",)

@@ -26,7 +26,6 @@ __all__ = ["Estimates"]
 FloatArray = npt.NDArray[np.float64]
 Bins = Mapping[str, int | Sequence[Any]]
 
-_TARGETS = ("table", "population")
 _RESULTS = ("estimate", "std_error", "lower", "upper")
 
 GRID_CELLS = 128
@@ -60,6 +59,10 @@ class Estimates:
     Every statistic takes ``target``: ``"table"`` is the original table's own statistic, ``"population"``
     that of the population from which the table is seen as a sample; its intervals are wider.
 
+    Of a release that is a secret sample the table is the whole one: counts, sums and sizes are those of all its
+    ``rows``, of which ``n`` are in the release, and intervals hold what the choice of these adds (the
+    finite-population correction).
+
     Joints take ``method``: ``"inverse"`` is unbiased and may leave the simplex, its errors are analytic;
     ``"project"`` (nearest point of the simplex), ``"em"`` (maximum likelihood) and ``"model"`` (maximum
     likelihood under a mixture fitted to all pairs of columns) are closer to the truth where cells are many,
@@ -70,7 +73,7 @@ class Estimates:
     --------
     >>> import dpframe as dpf
     >>> frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
-    >>> safe = dpf.sanitize(frame, epsilon=8, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
+    >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
     >>> Estimates(safe).value_counts("sex").round()
          estimate  std_error   lower   upper
     sex
@@ -84,7 +87,7 @@ class Estimates:
         self.confidence_level = confidence_level
         self._source = Source(source, plan)
         self.plan = self._source.plan
-        self.n = self._source.n
+        self.n, self.rows = self._source.n, self._source.rows
 
     def is_listed(self, column: str) -> bool:
         """Tell whether a column is one of listed values (or of so few that they can be listed)."""
@@ -110,7 +113,8 @@ class Estimates:
         return draw(self, columns, ax, options)
 
     def __repr__(self) -> str:
-        return f"<Estimates of a release of {self.n:,} rows: {', '.join(self.plan.names)}>"
+        rows = f"{self.n:,}" if self.plan.sample is None else f"{self.n:,} of {self.rows:,}"
+        return f"<Estimates of a release of {rows} rows: {', '.join(self.plan.names)}>"
 
     def verify(self) -> bool:
         """Tell whether the table is, cell by cell, what was released (rows in any order)."""
@@ -266,12 +270,12 @@ class Estimates:
         self, tables: dict[str, pd.DataFrame], axes: Sequence[Axis], dropna: bool, target: str
     ) -> dict[str, pd.DataFrame]:
         """Add row, column and grand totals, estimated on their own so that their errors are right."""
-        counts, kept = self._counts(axes), _kept(axes, dropna)
-        totals = []
+        counts, kept, weight = self._counts(axes), _kept(axes, dropna), self._source.weight
+        totals, drawn = [], self._source.drawn(target)
         for keep in ((0,), (1,), ()):
-            estimate, variance = linear.margin_cells(counts, axes, keep, dropna, target)
+            estimate, variance = linear.margin_cells(counts, axes, keep, dropna, drawn)
             part = kept[keep[0]] if keep else slice(None)
-            totals.append(self._results(estimate.ravel(), variance.ravel(), (part,)))
+            totals.append(self._results(estimate.ravel() * weight, variance.ravel() * weight**2, (part,)))
         out = {}
         for name, table in tables.items():
             # Plain labels: an index of intervals has no place for "All".
@@ -327,14 +331,14 @@ class Estimates:
         >>> import dpframe as dpf
         >>> frame = dpf.datasets.make_census(5_000, columns=["hobbies"])
         >>> space = dpf.Subset(dpf.datasets.HOBBIES, max_size=6)
-        >>> safe = dpf.sanitize(frame, epsilon=12, spaces={"hobbies": space}, key=bytes(32))
+        >>> safe = dpf.sanitize(frame, epsilon=12, delta=0, spaces={"hobbies": space}, key=bytes(32))
         >>> Estimates(safe).support("hobbies")[["estimate", "std_error"]].head(2).round(3)
                         estimate  std_error
         hobbies
         watching films     0.366      0.014
         reading            0.308      0.014
         """
-        _check_target(target)
+        drawn = self._source.drawn(target)
         chosen = self._source.column(column)
         if bins is not None and by is None:
             raise ParameterError("bins are for the column of by; name one, or leave bins out")
@@ -351,7 +355,7 @@ class Estimates:
             if not normalize:
                 raise ParameterError("by goes with shares only; leave normalize out")
             group = make_axis(self._source.column(by), bins)
-            found = mine.shares_by(group, places, self._source.codes([column, by]), target)
+            found = mine.shares_by(group, places, self._source.codes([column, by]), drawn)
             part = slice(0, group.cells - group.has_null)
             return self._wide(*found, (slice(None), part), index, group.labels[part])
         if places is None:
@@ -359,8 +363,8 @@ class Estimates:
             sums = mine.counted(shown, released)
         else:
             sums, released, nulls = mine.count_together(places, self._source.codes([column]))
-        found = sets.share_of(sums, mine, released, nulls, normalize, target)
-        return pd.DataFrame(self._results(*found, (slice(None),)), index=index)
+        found = sets.share_of(sums, mine, released, nulls, normalize, drawn)
+        return pd.DataFrame(self._results(*self._weighted(*found, normalize), (slice(None),)), index=index)
 
     def cooccurrence(
         self, column: str, items: Sequence[Any] | None = None, *, normalize: bool = False, target: str = "table"
@@ -382,15 +386,15 @@ class Estimates:
         -------
         DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
         """
-        _check_target(target)
+        drawn = self._source.drawn(target)
         mine = sets.SetColumn.of(self._source.column(column))
         places = list(range(len(mine.labels))) if items is None else mine.places(items)
         if len(places) > sets.MOST_PAIRED:
             raise ParameterError(f"cooccurrence pairs at most {sets.MOST_PAIRED} items; name some with items=[…]")
         both, released, nulls = mine.count_pairs(places, self._source.codes([column]))
-        found = sets.share_of(sets.pair_counts(mine, both, released), mine, released, nulls, normalize, target)
+        found = sets.share_of(sets.pair_counts(mine, both, released), mine, released, nulls, normalize, drawn)
         index = pd.Index([mine.labels[i] for i in places], name=column)
-        return self._wide(*found, (slice(None), slice(None)), index, index)
+        return self._wide(*self._weighted(*found, normalize), (slice(None), slice(None)), index, index)
 
     def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
         """Return how many rows hold sets of each size, by maximum likelihood; errors are by parametric bootstrap.
@@ -410,14 +414,15 @@ class Estimates:
         -------
         DataFrame indexed by size with ``estimate, std_error, lower, upper``.
         """
-        _check_target(target)
+        drawn = self._source.drawn(target)
         mine = sets.SetColumn.of(self._source.column(column))
         channel, counts = sets.size_counts(mine, self._source.codes([column]))
-        estimate, errors = channel.fit(counts, normalize, target)
+        estimate, errors = channel.fit(counts, normalize, drawn)
+        estimate, variance = self._weighted(estimate, errors**2, normalize)
         index = pd.RangeIndex(channel.most + 1, name="size")
-        out = pd.DataFrame(self._results(estimate, errors**2, (slice(None),), least=0.0), index=index)
-        mean, variance = channel.mean(counts, target)
-        found = self._results(np.array([mean]), np.array([variance]), (slice(None),))
+        out = pd.DataFrame(self._results(estimate, variance, (slice(None),), least=0.0), index=index)
+        mean, spread = channel.mean(counts, drawn)
+        found = self._results(np.array([mean]), np.array([spread]), (slice(None),))
         out.attrs["mean_size"] = {name: float(values[0]) for name, values in found.items()}
         return out
 
@@ -452,7 +457,7 @@ class Estimates:
         -------
         Series ``estimate, std_error, lower, upper``; with ``by`` a DataFrame with a row per value.
         """
-        _check_target(target)
+        drawn = self._source.drawn(target)
         scale = moments.Scale.of(self._source.column(column))
         if by is None:
             return self._statistic(
@@ -468,7 +473,7 @@ class Estimates:
             # The same noise in both factors: a product of surrogates is unbiased for independent noise only.
             raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")
         batches = self._source.codes([column, by])
-        ratio, variance = linear.grouped_ratio(scale.column, scale.value, scale.present, group, batches, target)
+        ratio, variance = linear.grouped_ratio(scale.column, scale.value, scale.present, group, batches, drawn)
         part = slice(0, group.cells - group.has_null)
         results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
         return pd.DataFrame(self._dressed(results, column), index=group.labels[part])
@@ -530,12 +535,12 @@ class Estimates:
 
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
         """Return the share of rows where a column is null."""
-        _check_target(target)
+        drawn = self._source.drawn(target)
         chosen = self._source.column(column)
         if chosen.space.tag != "nullable":
             raise ParameterError(f"column {column!r} holds no nulls: its space is not Nullable")
         if sets.is_sets(chosen):
-            rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), target)
+            rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), drawn)
             results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
             return self._dressed_series(results, column, "number", column)
         null = chosen.space.size - 1
@@ -564,13 +569,13 @@ class Estimates:
         target
             See the class.
         """
-        _check_target(target)
+        drawn = self._source.drawn(target)
         axis = make_axis(self._source.column(column), 10 if bins is None else bins)
         assert isinstance(axis, BinnedAxis)
         fitted = self._distribution(column)
-        parts = moments.aggregation(fitted.axis, axis)
-        estimate = parts @ fitted.shares * self.n
-        error = fitted.errors_of(lambda shares: parts @ shares, target) * self.n
+        parts, rows = moments.aggregation(fitted.axis, axis), self._all_rows
+        estimate = parts @ fitted.shares * rows
+        error = fitted.errors_of(lambda shares: parts @ shares, drawn) * rows
         variance = error**2
         if density:
             # Per unit and per row with a value: densities integrate to one, as NumPy's do.
@@ -578,7 +583,7 @@ class Estimates:
                 np.diff(axis.edges) * moments.line_of(axis.column.space)[1] * fitted.shares[: fitted.axis.bins].sum()
             )
             estimate, variance = (
-                np.append(v[: axis.bins] / (widths * self.n) ** p, v[axis.bins :])
+                np.append(v[: axis.bins] / (widths * rows) ** p, v[axis.bins :])
                 for v, p in ((estimate, 1), (variance, 2))
             )
         part = slice(0, axis.bins)
@@ -593,7 +598,7 @@ class Estimates:
         The distribution is fitted on a grid of 128 cells and interpolated within; errors are by parametric
         bootstrap. Extremes (0 and 1) cannot be learnt from noisy rows.
         """
-        _check_target(target)
+        drawn = self._source.drawn(target)
         levels = _levels(q)
         fitted = self._distribution(column)
         space = fitted.axis.column.space
@@ -604,7 +609,7 @@ class Estimates:
         # Half a cell stands for the interpolation within one, which no bootstrap sees.
         floor = (fitted.axis.edges[1] - fitted.axis.edges[0]) / np.sqrt(12)
         start, step = moments.line_of(space)
-        error = np.hypot(fitted.errors_of(of, target), floor) * step
+        error = np.hypot(fitted.errors_of(of, drawn), floor) * step
         results = self._results(start + of(fitted.shares) * step, error**2, (slice(None),))
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
         return table if np.ndim(q) else table.iloc[0].rename(column)
@@ -639,18 +644,28 @@ class Estimates:
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
     ) -> tuple[FloatArray, FloatArray, str]:
         """Return estimates and variances of all cells of a joint, and the method used."""
-        _check_target(target)
+        drawn = self._source.drawn(target)
         if method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         counts = self._counts(axes)
         if method == "auto":
             method = self._fits.pick(axes, counts)
         if method == "inverse" or not self.n:
-            found = linear.joint_cells(counts, axes, normalize=normalize, given=given, dropna=dropna, target=target)
-            return *found, "inverse"
-        unit = Unit(axes, normalize, tuple(given), dropna, self.n)
-        shares, errors = self._fits.joint(axes, counts, method, unit, target)
+            found = linear.joint_cells(counts, axes, normalize=normalize, given=given, dropna=dropna, drawn=drawn)
+            return *self._weighted(*found, normalize), "inverse"
+        unit = Unit(axes, normalize, tuple(given), dropna, self._all_rows)
+        shares, errors = self._fits.joint(axes, counts, method, unit, drawn)
         return shares, errors**2, method
+
+    @property
+    def _all_rows(self) -> float:
+        """Rows of the table that those released stand for."""
+        return self.n * self._source.weight
+
+    def _weighted(self, estimate: FloatArray, variance: FloatArray, normalize: bool) -> tuple[FloatArray, FloatArray]:
+        """Return counts of the rows that those released stand for; shares as they are."""
+        weight = 1.0 if normalize else self._source.weight
+        return estimate * weight, variance * weight**2
 
     def _counts(self, axes: Sequence[Axis]) -> FloatArray:
         return linear.count_classes(axes, self._source.codes([axis.name for axis in axes]))
@@ -663,16 +678,17 @@ class Estimates:
         self, statistic: moments.Statistic, names: Iterable[str | None], title: str, target: str
     ) -> pd.Series[Any]:
         """Evaluate a smooth statistic of product moments."""
-        _check_target(target)
+        drawn = self._source.drawn(target)
         used = list(dict.fromkeys(name for name in names if name is not None))
         columns = {name: self._source.column(name) for name in used}
         sums = linear.product_sums(statistic.terms, columns, self._source.codes(used), self.plan.groups)
-        values, covariance = linear.delta_method(sums, lambda m, n: [statistic.function(m, n)], target)
+        weight = self._source.weight
+        values, covariance = linear.delta_method(sums, lambda m, n: [statistic.function(m, n)], drawn, weight)
         value, variance = float(values[0]), float(covariance[0, 0])
         if variance <= 0 and statistic.kind == "instant" and self.n:
             # A handful of rows can leave a mean no variance: that of a uniform type stands in.
             column = columns[used[0]]
-            typical, _ = mean_errors(column.space, column.mechanism, None, self.n)
+            typical, _ = mean_errors(column.space, column.mechanism, None, self.n, drawn)
             variance = (typical / statistic.scale) ** 2
         if not np.isfinite(value) or not variance > 0:
             # ... and other statistics leave unknown.
@@ -708,7 +724,7 @@ class Estimates:
         self, columns: Sequence[str] | None, pair: Callable[[moments.Scale, moments.Scale], Any], target: str
     ) -> pd.DataFrame:
         """Evaluate a statistic of every two columns, and show it as pandas shows a matrix."""
-        _check_target(target)
+        self._source.drawn(target)  # an unknown target is refused whatever the columns
         names = self._numeric() if columns is None else _names(columns, "columns")
         scales = {name: moments.Scale.of(self._source.column(name)) for name in names}
         tables = {result: pd.DataFrame(np.nan, index=names, columns=names) for result in _RESULTS}
@@ -725,7 +741,7 @@ class Estimates:
         """Evaluate smooth functions of product moments, and their covariance."""
         columns = {scale.column.name: scale.column for scale in scales}
         sums = linear.product_sums(terms, columns, self._source.codes(list(columns)), self.plan.groups)
-        return linear.delta_method(sums, functions, target)
+        return linear.delta_method(sums, functions, self._source.drawn(target), self._source.weight)
 
     def _numeric(self) -> list[str]:
         return [c.name for c in self.plan.columns if c.name not in self._source.missing and moments.is_numeric(c.space)]
@@ -778,8 +794,3 @@ def _levels(q: Any) -> FloatArray:
     if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
         raise ParameterError("q must lie in (0, 1), e.g. q=0.5: extremes cannot be learnt from noisy rows")
     return levels
-
-
-def _check_target(target: str) -> None:
-    if target not in _TARGETS:
-        raise ParameterError('target must be "table" or "population"')

@@ -47,12 +47,12 @@ class Unit:
     normalize: bool
     given: tuple[int, ...]
     dropna: bool
-    n: int
+    rows: float
 
     def of(self, shares: FloatArray) -> Any:
         """Return the share of all rows that is presented as 1."""
         if not self.normalize:
-            return 1 / self.n
+            return 1 / self.rows
         base = shares
         for i, axis in enumerate(self.axes):
             if self.dropna and axis.has_null and i not in self.given:
@@ -70,7 +70,7 @@ class Fits:
 
     def pick(self, axes: Sequence[Axis], counts: FloatArray) -> str:
         """Choose a method by the unbiased inverse's expected total error over all cells."""
-        variance = linear.joint_cells(counts, axes, normalize=False, given=(), dropna=False, target="table")[1]
+        variance = linear.joint_cells(counts, axes, normalize=False, given=(), dropna=False, drawn=0.0)[1]
         expected = float(np.sqrt(np.maximum(variance, 0)).sum()) * math.sqrt(2 / math.pi) / max(self.n, 1)
         if expected <= GOOD_ENOUGH:
             return "inverse"
@@ -79,7 +79,7 @@ class Fits:
         return "model" if fits and len(axes) > 1 else "em"
 
     def joint(
-        self, axes: Sequence[Axis], counts: FloatArray, method: str, unit: Unit, target: str
+        self, axes: Sequence[Axis], counts: FloatArray, method: str, unit: Unit, drawn: float
     ) -> tuple[FloatArray, FloatArray]:
         """Return what is presented of a joint, and its errors by parametric bootstrap."""
         if method == "model":
@@ -99,7 +99,7 @@ class Fits:
             return np.asarray(merged / unit.of(merged))
 
         shares = fit(counts)
-        return presented(shares), bootstrap_errors(shares, channels, self.n, fit, target, presented)
+        return presented(shares), bootstrap_errors(shares, channels, self.n, fit, drawn, presented)
 
     def _modelled(self, axes: Sequence[Axis], unit: Unit) -> tuple[FloatArray, FloatArray]:
         """Return a joint of the fitted model, with errors from replicas."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -23,6 +24,9 @@ FloatArray = npt.NDArray[np.float64]
 Channels = JointChannel | Sequence[FloatArray]
 """P(class | cell) of a joint, or of each of its axes where these are independent."""
 
+
+_MANY_ROWS = 1_000_000_000
+"""Rows from which on a table that is drawn from is taken as a population, whose errors are larger."""
 
 JOINT_STEPS = 300
 """Steps after which the fit of a joint ends at the latest: its goal may be out of reach where cells are empty."""
@@ -148,26 +152,36 @@ def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = 3_000)
 
 
 def replicate(
-    shares: FloatArray, channels: Channels, n: int, target: str, replicates: int
+    shares: FloatArray, channels: Channels, n: int, drawn: float, replicates: int
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Release again from an estimate: pairs of true shares and counts of released classes.
 
     Half a row is added to every cell first, so that a cell estimated as empty is not taken for certain.
-    For ``"table"`` the rows of each cell are kept and randomised; for ``"population"`` they are drawn anew
-    too, and the truth is what they were drawn from.
+    The truth is a table of N rows, n of which are drawn, and ``drawn`` is (N−n)/(N−1): at 0 the rows of each cell are
+    all kept, at 1 the table is a population.
     """
     generator, channel = np.random.default_rng(0), JointChannel.of(channels)
     padded = shares * n + 0.5
     padded /= padded.sum()
     found = []
     for _ in range(replicates):
-        if target == "table":
-            rows = _rounded(padded * n, generator)
-            truth = rows / max(rows.sum(), 1)
-        else:
-            rows, truth = generator.multinomial(n, padded.ravel()).reshape(padded.shape), padded
+        truth, rows = _drawn_rows(padded, n, drawn, generator)
         found.append((truth, channel.randomise(rows, generator).astype(np.float64)))
     return found
+
+
+def _drawn_rows(
+    shares: FloatArray, n: int, drawn: float, generator: np.random.Generator
+) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    """Return the shares of a table, and the rows of each cell that are drawn from it."""
+    rows = (n - drawn) / (1 - drawn) if drawn < 1 else math.inf
+    if rows >= _MANY_ROWS:
+        return shares, generator.multinomial(n, shares.ravel()).reshape(shares.shape)
+    table = _rounded(shares * rows, generator)
+    kept = table
+    if drawn > 0:
+        kept = generator.multivariate_hypergeometric(table.ravel(), min(n, int(table.sum())), method="marginals")
+    return table / max(table.sum(), 1), kept.reshape(table.shape)
 
 
 def bootstrap_errors(
@@ -175,12 +189,12 @@ def bootstrap_errors(
     channels: Channels,
     n: int,
     fit: Callable[[FloatArray], FloatArray],
-    target: str,
+    drawn: float,
     presented: Callable[[FloatArray], FloatArray],
     replicates: int = 20,
 ) -> FloatArray:
     """Return root mean squared errors of what is presented of a fit, by parametric bootstrap."""
-    pairs = replicate(shares, channels, n, target, replicates)
+    pairs = replicate(shares, channels, n, drawn, replicates)
     squares = [(presented(fit(counts)) - presented(truth)) ** 2 for truth, counts in pairs]
     return np.asarray(np.sqrt(np.mean(squares, axis=0)))
 

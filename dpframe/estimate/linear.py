@@ -3,7 +3,9 @@
 The surrogate φ_f = (Aᵀ)⁻¹f of a function f of a column's value satisfies E[φ_f(Y) | x] = f(x), so the mean
 of a product of surrogates, one per column, is an unbiased estimate of the mean of the product of functions.
 With U the product, the population's variance is Var(U)/n; the table's is (mean of U² − mean of the
-surrogate of the squared function)/n.
+surrogate of the squared function)/n: what the square is without noise is subtracted. Of n rows drawn from a table of
+N, without replacement, c = (N−n)/(N−1) of what lies between the two is added to the table's. That c, the argument
+``drawn`` throughout, is 0 for the table itself, 1 for the population, and says in one number what is estimated.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ __all__ = [
     "grouped_ratio",
     "joint_cells",
     "margin_cells",
+    "noise_free",
     "product_sums",
 ]
 
@@ -44,6 +47,11 @@ LARGEST_JOINT = 50_000_000
 
 LARGEST_TABLE = 1 << 20
 """Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
+
+
+def noise_free(table: Any, population: Any, drawn: float) -> Any:
+    """Return what squares are without noise, from what they are for the table of these rows and for the population."""
+    return (1 - drawn) * table + drawn * population
 
 
 def check_cells(shape: Sequence[int]) -> None:
@@ -76,37 +84,35 @@ def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
 
 
 def joint_cells(
-    counts: FloatArray, axes: Sequence[Axis], *, normalize: bool, given: Sequence[int], dropna: bool, target: str
+    counts: FloatArray, axes: Sequence[Axis], *, normalize: bool, given: Sequence[int], dropna: bool, drawn: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return estimates and variances of all cells: counts, or shares within each value of ``given`` axes.
 
     With Φ_v the surrogate of cell v and W that of its denominator, a share r = ΣΦ_v/ΣW has the residual
     U = Φ_v − rW, whose squares' sum is expanded so that each term is a product over the axes. The table's
-    variance subtracts what the residual's square is without noise.
+    variance subtracts what the residual's square is without noise; the residual's mean is 0 for the population.
     """
     n = counts.sum()
     estimate, squares = surrogate_sums(counts, axes), surrogate_sums(counts, axes, "cell²")
     if not normalize:
-        noise_free = estimate if target == "table" else estimate**2 / max(n, 1)
-        return estimate, _positive(squares - noise_free, axes, n)
+        return estimate, _positive(squares - noise_free(estimate, estimate**2 / max(n, 1), drawn), axes, n)
     base, crossed, around = (
         surrogate_sums(counts, axes, what, given, dropna) for what in ("base", "cell·base", "base²")
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         share = estimate / base
         residual = squares - 2 * share * crossed + share**2 * around
-        if target == "table":
-            residual = residual - (estimate * (1 - 2 * share) + share**2 * base)
+        residual = residual - noise_free(estimate * (1 - 2 * share) + share**2 * base, 0.0, drawn)
         return share, _positive(residual, axes, n) / base**2
 
 
 def margin_cells(
-    counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, target: str
+    counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, drawn: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return estimates and variances of the totals over all axes but those kept (nulls left out)."""
     estimate, second = (surrogate_sums(counts, axes, what, kept, dropna) for what in ("base", "base²"))
-    noise_free = estimate if target == "table" else estimate**2 / max(counts.sum(), 1)
-    return estimate, np.maximum(second - noise_free, 0)
+    without = noise_free(estimate, estimate**2 / max(counts.sum(), 1), drawn)
+    return estimate, np.maximum(second - without, 0)
 
 
 def _positive(variance: FloatArray, axes: Sequence[Axis], n: float) -> FloatArray:
@@ -130,13 +136,11 @@ class Sums:
     second: FloatArray
     noise_free: FloatArray
 
-    def covariance(self, target: str) -> FloatArray:
+    def covariance(self, drawn: float) -> FloatArray:
         """Return the covariance of the means of the terms, shape (t, t)."""
         n = max(self.n, 1)
-        if target == "table":
-            return (self.second - self.noise_free) / n**2
-        means = self.first / n
-        return (self.second / n - np.outer(means, means)) / n
+        without = noise_free(self.noise_free, np.outer(self.first, self.first) / n, drawn)
+        return np.asarray((self.second - without) / n**2)
 
 
 class _Surrogates:
@@ -224,14 +228,14 @@ def _times(a: Term, b: Term) -> Term:
 
 
 def delta_method(
-    sums: Sums, statistics: Callable[[npt.NDArray[Any], float], Sequence[Any]], target: str
+    sums: Sums, statistics: Callable[[npt.NDArray[Any], float], Sequence[Any]], drawn: float, weight: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
     """Return smooth statistics of the terms' means and their covariance by the delta method.
 
     ``statistics(means, n)`` must take complex numbers: gradients are found by complex steps, exact to
-    rounding.
+    rounding. Each of the rows that were added up stands for ``weight`` of the n.
     """
-    means, n, step = sums.first / max(sums.n, 1), float(sums.n), 1e-100
+    means, n, step = sums.first / max(sums.n, 1), sums.n * weight, 1e-100
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.real(np.array(statistics(means, n)))
         gradient = np.empty((len(values), len(means)))
@@ -239,11 +243,11 @@ def delta_method(
             moved = means.astype(np.complex128)
             moved[k] += 1j * step
             gradient[:, k] = np.imag(np.array(statistics(moved, n))) / step
-        return values, gradient @ sums.covariance(target) @ gradient.T
+        return values, gradient @ sums.covariance(drawn) @ gradient.T
 
 
 def grouped_ratio(
-    column: Column, numerator: CodeFunction, present: CodeFunction, group: Axis, batches: Iterable[Codes], target: str
+    column: Column, numerator: CodeFunction, present: CodeFunction, group: Axis, batches: Iterable[Codes], drawn: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ f·w·1_g / Σ w·1_g for every cell g of an axis, and the variances by the delta method.
 
@@ -251,7 +255,7 @@ def grouped_ratio(
     surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
     """
     if isinstance(group, MemberAxis):
-        return _ratio_together(column, numerator, present, group, batches, target)
+        return _ratio_together(column, numerator, present, group, batches, drawn)
     surrogates = _Surrogates({column.name: column})
     sums = np.zeros((group.classes, 6))
     for codes in batches:
@@ -267,8 +271,7 @@ def grouped_ratio(
     with np.errstate(divide="ignore", invalid="ignore"):
         r = a / p
         residual = square[:, 2] - 2 * r * square[:, 3] + r**2 * square[:, 4]
-        if target == "table":
-            residual = residual - (s - 2 * r * a + r**2 * p)
+        residual = residual - noise_free(s - 2 * r * a + r**2 * p, 0.0, drawn)
         # Too few rows in a group leave no variance: then nothing is known of its mean.
         return r, np.where(residual > 0, residual / p**2, np.inf)
 
@@ -279,7 +282,7 @@ def _ratio_together(
     present: CodeFunction,
     by: MemberAxis,
     batches: Iterable[Codes],
-    target: str,
+    drawn: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the same where both columns are in one group: h = (f−r)·w·1_g has the surrogate (h − p·Σh)/s.
 
@@ -302,6 +305,5 @@ def _ratio_together(
         r = a / p
         here, around = sums[2] - 2 * r * sums[0] + r**2 * sums[1], mean[0] - r * mean[1]
         residual = (here - 2 * around * (sums[0] - r * sums[1]) + n * around**2) / s**2
-        if target == "table":
-            residual = residual - (q - 2 * r * a + r**2 * p)
+        residual = residual - noise_free(q - 2 * r * a + r**2 * p, 0.0, drawn)
         return r, np.where(residual > 0, residual / p**2, np.inf)

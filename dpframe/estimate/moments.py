@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -247,19 +246,11 @@ class Distribution:
         """Fit to counts of released classes."""
         return cls(axis, int(counts.sum()), fit_columns(counts[:, None], axis.channel)[:, 0])
 
-    @cached_property
-    def _replicas(self) -> dict[str, list[tuple[FloatArray, FloatArray]]]:
-        """Return, by target, pairs of a truth and the fit to its release."""
-        found = {}
-        for target in ("table", "population"):
-            drawn = replicate(self.shares, [self.axis.channel], self.n, target, REPLICATES)
-            fits = fit_columns(np.stack([counts for _, counts in drawn], axis=1), self.axis.channel)
-            found[target] = [(truth, fit) for (truth, _), fit in zip(drawn, fits.T, strict=True)]
-        return found
-
-    def errors_of(self, function: Callable[[FloatArray], FloatArray], target: str) -> FloatArray:
+    def errors_of(self, function: Callable[[FloatArray], FloatArray], drawn: float) -> FloatArray:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
-        differences = [function(fit) - function(truth) for truth, fit in self._replicas[target]]
+        pairs = replicate(self.shares, [self.axis.channel], self.n, drawn, REPLICATES)
+        fits = fit_columns(np.stack([counts for _, counts in pairs], axis=1), self.axis.channel)
+        differences = [function(fit) - function(truth) for (truth, _), fit in zip(pairs, fits.T, strict=True)]
         return np.asarray(np.sqrt(np.mean(np.square(differences), axis=0)))
 
 

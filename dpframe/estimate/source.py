@@ -17,6 +17,8 @@ from dpframe.release import Digest, ReleaseInfo
 
 __all__ = ["Source"]
 
+TARGETS = ("table", "population")
+
 BATCH_ROWS = 1 << 18
 
 CHECKED_ROWS = 1 << 18
@@ -43,9 +45,37 @@ class Source:
                 "give it back with attach(table, plan)"
             )
         self.n = int(self._table.n)
+        self.rows = self._table_rows()
         self._check_columns()
         if not quiet:
             self._check_release()
+
+    def _table_rows(self) -> int:
+        """Return the rows of the table: as many as there are here, or more if they are a sample.
+
+        The table may have had more rows than its plan was made for: then the release says how many.
+        """
+        if self.plan.sample is None or self.plan.n is None:
+            return self.n
+        told = self.info is not None and self.plan == self.info.plan
+        return (self.info.rows if told and self.info is not None else None) or self.plan.n
+
+    @property
+    def weight(self) -> float:
+        """Rows of the table that a released row stands for."""
+        return 1.0 if self.plan.sample is None else self.rows / self.plan.sample
+
+    def drawn(self, target: str) -> float:
+        """Return how much of the values' own variance errors have, or raise `ParameterError` for an unknown target.
+
+        All of it for the population, none for a table that was released whole; of a sample of m of N rows the
+        table's are short of the finite-population correction, (N−m)/(N−1).
+        """
+        if target not in TARGETS:
+            raise ParameterError('target must be "table" or "population"')
+        if target == "population":
+            return 1.0
+        return 0.0 if self.plan.sample is None else (self.rows - self.plan.sample) / max(self.rows - 1, 1)
 
     def _check_columns(self) -> None:
         """Refuse a table without any of the plan's columns."""

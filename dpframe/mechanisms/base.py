@@ -62,6 +62,8 @@ class Mechanism(ABC):
     tag: ClassVar[str]
     metrics: ClassVar[frozenset[str]]
     """Kinds of metric (`Space.metric`) that the mechanism is for."""
+    fixed: ClassVar[bool] = False
+    """Whether the law is given as it is, and cannot follow a budget."""
     words: ClassVar[int]
     """Planes of the stream that a row uses; a fixed number."""
 
@@ -70,6 +72,11 @@ class Mechanism(ABC):
 
     epsilon: float
     delta: float
+
+    @property
+    def code_words(self) -> int:
+        """Number of 64-bit words in the code of a row, 0 where it is one integer; see `Space`."""
+        return 0
 
     @property
     def budget(self) -> Budget:

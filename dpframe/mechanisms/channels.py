@@ -210,7 +210,7 @@ class MetricChannel(Tabulated):
     metrics: ClassVar[frozenset[str]] = frozenset({"discrete", "line", "nullable line"})
 
     def __post_init__(self) -> None:
-        if self.metric not in self.metrics:
+        if not isinstance(self.metric, str) or self.metric not in self.metrics:
             raise ParameterError(f"metric must be one of {', '.join(sorted(self.metrics))}")
         super().__post_init__()
 
@@ -327,6 +327,7 @@ class Matrix(Tabulated):
     1.098612
     """
 
+    fixed: ClassVar[bool] = True
     tag: ClassVar[str] = "matrix"
     metrics: ClassVar[frozenset[str]] = frozenset()
 

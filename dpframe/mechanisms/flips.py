@@ -92,20 +92,12 @@ def _outcomes(ones: int, zeros: int, total: int, a: int, b: int) -> list[tuple[D
     many of the a are shown, and j of the b, as R^(i−j) with R the odds ratio.
     """
     with localcontext(_DIGITS):
-        p, q = Decimal(ones) / total, Decimal(zeros) / total
+        held = [Decimal(n) / total for n in (ones, total - ones)]
+        missing = [Decimal(n) / total for n in (zeros, total - zeros)]
         if ones + zeros == total:
-            d = a + b
-            return [
-                (ways * p**n * q ** (d - n), ways * q**n * p ** (d - n))
-                for n in range(d + 1)
-                for ways in [_choose(d, n)]
-            ]
-        first = [
-            (_choose(a, i) * p**i * (1 - p) ** (a - i), _choose(a, i) * q**i * (1 - q) ** (a - i)) for i in range(a + 1)
-        ]
-        second = [
-            (_choose(b, j) * q**j * (1 - q) ** (b - j), _choose(b, j) * p**j * (1 - p) ** (b - j)) for j in range(b + 1)
-        ]
+            return list(zip(_binomial(a + b, *held), _binomial(a + b, *missing), strict=True))
+        first = list(zip(_binomial(a, *held), _binomial(a, *missing), strict=True))
+        second = list(zip(_binomial(b, *missing), _binomial(b, *held), strict=True))
         found = {m: (Decimal(0), Decimal(0)) for m in range(-b, a + 1)}
         for i, (one, other) in enumerate(first):
             for j, (x, y) in enumerate(second):
@@ -114,8 +106,18 @@ def _outcomes(ones: int, zeros: int, total: int, a: int, b: int) -> list[tuple[D
         return list(found.values())
 
 
-def _choose(n: int, k: int) -> Decimal:
-    return Decimal(math.comb(n, k))
+def _binomial(n: int, shown: Decimal, hidden: Decimal) -> list[Decimal]:
+    """Return C(n, k)·shown^k·hidden^(n−k) for k = 0…n.
+
+    Every factor comes from the one before, as binomials of thousands take long; the relative errors that add up,
+    below n·10^-58, stay far below the slack.
+    """
+    ways, ones, zeros = [Decimal(1)], [Decimal(1)], [Decimal(1)]
+    for k in range(n):
+        ways.append(ways[-1] * (n - k) / (k + 1))
+        ones.append(ones[-1] * shown)
+        zeros.append(zeros[-1] * hidden)
+    return [way * one * zero for way, one, zero in zip(ways, ones, reversed(zeros), strict=True)]
 
 
 @dataclass(frozen=True)

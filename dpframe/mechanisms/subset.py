@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from functools import cached_property
-from itertools import combinations
+from itertools import accumulate, combinations, repeat
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -134,7 +135,7 @@ class SetMechanism(Mechanism):
         return 1.0, 0.0
 
     def _checked(self, codes: IntArray) -> U64:
-        shape, last = (len(codes) if codes.ndim else 0, self.words_of_a_code), self.size - 1
+        shape, last = (len(codes) if codes.ndim else 0, self.code_words), self.size - 1
         if codes.shape != shape or codes.dtype != np.uint64 or not in_words(codes.view(np.uint64), last):
             raise ParameterError(
                 f"codes must be rows of {shape[1]} words (uint64) below 2^{self.size.bit_length() - 1}; encode the "
@@ -143,7 +144,7 @@ class SetMechanism(Mechanism):
         return codes.view(np.uint64)
 
     @property
-    def words_of_a_code(self) -> int:
+    def code_words(self) -> int:
         """64-bit words in the code of a row."""
         return -(-(self.size - 1).bit_length() // 64)
 
@@ -180,18 +181,19 @@ class SetMechanism(Mechanism):
         weights, whole = self.weights(code)
         return np.array([w / whole for w in weights])
 
-    def _least(self) -> list[tuple[int, Decimal, Decimal]]:
+    def _least(self) -> list[tuple[Decimal, Decimal, Decimal]]:
         """Return by size m of a released set: how many there are, min P over all sets, and P given the empty set.
 
         The least likely input holds as many other items as it may, and none that are shown.
         """
         p, q = Decimal(self.flips.ones) / self.flips.total, Decimal(self.flips.zeros) / self.flips.total
-        found = []
+        entered, absent, left = (_powers(base, self.items) for base in (q, 1 - q, 1 - p))
+        ways, found = Decimal(1), []
         for m in range(self.items + 1):
             others = min(self.most, self.items - m)
-            empty = q**m * (1 - q) ** (self.items - m)
-            least = q**m * (1 - p) ** others * (1 - q) ** (self.items - m - others)
-            found.append((math.comb(self.items, m), least, empty))
+            least = entered[m] * left[others] * absent[self.items - m - others]
+            found.append((ways, least, entered[m] * absent[self.items - m]))
+            ways = ways * (self.items - m) / (m + 1)  # C(h, m) itself has thousands of digits
         return found
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
@@ -209,6 +211,11 @@ class SetMechanism(Mechanism):
         """Return the largest E|Y Δ x| over sets x of at most ``max_size`` items."""
         p, q = self.shown
         return max(self.items * q, self.most * (1 - p) + (self.items - self.most) * q)
+
+
+def _powers(base: Decimal, last: int) -> list[Decimal]:
+    """Return base⁰, …, base^last."""
+    return list(accumulate(repeat(base, last), operator.mul, initial=Decimal(1)))
 
 
 def _of(space: Space) -> tuple[int, int | None]:

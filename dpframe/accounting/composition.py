@@ -1,0 +1,121 @@
+"""δ(ε) of a row whose columns are pure, in a known order: optimal composition without the shuffle.
+
+A column of loss ln E and blanket mass γ is dominated by the law of `parts`: with a = (1−γ)/(E−1), the ratio
+R_c = P/P' is E with a, 1/E with aE and 1 with γ − 2a, each under P'; where γ is below 2/(1+E), by randomised response
+on two outcomes, which dominates every channel of its loss (Kairouz–Oh–Viswanath 2015) and is that law at 2/(1+E). A
+γ known from below only makes the law worse. δ(ε) = E[(R − e^ε)₊] is the mean of a convex function of R = Π R_c.
+Spreading each value of R_c to two points of a lattice of powers of e^h, its mean kept, only raises that mean; the
+product of the columns is then a convolution of non-negative terms, without further rounding. (Exact composition is
+#P-hard, Murtagh–Vadhan 2016.) The error is of second order in h: here below 1e-5 of the loss's variance.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpframe.accounting.parts import Part, check_parts, total_epsilon
+from dpframe.accounting.rowlaw import choose_step, snapped, spread
+from dpframe.errors import ParameterError
+from dpframe.loss import check_delta
+
+__all__ = ["composed_delta", "composed_epsilon"]
+
+Floats = NDArray[np.float64]
+
+_CELLS = 6_000
+_INFLATION = 1e-9
+_LARGEST = 300.0
+"""A column that loses more is as good as published."""
+_ROUNDED = 1e-15
+"""Absolute rounding of the mass on R = 1, a difference."""
+_ERROR = 1e-13
+"""Relative rounding of ratios and masses, per unit of (1 + Σε), taken outward."""
+
+
+def _masses(part: Part) -> tuple[float, float, float]:
+    """Return the probabilities under P' of R = E, 1/E and 1, rounded up."""
+    below = math.exp(-part.epsilon)
+    if part.blanket <= 2 * below / (1 + below):
+        return below / (1 + below), 1 / (1 + below), 0.0
+    differ = (1 - part.blanket) * below / -math.expm1(-part.epsilon)
+    return differ, (1 - part.blanket) / -math.expm1(-part.epsilon), max(0.0, part.blanket - 2 * differ) + _ROUNDED
+
+
+@functools.lru_cache(maxsize=16)
+def _ratio_law(parts: tuple[Part, ...]) -> tuple[Floats, Floats]:
+    """Return the lattice values of ln R and their probabilities under P'."""
+    step = choose_step([part.epsilon for part in parts], [_masses(part)[0] for part in parts], _CELLS, _INFLATION)
+    law, offset = np.ones(1), 0
+    for part in parts:
+        epsilon = snapped(part.epsilon, step)
+        more, less, same = _masses(Part(epsilon, part.blanket))
+        taps = [(k, w * more) for k, w in spread(epsilon, step)] + [(0, same)]
+        taps += [(k, w * less) for k, w in spread(-epsilon, step)]
+        first, last = min(k for k, _ in taps), max(k for k, _ in taps)
+        product = np.zeros(len(law) + last - first)
+        for k, weight in taps:
+            product[k - first : k - first + len(law)] += law * weight
+        law, offset = product, offset + first
+    return step * np.arange(offset, offset + len(law), dtype=np.float64), law
+
+
+def composed_delta(parts: Sequence[Part], epsilon: float) -> float:
+    """Return an upper bound on δ(ε) of one row with these columns, unshuffled.
+
+    Raises
+    ------
+    ParameterError
+        For a negative ε, or parts that are none.
+
+    Examples
+    --------
+    >>> round(composed_delta([Part(0.1, 0.9)] * 20, 1.0), 6)
+    0.002397
+    >>> round(composed_delta([Part(0.1, 0.99)] * 20, 1.0), 6)  # such as a category of twenty
+    0.0
+    """
+    lossy = check_parts(parts)
+    if not epsilon >= 0:
+        raise ParameterError("epsilon must be at least 0")
+    total = total_epsilon(lossy)
+    if epsilon >= total:
+        return 0.0
+    if max(part.epsilon for part in lossy) > _LARGEST:
+        return 1.0
+    logs, law = _ratio_law(tuple(sorted(lossy, key=lambda part: (part.epsilon, part.blanket))))
+    error = _ERROR * (1 + total)
+    reached = logs > epsilon - 3 * error
+    # Masses under P, so that no ratio overflows: p·(1 − e^(ε − ln R)).
+    gain = -np.expm1(np.minimum(epsilon - 3 * error - logs[reached], 0.0))
+    mass = np.exp(np.log(np.maximum(law[reached], 1e-320)) + logs[reached])
+    return min(1.0, float(mass @ gain) * (1 + error))
+
+
+def composed_epsilon(parts: Sequence[Part], delta: float) -> float:
+    """Return the least ε, to nine digits and rounded up, at which `composed_delta` is at most ``delta``.
+
+    Raises
+    ------
+    ParameterError
+        Unless δ lies in [0, 1).
+
+    Examples
+    --------
+    >>> composed_epsilon([Part(0.5, 0.8)] * 2, 0.0)
+    1.0
+    """
+    lossy, delta = check_parts(parts), check_delta(delta)
+    low, high = 0.0, total_epsilon(lossy)
+    if delta == 0 or high == 0:
+        return high
+    if composed_delta(lossy, 0.0) <= delta:
+        return 0.0
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if composed_delta(lossy, middle) <= delta else (middle, high)
+    return high
