@@ -11,18 +11,22 @@ from dpframe.certificate import Certificate
 from dpframe.errors import (
     AlreadySanitizedError,
     AlteredReleaseWarning,
+    BudgetExceeded,
     ColumnError,
     DpframeError,
     DpframeWarning,
     FileError,
+    LedgerError,
     NotSanitizedError,
     OrderLeakWarning,
     ParameterError,
     PlanError,
     PrivacyLeakWarning,
+    RepeatedReleaseWarning,
 )
 from dpframe.estimate import Estimates
 from dpframe.inmemory import make_plan, sanitize
+from dpframe.ledger import Ledger
 from dpframe.loss import Budget
 from dpframe.mechanisms import Matrix
 from dpframe.parquet import plan_parquet, read_parquet, sanitize_parquet
@@ -40,6 +44,7 @@ __all__ = [
     "AuditResult",
     "Boolean",
     "Budget",
+    "BudgetExceeded",
     "Categorical",
     "Certificate",
     "Column",
@@ -51,6 +56,8 @@ __all__ = [
     "FileError",
     "Group",
     "Integer",
+    "Ledger",
+    "LedgerError",
     "Matrix",
     "NotSanitizedError",
     "Nullable",
@@ -63,6 +70,7 @@ __all__ = [
     "Product",
     "Real",
     "ReleaseInfo",
+    "RepeatedReleaseWarning",
     "Report",
     "Subset",
     "attach",

@@ -13,8 +13,9 @@ from dpframe.errors import NotSanitizedError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.estimate.source import Source
 from dpframe.frames import release_text
-from dpframe.inmemory import PlanOptions, make_plan, sanitize
+from dpframe.inmemory import make_plan, sanitize
 from dpframe.plan import Plan
+from dpframe.planning import PlanOptions
 from dpframe.release import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.report import Report
 
@@ -69,9 +70,17 @@ class DpAccessor:
         # pandas does not cache accessors any more: no state but the frame.
         self._frame = frame
 
-    def plan(self, epsilon: float, delta: float | None = None, **options: Unpack[PlanOptions]) -> Plan:
+    def plan(
+        self,
+        epsilon: float,
+        delta: float | None = None,
+        *,
+        ledger: Any = None,
+        dataset: str | None = None,
+        **options: Unpack[PlanOptions],
+    ) -> Plan:
         """Plan how the frame would be sanitised; see `dpframe.make_plan`."""
-        return make_plan(self._frame, epsilon, delta, **options)
+        return make_plan(self._frame, epsilon, delta, ledger=ledger, dataset=dataset, **options)
 
     def sanitize(
         self,
@@ -80,10 +89,13 @@ class DpAccessor:
         *,
         plan: Plan | None = None,
         key: bytes | None = None,
+        ledger: Any = None,
+        dataset: str | None = None,
         **options: Unpack[PlanOptions],
     ) -> pd.DataFrame:
         """Randomise every row of the frame; see `dpframe.sanitize`."""
-        out: pd.DataFrame = sanitize(self._frame, epsilon, delta, plan=plan, key=key, **options)
+        account: Any = {"ledger": ledger, "dataset": dataset}
+        out: pd.DataFrame = sanitize(self._frame, epsilon, delta, plan=plan, key=key, **account, **options)
         return out
 
     @property

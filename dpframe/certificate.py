@@ -24,6 +24,7 @@ from dpframe.calibration import Terms
 from dpframe.errors import ParameterError, name_list
 from dpframe.levers import ORDER_METHODS
 from dpframe.loss import Budget, PrivacyLoss, round_down, round_up
+from dpframe.measured import Inferred
 from dpframe.mechanisms import Mechanism
 from dpframe.mechanisms.flips import FlipLoss
 from dpframe.sufficient import tight_epsilon
@@ -101,6 +102,10 @@ class Promise(Protocol):
     @property
     def terms(self) -> Terms:
         """What the promise rests on."""
+
+    @property
+    def inferred(self) -> Inferred | None:
+        """What private inference of spaces spent."""
 
     @property
     def shuffle(self) -> bool:
@@ -210,10 +215,20 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     contributions = plan.contributions if contributions is None else contributions
     proofs = tuple(prove(unit.label, unit.mechanism) for unit in plan.units)
     failures = [failure for proof in proofs for failure in proof.failures]
-    terms = replace(plan.terms, budget=claimed.per_row(contributions))
     pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
-    certified = _accounted if pure and claimed.delta > 0 else _added
-    epsilon, delta, how = certified(terms, proofs, claimed, contributions)
+    rows = _released(plan, claimed, contributions)
+    if rows is None:
+        epsilon, delta, how = math.inf, 1.0, "total: inference of spaces spent more than is claimed"
+    else:
+        terms = replace(plan.terms, budget=rows.per_row(contributions))
+        certified = _accounted if pure and rows.delta > 0 else _added
+        epsilon, delta, how = certified(terms, proofs, rows, contributions)
+    if plan.inferred is not None:
+        spent = plan.inferred.budget
+        epsilon, delta = (
+            round_up(Fraction(own) + Fraction(other)) if math.isfinite(own) else own
+            for own, other in ((epsilon, spent.epsilon), (delta, spent.delta))
+        )
     if epsilon > claimed.epsilon or delta > claimed.delta:
         failures.append(
             f"the total claims epsilon={claimed.epsilon!r}, delta={claimed.delta!r} but its units lose "
@@ -230,6 +245,16 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
         unprotected=tuple(_unprotected(plan)),
         failures=tuple(failures),
     )
+
+
+def _released(plan: Promise, claimed: Budget, contributions: int) -> Budget | None:
+    """Return what is claimed of the rows' release alone, or None if inference leaves nothing of the claim."""
+    try:
+        rows = claimed if plan.inferred is None else claimed.less(plan.inferred.budget)
+        _ = rows.per_row(contributions)
+    except ParameterError:
+        return None
+    return rows
 
 
 def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int) -> tuple[float, float, str]:
@@ -373,6 +398,12 @@ def _attested(plan: Promise, contributions: int) -> list[str]:
         "the table's columns and types are public",
         "spaces were declared without looking at the data" + (", but those named below" if plan.leaks else ""),
     ]
+    if plan.inferred is not None:
+        spent = plan.inferred.budget
+        lines[-1] = (
+            f"spaces of {name_list(plan.inferred.columns)} were found with noise worth {_pair(spent)}, and the others "
+            "declared without looking at the data"
+        )
     if plan.n is not None:
         lines.append(f"the table had {plan.n:,} rows, and that number is public")
     if plan.shuffle:

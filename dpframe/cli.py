@@ -1,7 +1,8 @@
 """The ``dpframe`` command: files in, files out.
 
-Exit codes: 0 done, 1 verification failed, 2 bad input (one line on standard error), 70 a fault of dpframe
-itself. No value of the data is ever printed but by ``estimate`` and ``demo``, whose numbers are the released ones.
+Exit codes: 0 done, 1 verification failed, 2 bad input (one line on standard error), 3 budget exceeded, 70 a fault
+of dpframe itself, 130 stopped. No value of the data is ever printed but by ``estimate`` and ``demo``, whose numbers
+are the released ones.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from dpframe import datasets
-from dpframe.errors import DpframeError, FileError, ParameterError
+from dpframe import cli_ledger, datasets
+from dpframe.errors import BudgetExceeded, DpframeError, FileError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.files import ParquetInput
-from dpframe.inmemory import PlanOptions
+from dpframe.ledger import Ledger, difference, yearly
 from dpframe.parquet import plan_parquet, sanitize_parquet
 from dpframe.plan import Plan
+from dpframe.planning import SHARE, PlanOptions
+from dpframe.private import MOST_ITEMS
 from dpframe.release import ReleaseInfo
 from dpframe.spaces import Categorical, Nullable, Real
 from dpframe.verify import verify_file
@@ -41,8 +44,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(cli_ledger.app, name="ledger")
 
-REFUTED, BAD_INPUT, FAULT = 1, 2, 70
+REFUTED, BAD_INPUT, OVERDRAWN, FAULT, STOPPED = 1, 2, 3, 70, 130
 
 Source = Annotated[Path, typer.Argument(help="Parquet file, directory or quoted glob.", show_default=False)]
 Epsilon = Annotated[float | None, typer.Option(help="Budget ε, replace-one, per person.", show_default=False)]
@@ -53,7 +57,16 @@ Delta = Annotated[
 Spaces = Annotated[
     Path | None, typer.Option(help="JSON file {column: space}; lists are categories.", show_default=False)
 ]
-Infer = Annotated[str, typer.Option(help="Where undeclared spaces come from: public or data (leaks).")]
+Infer = Annotated[
+    str,
+    typer.Option(help="Where undeclared spaces come from: private (paid for from ε), public (types), data (leaks)."),
+]
+InferShare = Annotated[float, typer.Option(help="Share of the budget that private inference takes.")]
+MaxItems = Annotated[int, typer.Option(help="Items of a set that private inference counts, at most.")]
+LedgerFile = Annotated[
+    Path | None, typer.Option("--ledger", help="Ledger to spend from; see dpframe ledger.", show_default=False)
+]
+Dataset = Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)]
 Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat.", show_default=False)]
 Passthrough = Annotated[list[str] | None, typer.Option(help="Column to copy UNPROTECTED; repeat.", show_default=False)]
 Group = Annotated[
@@ -78,6 +91,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 def _options(
     spaces: Path | None,
     infer: str,
+    infer_share: float,
+    max_items: int,
     drop: list[str] | None,
     passthrough: list[str] | None,
     group: list[str] | None,
@@ -92,8 +107,12 @@ def _options(
     given: PlanOptions = {}
     if spaces is not None:
         given["spaces"] = _read_spaces(spaces)
-    if infer != "public":
+    if infer != "private":
         given["infer"] = infer
+    if infer_share != SHARE:
+        given["infer_share"] = infer_share
+    if max_items != MOST_ITEMS:
+        given["max_items"] = max_items
     if drop:
         given["drop"] = drop
     if passthrough:
@@ -148,7 +167,9 @@ def plan(
         Path | None, typer.Option("--output", "-o", help="Write the plan here.", show_default=False)
     ] = None,
     spaces: Spaces = None,
-    infer: Infer = "public",
+    infer: Infer = "private",
+    infer_share: InferShare = SHARE,
+    max_items: MaxItems = MOST_ITEMS,
     drop: Drop = None,
     passthrough: Passthrough = None,
     group: Group = None,
@@ -158,15 +179,29 @@ def plan(
     shuffle: Shuffle = True,
     sample: Sample = None,
     allocation: Allocation = "uniform",
+    ledger: LedgerFile = None,
+    dataset: Dataset = None,
     as_json: AsJson = False,
 ) -> None:
     """Plan how a file would be sanitised, and write the plan to reuse or edit."""
     if epsilon is None:
         raise ParameterError("give --epsilon, e.g. --epsilon 1")
     options = _options(
-        spaces, infer, drop, passthrough, group, mechanism, nulls, contributions, shuffle, sample, allocation
+        spaces,
+        infer,
+        infer_share,
+        max_items,
+        drop,
+        passthrough,
+        group,
+        mechanism,
+        nulls,
+        contributions,
+        shuffle,
+        sample,
+        allocation,
     )
-    made = plan_parquet(source, epsilon, delta, **options)
+    made = plan_parquet(source, epsilon, delta, ledger=ledger, dataset=dataset, **options)
     if output is not None:
         try:
             output.write_text(made.to_json(indent=2) + "\n", encoding="utf-8")
@@ -190,7 +225,9 @@ def sanitize(
     delta: Delta = None,
     plan: Annotated[Path | None, typer.Option(help="Plan file instead of options.", show_default=False)] = None,
     spaces: Spaces = None,
-    infer: Infer = "public",
+    infer: Infer = "private",
+    infer_share: InferShare = SHARE,
+    max_items: MaxItems = MOST_ITEMS,
     drop: Drop = None,
     passthrough: Passthrough = None,
     group: Group = None,
@@ -200,22 +237,48 @@ def sanitize(
     shuffle: Shuffle = True,
     sample: Sample = None,
     allocation: Allocation = "uniform",
+    ledger: LedgerFile = None,
+    dataset: Dataset = None,
     as_json: AsJson = False,
 ) -> None:
     """Randomise every row of a file into a new file that may be given away."""
     options = _options(
-        spaces, infer, drop, passthrough, group, mechanism, nulls, contributions, shuffle, sample, allocation
+        spaces,
+        infer,
+        infer_share,
+        max_items,
+        drop,
+        passthrough,
+        group,
+        mechanism,
+        nulls,
+        contributions,
+        shuffle,
+        sample,
+        allocation,
     )
     ready = None if plan is None else Plan.read(plan)
     start = time.perf_counter()
     with _progress("randomising") as progress:
-        info = sanitize_parquet(source, target, epsilon, delta, plan=ready, progress=progress, **options)
+        info = sanitize_parquet(
+            source, target, epsilon, delta, plan=ready, ledger=ledger, dataset=dataset, progress=progress, **options
+        )
     if as_json:
         typer.echo(info.to_json())
         return
     typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s")
     for line in info.plan.lines():
         typer.echo(line)
+    if ledger is not None and dataset is not None:
+        left = Ledger(ledger).remaining(dataset)
+        typer.echo(f"Ledger: {cli_ledger.plain(dataset)} has {left} left; {_nights(info.plan)}")
+
+
+def _nights(plan: Plan) -> str:
+    """Say what a year of such jobs costs: those that reuse inferred spaces pay for the release of rows alone."""
+    inferred = plan.inferred
+    cost = plan.release if inferred is None or inferred.receipt is None else difference(plan.release, inferred.budget)
+    return yearly(cost.epsilon, cost.delta)
 
 
 def _rows(info: ReleaseInfo) -> str:
@@ -470,11 +533,16 @@ def main(arguments: list[str] | None = None) -> None:
     warnings.showwarning = _one_line_warning
     try:
         code = app(arguments, standalone_mode=False)
+        if code == STOPPED:  # typer's own answer to an interruption, without a word
+            raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
     except DpframeError as error:
-        _fail(" ".join(str(error).split()), BAD_INPUT)
+        _fail(" ".join(str(error).split()), OVERDRAWN if isinstance(error, BudgetExceeded) else BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("stopped; nothing was written", 130)
+        _fail(
+            "stopped; nothing was written. Under a ledger a spend may stand: the same command again costs nothing more",
+            STOPPED,
+        )
     except BrokenPipeError:
         sys.exit(0)
     except Exception as error:

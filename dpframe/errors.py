@@ -8,12 +8,15 @@ One root, so that ``except dpframe.DpframeError`` catches them all::
     ├── PlanError (ValueError)             a plan is inconsistent, foreign or too new
     ├── AlreadySanitizedError (ValueError) the input is a release already
     ├── NotSanitizedError (ValueError)     an estimate was asked of what is no release
+    ├── BudgetExceeded (RuntimeError)      a ledger has too little left; nothing was spent
     └── FileError (OSError)                a file is missing, corrupt or in the way
+        └── LedgerError                    so is a ledger, or it does not hold what was named
 
     DpframeWarning (UserWarning)
     ├── AlteredReleaseWarning              a table is not, or not all of, what was released
     ├── PrivacyLeakWarning                 something was read off the data without a budget
-    └── OrderLeakWarning                   rows kept their order, and the order says something
+    ├── OrderLeakWarning                   rows kept their order, and the order says something
+    └── RepeatedReleaseWarning             the same data was asked again: budgets add up
 
 A message names the parameter or column, the rule, the row position where there is one, and the remedy.
 It never holds a value of the data.
@@ -28,15 +31,18 @@ from collections.abc import Iterable
 __all__ = [
     "AlreadySanitizedError",
     "AlteredReleaseWarning",
+    "BudgetExceeded",
     "ColumnError",
     "DpframeError",
     "DpframeWarning",
     "FileError",
+    "LedgerError",
     "NotSanitizedError",
     "OrderLeakWarning",
     "ParameterError",
     "PlanError",
     "PrivacyLeakWarning",
+    "RepeatedReleaseWarning",
 ]
 
 
@@ -96,8 +102,16 @@ class NotSanitizedError(DpframeError, ValueError):
     """An estimate was asked of a table that carries no plan."""
 
 
+class BudgetExceeded(DpframeError, RuntimeError):
+    """A ledger has less left than was asked; nothing was spent and nothing was drawn."""
+
+
 class FileError(DpframeError, OSError):
     """A file is missing, is not what it should be, or would be overwritten by its own result."""
+
+
+class LedgerError(FileError):
+    """A ledger cannot be used (missing, foreign, locked, full, …), or does not hold what was named."""
 
 
 class DpframeWarning(UserWarning):
@@ -114,3 +128,7 @@ class PrivacyLeakWarning(DpframeWarning):
 
 class OrderLeakWarning(DpframeWarning):
     """Rows keep their order although a column is sorted: the position itself tells about the row."""
+
+
+class RepeatedReleaseWarning(DpframeWarning):
+    """The same data was asked again without a ledger: the budgets add up."""

@@ -6,7 +6,7 @@ Nothing of the input reaches the output but names and types: no index, attrs, me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,10 @@ class Frame(ABC):
     @abstractmethod
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array."""
+
+    def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield columns, as Arrow arrays; of object columns the objects."""
+        yield {name: self.array(name) for name in names}
 
     @abstractmethod
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
@@ -293,6 +297,11 @@ class PandasFrame(Frame):
         """Return a column as one Arrow array; NaN is null."""
         series = self.frame[name]
         return as_arrow(list(series) if _is_open(series.dtype) else series)
+
+    def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield columns, as Arrow arrays; of object columns the objects."""
+        open_ = {name: _is_open(self.frame[name].dtype) for name in names}
+        yield {name: list(self.frame[name]) if open_[name] else self.array(name) for name in names}
 
     def encode(self, name: str, space: Space, nulls: str) -> npt.NDArray[np.unsignedinteger]:
         """Return a column's codes; those of an object column are found value by value."""

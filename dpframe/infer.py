@@ -17,11 +17,11 @@ from dpframe.plan import Plan
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, as_space
 from dpframe.spaces.base import LARGEST_GRID
 
-__all__ = ["INFER", "Field", "infer_spaces"]
+__all__ = ["IDENTIFIER", "INFER", "Field", "any_space", "from_type", "infer_spaces", "integers", "reals", "times"]
 
-INFER = ("public", "data")
+INFER = ("private", "public", "data")
 
-_IDENTIFIER = re.compile(
+IDENTIFIER = re.compile(
     r"(^|[\W_])(id|ids|uuid|guid|ssn|nino|iban|passport|e?mail|phone|address|surname|first_?name|last_?name"
     r"|full_?name|name)$",
     re.IGNORECASE,
@@ -45,8 +45,8 @@ def infer_spaces(
     spaces: Mapping[str, Any] | Plan | None,
     infer: str,
     read: Reader,
-) -> tuple[dict[str, Space], list[str]]:
-    """Return a space for every column, and the columns whose space was read off the data, now or earlier.
+) -> tuple[dict[str, Space], list[Field], list[str]]:
+    """Return the spaces that are known, the columns left to private inference, and leaks.
 
     Parameters
     ----------
@@ -55,8 +55,9 @@ def infer_spaces(
     spaces
         Declarations by column name (`as_space`), or a plan whose spaces are taken, and its leaks with them.
     infer
-        ``"public"``: undeclared columns only where the type itself says the space (booleans, 8-bit
-        integers). ``"data"``: read off the data, with a `PrivacyLeakWarning`.
+        ``"private"``: undeclared columns are left, unless their type says all. ``"public"``: undeclared columns
+        only where the type itself says the space (booleans, 8-bit integers). ``"data"``: read off the data, with
+        a `PrivacyLeakWarning`.
     read
         Gives a column's data; called with ``infer="data"`` only.
 
@@ -67,7 +68,7 @@ def infer_spaces(
         for all of them, with the declaration to paste.
     """
     if infer not in INFER:
-        raise ParameterError('infer must be "public" or "data"; declare spaces={…} to need neither')
+        raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')
     declared = _declared(spaces)
     names = [column.name for column in columns]
     stray = [name for name in declared if name not in names]
@@ -78,18 +79,19 @@ def infer_spaces(
     found: dict[str, Space] = {}
     missing: list[Field] = []
     for column in columns:
-        space = _declared_space(column, declared) if column.name in declared else _from_type(column)
-        if space is None:
+        space = _declared_space(column, declared) if column.name in declared else from_type(column)
+        if space is None or (infer == "private" and column.name not in declared and column.nullable):
             missing.append(column)
         else:
             found[column.name] = space
     if missing and infer == "public":
         raise ParameterError(_request(missing))
+    fresh = [column.name for column in missing if infer == "data"]
     for column in missing:
-        found[column.name] = _from_data(column, read)
+        if column.name in fresh:
+            found[column.name] = _from_data(column, read)
     # A plan's spaces tell no less of the data for having been read off it earlier.
     earlier = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
-    fresh = [column.name for column in missing]
     for leaks, when in ((fresh, "were read off the data"), (earlier, "were read off the data earlier")):
         if leaks:
             warn(
@@ -97,7 +99,8 @@ def infer_spaces(
                 "bounds and categories reveal; declare them with spaces={…}",
                 PrivacyLeakWarning,
             )
-    return {name: found[name] for name in names}, [name for name in names if name in fresh or name in earlier]
+    left = [column for column in missing if column.name not in fresh]
+    return found, left, [name for name in names if name in fresh or name in earlier]
 
 
 def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
@@ -123,7 +126,7 @@ def _declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
     return space
 
 
-def _from_type(column: Field) -> Space | None:
+def from_type(column: Field) -> Space | None:
     """Return the space that a type alone says."""
     space: Space
     if pa.types.is_boolean(column.type):
@@ -137,13 +140,20 @@ def _from_type(column: Field) -> Space | None:
     return Nullable(space) if column.nullable else space
 
 
+def any_space(column: Field) -> Space:
+    """Return a space that a column's type allows, whatever its values: a stand-in for the one that is to be found."""
+    type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    finder = next((find for fits, find in _FINDERS if fits(type_)), _texts)
+    return from_type(Field(column.name, column.type, False)) or finder(type_, ())
+
+
 def _request(columns: Sequence[Field]) -> str:
     """Return one line that asks for every missing declaration, with placeholders and never data."""
     entries = ", ".join(f"{column.name!r}: {_placeholder(column.type)}" for column in columns)
     return (
         f"{len(columns)} column{'s need' if len(columns) > 1 else ' needs'} a declared space; fill in and pass "
         f"spaces={{{entries}}} (Nullable(…) around a space keeps nulls), or name them in drop=[…] or "
-        "passthrough=[…], or accept a leak with infer='data'"
+        "passthrough=[…], or let them be found with infer='private', or accept a leak with infer='data'"
     )
 
 
@@ -162,7 +172,7 @@ def _placeholder(type_: pa.DataType) -> str:
 
 def _from_data(column: Field, read: Reader) -> Space:
     name = column.name
-    if _IDENTIFIER.search(name):
+    if IDENTIFIER.search(name):
         raise ColumnError(
             "looks like an identifier, which no noise makes useful; pass drop=[…], passthrough=[…] or declare "
             "its space",
@@ -221,7 +231,8 @@ def _booleans(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     return Boolean()
 
 
-def _integers(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+def integers(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of integers between the extremes of some arrays."""
     low, high = (min(value, 2**63 - 1) for value in _extremes(arrays, 0))
     step = -(-max(1, high - low) // LARGEST_GRID)
     span = step * max(1, -(-(high - low) // step))
@@ -232,7 +243,8 @@ def _integers(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     return Integer(high - span, high, step) if high - span >= info.min else Integer(low, low + span - step, step)
 
 
-def _reals(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+def reals(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of floats between the extremes of some arrays."""
     # Well below the largest float, so that twice the range is finite too; values beyond are clamped.
     most = float(np.finfo(type_.to_pandas_dtype()).max) / 5
     low, high = (min(max(value, -most), most) for value in _extremes(arrays, 0.0))
@@ -249,7 +261,8 @@ _YEARS = (-62_135_596_800, 253_402_300_799)
 _DAYS = (-999_999_999 * 86_400, 999_999_999 * 86_400)
 
 
-def _times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+def times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of dates, timestamps or durations between the extremes of some arrays."""
     duration = pa.types.is_duration(type_)
     physical = pa.int32() if pa.types.is_date32(type_) else pa.int64()
     ticks = _extremes((array.view(physical) for array in arrays), 0)
@@ -308,11 +321,11 @@ def _texts(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 
 _FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterable[pa.Array]], Space]]] = [
     (pa.types.is_boolean, _booleans),
-    (pa.types.is_integer, _integers),
-    (pa.types.is_floating, _reals),
-    (pa.types.is_date, _times),
-    (pa.types.is_timestamp, _times),
-    (pa.types.is_duration, _times),
+    (pa.types.is_integer, integers),
+    (pa.types.is_floating, reals),
+    (pa.types.is_date, times),
+    (pa.types.is_timestamp, times),
+    (pa.types.is_duration, times),
     (pa.types.is_string, _texts),
     (pa.types.is_large_string, _texts),
     (pa.types.is_string_view, _texts),

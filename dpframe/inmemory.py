@@ -3,116 +3,42 @@
 from __future__ import annotations
 
 import math
-import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.errors import AlreadySanitizedError, OrderLeakWarning, ParameterError, name_list, warn
+from dpframe.errors import OrderLeakWarning, name_list, warn
 from dpframe.frames import Frame, check_columns, wrap
-from dpframe.infer import Field, Reader, infer_spaces
-from dpframe.loss import check_delta, check_epsilon
-from dpframe.mechanisms import Mechanism
-from dpframe.plan import Plan, build_plan
+from dpframe.loss import Budget
+from dpframe.plan import Plan, default_delta
+from dpframe.planning import (
+    Account,
+    PlanOptions,
+    TableFacts,
+    choose_plan,
+    new_key,
+    noted,
+    plan_for,
+    refuse_release,
+)
 from dpframe.release import Digest, ReleaseInfo, permutation, release
+from dpframe.spaces import Space
 
-__all__ = [
-    "PlanOptions",
-    "SortedWatch",
-    "choose_plan",
-    "make_plan",
-    "new_key",
-    "plan_for",
-    "refuse_release",
-    "sanitize",
-]
+__all__ = ["SortedWatch", "make_plan", "sanitize"]
 
 
-class PlanOptions(TypedDict, total=False):
-    """Keyword arguments that decide a plan; see `make_plan`."""
-
-    spaces: Mapping[str, Any] | Plan | None
-    infer: str
-    drop: Iterable[str]
-    passthrough: Iterable[str]
-    allocation: str | Mapping[Any, float]
-    mechanisms: Mapping[str, str | Mechanism]
-    groups: Iterable[Sequence[str]]
-    nulls: str
-    contributions: int
-    shuffle: bool
-    sample: int | str | None
-
-
-def new_key(key: bytes | None) -> bytes:
-    """Return the given key, or 32 fresh bytes from the operating system."""
-    return secrets.token_bytes(32) if key is None else key
-
-
-def _names(value: Iterable[str], name: str) -> tuple[str, ...]:
-    if isinstance(value, str):
-        raise ParameterError(f"{name} must be a list of column names, e.g. {name}=[{value!r}]")
-    return tuple(value)
-
-
-def plan_for(
-    names: list[str],
-    fields: Any,
-    n: int,
-    read: Reader,
-    *,
+def make_plan(
+    table: Any,
     epsilon: float,
     delta: float | None = None,
-    spaces: Mapping[str, Any] | Plan | None = None,
-    infer: str = "public",
-    drop: Iterable[str] = (),
-    passthrough: Iterable[str] = (),
-    allocation: str | Mapping[Any, float] = "uniform",
-    mechanisms: Mapping[str, str | Mechanism] | None = None,
-    groups: Iterable[Sequence[str]] = (),
-    nulls: str = "error",
-    contributions: int = 1,
-    shuffle: bool = True,
-    sample: int | str | None = None,
+    *,
+    ledger: Any = None,
+    dataset: str | None = None,
+    **options: Unpack[PlanOptions],
 ) -> Plan:
-    """Make a plan from a table's public facts; every face's ``plan`` ends here.
-
-    ``fields`` gives the `Field` of named columns, ``read`` their data (for ``infer="data"`` only).
-    """
-    check_epsilon(epsilon)
-    check_delta(0.0 if delta is None else delta)
-    drop, passthrough = _names(drop, "drop"), _names(passthrough, "passthrough")
-    for option, given in (("drop", drop), ("passthrough", passthrough)):
-        for name in given:
-            if name not in names:
-                raise ParameterError(f"{option} names {name!r}, which is not a column; columns are {name_list(names)}")
-    both = [name for name in drop if name in passthrough]
-    if both:
-        raise ParameterError(f"column {both[0]!r} is in drop and in passthrough; name it in one of them")
-    columns: list[Field] = fields([name for name in names if name not in drop and name not in passthrough])
-    found, leaks = infer_spaces(columns, spaces, infer, read)
-    return build_plan(
-        found,
-        epsilon=epsilon,
-        delta=delta,
-        n=n,
-        allocation=allocation,
-        mechanisms=mechanisms,
-        groups=groups,
-        contributions=contributions,
-        shuffle=shuffle,
-        sample=sample,
-        nulls=nulls,
-        drop=drop,
-        passthrough=passthrough,
-        leaks=leaks,
-    )
-
-
-def make_plan(table: Any, epsilon: float, delta: float | None = None, **options: Unpack[PlanOptions]) -> Plan:
     """Plan how a table would be sanitised, without randomising anything.
 
     Parameters
@@ -124,8 +50,10 @@ def make_plan(table: Any, epsilon: float, delta: float | None = None, **options:
     spaces
         A declaration per column (see `as_space`), or another plan whose spaces are taken (and its leaks).
     infer
-        Where other columns' spaces come from: ``"public"``, the dtype alone; or ``"data"``, with a
-        `PrivacyLeakWarning`.
+        Where other columns' spaces come from: ``"private"``, noisy counts that are paid for from the promise;
+        ``"public"``, the dtype alone; or ``"data"``, with a `PrivacyLeakWarning`.
+    infer_share, max_items
+        The share of the promise that private inference takes, and the items of a set that it counts at most.
     drop, passthrough
         Columns to leave out; columns to copy *unprotected*.
     allocation
@@ -147,8 +75,13 @@ def make_plan(table: Any, epsilon: float, delta: float | None = None, **options:
     sample
         A number of rows to choose in secret and release instead of all, or ``"optimal"``.
 
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it from which private inference spends.
+
     Raises
     ------
+    BudgetExceeded, LedgerError
+        If the ledger does not allow the spend.
     ParameterError, ColumnError
         For an argument that breaks its rule, or a column without a space.
     AlreadySanitizedError
@@ -156,34 +89,14 @@ def make_plan(table: Any, epsilon: float, delta: float | None = None, **options:
     """
     frame = wrap(table)
     refuse_release(frame.text)
-    return plan_for(*_facts(frame), epsilon=epsilon, delta=delta, **options)
+    facts = _facts(frame)
+    return plan_for(
+        facts, lambda: new_key(None), noted(facts, Account.of(ledger, dataset)), epsilon=epsilon, delta=delta, **options
+    )
 
 
-def _facts(frame: Frame) -> tuple[list[str], Callable[[Sequence[str]], list[Field]], int, Reader]:
-    """Return what `plan_for` asks of a table."""
-    return frame.names, frame.fields, frame.n, lambda name: [frame.array(name)]
-
-
-def refuse_release(text: str | None) -> None:
-    """Raise `AlreadySanitizedError` for a table that carries a release's description."""
-    if text is not None:
-        raise AlreadySanitizedError(
-            "the table is a release already; sanitising it again only adds noise: use the original table"
-        )
-
-
-def choose_plan(plan: Plan | None, epsilon: float | None, delta: float | None, options: PlanOptions) -> Plan | None:
-    """Return the plan that was given, or None if one is to be made; refuse both and neither."""
-    if plan is None:
-        if epsilon is None:
-            raise ParameterError("give epsilon, e.g. epsilon=1.0, or a plan")
-        return None
-    if not isinstance(plan, Plan):
-        raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
-    if epsilon is not None or delta is not None or options:
-        extra = next(iter(options), "epsilon" if epsilon is not None else "delta")
-        raise ParameterError(f"{extra} is already decided by the plan; give one or the other")
-    return plan
+def _facts(frame: Frame) -> TableFacts:
+    return TableFacts(frame.names, frame.n, frame.fields, lambda name: [frame.array(name)], frame.columns)
 
 
 def sanitize(
@@ -193,6 +106,8 @@ def sanitize(
     *,
     plan: Plan | None = None,
     key: bytes | None = None,
+    ledger: Any = None,
+    dataset: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Any:
     """Randomise every row of a table under (ε, δ)-differential privacy.
@@ -207,6 +122,8 @@ def sanitize(
         A ready plan instead of these.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh.
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn.
 
     Returns
     -------
@@ -219,6 +136,8 @@ def sanitize(
         For an argument or a column that breaks its rule; nothing is drawn then.
     AlreadySanitizedError
         If the table is a release.
+    BudgetExceeded, LedgerError
+        If the ledger does not allow the spend.
 
     Examples
     --------
@@ -231,24 +150,42 @@ def sanitize(
     """
     frame = wrap(table)
     refuse_release(frame.text)
-    chosen = choose_plan(plan, epsilon, delta, options)
+    chosen, account = choose_plan(plan, epsilon, delta, options), Account.of(ledger, dataset)
+    secret, paid = new_key(key), False
     if chosen is None:
         assert epsilon is not None
+        whole = Budget(epsilon, default_delta(frame.n) if delta is None else delta)
+
+        def before(found: dict[str, Space], share: Budget) -> None:
+            nonlocal paid
+            if account is not None:
+                # What can be refused is refused before anything is spent.
+                _ = [frame.encode(name, space, options.get("nulls", "error")) for name, space in found.items()]
+                account.spend(whole)
+                paid = True
+
         # From the frame, for the table may be a stream, which is read only once.
-        chosen = plan_for(*_facts(frame), epsilon=epsilon, delta=delta, **options)
+        chosen = plan_for(_facts(frame), lambda: secret, before, epsilon=epsilon, delta=delta, **options)
     check_columns(frame.names, chosen)
     chosen.check_rows(frame.n)
-    codes = {c.name: frame.encode(c.name, c.space, chosen.nulls) for c in chosen.columns}
+    codes = {c.name: frame.encode(c.name, c.space, chosen.nulls_of(c.name)) for c in chosen.columns}
     if not chosen.shuffle:
         watch = SortedWatch()
         watch.update(codes)
         watch.warn()
-    key = new_key(key)
-    released, order = release(codes, chosen, key), permutation(chosen, key, frame.n)
+    if account is not None and not paid:
+        account.spend(account.cost(chosen))
+    released, order = release(codes, chosen, secret), permutation(chosen, secret, frame.n)
     digest = Digest(chosen)
     digest.update(released if chosen.sample is None else {name: found[order] for name, found in released.items()})
     rows = None if chosen.sample is None else frame.n
-    info = ReleaseInfo(chosen, digest.count if chosen.columns else frame.n, digest.hexdigest(), rows)
+    info = ReleaseInfo(
+        chosen,
+        digest.count if chosen.columns else frame.n,
+        digest.hexdigest(),
+        rows,
+        plan is None and chosen.inferred is not None,
+    )
     return frame.rebuild(chosen, released, order, info.to_json())
 
 

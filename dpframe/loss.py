@@ -116,7 +116,7 @@ class Budget:
             for s in exact
         )
 
-    def less(self, spent: Budget) -> Budget:
+    def less(self, spent: Budget, what: str = "mechanisms that are given ready") -> Budget:
         """Return what is left after a spend, rounded down; `ParameterError` if that is nothing."""
         epsilon, delta = (
             round_down(Fraction(mine) - Fraction(theirs))
@@ -124,8 +124,8 @@ class Budget:
         )
         if epsilon <= 0 or delta < 0:
             raise ParameterError(
-                f"mechanisms that are given ready spend epsilon={spent.epsilon:g}, delta={spent.delta:g} a row, and "
-                "leave nothing for the other columns; raise epsilon or delta"
+                f"{what} spend epsilon={spent.epsilon:g}, delta={spent.delta:g} a row, and leave nothing for the "
+                "columns; raise epsilon or delta"
             )
         return Budget(epsilon, delta)
 

@@ -24,9 +24,20 @@ import pyarrow.parquet as pq
 from dpframe.errors import ColumnError, FileError, ParameterError
 from dpframe.files import ParquetInput, is_list, is_text, plain_type
 from dpframe.frames import check_columns, located, output_type
-from dpframe.inmemory import PlanOptions, SortedWatch, choose_plan, new_key, plan_for, refuse_release
+from dpframe.inmemory import SortedWatch
+from dpframe.jobs import Request, check_types, run_once
 from dpframe.keystream import cipher_at
 from dpframe.plan import Column, Plan
+from dpframe.planning import (
+    Account,
+    PlanOptions,
+    TableFacts,
+    choose_plan,
+    new_key,
+    noted,
+    plan_for,
+    refuse_release,
+)
 from dpframe.release import Digest, ReleaseInfo, Selection, arrow_metadata, order_words, rank, release
 
 __all__ = ["plan_parquet", "read_parquet", "sanitize_parquet"]
@@ -46,7 +57,13 @@ Progress = Callable[[int, int], None]
 
 
 def plan_parquet(
-    source: str | Path, epsilon: float, delta: float | None = None, **options: Unpack[PlanOptions]
+    source: str | Path,
+    epsilon: float,
+    delta: float | None = None,
+    *,
+    ledger: Any = None,
+    dataset: str | None = None,
+    **options: Unpack[PlanOptions],
 ) -> Plan:
     """Plan how Parquet files would be sanitised; see `dpframe.make_plan`.
 
@@ -57,7 +74,16 @@ def plan_parquet(
     """
     table = ParquetInput.open(source)
     refuse_release(table.text)
-    return plan_for(table.names, table.fields, table.n, table.arrays, epsilon=epsilon, delta=delta, **options)
+    facts = _facts(table)
+    return plan_for(
+        facts, lambda: new_key(None), noted(facts, Account.of(ledger, dataset)), epsilon=epsilon, delta=delta, **options
+    )
+
+
+def _facts(table: ParquetInput) -> TableFacts:
+    return TableFacts(
+        table.names, table.n, table.fields, table.arrays, lambda names: table.batches(list(names), BATCH_ROWS)
+    )
 
 
 def sanitize_parquet(
@@ -68,6 +94,8 @@ def sanitize_parquet(
     *,
     plan: Plan | None = None,
     key: bytes | None = None,
+    ledger: Any = None,
+    dataset: str | None = None,
     batch_rows: int = BATCH_ROWS,
     compression: str = "snappy",
     progress: Progress | None = None,
@@ -87,6 +115,10 @@ def sanitize_parquet(
         A ready plan instead of these.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh.
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn. A
+        job that is interrupted keeps its key beside the ledger: repeated over the same input and plan it costs
+        nothing more, and writes the same.
     batch_rows
         Rows worked on at a time; any number gives the same output.
     compression
@@ -104,19 +136,53 @@ def sanitize_parquet(
         If the source is missing or damaged, or the target is part of it or cannot be written.
     ParameterError, ColumnError, AlreadySanitizedError
         As `dpframe.sanitize`.
+    BudgetExceeded, LedgerError
+        If the ledger does not allow the spend, or the input changed since an interrupted run.
     """
     table = ParquetInput.open(source)
     refuse_release(table.text)
     chosen = choose_plan(plan, epsilon, delta, options)
     if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
         raise ParameterError("batch_rows must be a whole number of rows, at least 1")
-    path = _check_target(Path(target), table)
+    path, account = _check_target(Path(target), table), Account.of(ledger, dataset)
+    if compression not in CODECS:
+        raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
+    show = progress or (lambda done, total: None)
+    if account is not None:
+        if key is not None:
+            raise ParameterError("key and ledger do not go together: under a ledger every job keeps its own key")
+        # What can be gone through only once is read once.
+        kept: Any = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in options.items()}
+        request = Request(table, path, _facts(table), chosen, epsilon, delta, kept)
+        made = chosen is None
+        return run_once(
+            request, account, lambda plan, key: _write(table, path, plan, made, key, batch_rows, compression, show)
+        )
+    secret = new_key(key)
     if chosen is None:
         assert epsilon is not None
-        chosen = plan_for(table.names, table.fields, table.n, table.arrays, epsilon=epsilon, delta=delta, **options)
-    check_columns(table.names, chosen)
-    chosen.check_rows(table.n)
-    job = _Job(table, chosen, new_key(key), batch_rows, progress or (lambda done, total: None))
+        facts = _facts(table)
+        chosen = plan_for(facts, lambda: secret, lambda found, share: None, epsilon=epsilon, delta=delta, **options)
+    return _write(table, path, chosen, plan is None, secret, batch_rows, compression, show)
+
+
+CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
+
+
+def _write(
+    table: ParquetInput,
+    path: Path,
+    plan: Plan,
+    made: bool,
+    key: bytes,
+    batch_rows: int,
+    compression: str,
+    progress: Progress,
+) -> ReleaseInfo:
+    """Check what is left to check, and write the output; ``made`` tells that the plan was made from this table."""
+    check_columns(table.names, plan)
+    plan.check_rows(table.n)
+    job = _Job(table, plan, made and plan.inferred is not None, key, batch_rows, progress)
     with _atomic(path) as file:
         return job.run(file, path.parent, compression)
 
@@ -212,6 +278,7 @@ class _Job:
 
     table: ParquetInput
     plan: Plan
+    measured: bool
     key: bytes
     batch_rows: int
     progress: Progress
@@ -220,11 +287,7 @@ class _Job:
         kept = {*self.plan.names, *self.plan.passthrough}
         self.names = [name for name in self.table.names if name in kept]
         self.fields = {field.name: field for field in self.table.fields(self.names)}
-        for column in self.plan.columns:
-            try:
-                column.space.check_type(output_type(self.fields[column.name].type))
-            except ColumnError as error:
-                raise located(error, column.name) from None
+        check_types([self.fields[name] for name in self.plan.names], {c.name: c.space for c in self.plan.columns})
         self.digest, self.first_row = Digest(self.plan), 0
         self.selection = Selection(self.plan, self.key, self.table.n)
         self.watch = None if self.plan.shuffle else SortedWatch(self.table.partitions)
@@ -240,14 +303,12 @@ class _Job:
             if self.watch is not None:
                 self.watch.warn()
             drawn_from = None if self.plan.sample is None else self.table.n
-            info = ReleaseInfo(self.plan, rows, self.digest.hexdigest(), drawn_from)
+            info = ReleaseInfo(self.plan, rows, self.digest.hexdigest(), drawn_from, self.measured)
             writer.add_key_value_metadata(self._metadata(info))
         return info
 
     def _writer(self, file: IO[bytes], compression: str) -> pq.ParquetWriter:
-        with contextlib.suppress(pa.ArrowException, OSError, ValueError, TypeError):
-            return pq.ParquetWriter(file, self._stored_schema(), compression=compression, store_schema=False)
-        raise ParameterError(f"compression {compression!r} is not known; use snappy, zstd, gzip or none")
+        return pq.ParquetWriter(file, self._stored_schema(), compression=compression, store_schema=False)
 
     def _released(self) -> Iterator[Batch]:
         """Yield released codes, and columns passed through, in input order."""
@@ -278,7 +339,7 @@ class _Job:
 
     def _encode(self, column: Column, array: pa.Array, first_row: int) -> npt.NDArray[np.unsignedinteger]:
         try:
-            return column.space.encode(array, nulls=self.plan.nulls)
+            return column.space.encode(array, nulls=self.plan.nulls_of(column.name))
         except ColumnError as error:
             raise located(error, column.name, first_row) from None
 

@@ -18,6 +18,7 @@ from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError,
 from dpframe.forecast import forecast_table
 from dpframe.levers import ORDER_METHODS, lever_lines, levers_table, split_mechanisms
 from dpframe.loss import Budget, check_delta, compose
+from dpframe.measured import Inferred
 from dpframe.mechanisms import Mechanism
 from dpframe.samplecurve import best_size, sample_curve
 from dpframe.spaces import as_space
@@ -63,6 +64,8 @@ class Plan:
         Columns that are randomised together; these columns have the group's channel, as each sees it.
     sample
         Rows that are chosen in secret and released, of the ``n`` there are; None for all.
+    inferred
+        What private inference of spaces spent of the promise, and what it measured.
 
     Raises
     ------
@@ -93,6 +96,7 @@ class Plan:
     leaks: tuple[str, ...] = ()
     groups: tuple[Group, ...] = ()
     sample: int | None = None
+    inferred: Inferred | None = None
 
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks", "groups"):
@@ -193,7 +197,16 @@ class Plan:
     def terms(self) -> Terms:
         """What the promise rests on: the budget of a row, and whether its order and sample are secret."""
         secret = self.shuffle and not self.passthrough
-        return Terms(Budget(self.epsilon, self.delta).per_row(self.contributions), self.n, self.sample, secret)
+        return Terms(self.released.per_row(self.contributions), self.n, self.sample, secret)
+
+    @cached_property
+    def released(self) -> Budget:
+        """What the release of the rows may cost a person: the promise, less what inference spent."""
+        return self.release if self.inferred is None else self.release.less(self.inferred.budget, "inference")
+
+    def nulls_of(self, name: str) -> str:
+        """Return what a null in a column means: what inference chose a space for is coded without complaint."""
+        return "impute" if self.inferred is not None and name in self.inferred.columns else self.nulls
 
     @property
     def release(self) -> Budget:
@@ -258,7 +271,7 @@ class Plan:
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the plan as JSON text with a schema number: public facts only."""
-        data = {
+        data: dict[str, Any] = {
             "schema": SCHEMA,
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -273,6 +286,8 @@ class Plan:
         }
         if self.sample is not None:
             data["sample"] = self.sample
+        if self.inferred is not None:
+            data["inferred"] = self.inferred.to_json()
         if self.groups:
             data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)
@@ -306,6 +321,7 @@ class Plan:
             "leaks",
             "groups",
             "sample",
+            "inferred",
         }
         unknown = sorted(set(data) - known)
         if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
@@ -317,6 +333,8 @@ class Plan:
         data["columns"] = tuple(column_from_json(column, data["groups"]) for column in data["columns"])
         data.setdefault("delta", 0.0)
         try:
+            if data.get("inferred") is not None:
+                data["inferred"] = Inferred.from_json(data["inferred"])
             return cls(**data)
         except ParameterError as error:
             raise PlanError(f"the plan is not valid: {error}") from None
@@ -476,6 +494,12 @@ class Plan:
         if self.sample is not None:
             text.append(f"Sample: {self.sample:,} of {self.n:,} rows, chosen in secret")
         text += lever_lines(self.units, self.terms)
+        if self.inferred is not None:
+            spent = self.inferred.budget
+            text.append(
+                f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} of the total found the spaces of "
+                + name_list(self.inferred.columns)
+            )
         if self.groups:
             text.append(
                 "Randomised together, one epsilon for all: " + "; ".join(name_list(g.names) for g in self.groups)
@@ -535,6 +559,7 @@ def build_plan(
     passthrough: Iterable[str] = (),
     leaks: Sequence[str] = (),
     groups: Iterable[Sequence[str]] = (),
+    inferred: Inferred | None = None,
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
@@ -557,7 +582,8 @@ def build_plan(
     known = {name: as_space(spec) for name, spec in spaces.items()}
     _check_sample_size(sample, n)
     chosen = None if isinstance(sample, str) else sample
-    terms = Terms(Budget(epsilon, delta).per_row(contributions), n, chosen, shuffle and not tuple(passthrough))
+    budget = Budget(epsilon, delta) if inferred is None else Budget(epsilon, delta).less(inferred.budget, "inference")
+    terms = Terms(budget.per_row(contributions), n, chosen, shuffle and not tuple(passthrough))
     columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups)
     plan = Plan(
         epsilon=epsilon,
@@ -572,6 +598,7 @@ def build_plan(
         leaks=tuple(leaks),
         groups=joined,
         sample=chosen,
+        inferred=inferred,
     )
     return plan._resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
 

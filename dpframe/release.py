@@ -223,19 +223,23 @@ def _factors(name: str, word: int) -> U64:
 class ReleaseInfo:
     """What a release says about itself: its plan, its number of rows and its digest.
 
-    ``rows`` is the number of rows of the table, where those released are a sample of them.
+    ``rows`` is the number of rows of the table, where those released are a sample of them. ``measured`` tells that
+    what inference measured, as the plan has it, is of this very table.
     """
 
     plan: Plan
     n: int
     digest: str
     rows: int | None = None
+    measured: bool = False
 
     def to_json(self) -> str:
         """Return JSON text with a schema number."""
         data = {"schema": SCHEMA, "n": self.n, "digest": self.digest, "plan": json.loads(self.plan.to_json())}
         if self.rows is not None:
             data["rows"] = self.rows
+        if self.measured:
+            data["measured"] = True
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod
@@ -254,4 +258,4 @@ class ReleaseInfo:
             raise damaged
         if schema > SCHEMA:
             raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
-        return cls(Plan.from_json(plan), n, digest, rows)
+        return cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True)

@@ -124,7 +124,7 @@ def test_bad_arguments():
     refuses("drop must be a list of column names, e.g. drop=\\['age'\\]", drop="age")
     refuses("column 'age' is in drop and in passthrough", drop=["age"], passthrough=["age"])
     refuses("key must be 32 bytes", spaces=spaces, key=b"short")
-    refuses('infer must be "public" or "data"', infer="guess")
+    refuses('infer must be "private", "public" or "data"', infer="guess")
     refuses('nulls must be "error" or "impute"', nulls="drop", spaces=spaces)
     refuses("plan must be a Plan", plan="plan.json", epsilon=None)
     refuses("spaces must be a mapping", spaces=[1])

@@ -179,7 +179,10 @@ def test_inference_from_data_warns_in_one_line(files, run):
 BAD = [
     (["sanitize", "in.parquet", "out.parquet"], "give epsilon, e.g. epsilon=1.0, or a plan"),
     (["plan", "in.parquet"], "give --epsilon"),
-    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1"], "3 columns need a declared space"),
+    (
+        ["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--infer", "public"],
+        "3 columns need a declared space",
+    ),
     (["sanitize", "in.parquet", "out.parquet", "--epsilon", "0", "--spaces", "spaces.json"], "must be finite"),
     (
         ["sanitize", "in.parquet", "out.parquet", "--epsilon", "nan", "--spaces", "spaces.json"],

@@ -32,8 +32,9 @@ def unread(name: str) -> Iterable[pa.Array]:
 
 
 def from_type(type_: pa.DataType, nullable: bool = False) -> Space:
-    spaces, leaks = infer_spaces([Field("x", type_, nullable)], None, "public", unread)
+    spaces, left, leaks = infer_spaces([Field("x", type_, nullable)], None, "public", unread)
     assert not leaks
+    assert not left
     return spaces["x"]
 
 
@@ -41,8 +42,8 @@ def from_data(*arrays: pa.Array, name: str = "x", nullable: bool = True) -> Spac
     """Return the space read off arrays; it must be warned of, and hold every value but in other's bucket."""
     fields = [Field(name, arrays[0].type, nullable)]
     with pytest.warns(PrivacyLeakWarning, match=rf"^spaces of {name} were read off the data: .*spaces=\{{…\}}$"):
-        spaces, leaks = infer_spaces(fields, None, "data", lambda _: iter(arrays))
-    assert leaks == [name]
+        spaces, left, leaks = infer_spaces(fields, None, "data", lambda _: iter(arrays))
+    assert (left, leaks) == ([], [name])
     spaces[name].check_type(arrays[0].type)
     return spaces[name]
 
@@ -85,12 +86,13 @@ def test_one_error_for_all_columns_with_the_declaration_to_paste() -> None:
         }
     )
     with pytest.raises(ParameterError) as caught:
-        dpf.make_plan(frame, 1.0)
+        dpf.make_plan(frame, 1.0, infer="public")
     message = one_line(caught)
     assert message == (
         "6 columns need a declared space; fill in and pass spaces={'age': (LOWER, UPPER), \"o'name\": [CATEGORY, …], "
         "'when': (FROM, TO), 'kind': [CATEGORY, …], 'pay': (LOWER, UPPER), 'blob': SPACE} (Nullable(…) around a space "
-        "keeps nulls), or name them in drop=[…] or passthrough=[…], or accept a leak with infer='data'"
+        "keeps nulls), or name them in drop=[…] or passthrough=[…], or let them be found with "
+        "infer='private', or accept a leak with infer='data'"
     )
     assert not any(value in message for value in ("31", "47", "1999", "1234", "6789"))
 
@@ -104,14 +106,26 @@ def test_the_pasted_declaration_works() -> None:
 
 def test_public_mode_never_reads() -> None:
     fields = [Field("a", pa.bool_(), False), Field("b", pa.int64(), False), Field("c", pa.null(), True)]
-    found, leaks = infer_spaces(fields, {"b": (0, 9), "c": ["x", "y"]}, "public", unread)
+    found, left, leaks = infer_spaces(fields, {"b": (0, 9), "c": ["x", "y"]}, "public", unread)
     assert found == {"a": Boolean(), "b": Integer(0, 9), "c": Categorical(["x", "y"])}
     assert list(found) == ["a", "b", "c"]
-    assert leaks == []
+    assert (left, leaks) == ([], [])
+
+
+def test_private_mode_leaves_what_types_do_not_say_and_nulls() -> None:
+    fields = [
+        Field("a", pa.bool_(), False),
+        Field("b", pa.bool_(), True),
+        Field("c", pa.int64(), False),
+        Field("d", pa.int64(), False),
+    ]
+    found, left, leaks = infer_spaces(fields, {"d": (0, 9)}, "private", unread)
+    assert found == {"a": Boolean(), "d": Integer(0, 9)}
+    assert (left, leaks) == ([fields[1], fields[2]], [])
 
 
 def test_a_declaration_wins_over_the_type() -> None:
-    found, _ = infer_spaces([Field("a", pa.int8(), True)], {"a": (0, 5)}, "public", unread)
+    found, *_ = infer_spaces([Field("a", pa.int8(), True)], {"a": (0, 5)}, "public", unread)
     assert found == {"a": Integer(0, 5)}
 
 
@@ -131,8 +145,8 @@ def test_spaces_of_another_plan() -> None:
             ParameterError,
             "spaces names 'ghost', which is not a column to randomise; columns are x$",
         ),
-        (None, "private", ParameterError, 'infer must be "public" or "data"; declare spaces'),
-        (None, None, ParameterError, 'infer must be "public" or "data"'),
+        (None, "secret", ParameterError, 'infer must be "private", "public" or "data"; declare spaces'),
+        (None, None, ParameterError, 'infer must be "private", "public" or "data"'),
         ([("x", (0, 1))], "public", ParameterError, r"spaces must be a mapping \{column: space\}, or a plan"),
         ({"x": (9, 1)}, "public", ParameterError, "^column 'x': lower must be below upper"),
         ({"x": "small"}, "public", ParameterError, "^column 'x': a space is declared by"),
@@ -337,7 +351,7 @@ def test_names_that_only_end_alike_are_no_identifiers(name: str) -> None:
 
 
 def test_a_declared_identifier_is_taken() -> None:
-    found, leaks = infer_spaces([Field("id", pa.int64(), False)], {"id": (0, 9)}, "data", unread)
+    found, _, leaks = infer_spaces([Field("id", pa.int64(), False)], {"id": (0, 9)}, "data", unread)
     assert (found, leaks) == ({"id": Integer(0, 9)}, [])
 
 
@@ -379,5 +393,5 @@ def test_what_is_inferred_can_be_released() -> None:
 def test_ordered_dtypes_declare_ranks() -> None:
     dtype = pd.CategoricalDtype(["lo", "hi"], ordered=True)
     type_ = pa.array(pd.Series(["hi"], dtype=dtype)).type
-    found, _ = infer_spaces([Field("x", type_, True)], {"x": dtype}, "public", unread)
+    found, *_ = infer_spaces([Field("x", type_, True)], {"x": dtype}, "public", unread)
     assert found == {"x": Ordinal(["lo", "hi"])}

@@ -429,7 +429,11 @@ def test_spaces_read_off_the_data(hobbies, tmp_path):
     ]:
         with pytest.warns(PrivacyLeakWarning):
             assert dpf.make_plan(pa.table({"x": column}), 1.0, infer="data")["x"].space == expected
-    refused(ParameterError, r"'x': Subset\(\[ITEM, …\]\)", lambda: dpf.make_plan(pa.table({"x": column}), 1.0))
+    refused(
+        ParameterError,
+        r"'x': Subset\(\[ITEM, …\]\)",
+        lambda: dpf.make_plan(pa.table({"x": column}), 1.0, infer="public"),
+    )
     refused(
         ColumnError,
         "has type list<item: double>, for which no space is known",

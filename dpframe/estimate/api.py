@@ -16,6 +16,7 @@ from dpframe.errors import ParameterError
 from dpframe.estimate import linear, moments, sets
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, join_axes, make_axis
 from dpframe.estimate.fits import METHODS, Fits, Unit
+from dpframe.estimate.measured import Both, Combined
 from dpframe.estimate.plot import draw
 from dpframe.estimate.source import Source
 from dpframe.forecast import mean_errors
@@ -46,6 +47,11 @@ class Estimates:
         The plan, where the table lost it.
     confidence_level
         Level of the intervals, in (0, 1).
+    use_measured
+        Combine the rows with the noisy counts that private inference of spaces measured, where the plan has some:
+        in `value_counts`, `joint` of one column, `support` of values, `null_rate`, `histogram` and `quantile`. They
+        are of the table that the plan was made from. By default they are used where the release says that this is
+        its own table (its plan was made as it was released); pass True where you know so of a plan made before.
 
     Raises
     ------
@@ -81,13 +87,18 @@ class Estimates:
     M       957.0        6.0   945.0   970.0
     """
 
-    def __init__(self, source: Any, plan: Plan | None = None, *, confidence_level: float = 0.95) -> None:
+    def __init__(
+        self, source: Any, plan: Plan | None = None, *, confidence_level: float = 0.95, use_measured: bool | None = None
+    ) -> None:
+        if use_measured is not None and not isinstance(use_measured, bool):
+            raise ParameterError("use_measured must be True, False or None")
         if not isinstance(confidence_level, float) or not 0 < confidence_level < 1:
             raise ParameterError("confidence_level must lie in (0, 1), e.g. 0.95")
         self.confidence_level = confidence_level
         self._source = Source(source, plan)
         self.plan = self._source.plan
         self.n, self.rows = self._source.n, self._source.rows
+        self._use_measured = use_measured
 
     def is_listed(self, column: str) -> bool:
         """Tell whether a column is one of listed values (or of so few that they can be listed)."""
@@ -168,7 +179,7 @@ class Estimates:
         method = method or _default_method(axes)
         estimate, variance, used = self._cells(axes, normalize, (), dropna, method, target)
         out = self._frame(estimate, variance, axes, dropna)
-        out.attrs["method"] = used
+        out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
     def joint(
@@ -213,7 +224,7 @@ class Estimates:
         positions = tuple(columns.index(name) for name in held)
         estimate, variance, used = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
         out = self._frame(estimate, variance, axes, dropna)
-        out.attrs["method"] = used
+        out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
         return out
 
     def crosstab(
@@ -543,6 +554,14 @@ class Estimates:
             rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), drawn)
             results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
             return self._dressed_series(results, column, "number", column)
+        if self._both is not None:
+            axis = make_axis(chosen, None if self.is_listed(column) else 1)
+            found = self._both.cells(
+                axis, self._counts([axis]), normalize=True, dropna=False, population=target == "population"
+            )
+            if found is not None:
+                results = self._results(found[0][-1:], found[1][-1:], (slice(None),))
+                return self._dressed_series(results, column, "number", column)
         null = chosen.space.size - 1
         absent: linear.Term = {column: (lambda codes: (codes == null).astype(np.float64),)}
         return self._statistic(moments.Statistic([absent], lambda m, n: m[0]), [column], column, target)
@@ -614,9 +633,13 @@ class Estimates:
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
         return table if np.ndim(q) else table.iloc[0].rename(column)
 
-    def _distribution(self, column: str) -> moments.Distribution:
+    def _distribution(self, column: str) -> moments.Distribution | Combined:
         axis = make_axis(self._source.column(column), self._grid_bins(column))
         assert isinstance(axis, BinnedAxis)
+        if self._both is not None:
+            both = self._both.distribution(self._both.snapped(axis), lambda fine: self._counts([fine]))
+            if both is not None:
+                return both
         counts = linear.count_classes([axis], self._source.codes([column]))
         return moments.Distribution.fit(axis, counts)
 
@@ -650,12 +673,61 @@ class Estimates:
         counts = self._counts(axes)
         if method == "auto":
             method = self._fits.pick(axes, counts)
+        both = self._with_measured(axes, counts, normalize, dropna, method, target)
+        if both is not None:
+            return *both, method
         if method == "inverse" or not self.n:
             found = linear.joint_cells(counts, axes, normalize=normalize, given=given, dropna=dropna, drawn=drawn)
             return *self._weighted(*found, normalize), "inverse"
         unit = Unit(axes, normalize, tuple(given), dropna, self._all_rows)
         shares, errors = self._fits.joint(axes, counts, method, unit, drawn)
         return shares, errors**2, method
+
+    def _with_measured(
+        self, axes: Sequence[Axis], counts: FloatArray, normalize: bool, dropna: bool, method: str, target: str
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Return the cells of one column from its rows and what inference measured of it, if it did."""
+        population, axis = target == "population", axes[0]
+        if len(axes) > 1 or self._both is None:
+            return None
+        if method == "inverse":
+            return self._both.cells(axis, counts, normalize=normalize, dropna=dropna, population=population)
+        if method != "em":
+            return None
+        fitted = self._both.distribution(self._fine(axis), lambda fine: self._counts([fine]))
+        if fitted is None:
+            return None
+        parts = np.eye(axis.cells)
+        if axis.grid is not None and fitted.axis.grid is not None:
+            parts = moments.aggregation(fitted.axis.grid, axis.grid)
+        unit = Unit(axes, normalize, (), dropna, self._all_rows)
+
+        def presented(shares: FloatArray) -> FloatArray:
+            merged = parts @ shares
+            return np.asarray(merged / unit.of(merged))
+
+        return presented(fitted.shares), fitted.errors_of(presented, target) ** 2
+
+    @cached_property
+    def _both(self) -> Both | None:
+        """The counts that inference measured, if they are of the table that these rows are."""
+        inferred, info = self.plan.inferred, self._source.info
+        whole = self.rows == self.plan.n and (info is None or info.n == self.n)
+        own = info is not None and info.measured if self._use_measured is None else self._use_measured
+        if not own or inferred is None or not whole:
+            return None
+        return Both(inferred, self._source.weight, self._source.drawn("table"))
+
+    def _takes_measured(self, axes: Sequence[Axis], method: str) -> bool:
+        """Tell whether a result is from measured counts too."""
+        if self._both is None or len(axes) > 1 or method not in ("inverse", "em"):
+            return False
+        return self._both.readings(axes[0] if method == "inverse" else self._fine(axes[0])) is not None
+
+    def _fine(self, axis: Axis) -> Axis:
+        """Return an axis with the bins of a fit to both rows and measured counts."""
+        assert self._both is not None
+        return axis if axis.grid is None else self._both.snapped(axis.grid.refine(self._grid_bins(axis.name)))
 
     @property
     def _all_rows(self) -> float:

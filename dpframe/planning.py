@@ -1,0 +1,271 @@
+"""From a table's public facts, and where they are not enough a share of the budget, to a plan."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import pyarrow as pa
+
+from dpframe.errors import (
+    AlreadySanitizedError,
+    ParameterError,
+    RepeatedReleaseWarning,
+    name_list,
+    warn,
+)
+from dpframe.infer import Field, any_space, infer_spaces
+from dpframe.ledger import Ledger, as_ledger, covers, difference
+from dpframe.loss import Budget, check_delta, check_epsilon
+from dpframe.measured import Inferred
+from dpframe.mechanisms import Mechanism
+from dpframe.plan import Plan, build_plan, default_delta
+from dpframe.private import MOST_ITEMS, infer_privately
+from dpframe.spaces import Space
+
+__all__ = [
+    "SHARE",
+    "Account",
+    "Before",
+    "PlanOptions",
+    "TableFacts",
+    "choose_plan",
+    "new_key",
+    "noted",
+    "plan_for",
+    "refuse_release",
+]
+
+
+class PlanOptions(TypedDict, total=False):
+    """Keyword arguments that decide a plan; see `dpframe.make_plan`."""
+
+    spaces: Mapping[str, Any] | Plan | None
+    infer: str
+    infer_share: float
+    max_items: int
+    drop: Iterable[str]
+    passthrough: Iterable[str]
+    allocation: str | Mapping[Any, float]
+    mechanisms: Mapping[str, str | Mechanism]
+    groups: Iterable[Sequence[str]]
+    nulls: str
+    contributions: int
+    shuffle: bool
+    sample: int | str | None
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a plan is made from.
+
+    ``fields`` gives the `Field` of named columns, ``arrays`` the data of one, ``batches`` that of several, in
+    batches (of columns without a type lists of objects).
+    """
+
+    names: Sequence[str]
+    n: int
+    fields: Callable[[Sequence[str]], list[Field]]
+    arrays: Callable[[str], Iterable[pa.Array]]
+    batches: Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
+
+
+Before = Callable[[dict[str, Space], Budget], str | None]
+"""Called with the spaces known so far and what inference is about to spend; may return the receipt of the spend."""
+
+
+SHARE = 0.1
+"""Share of the promise that private inference takes, where nothing else is said."""
+
+INFERENCE = "inference"
+"""What the ledger's entry of private inference alone says."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """A dataset's budget in a ledger, from which a face spends."""
+
+    ledger: Ledger
+    dataset: str
+
+    @classmethod
+    def of(cls, ledger: Any, dataset: str | None) -> Account | None:
+        """Return the account of a face's ``ledger=`` and ``dataset=``, or None if neither is given."""
+        if ledger is None and dataset is None:
+            return None
+        if ledger is None or dataset is None:
+            raise ParameterError('ledger and dataset go together, e.g. ledger="ledger.sqlite", dataset="survey-2026"')
+        return cls(as_ledger(ledger), dataset)
+
+    def cost(self, plan: Plan) -> Budget:
+        """Return what releasing under a plan costs: all of it, or what its inference has not paid here yet.
+
+        A plan can be written by hand: a receipt counts if this dataset's ledger has it as one of inference, and
+        at least as much was paid for it as the plan takes off.
+        """
+        inferred = plan.inferred
+        if inferred is None or inferred.receipt is None:
+            return plan.release
+        entry = self.ledger.find(inferred.receipt)
+        if entry is None or (entry.dataset, entry.what) != (self.dataset, INFERENCE):
+            return plan.release
+        return difference(plan.release, inferred.budget) if covers(entry.amount, inferred.budget) else plan.release
+
+    def spend(self, budget: Budget, what: str = "release") -> str:
+        """Enter a spend, for good, and return its receipt."""
+        receipt = secrets.token_hex(16)
+        self.ledger.spend(self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=what)
+        return receipt
+
+
+_asked: set[bytes] = set()
+"""Requests for private inference that this process has made without a ledger."""
+
+
+def noted(table: TableFacts, account: Account | None) -> Before:
+    """Return what a face's ``plan`` does before inference spends: enter it, or warn when it is repeated."""
+
+    def before(found: dict[str, Space], share: Budget) -> str | None:
+        if account is not None:
+            return account.spend(share, INFERENCE)
+        request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
+        if request in _asked:
+            warn(
+                "spaces of such a table were inferred before in this process, and every time costs "
+                f"epsilon={share.epsilon:g}, delta={share.delta:g}; reuse them with spaces=plan, or let a ledger= "
+                "keep count",
+                RepeatedReleaseWarning,
+            )
+        _asked.add(request)
+        return None
+
+    return before
+
+
+def new_key(key: bytes | None) -> bytes:
+    """Return the given key, or 32 fresh bytes from the operating system."""
+    return secrets.token_bytes(32) if key is None else key
+
+
+def _names(value: Iterable[str], name: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise ParameterError(f"{name} must be a list of column names, e.g. {name}=[{value!r}]")
+    return tuple(value)
+
+
+def plan_for(
+    table: TableFacts,
+    key: Callable[[], bytes],
+    before: Before,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    spaces: Mapping[str, Any] | Plan | None = None,
+    infer: str = "private",
+    infer_share: float = SHARE,
+    max_items: int = MOST_ITEMS,
+    drop: Iterable[str] = (),
+    passthrough: Iterable[str] = (),
+    contributions: int = 1,
+    **options: Any,
+) -> Plan:
+    """Make a plan from a table; every face's ``plan`` ends here.
+
+    ``key`` gives the secret key that inference draws with, and is called after ``before``.
+    """
+    check_epsilon(epsilon)
+    delta = default_delta(table.n) if delta is None else check_delta(delta)
+    drop, passthrough = _names(drop, "drop"), _names(passthrough, "passthrough")
+    _check_lists(table.names, drop, passthrough)
+    _check_inference(infer_share, max_items)
+    columns = table.fields([name for name in table.names if name not in drop and name not in passthrough])
+    found, left, leaks = infer_spaces(columns, spaces, infer, table.arrays)
+    options |= {"drop": drop, "passthrough": passthrough, "contributions": contributions, "leaks": leaks, "n": table.n}
+    if not left:
+        return build_plan({c.name: found[c.name] for c in columns}, epsilon=epsilon, delta=delta, **options)
+    share = _share(Budget(epsilon, delta), infer_share)
+    receipt: list[str | None] = []
+
+    def paid() -> None:
+        # What a plan may be refused for is found before the spend, as far as spaces do not matter.
+        rest = Budget(epsilon, delta).less(share, "inference")
+        _rehearse({c.name: found.get(c.name) or any_space(c) for c in columns}, rest, left, options)
+        receipt.append(before(found, share))
+
+    inference = infer_privately(
+        left, table.n, table.batches, share, key, contributions=contributions, most_items=max_items, before=paid
+    )
+    spaces = found | inference.spaces
+    inferred = Inferred(
+        share, tuple(c.name for c in left), inference.measured, tuple(inference.threshold.items()), receipt[0]
+    )
+    return build_plan(
+        {c.name: spaces[c.name] for c in columns}, epsilon=epsilon, delta=delta, inferred=inferred, **options
+    )
+
+
+def _share(whole: Budget, share: float) -> Budget:
+    """Return what inference may spend, with few digits: sums of decimals are what a ledger keeps."""
+    part = whole.split([share])[0]
+    short = Budget(float(f"{part.epsilon:.12g}"), float(f"{part.delta:.12g}"))
+    _ = whole.less(short, "inference")  # refused if nothing is left
+    return short
+
+
+_SMALL = 1e-3
+"""An ε below which mechanisms may be out of reach."""
+
+
+def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], options: Mapping[str, Any]) -> None:
+    """Build a plan from stand-ins for the spaces that are not known yet, in vain.
+
+    Names, shares, groups and rows are checked; how much noise there is, is calibrated only where it may fail.
+    """
+    budget = rest if rest.epsilon < _SMALL else Budget(1.0, 0.0)
+    unknown, chosen = {column.name for column in left}, options.get("mechanisms") or {}
+    if isinstance(chosen, Mapping):
+        # Which mechanisms fit, and what they cost, is known with the spaces.
+        chosen = {k: tag for k, tag in chosen.items() if k not in unknown and not isinstance(tag, Mechanism)}
+    build_plan(spaces, epsilon=budget.epsilon, delta=budget.delta, **{**options, "mechanisms": chosen, "leaks": ()})
+
+
+def _check_lists(names: Sequence[str], drop: Sequence[str], passthrough: Sequence[str]) -> None:
+    for option, given in (("drop", drop), ("passthrough", passthrough)):
+        for name in given:
+            if name not in names:
+                raise ParameterError(f"{option} names {name!r}, which is not a column; columns are {name_list(names)}")
+    both = [name for name in drop if name in passthrough]
+    if both:
+        raise ParameterError(f"column {both[0]!r} is in drop and in passthrough; name it in one of them")
+
+
+def _check_inference(share: Any, most: Any) -> None:
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        raise ParameterError("infer_share must lie in (0, 1), e.g. infer_share=0.1")
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 1_000:
+        raise ParameterError("max_items must be a whole number of items per row, from 1 to 1000")
+
+
+def refuse_release(text: str | None) -> None:
+    """Raise `AlreadySanitizedError` for a table that carries a release's description."""
+    if text is not None:
+        raise AlreadySanitizedError(
+            "the table is a release already; sanitising it again only adds noise: use the original table"
+        )
+
+
+def choose_plan(plan: Plan | None, epsilon: float | None, delta: float | None, options: PlanOptions) -> Plan | None:
+    """Return the plan that was given, or None if one is to be made; refuse both and neither."""
+    if plan is None:
+        if epsilon is None:
+            raise ParameterError("give epsilon, e.g. epsilon=1.0, or a plan")
+        return None
+    if not isinstance(plan, Plan):
+        raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
+    if epsilon is not None or delta is not None or options:
+        extra = next(iter(options), "epsilon" if epsilon is not None else "delta")
+        raise ParameterError(f"{extra} is already decided by the plan; give one or the other")
+    return plan

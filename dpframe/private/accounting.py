@@ -1,0 +1,226 @@
+"""What private inference costs, and how much noise a budget asks for.
+
+All histograms are counts of rows, and neighbours differ in one row. So in a column where every row counts under at
+most s cells (1, or the cap on a set's items), at most 2s counts change, by 1 each: ℓ1 sensitivity 2s, ℓ2
+sensitivity √(2s). A person with k rows makes both k times as large.
+
+With δ > 0 the noise is discrete Gaussian. Independent noise of parameters σᵢ² on counts that change by Δᵢ has
+ρ = Σ Δᵢ²/(2σᵢ²) zCDP (Canonne–Kamath–Steinke 2020, Thm 14), which adds up over columns and adaptive rounds, and
+is (ε, δ)-private with the δ of their Prop. 12: `zcdp_delta`. With δ = 0 the noise is geometric and ε = Σ Δᵢ·rateᵢ.
+
+*Unknown domains.* Of text and items only observed values have counts, and only those whose noisy count reaches a
+threshold τ are released. Let U be the values that both neighbours have, and M_U the mechanism that looks at U
+alone. M differs from M_U only if a value outside U reaches τ. These belong to the rows that changed: at most k·s
+of them in a column, with counts of at most k, so P(M ≠ M_U) ≤ β = Σ k·s·P(k + Z ≥ τ) over the columns. Then
+P(M ∈ A) ≤ P(M_U ∈ A) + β ≤ e^ε·P(M_U' ∈ A) + δ' + β ≤ e^ε·P(M' ∈ A) + δ' + (1 + e^ε)·β.
+
+*Tables.* The sampler is within a total variation distance of the ideal law. Counts that do not change have the
+same law for both neighbours, whatever it is; replacing the others' by the ideal one costs (1 + e^ε) times the
+distance for each of them: their number is public, though that of the observed values is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Protocol
+
+from dpframe.errors import ParameterError
+from dpframe.keystream import ColumnStream
+from dpframe.loss import Budget
+from dpframe.private.gaussian import LARGEST_SCALE, GaussianTable, Ints, gaussian_table
+from dpframe.private.geometric import GeometricNoise, geometric_noise
+
+__all__ = ["CountNoise", "Histogram", "Spending", "spend", "zcdp_delta", "zcdp_rho"]
+
+_DIGITS = Context(prec=50)
+_THRESHOLD_SHARE = 0.5
+"""Part of δ that is kept for values that one person alone has, where there are unknown domains."""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """One noisy histogram: most cells a row counts under, its share of the budget, whether its domain is unknown."""
+
+    cells: int
+    share: float
+    unknown: bool = False
+
+    def changes(self, contributions: int) -> int:
+        """Return how many counts one person can change (by `contributions` each, in the worst case: by 1)."""
+        return 2 * self.cells * contributions
+
+
+class CountNoise(Protocol):
+    """Noise on counts."""
+
+    @property
+    def variance(self) -> float:
+        """Its variance."""
+
+    def add(self, counts: Ints, stream: ColumnStream) -> Ints:
+        """Return counts with noise from a stream."""
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    """Discrete Gaussian noise on counts.
+
+    Words are taken in the order of the cells; of unknown domains, the order of the observed values. That order
+    tells nothing, as words are independent and a key serves one table (see `dpframe.keystream`).
+    """
+
+    table: GaussianTable
+
+    @property
+    def variance(self) -> float:
+        """σ², which exceeds the variance by next to nothing."""
+        return float(self.table.sigma2)
+
+    def add(self, counts: Ints, stream: ColumnStream) -> Ints:
+        """Return counts with noise, which may be negative."""
+        return counts + self.table.sample(stream, 0, len(counts))
+
+
+@dataclass(frozen=True)
+class Spending:
+    """How a budget is spent on histograms: the noise of each, and from which count values of unknown domains show.
+
+    ``thresholds`` are in rows, one per histogram, 0 where the domain is known.
+    """
+
+    budget: Budget
+    contributions: int
+    histograms: tuple[Histogram, ...]
+    noises: tuple[CountNoise, ...]
+    thresholds: tuple[int, ...]
+
+    def certified(self) -> Budget:
+        """Return what is spent, from the noise as it is drawn: at most the budget."""
+        if self.budget.delta == 0:
+            return Budget(_pure(self.histograms, self.noises, self.contributions))
+        epsilon = self.budget.epsilon
+        return Budget(epsilon, _delta(epsilon, self))
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """Return a δ for which ρ-zCDP implies (ε, δ), rounded up (CKS 2020, Prop. 12, least over α).
+
+    Examples
+    --------
+    >>> round(zcdp_delta(0.02, 1.0), 9)
+    8.8e-08
+    """
+    a = _best(lambda t: -_log_delta(rho, epsilon, 1 + math.exp(t)))
+    with localcontext(_DIGITS):
+        alpha = Decimal(a)
+        rest = (alpha - 1) * (alpha * Decimal(rho) - Decimal(epsilon)) + alpha * (1 - 1 / alpha).ln()
+        return min(1.0, float(rest.exp() / (alpha - 1)) * (1 + 1e-12))
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Return a ρ for which ρ-zCDP implies (ε, δ), rounded down: the inverse of `zcdp_delta`."""
+
+    def at(alpha: float) -> float:
+        rest = math.log(delta) - alpha * math.log1p(-1 / alpha) + math.log(alpha - 1)
+        return (epsilon + rest / (alpha - 1)) / alpha
+
+    rho = max(0.0, at(_best(lambda t: at(1 + math.exp(t)))))
+    while rho > 0 and zcdp_delta(rho, epsilon) > delta:
+        rho *= 1 - 1e-9
+    return rho
+
+
+def _log_delta(rho: float, epsilon: float, alpha: float) -> float:
+    return (alpha - 1) * (alpha * rho - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+
+
+def _best(value: Callable[[float], float]) -> float:
+    """Return the order α = 1 + e^t that makes ``value`` largest, about; any order gives a true bound."""
+    low, high = -8.0, 36.0
+    for _ in range(120):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (a, high) if value(a) < value(b) else (low, b)
+    return 1 + math.exp((low + high) / 2)
+
+
+def spend(budget: Budget, histograms: Sequence[Histogram], n: int, contributions: int = 1) -> Spending:
+    """Return the noise that makes all histograms together cost at most ``budget``.
+
+    Raises
+    ------
+    ParameterError
+        If the budget is so small that no table of its noise can be made, or unknown domains are asked for
+        without δ.
+    """
+    found, shares = tuple(histograms), sum(Fraction(h.share) for h in histograms)
+    relative = [float(Fraction(h.share) / shares) for h in found]
+    if budget.delta == 0:
+        if any(h.unknown for h in found):
+            raise ParameterError("unknown domains need delta above 0")
+        parts = [budget.epsilon * s / h.changes(contributions) for h, s in zip(found, relative, strict=True)]
+        pure = tuple(geometric_noise(n, part * (1 - 1e-9)) for part in parts)
+        return Spending(budget, contributions, found, pure, (0,) * len(found))
+    escape = budget.delta * _THRESHOLD_SHARE if any(h.unknown for h in found) else 0.0
+    rho = zcdp_rho(budget.epsilon, (budget.delta - escape) * (1 - 1e-6)) * (1 - 1e-9)
+    tables = []
+    for h, share in zip(found, relative, strict=True):
+        sigma2 = 2 * h.cells * contributions**2 / (2 * rho * share) if rho > 0 else math.inf
+        if sigma2 > LARGEST_SCALE**2 / 4:
+            raise ParameterError(
+                "epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces"
+            )
+        tables.append(gaussian_table(max(1.0, _coarse(sigma2))))
+    candidates = contributions * sum(h.cells for h in found if h.unknown)
+    # As in `_delta`: P(k + Z ≥ τ) for all of the candidates together.
+    each = escape * (1 - 1e-6) / (1 + math.exp(min(budget.epsilon, 700.0))) / max(candidates, 1)
+    limits = [
+        _threshold(float(t.sigma2), contributions, each) if h.unknown else 0 for h, t in zip(found, tables, strict=True)
+    ]
+    return Spending(budget, contributions, found, tuple(map(GaussianNoise, tables)), tuple(limits))
+
+
+def _coarse(sigma2: float) -> float:
+    """Return a number at least as large with 12 binary digits, so that few tables are needed."""
+    mantissa, exponent = math.frexp(sigma2)
+    return math.ldexp(math.ceil(mantissa * 4096), exponent - 12)
+
+
+def _threshold(sigma2: float, contributions: int, probability: float) -> int:
+    """Return a count that noise lifts a count of ``contributions`` to with at most this probability."""
+    distance = max(0, math.floor(math.sqrt(sigma2) * -NormalDist().inv_cdf(min(probability, 0.4))))
+    while gaussian_tail(sigma2, distance) > probability:
+        distance += 1
+    return contributions + distance
+
+
+def gaussian_tail(sigma2: float, distance: int) -> float:
+    """Return a bound on P(Z ≥ distance) of discrete Gaussian noise.
+
+    The sum over x ≥ d of e^(−x²/2σ²) is at most its integral from d − 1, and that over all x at least σ√2π.
+    """
+    return 0.5 * math.erfc((distance - 1) / math.sqrt(2 * sigma2)) * (1 + 1e-9) if distance >= 1 else 1.0
+
+
+def _delta(epsilon: float, spending: Spending) -> float:
+    k, rho, escape, replaced = spending.contributions, Fraction(0), 0.0, Fraction(0)
+    for h, noise, limit in zip(spending.histograms, spending.noises, spending.thresholds, strict=True):
+        assert isinstance(noise, GaussianNoise)
+        rho += Fraction(h.cells * k**2) / noise.table.sigma2
+        replaced += h.changes(k) * noise.table.distance
+        if h.unknown:
+            escape += k * h.cells * (gaussian_tail(float(noise.table.sigma2), limit - k) + float(noise.table.distance))
+    both = 1 + math.exp(min(epsilon, 700.0))
+    return min(zcdp_delta(float(rho) * (1 + 1e-15), epsilon) + both * (escape + float(replaced)) * (1 + 1e-12), 1.0)
+
+
+def _pure(histograms: Sequence[Histogram], noises: Sequence[CountNoise], contributions: int) -> float:
+    total = Fraction(0)
+    for h, noise in zip(histograms, noises, strict=True):
+        assert isinstance(noise, GeometricNoise)
+        total += h.changes(contributions) * Fraction(noise.loss)
+    return float(total) * (1 + 1e-15)

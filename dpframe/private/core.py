@@ -1,0 +1,208 @@
+"""Private inference of column spaces: one joint noisy histogram over all columns, in three passes at most.
+
+What the data says leaves through noisy counts alone, and what is made of these is post-processing. Nothing branches
+on the values: any table of the schema is read the same number of times, none makes inference fail, and the types
+of the spaces that come out follow from the columns' types (but for objects, whose kind is measured, too).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dpframe.errors import ColumnError, ParameterError, name_list
+from dpframe.infer import IDENTIFIER, Field, from_type
+from dpframe.keystream import Keystream
+from dpframe.loss import Budget
+from dpframe.measured import Measured
+from dpframe.private.accounting import Spending, spend
+from dpframe.private.categories import Items, Texts, is_text
+from dpframe.private.numeric import Numbers, Times, is_number, is_time
+from dpframe.private.task import Presence, Task
+from dpframe.spaces import Space
+
+__all__ = ["MOST_ITEMS", "Inference", "infer_privately"]
+
+MOST_ITEMS = 8
+"""Items of a row that are counted, where nothing else is said."""
+
+Read = Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
+"""Gives the named columns in batches; of columns without a type, the objects."""
+
+_PLANES = 16
+"""Planes of a column's stream that a round may take words from."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What private inference found.
+
+    ``spent`` is None where types said everything; ``threshold`` has the rows, by column, from which values of text
+    and items of sets are found: those of twice as many are missed with probability below 10⁻⁴.
+    """
+
+    spaces: dict[str, Space]
+    measured: tuple[Measured, ...]
+    spent: Budget | None
+    threshold: dict[str, int]
+
+
+def infer_privately(
+    columns: Sequence[Field],
+    n: int,
+    read: Read,
+    budget: Budget,
+    key: bytes | Callable[[], bytes],
+    *,
+    contributions: int = 1,
+    most_items: int = MOST_ITEMS,
+    request: bytes = b"",
+    before: Callable[[], None] | None = None,
+) -> Inference:
+    """Return a space for every column, found under (ε, δ)-differential privacy.
+
+    Parameters
+    ----------
+    columns
+        The columns whose spaces are wanted, by name, type and nullability.
+    n
+        Rows of the table, which are public.
+    read
+        Gives columns in batches, as Arrow arrays; columns of type null as lists of objects. Called three times at
+        most, and as often for any table.
+    budget
+        What may be spent, replace-one, per person. Noise is discrete Gaussian, or geometric with δ = 0.
+    key
+        32 secret bytes, or what gives them. Noise is bound to the request too: columns, n, budget and ``request``.
+        One key serves one table: over changed data the same request would reveal the difference.
+    contributions
+        Rows that one person may own.
+    most_items
+        Items a row of a set column counts under, at most; longer rows are cut by a keyed choice.
+    request
+        Further bytes that the noise is bound to.
+    before
+        Called when nothing can be refused any more, before the key is asked for and any noise is drawn.
+
+    Raises
+    ------
+    ParameterError
+        Without δ, for columns of text or sets; for a budget too small to draw its noise.
+    ColumnError
+        For identifiers, by name, and types that no space is known for.
+
+    Examples
+    --------
+    >>> table = pa.table({"age": [20, 30, 40, 50, 60] * 2000, "sex": ["F", "M"] * 5000})
+    >>> fields = [Field(f.name, f.type, f.nullable) for f in table.schema]
+    >>> found = infer_privately(fields, 10_000, lambda names: iter(table.to_batches()), Budget(1.0, 1e-6), bytes(32))
+    >>> found.spaces["sex"]
+    Categorical(categories=('F', 'M'), other='other')
+    """
+    tasks = [_task(column, n, most_items, Keystream(bytes(32))) for column in columns]
+    if budget.delta == 0:
+        _refuse_unknown(tasks)
+    asked = [(task, i) for task in tasks for i in range(len(task.histograms))]
+    if not asked:
+        return Inference({task.field.name: task.space() for task in tasks}, (), None, {})
+    spending = spend(budget, [task.histograms[i] for task, i in asked], n, contributions)
+    if before is not None:
+        before()
+    secret = key() if callable(key) else key
+    stream = Keystream(secret, _digest(columns, n, budget, contributions, most_items, request))
+    tasks = [_task(column, n, most_items, stream) for column in columns]
+    places = {(task.field.name, i): at for at, (task, i) in enumerate(asked)}
+    for i in range(max(len(task.histograms) for task in tasks)):
+        _round(i, [task for task in tasks if i < len(task.histograms)], read, spending, places, stream)
+    return Inference(
+        {task.field.name: task.space() for task in tasks},
+        tuple(measured for task in tasks for measured in task.measured),
+        budget,
+        {task.field.name: limit for (task, _), limit in zip(asked, spending.thresholds, strict=True) if limit},
+    )
+
+
+def _round(
+    i: int,
+    tasks: Sequence[Task],
+    read: Read,
+    spending: Spending,
+    places: Mapping[tuple[str, int], int],
+    stream: Keystream,
+) -> None:
+    """Read the data once, and add to every column's counts their noise."""
+    counters = {task.field.name: task.counter() for task in tasks}
+    for batch in read(list(counters)):
+        for name, counter in counters.items():
+            counter.add(batch[name])
+    for task in tasks:
+        name = task.field.name
+        at = places[name, i]
+        words = stream.column(name, "infer").skip(i * _PLANES)
+        task.measure(counters[name], spending.noises[at], spending.thresholds[at], words)
+
+
+def _digest(columns: Sequence[Field], n: int, budget: Budget, *rest: Any) -> bytes:
+    """Return a digest of the request, so that no two requests have the same noise."""
+    facts = [[[c.name, str(c.type), c.nullable] for c in columns], n, budget.epsilon, budget.delta]
+    facts += [part.hex() if isinstance(part, bytes) else part for part in rest]
+    return hashlib.sha256(json.dumps(facts).encode()).digest()
+
+
+def _task(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+    if any("\ud800" <= letter <= "\udfff" for letter in column.name):
+        raise ParameterError(f"column name {column.name!r} is not valid Unicode; rename it")
+    said = from_type(Field(column.name, column.type, False))
+    if said is not None:
+        return Presence(column, said)
+    if IDENTIFIER.search(column.name):
+        raise ColumnError(
+            "looks like an identifier, which no noise makes useful; pass drop=[…], passthrough=[…] or declare "
+            "its space",
+            column=column.name,
+        )
+    type_ = column.type
+    make = next((make for fits, make in _TASKS if fits(type_)), None)
+    if make is None:
+        raise ColumnError(
+            f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space",
+            column=column.name,
+        )
+    return make(column, n, most_items, stream)
+
+
+def _items(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+    # The planes before are the rounds' noise.
+    secret = stream.column(column.name, "infer").skip(4 * _PLANES).words(0, 0, 4).tobytes()
+    return Items(column, most_items, secret)
+
+
+def _is_set(type_: pa.DataType) -> bool:
+    t = pa.types
+    nested = t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_)
+    return bool(nested and is_text(type_.value_type))
+
+
+_TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, Keystream], Task]]] = [
+    (is_number, lambda column, n, *_: Numbers(column, n)),
+    (is_time, lambda column, n, *_: Times(column, n)),
+    (is_text, lambda column, *_: Texts(column)),
+    (_is_set, _items),
+    (pa.types.is_null, _items),
+]
+"""What is done with a column, by its type; null is the type of columns whose objects have none."""
+
+
+def _refuse_unknown(tasks: Sequence[Task]) -> None:
+    names = [task.field.name for task in tasks if any(h.unknown for h in task.histograms)]
+    if names:
+        raise ParameterError(
+            f"text and sets can be inferred only with delta above 0, and {name_list(names)} "
+            f"{'is' if len(names) == 1 else 'are'} such: pass delta, or declare spaces={{…}}, or name them in drop=[…] "
+            "or passthrough=[…], or accept a leak with infer='data'"
+        )
