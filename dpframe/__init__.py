@@ -4,6 +4,9 @@
 ``safe.dp`` still gives unbiased statistics of it, with honest intervals.
 """
 
+import importlib
+import typing
+
 from dpframe import datasets
 from dpframe.accessor import attach
 from dpframe.audit import AuditResult, audit
@@ -23,6 +26,7 @@ from dpframe.errors import (
     PlanError,
     PrivacyLeakWarning,
     RepeatedReleaseWarning,
+    SeededReleaseWarning,
 )
 from dpframe.estimate import Estimates
 from dpframe.inmemory import make_plan, sanitize
@@ -35,6 +39,11 @@ from dpframe.release import ReleaseInfo
 from dpframe.report import Report
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Product, Real, Subset
 from dpframe.verify import verify_file
+from dpframe.writing import write_parquet
+
+if typing.TYPE_CHECKING:
+    from dpframe.learning import DebiasedNaiveBayes, DebiasedRidge
+    from dpframe.transformer import Sanitizer
 
 __version__ = "0.1.0"
 
@@ -50,6 +59,8 @@ __all__ = [
     "Column",
     "ColumnError",
     "Datetime",
+    "DebiasedNaiveBayes",
+    "DebiasedRidge",
     "DpframeError",
     "DpframeWarning",
     "Estimates",
@@ -72,6 +83,8 @@ __all__ = [
     "ReleaseInfo",
     "RepeatedReleaseWarning",
     "Report",
+    "Sanitizer",
+    "SeededReleaseWarning",
     "Subset",
     "attach",
     "audit",
@@ -82,4 +95,18 @@ __all__ = [
     "sanitize",
     "sanitize_parquet",
     "verify_file",
+    "write_parquet",
 ]
+
+_LAZY = {"DebiasedNaiveBayes": "learning", "DebiasedRidge": "learning", "Sanitizer": "transformer"}
+"""Names whose modules import scikit-learn, which takes longer than all the rest: imported when asked for."""
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(f"dpframe.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -182,7 +182,7 @@ class DpAccessor:
 
     def report(self) -> Report:
         """Return what the release promises and how accurate it can be."""
-        return Report(self.release)
+        return Report(self.release, self._frame)
 
     def estimates(self, *, confidence_level: float = 0.95) -> Estimates:
         """Return the estimator of this release, at another level if need be."""

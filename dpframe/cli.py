@@ -22,7 +22,7 @@ import pandas as pd
 import typer
 
 from dpframe import cli_ledger, datasets
-from dpframe.errors import BudgetExceeded, DpframeError, FileError, ParameterError
+from dpframe.errors import BudgetExceeded, DpframeError, FileError, NotSanitizedError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.files import ParquetInput
 from dpframe.ledger import Ledger, difference, yearly
@@ -31,6 +31,7 @@ from dpframe.plan import Plan
 from dpframe.planning import SHARE, PlanOptions
 from dpframe.private import MOST_ITEMS
 from dpframe.release import ReleaseInfo
+from dpframe.report import Report
 from dpframe.spaces import Categorical, Nullable, Real
 from dpframe.verify import verify_file
 
@@ -286,16 +287,24 @@ def _rows(info: ReleaseInfo) -> str:
 
 
 @app.command()
-def inspect(source: Source, as_json: AsJson = False) -> None:
+def inspect(
+    source: Source,
+    html: Annotated[Path | None, typer.Option(help="Write a report as one HTML page here.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what a released file says about itself."""
     table = ParquetInput.open(source)
     if table.text is None:
+        if html is not None:
+            raise NotSanitizedError(f"{source} is not a release, so there is nothing to report; leave --html out")
         if as_json:
             typer.echo(json.dumps({"release": False, "n": table.n, "columns": table.names}))
             return
         typer.echo(f"{source}: not a release; {table.n:,} rows, columns {', '.join(table.names)}")
         return
     info = ReleaseInfo.from_json(table.text)
+    if html is not None:
+        Report(info, source).save(html)
     if as_json:
         typer.echo(info.to_json())
         return

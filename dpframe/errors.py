@@ -16,7 +16,8 @@ One root, so that ``except dpframe.DpframeError`` catches them all::
     ├── AlteredReleaseWarning              a table is not, or not all of, what was released
     ├── PrivacyLeakWarning                 something was read off the data without a budget
     ├── OrderLeakWarning                   rows kept their order, and the order says something
-    └── RepeatedReleaseWarning             the same data was asked again: budgets add up
+    ├── RepeatedReleaseWarning             the same data was asked again: budgets add up
+    └── SeededReleaseWarning               noise was derived from a seed that could be guessed
 
 A message names the parameter or column, the rule, the row position where there is one, and the remedy.
 It never holds a value of the data.
@@ -43,6 +44,7 @@ __all__ = [
     "PlanError",
     "PrivacyLeakWarning",
     "RepeatedReleaseWarning",
+    "SeededReleaseWarning",
 ]
 
 
@@ -132,3 +134,7 @@ class OrderLeakWarning(DpframeWarning):
 
 class RepeatedReleaseWarning(DpframeWarning):
     """The same data was asked again without a ledger: the budgets add up."""
+
+
+class SeededReleaseWarning(DpframeWarning):
+    """Noise was derived from a seed and the data: who guesses both can confirm them."""

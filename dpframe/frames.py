@@ -163,6 +163,18 @@ class ArrowFrame(Frame):
         return pa.table(columns, schema=pa.schema(fields, metadata=arrow_metadata(text)))
 
 
+class BatchFrame(ArrowFrame):
+    """A `pyarrow.RecordBatch`."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__(pa.Table.from_batches([batch]))
+
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pa.RecordBatch:
+        """Return a RecordBatch with fresh metadata."""
+        table = super().rebuild(plan, codes, order, text)
+        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=table.schema)
+
+
 def _copied(column: pa.ChunkedArray, order: Order) -> Any:
     """Return a column that is passed through, in the output's order and with nothing of the input's order."""
     type_ = column.type
@@ -431,7 +443,7 @@ def _wrap(table: Any) -> Frame:
     if isinstance(table, pd.DataFrame):
         return PandasFrame(table)
     if isinstance(table, pa.RecordBatch):
-        table = pa.Table.from_batches([table])
+        return BatchFrame(table)
     if isinstance(table, pa.Table):
         return ArrowFrame(table)
     try:

@@ -127,8 +127,8 @@ def sanitize(
 
     Returns
     -------
-    A table of the same kind, with the same columns (but those dropped) and dtypes, in a secret order
-    unless ``shuffle=False``, which carries its plan.
+    A table of the same kind (of streams a pyarrow Table), with the same columns (but those dropped) and dtypes, in
+    a secret order unless ``shuffle=False``, which carries its plan (but for polars; see `write_parquet`).
 
     Raises
     ------

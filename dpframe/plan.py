@@ -520,8 +520,14 @@ class Plan:
         from html import escape
 
         items = "".join(f"<li>{escape(line)}</li>" for line in self.lines())
-        table = self.summary().to_html(float_format=lambda x: f"{x:.4g}", border=0)
+        table = self.summary().reset_index().to_html(float_format=_digits, border=0, index=False, justify="left")
+        for cell in ("td", "th"):
+            table = table.replace(f"<{cell}>", f'<{cell} style="text-align: left">')
         return f"<div><strong>dpframe plan</strong><ul>{items}</ul>{table}</div>"
+
+
+def _digits(x: float) -> str:
+    return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
 
 
 def _short(text: str, width: int = 60) -> str:

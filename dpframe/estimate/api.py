@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import ParameterError
 from dpframe.estimate import linear, moments, sets
-from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, join_axes, make_axis
-from dpframe.estimate.fits import METHODS, Fits, Unit
-from dpframe.estimate.measured import Both, Combined
+from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.plot import draw
-from dpframe.estimate.source import Source
-from dpframe.forecast import mean_errors
-from dpframe.plan import Plan
+from dpframe.estimate.reading import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
 
 __all__ = ["Estimates"]
 
-FloatArray = npt.NDArray[np.float64]
-Bins = Mapping[str, int | Sequence[Any]]
 
-_RESULTS = ("estimate", "std_error", "lower", "upper")
-
-GRID_CELLS = 128
-"""Cells of the grid on which the distribution of a numeric column is fitted."""
-
-FEW_VALUES = 32
-"""Numeric columns of no more values are drawn value by value."""
-
-
-class Estimates:
+class Estimates(Reading):
     """Estimates from a sanitised table.
 
     Parameters
@@ -86,26 +69,6 @@ class Estimates:
     F      1043.0        6.0  1030.0  1055.0
     M       957.0        6.0   945.0   970.0
     """
-
-    def __init__(
-        self, source: Any, plan: Plan | None = None, *, confidence_level: float = 0.95, use_measured: bool | None = None
-    ) -> None:
-        if use_measured is not None and not isinstance(use_measured, bool):
-            raise ParameterError("use_measured must be True, False or None")
-        if not isinstance(confidence_level, float) or not 0 < confidence_level < 1:
-            raise ParameterError("confidence_level must lie in (0, 1), e.g. 0.95")
-        self.confidence_level = confidence_level
-        self._source = Source(source, plan)
-        self.plan = self._source.plan
-        self.n, self.rows = self._source.n, self._source.rows
-        self._use_measured = use_measured
-
-    def is_listed(self, column: str) -> bool:
-        """Tell whether a column is one of listed values (or of so few that they can be listed)."""
-        space = self._source.column(column).space
-        if space.code_words:
-            return False
-        return space.metric == "discrete" or space.tag == "ordinal" or space.size <= FEW_VALUES
 
     def holds_sets(self, column: str) -> bool:
         """Tell whether a column holds sets."""
@@ -214,7 +177,7 @@ class Estimates:
         -------
         DataFrame indexed by the columns' values, with ``estimate, std_error, lower, upper``.
         """
-        columns, held = _names(columns, "columns"), _names(given, "given")
+        columns, held = column_names(columns, "columns"), column_names(given, "given")
         axes = self._axes(columns, bins or {})
         stray = [name for name in held if name not in columns]
         if stray:
@@ -268,7 +231,7 @@ class Estimates:
         if margins and method != "inverse":
             raise ParameterError("margins are given with method='inverse' only")
         estimate, variance, used = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
-        kept = _kept(axes, dropna)
+        kept = kept_parts(axes, dropna)
         rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
         results = {name: pd.DataFrame(v, rows, cols) for name, v in self._results(estimate, variance, kept).items()}
         if margins:
@@ -281,7 +244,7 @@ class Estimates:
         self, tables: dict[str, pd.DataFrame], axes: Sequence[Axis], dropna: bool, target: str
     ) -> dict[str, pd.DataFrame]:
         """Add row, column and grand totals, estimated on their own so that their errors are right."""
-        counts, kept, weight = self._counts(axes), _kept(axes, dropna), self._source.weight
+        counts, kept, weight = self._counts(axes), kept_parts(axes, dropna), self._source.weight
         totals, drawn = [], self._source.drawn(target)
         for keep in ((0,), (1,), ()):
             estimate, variance = linear.margin_cells(counts, axes, keep, dropna, drawn)
@@ -511,7 +474,7 @@ class Estimates:
         known = found["estimate"] > 0
         point = roots["estimate"] if known else math.nan
         error = found["std_error"] / (2 * point) if known else math.nan
-        values = dict(zip(_RESULTS, (point, error, roots["lower"], roots["upper"]), strict=True))
+        values = dict(zip(RESULTS, (point, error, roots["lower"], roots["upper"]), strict=True))
         return self._dressed_series({name: np.array([v]) for name, v in values.items()}, column, "duration", column)
 
     def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
@@ -536,11 +499,11 @@ class Estimates:
 
         def correlation(a: moments.Scale, b: moments.Scale) -> dict[str, float]:
             if a.column.name == b.column.name:
-                return dict(zip(_RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
+                return dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
             terms, functions = moments.second_moments(a, b)
             values, covariance = self._moments(terms, functions, [a, b], target)
             point, lower, upper = moments.profile_correlation(values, covariance, z)
-            return dict(zip(_RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
+            return dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
 
         return self._matrix(columns, correlation, target)
 
@@ -633,222 +596,9 @@ class Estimates:
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
         return table if np.ndim(q) else table.iloc[0].rename(column)
 
-    def _distribution(self, column: str) -> moments.Distribution | Combined:
-        axis = make_axis(self._source.column(column), self._grid_bins(column))
-        assert isinstance(axis, BinnedAxis)
-        if self._both is not None:
-            both = self._both.distribution(self._both.snapped(axis), lambda fine: self._counts([fine]))
-            if both is not None:
-                return both
-        counts = linear.count_classes([axis], self._source.codes([column]))
-        return moments.Distribution.fit(axis, counts)
-
-    def _grid_bins(self, column: str) -> int:
-        space = self._source.column(column).space
-        return min(GRID_CELLS, space.size - (space.tag == "nullable"))
-
-    # Machinery
-
-    def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
-        if not names:
-            raise ParameterError("name at least one column")
-        if len(set(names)) < len(names):
-            raise ParameterError("a column cannot be crossed with itself")
-        if not isinstance(bins, Mapping):
-            raise ParameterError("bins must be a mapping {column: number or bounds}")
-        stray = [name for name in bins if name not in names]
-        if stray:
-            raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
-        axes = join_axes([make_axis(self._source.column(name), bins.get(name)) for name in names], self.plan.groups)
-        linear.check_cells([axis.classes for axis in axes])
-        return axes
-
-    def _cells(
-        self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
-    ) -> tuple[FloatArray, FloatArray, str]:
-        """Return estimates and variances of all cells of a joint, and the method used."""
-        drawn = self._source.drawn(target)
-        if method not in METHODS:
-            raise ParameterError(f"method must be one of {', '.join(METHODS)}")
-        counts = self._counts(axes)
-        if method == "auto":
-            method = self._fits.pick(axes, counts)
-        both = self._with_measured(axes, counts, normalize, dropna, method, target)
-        if both is not None:
-            return *both, method
-        if method == "inverse" or not self.n:
-            found = linear.joint_cells(counts, axes, normalize=normalize, given=given, dropna=dropna, drawn=drawn)
-            return *self._weighted(*found, normalize), "inverse"
-        unit = Unit(axes, normalize, tuple(given), dropna, self._all_rows)
-        shares, errors = self._fits.joint(axes, counts, method, unit, drawn)
-        return shares, errors**2, method
-
-    def _with_measured(
-        self, axes: Sequence[Axis], counts: FloatArray, normalize: bool, dropna: bool, method: str, target: str
-    ) -> tuple[FloatArray, FloatArray] | None:
-        """Return the cells of one column from its rows and what inference measured of it, if it did."""
-        population, axis = target == "population", axes[0]
-        if len(axes) > 1 or self._both is None:
-            return None
-        if method == "inverse":
-            return self._both.cells(axis, counts, normalize=normalize, dropna=dropna, population=population)
-        if method != "em":
-            return None
-        fitted = self._both.distribution(self._fine(axis), lambda fine: self._counts([fine]))
-        if fitted is None:
-            return None
-        parts = np.eye(axis.cells)
-        if axis.grid is not None and fitted.axis.grid is not None:
-            parts = moments.aggregation(fitted.axis.grid, axis.grid)
-        unit = Unit(axes, normalize, (), dropna, self._all_rows)
-
-        def presented(shares: FloatArray) -> FloatArray:
-            merged = parts @ shares
-            return np.asarray(merged / unit.of(merged))
-
-        return presented(fitted.shares), fitted.errors_of(presented, target) ** 2
-
-    @cached_property
-    def _both(self) -> Both | None:
-        """The counts that inference measured, if they are of the table that these rows are."""
-        inferred, info = self.plan.inferred, self._source.info
-        whole = self.rows == self.plan.n and (info is None or info.n == self.n)
-        own = info is not None and info.measured if self._use_measured is None else self._use_measured
-        if not own or inferred is None or not whole:
-            return None
-        return Both(inferred, self._source.weight, self._source.drawn("table"))
-
-    def _takes_measured(self, axes: Sequence[Axis], method: str) -> bool:
-        """Tell whether a result is from measured counts too."""
-        if self._both is None or len(axes) > 1 or method not in ("inverse", "em"):
-            return False
-        return self._both.readings(axes[0] if method == "inverse" else self._fine(axes[0])) is not None
-
-    def _fine(self, axis: Axis) -> Axis:
-        """Return an axis with the bins of a fit to both rows and measured counts."""
-        assert self._both is not None
-        return axis if axis.grid is None else self._both.snapped(axis.grid.refine(self._grid_bins(axis.name)))
-
-    @property
-    def _all_rows(self) -> float:
-        """Rows of the table that those released stand for."""
-        return self.n * self._source.weight
-
-    def _weighted(self, estimate: FloatArray, variance: FloatArray, normalize: bool) -> tuple[FloatArray, FloatArray]:
-        """Return counts of the rows that those released stand for; shares as they are."""
-        weight = 1.0 if normalize else self._source.weight
-        return estimate * weight, variance * weight**2
-
-    def _counts(self, axes: Sequence[Axis]) -> FloatArray:
-        return linear.count_classes(axes, self._source.codes([axis.name for axis in axes]))
-
-    @cached_property
-    def _fits(self) -> Fits:
-        return Fits(self._source)
-
-    def _statistic(
-        self, statistic: moments.Statistic, names: Iterable[str | None], title: str, target: str
-    ) -> pd.Series[Any]:
-        """Evaluate a smooth statistic of product moments."""
-        drawn = self._source.drawn(target)
-        used = list(dict.fromkeys(name for name in names if name is not None))
-        columns = {name: self._source.column(name) for name in used}
-        sums = linear.product_sums(statistic.terms, columns, self._source.codes(used), self.plan.groups)
-        weight = self._source.weight
-        values, covariance = linear.delta_method(sums, lambda m, n: [statistic.function(m, n)], drawn, weight)
-        value, variance = float(values[0]), float(covariance[0, 0])
-        if variance <= 0 and statistic.kind == "instant" and self.n:
-            # A handful of rows can leave a mean no variance: that of a uniform type stands in.
-            column = columns[used[0]]
-            typical, _ = mean_errors(column.space, column.mechanism, None, self.n, drawn)
-            variance = (typical / statistic.scale) ** 2
-        if not np.isfinite(value) or not variance > 0:
-            # ... and other statistics leave unknown.
-            value, variance = (value if np.isfinite(value) else math.nan), math.inf
-        point, spread = value * statistic.scale + statistic.shift, variance * statistic.scale**2
-        results = self._results(np.array([point]), np.array([spread]), (slice(None),))
-        return self._dressed_series(results, used[0], statistic.kind, title)
-
-    def _dressed_series(self, results: Mapping[str, FloatArray], column: str, kind: str, title: str) -> pd.Series[Any]:
-        dressed = self._dressed(results, column, kind)
-        # By way of a Series, so that times are pandas' own scalars.
-        return pd.Series({name: pd.Series(values).iloc[0] for name, values in dressed.items()}, name=title)
-
-    def _dressed(self, results: Mapping[str, FloatArray], column: str, kind: str = "instant") -> dict[str, Any]:
-        """Return results in the column's own units: of times, instants (in its zone) and durations."""
-        space, zone = self._source.column(column).space, self._source.zone(column)
-        if not space.is_time or kind == "number":
-            return dict(results)
-        out: dict[str, Any] = {}
-        for name, values in results.items():
-            instant = kind == "instant" and name != "std_error"
-            out[name] = space.instants(values) if instant else space.durations(values)
-            if instant and zone is not None:
-                out[name] = pd.DatetimeIndex(out[name], tz="UTC").tz_convert(zone)
-        return out
-
-    def _weight(self, weights: str | None, column: str) -> moments.Scale | None:
-        if weights == column:
-            raise ParameterError("a column cannot be weighted by itself; var and mean give its second moment")
-        return None if weights is None else moments.Scale.of(self._source.column(weights))
-
-    def _matrix(
-        self, columns: Sequence[str] | None, pair: Callable[[moments.Scale, moments.Scale], Any], target: str
-    ) -> pd.DataFrame:
-        """Evaluate a statistic of every two columns, and show it as pandas shows a matrix."""
-        self._source.drawn(target)  # an unknown target is refused whatever the columns
-        names = self._numeric() if columns is None else _names(columns, "columns")
-        scales = {name: moments.Scale.of(self._source.column(name)) for name in names}
-        tables = {result: pd.DataFrame(np.nan, index=names, columns=names) for result in _RESULTS}
-        for i, a in enumerate(names):
-            for b in names[i:]:
-                found = pair(scales[a], scales[b])
-                for result in _RESULTS:
-                    tables[result].loc[a, b] = tables[result].loc[b, a] = found[result]
-        return pd.concat(tables, axis=1)
-
-    def _moments(
-        self, terms: Sequence[linear.Term], functions: Any, scales: Sequence[moments.Scale], target: str
-    ) -> tuple[FloatArray, FloatArray]:
-        """Evaluate smooth functions of product moments, and their covariance."""
-        columns = {scale.column.name: scale.column for scale in scales}
-        sums = linear.product_sums(terms, columns, self._source.codes(list(columns)), self.plan.groups)
-        return linear.delta_method(sums, functions, self._source.drawn(target), self._source.weight)
-
-    def _numeric(self) -> list[str]:
-        return [c.name for c in self.plan.columns if c.name not in self._source.missing and moments.is_numeric(c.space)]
-
-    def _frame(self, estimate: FloatArray, variance: FloatArray, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
-        kept = _kept(axes, dropna)
-        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
-        results = {name: values.ravel() for name, values in self._results(estimate, variance, kept).items()}
-        return pd.DataFrame(results, index=labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels))
-
-    def _results(
-        self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], least: float | None = None
-    ) -> dict[str, FloatArray]:
-        point, error = estimate[kept], np.sqrt(np.maximum(variance[kept], 0.0))
-        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
-        lower, upper = point - z * error, point + z * error
-        if least is not None:
-            lower = np.maximum(lower, least)
-        return dict(zip(_RESULTS, (point, error, lower, upper), strict=True))
-
-
-def _kept(axes: Sequence[Axis], dropna: bool) -> tuple[slice, ...]:
-    return tuple(slice(0, axis.cells - (dropna and axis.has_null)) for axis in axes)
-
 
 def _default_method(axes: Sequence[Axis]) -> str:
     return "em" if any(axis.grid is not None for axis in axes) else "inverse"
-
-
-def _names(value: str | Sequence[str], name: str) -> list[str]:
-    """Return column names as a list; one name is a list of one."""
-    names = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else None
-    if names is None or not all(isinstance(n, str) for n in names):
-        raise ParameterError(f"{name} must be a column name or a list of them")
-    return names
 
 
 def _check_ddof(ddof: int) -> int:

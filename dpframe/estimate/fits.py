@@ -38,6 +38,9 @@ MOST_FIT_CELLS = 20_000
 GOOD_ENOUGH = 0.05
 """Expected total error of all cells' shares below which ``"auto"`` takes the unbiased inverse."""
 
+NOISY = 0.5
+"""Expected error of the unbiased inverse below which the model's own structure costs more than its smoothing gains."""
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -74,6 +77,8 @@ class Fits:
         expected = float(np.sqrt(np.maximum(variance, 0)).sum()) * math.sqrt(2 / math.pi) / max(self.n, 1)
         if expected <= GOOD_ENOUGH:
             return "inverse"
+        if expected <= NOISY:
+            return "em"
         modelled = self._columns
         fits = len(modelled) >= 3 and all(a.grid is None and a.name in modelled for a in axes)
         return "model" if fits and len(axes) > 1 else "em"

@@ -1,0 +1,71 @@
+"""Every notebook runs from top to bottom, without network, within its share of five minutes."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SECONDS = 60
+"""Time for each notebook: five of them in five minutes on two cores. They take about ten seconds each."""
+
+RUN = """
+import sys
+import nbformat
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+manager = AsyncKernelManager(kernel_name="python3", transport="ipc")
+NotebookClient(notebook, km=manager, timeout=float(sys.argv[2])).execute()
+print(sum(output.output_type == "error" for cell in notebook.cells for output in cell.get("outputs", [])))
+print(sum("image/png" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])))
+"""
+
+
+def test_there_are_five() -> None:
+    assert [path.name[0] for path in NOTEBOOKS] == list("12345")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_stripped_and_offline(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert notebook.cells[0].cell_type == "markdown"
+    assert notebook.cells[0].source.startswith("# ")
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert cell.outputs == []
+            assert cell.execution_count is None
+            ast.parse(cell.source)
+            assert not any(word in cell.source for word in ("http", "!pip", "%pip", "urlopen"))
+            assert max(map(len, cell.source.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_runs(path: Path, tmp_path: Path) -> None:
+    # In a process of its own: a kernel's event loop is no affair of this one, and its files stay in one folder.
+    places = {name: str(tmp_path / name.lower()) for name in ("IPYTHONDIR", "MPLCONFIGDIR")}
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    # Its sockets stand in a folder of their own: their paths may not be longer than 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="nb") as sockets:
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, str(path), str(SECONDS)],
+            cwd=tmp_path,
+            env={**os.environ, **places, "PYTHONPATH": paths, "JUPYTER_RUNTIME_DIR": sockets},
+            capture_output=True,
+            text=True,
+            timeout=2 * SECONDS,
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    errors, pictures = map(int, done.stdout.split()[-2:])
+    assert errors == 0
+    assert pictures >= 1

@@ -1,0 +1,173 @@
+"""Releases of every kind come back as their own kind, and go to Parquet with their plan."""
+
+import os
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from polars.testing import assert_frame_equal
+
+import dpframe as dpf
+
+ROWS = 240
+SPACES = {
+    "i": dpf.Nullable(dpf.Integer(0, 6)),
+    "f": (0, 1),
+    "b": dpf.Boolean(),
+    "s": ["x", "y"],
+    "c": ["p", "q"],
+    "t": dpf.Subset(["u", "v", "w"]),
+}
+
+
+class Stream:
+    """Something with nothing but the Arrow C stream."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def arrow():
+    k = np.random.default_rng(0).permutation(ROWS)
+    items = [["u", "v", "w"][: i % 4] for i in k]
+    return pa.table(
+        {
+            "i": pa.array(k % 7, mask=k % 11 == 0),
+            "f": k / ROWS,
+            "b": k % 2 == 0,
+            "s": np.array(["x", "y"])[k % 2],
+            "c": pa.array(np.array(["p", "q"])[k % 2]).dictionary_encode(),
+            "t": pa.array(items),
+        }
+    )
+
+
+def frames():
+    plain = arrow().to_pandas()
+    sets = plain.assign(t=plain["t"].map(set))
+    return {
+        "numpy": plain,
+        "nullable": plain.convert_dtypes(),
+        "arrow dtypes": plain.convert_dtypes(dtype_backend="pyarrow"),
+        "sets": sets,
+    }
+
+
+KINDS = {
+    **frames(),
+    "table": arrow(),
+    "batch": arrow().combine_chunks().to_batches()[0],
+    "reader": arrow().to_reader,
+    "stream": Stream(arrow()),
+    "polars": pl.from_arrow(arrow()),
+}
+OWN = {"reader": pa.Table, "stream": pa.Table}
+
+
+def given(kind):
+    return KINDS[kind]() if callable(KINDS[kind]) else KINDS[kind]
+
+
+def plan():
+    return dpf.make_plan(arrow(), epsilon=8, delta=1e-6, spaces=SPACES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_returns_its_own_kind(kind):
+    table = given(kind)
+    safe = dpf.sanitize(table, plan=plan())
+    assert type(safe) is OWN.get(kind, type(table))
+    if isinstance(table, pd.DataFrame):
+        assert (safe.dtypes == table.dtypes).all()
+    elif isinstance(table, pl.DataFrame):
+        assert safe.schema == table.schema
+    else:
+        assert safe.schema.names == arrow().schema.names
+        assert safe.schema.types == arrow().schema.types
+    assert dpf.Estimates(safe, plan=plan()).mean("f")["estimate"] == pytest.approx(0.5, abs=0.5)
+
+
+def test_batches_without_rows():
+    batch = pa.RecordBatch.from_pylist([], schema=pa.schema({"b": pa.bool_()}))
+    safe = dpf.sanitize(batch, epsilon=1, delta=0, spaces={"b": dpf.Boolean()})
+    assert type(safe) is pa.RecordBatch
+    assert safe.num_rows == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_file_is_the_release(kind, tmp_path):
+    planned, path = plan(), tmp_path / "safe.parquet"
+    safe = dpf.sanitize(given(kind), plan=planned)
+    info = dpf.write_parquet(safe, path, planned if kind == "polars" else None)
+    assert info.plan == planned
+    back = dpf.read_parquet(path)
+    assert back.dp.release == info
+    assert back.dp.verify()
+    assert pd.read_parquet(path).dp.verify()
+    assert dpf.Estimates(path).mean("f").equals(back.dp.mean("f"))
+    if isinstance(safe, pd.DataFrame) and kind != "sets":
+        # As pandas reads its own files: strings of Arrow dtype become another dtype of strings.
+        safe.to_parquet(other := tmp_path / "pandas.parquet")
+        pd.testing.assert_frame_equal(back, pd.read_parquet(other).reset_index(drop=True), check_flags=False)
+        other.unlink()
+    elif isinstance(safe, pl.DataFrame):
+        assert_frame_equal(pl.read_parquet(path), safe)
+    elif not isinstance(safe, pd.DataFrame):
+        assert pq.read_table(path).equals(pa.table(safe))
+    assert [file.name for file in tmp_path.iterdir()] == ["safe.parquet"]
+
+
+def test_what_a_release_said_about_itself_is_checked(tmp_path):
+    safe = dpf.sanitize(arrow(), plan=plan())
+    info = dpf.write_parquet(safe, tmp_path / "safe.parquet")
+    lost = pl.from_arrow(safe)
+    assert dpf.write_parquet(lost, tmp_path / "again.parquet", info) == info
+    with pytest.warns(dpf.AlteredReleaseWarning, match="the table has 100 rows, the release 240"):
+        dpf.write_parquet(lost[:100], tmp_path / "some.parquet", info)
+    with pytest.warns(dpf.AlteredReleaseWarning, match="not what was released, cell by cell"):
+        dpf.write_parquet(lost.with_columns(b=~lost["b"]), tmp_path / "some.parquet", info)
+
+
+def test_refusals(tmp_path):
+    path, safe = tmp_path / "safe.parquet", dpf.sanitize(arrow(), plan=plan())
+    with pytest.raises(dpf.NotSanitizedError, match="carries no release plan"):
+        dpf.write_parquet(pl.from_arrow(safe), path)
+    with pytest.raises(dpf.NotSanitizedError, match="none of the plan's columns"):
+        dpf.write_parquet(pl.DataFrame({"z": [1]}), path, plan())
+    for table in (pl.Series([1]), [1], None, pl.from_arrow(safe).lazy()):
+        with pytest.raises(dpf.ParameterError, match="is no table; pass a pandas, polars or Arrow release"):
+            dpf.write_parquet(table, path, plan())
+    with pytest.raises(dpf.ParameterError, match="compression 'zip' is not known"):
+        dpf.write_parquet(safe, path, compression="zip")
+    with pytest.raises(dpf.ParameterError, match="plan must be a Plan or a ReleaseInfo"):
+        dpf.write_parquet(safe, path, "plan.json")
+    odd = dpf.sanitize(arrow().to_pandas(), plan=plan()).assign(odd=[1, "a"] * (ROWS // 2))
+    with pytest.raises(dpf.ParameterError, match="a column of the table cannot be stored as Parquet") as caught:
+        dpf.write_parquet(odd, path)
+    assert "'a'" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(dpf.FileError, match="is a directory; name a file"):
+        dpf.write_parquet(safe, tmp_path)
+    with pytest.raises(dpf.FileError, match="could not be written"):
+        dpf.write_parquet(safe, tmp_path / "nowhere" / "safe.parquet")
+
+
+def test_an_older_file_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
+    path, safe = tmp_path / "safe.parquet", dpf.sanitize(arrow(), plan=plan())
+    info = dpf.write_parquet(safe, path, compression="zstd")
+
+    def interrupted(*_):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(dpf.FileError, match="could not be written: No space left"):
+        dpf.write_parquet(dpf.sanitize(arrow(), plan=plan()), path)
+    monkeypatch.undo()
+    assert dpf.read_parquet(path).dp.release == info
+    assert len(list(tmp_path.iterdir())) == 1
