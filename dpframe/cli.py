@@ -452,7 +452,7 @@ def estimate(
 @app.command()
 def demo(
     rows: Annotated[int, typer.Option(help="Rows of the made-up census.")] = 200_000,
-    epsilon: Annotated[float, typer.Option(help="Budget ε for all seven columns together.")] = 7.0,
+    epsilon: Annotated[float, typer.Option(help="Budget ε for all seven columns together.")] = 1.0,
     folder: Annotated[
         Path | None, typer.Option(help="Keep the files here.  [default: a temporary one]", show_default=False)
     ] = None,
