@@ -20,6 +20,7 @@ from html import escape
 from typing import Any, Protocol
 
 from dpframe.accounting import Part, sampled
+from dpframe.accounting.zcdp import zcdp_delta
 from dpframe.calibration import Terms
 from dpframe.errors import ParameterError, name_list
 from dpframe.levers import ORDER_METHODS
@@ -215,6 +216,7 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     contributions = plan.contributions if contributions is None else contributions
     proofs = tuple(prove(unit.label, unit.mechanism) for unit in plan.units)
     failures = [failure for proof in proofs for failure in proof.failures]
+    failures += _undercut(plan.inferred, contributions) if plan.inferred is not None else []
     pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
     rows = _released(plan, claimed, contributions)
     if rows is None:
@@ -247,6 +249,26 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     )
 
 
+def _undercut(inferred: Inferred, contributions: int) -> list[str]:
+    """Return whether the noise of the measured counts is less than what inference claims to have spent on them.
+
+    Every histogram counts a row in one cell at least, so that what is added up here is the least that was spent.
+    """
+    spent, variances = inferred.budget, [measured.variance for measured in inferred.measured]
+    if spent.delta > 0:
+        rho = sum(contributions**2 / variance for variance in variances) * (1 - 1e-9)
+        kept = rho == 0 or (rho < _LOUDEST and zcdp_delta(rho, spent.epsilon) <= spent.delta)
+    else:
+        # 2α/(1 − α)² = 1/(cosh(rate) − 1)
+        rates = [2 * contributions * math.acosh(1 + 1 / variance) for variance in variances]
+        kept = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
+    return [] if kept else [f"inference claims {_pair(spent)} but its counts have less noise than that asks for"]
+
+
+_LOUDEST = 1e4
+"""A ρ beyond which noise hides nothing."""
+
+
 def _released(plan: Promise, claimed: Budget, contributions: int) -> Budget | None:
     """Return what is claimed of the rows' release alone, or None if inference leaves nothing of the claim."""
     try:
@@ -276,7 +298,9 @@ def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contribut
     """Return the δ at the claimed ε, from nothing but the losses and blankets that were proved, and how."""
     bound = terms.cost_of([Part(p.epsilon, p.blanket) for p in proofs])
     # What holds for a row within `inside` holds for the person within the claim, and in proportion.
-    delta = claimed.delta if bound.value == terms.inside.delta else bound.value / terms.inside.delta * claimed.delta
+    delta = claimed.delta
+    if bound.value != terms.inside.delta:
+        delta = bound.value / terms.inside.delta * claimed.delta if terms.inside.delta else math.inf
     how = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person"]
     if terms.permuted is None:
         how.append("losses of a row's columns composed by their privacy-loss distributions")
@@ -396,7 +420,8 @@ def _attested(plan: Promise, contributions: int) -> list[str]:
         "the noise was drawn from these tables, with that key",
         f"one person owns at most {rows}",
         "the table's columns and types are public",
-        "spaces were declared without looking at the data" + (", but those named below" if plan.leaks else ""),
+        "spaces were declared without looking at the data, or found with noise that was paid for apart"
+        + (", but those named below" if plan.leaks else ""),
     ]
     if plan.inferred is not None:
         spent = plan.inferred.budget

@@ -100,8 +100,8 @@ class Frame(ABC):
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
         """Return released codes, decoded, beside the columns passed through, as a table of this kind."""
 
-    def encode(self, name: str, space: Space, nulls: str) -> npt.NDArray[np.unsignedinteger]:
-        """Return a column's codes."""
+    def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
+        """Return a column's codes; a tolerant one takes objects that the space cannot hold for nulls."""
         try:
             array = self.array(name)
             space.check_type(output_type(self.fields([name])[0].type))
@@ -297,6 +297,8 @@ class PandasFrame(Frame):
 
     def _field(self, name: str) -> Field:
         dtype = self.frame[name].dtype
+        if _is_empty(dtype):
+            return Field(name, pa.dictionary(pa.int32(), pa.null()), True)
         if _is_open(dtype):
             return Field(name, pa.null(), True)
         type_ = _type_of(dtype)
@@ -308,14 +310,18 @@ class PandasFrame(Frame):
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array; NaN is null."""
         series = self.frame[name]
+        if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
+            # Its strings may hold lone surrogates, which Arrow refuses: one row would tell by a refusal.
+            series = series.map(_storable, na_action="ignore")
         return as_arrow(list(series) if _is_open(series.dtype) else series)
 
     def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield columns, as Arrow arrays; of object columns the objects."""
-        open_ = {name: _is_open(self.frame[name].dtype) for name in names}
+        dtypes = {name: self.frame[name].dtype for name in names}
+        open_ = {name: _is_open(dtype) and not _is_empty(dtype) for name, dtype in dtypes.items()}
         yield {name: list(self.frame[name]) if open_[name] else self.array(name) for name in names}
 
-    def encode(self, name: str, space: Space, nulls: str) -> npt.NDArray[np.unsignedinteger]:
+    def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
         """Return a column's codes; those of an object column are found value by value."""
         field = self.fields([name])[0]
         if isinstance(self.frame[name].dtype, pd.CategoricalDtype) and space.size > _MOST_CATEGORIES:
@@ -333,7 +339,8 @@ class PandasFrame(Frame):
             )
         try:
             if _is_open(self.frame[name].dtype):
-                return space.encode(list(self.frame[name]), nulls=nulls)
+                objects = list(self.frame[name])
+                return space.encode(_holdable(objects, space) if tolerant else objects, nulls=nulls)
             space.check_type(output_type(field.type))
             return space.encode(self.array(name), nulls=nulls)
         except ColumnError as error:
@@ -356,12 +363,39 @@ class PandasFrame(Frame):
         return out
 
 
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _holdable(values: list[Any], space: Space) -> list[Any]:
+    """Return objects, None for those that a space refuses: a refusal would tell of a row."""
+
+    def kept(value: Any) -> Any:
+        try:
+            space.encode([value], nulls="impute")
+        except ColumnError:
+            return None
+        return value
+
+    try:
+        space.encode(values, nulls="impute")
+    except ColumnError:
+        return [kept(value) for value in values]
+    return values
+
+
+def _is_empty(dtype: Any) -> bool:
+    """Tell whether a dtype is categorical without entries.
+
+    pandas makes this of a column without values, whatever they would have been. Inference takes it for text, as
+    which most are: a single value must not change which counts are asked for.
+    """
+    return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
+
+
 def _is_open(dtype: Any) -> bool:
     """Tell whether a dtype leaves the values' types open, so that they are to be read one by one."""
-    if isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories):
-        # pandas makes this of a column without values, whatever they would have been.
-        return True
-    return elements(pd.Series([], dtype=dtype)) is not None
+    return _is_empty(dtype) or elements(pd.Series([], dtype=dtype)) is not None
 
 
 def _type_of(dtype: Any) -> pa.DataType | None:

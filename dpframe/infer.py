@@ -114,7 +114,8 @@ def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
 
 
 def _declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
-    type_ = None if pa.types.is_null(column.type) else column.type
+    inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    type_ = None if pa.types.is_null(inner) else column.type
     try:
         space = as_space(declared[column.name], type_)
         if type_ is not None:

@@ -96,7 +96,8 @@ def make_plan(
 
 
 def _facts(frame: Frame) -> TableFacts:
-    return TableFacts(frame.names, frame.n, frame.fields, lambda name: [frame.array(name)], frame.columns)
+    objects = frame.kind == "pandas"
+    return TableFacts(frame.names, frame.n, frame.fields, lambda name: [frame.array(name)], frame.columns, objects)
 
 
 def sanitize(
@@ -161,6 +162,7 @@ def sanitize(
             if account is not None:
                 # What can be refused is refused before anything is spent.
                 _ = [frame.encode(name, space, options.get("nulls", "error")) for name, space in found.items()]
+                account.settle(options.get("spaces"))
                 account.spend(whole)
                 paid = True
 
@@ -168,12 +170,16 @@ def sanitize(
         chosen = plan_for(_facts(frame), lambda: secret, before, epsilon=epsilon, delta=delta, **options)
     check_columns(frame.names, chosen)
     chosen.check_rows(frame.n)
-    codes = {c.name: frame.encode(c.name, c.space, chosen.nulls_of(c.name)) for c in chosen.columns}
+    tolerated = () if chosen.inferred is None else chosen.inferred.columns
+    codes = {
+        c.name: frame.encode(c.name, c.space, chosen.nulls_of(c.name), c.name in tolerated) for c in chosen.columns
+    }
     if not chosen.shuffle:
         watch = SortedWatch()
         watch.update(codes)
         watch.warn()
     if account is not None and not paid:
+        account.settle(options.get("spaces"))
         account.spend(account.cost(chosen))
     released, order = release(codes, chosen, secret), permutation(chosen, secret, frame.n)
     digest = Digest(chosen)

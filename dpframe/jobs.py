@@ -86,6 +86,7 @@ def run_once(request: Request, account: Account, write: Callable[[Plan, bytes], 
             def before(found: dict[str, Space], share: Budget) -> None:
                 nonlocal paid
                 _check_values(table, {name: (space, nulls) for name, space in found.items()})
+                account.settle(options.get("spaces"))
                 job.spend(request.epsilon or 0.0, delta)
                 paid = True
 
@@ -96,6 +97,7 @@ def run_once(request: Request, account: Account, write: Callable[[Plan, bytes], 
             check_columns(table.names, chosen)
             chosen.check_rows(table.n)
             _check_values(table, {c.name: (c.space, chosen.nulls_of(c.name)) for c in chosen.columns})
+            account.settle(options.get("spaces"))
             cost = account.cost(chosen)
             job.spend(cost.epsilon, cost.delta)
         return write(chosen, job.key)

@@ -34,6 +34,9 @@ SCHEMA = 1
 
 NULLS = ("error", "impute")
 
+_MOST_ROWS = (1 << 62) - 1
+"""Positions beyond it have no place in the keystream."""
+
 UNORDERED = ("discrete", "product")
 """Metrics in which values are equal or not."""
 
@@ -110,8 +113,10 @@ class Plan:
             raise ParameterError('nulls must be "error" or "impute"')
         if not isinstance(self.shuffle, bool):
             raise ParameterError("shuffle must be True or False")
-        if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 0):
-            raise ParameterError("n must be a number of rows, or None")
+        if self.n is not None and (
+            isinstance(self.n, bool) or not isinstance(self.n, int) or not 0 <= self.n <= _MOST_ROWS
+        ):
+            raise ParameterError("n must be a number of rows, below 2^62, or None")
         self._check_names()
         self._check_groups()
         if self.sample is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from dpframe.errors import (
     AlreadySanitizedError,
+    ColumnError,
     ParameterError,
     RepeatedReleaseWarning,
     name_list,
@@ -71,6 +73,8 @@ class TableFacts:
     fields: Callable[[Sequence[str]], list[Field]]
     arrays: Callable[[str], Iterable[pa.Array]]
     batches: Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
+    objects: bool = False
+    """Whether type null stands for objects, whose types are open; else no value of such a column can be released."""
 
 
 Before = Callable[[dict[str, Space], Budget], str | None]
@@ -113,6 +117,20 @@ class Account:
         if entry is None or (entry.dataset, entry.what) != (self.dataset, INFERENCE):
             return plan.release
         return difference(plan.release, inferred.budget) if covers(entry.amount, inferred.budget) else plan.release
+
+    def settle(self, spaces: Any) -> None:
+        """Enter what it cost to find the spaces of a plan that gives no more than these, once for this dataset."""
+        inferred = spaces.inferred if isinstance(spaces, Plan) else None
+        if inferred is None:
+            return
+        entry = None if inferred.receipt is None else self.ledger.find(inferred.receipt)
+        own = entry is not None and (entry.dataset, entry.what) == (self.dataset, INFERENCE)
+        if own and entry is not None and covers(entry.amount, inferred.budget):
+            return
+        facts = json.dumps([self.dataset, inferred.to_json()])
+        receipt = hashlib.sha256(facts.encode()).hexdigest()[:32]
+        budget = inferred.budget
+        self.ledger.spend(self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=INFERENCE)
 
     def spend(self, budget: Budget, what: str = "release") -> str:
         """Enter a spend, for good, and return its receipt."""
@@ -186,6 +204,7 @@ def plan_for(
     options |= {"drop": drop, "passthrough": passthrough, "contributions": contributions, "leaks": leaks, "n": table.n}
     if not left:
         return build_plan({c.name: found[c.name] for c in columns}, epsilon=epsilon, delta=delta, **options)
+    _check_types(left, table.objects)
     share = _share(Budget(epsilon, delta), infer_share)
     receipt: list[str | None] = []
 
@@ -240,6 +259,12 @@ def _check_lists(names: Sequence[str], drop: Sequence[str], passthrough: Sequenc
     both = [name for name in drop if name in passthrough]
     if both:
         raise ParameterError(f"column {both[0]!r} is in drop and in passthrough; name it in one of them")
+
+
+def _check_types(left: Sequence[Field], objects: bool) -> None:
+    for column in left:
+        if pa.types.is_null(column.type) and not objects:
+            raise ColumnError("has type null, which no space can hold; cast it, or pass drop=[…]", column=column.name)
 
 
 def _check_inference(share: Any, most: Any) -> None:

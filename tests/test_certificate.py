@@ -52,7 +52,7 @@ def test_a_certificate_keeps_proof_and_attestation_apart() -> None:
     assert "rows left in an order drawn uniformly, and secret" in str(PLAN.verify())
     leaky = replace(PLAN, leaks=("age",))
     assert "spaces read off the data: age" in str(leaky.verify())
-    assert "without looking at the data, but those named below" in str(leaky.verify())
+    assert "paid for apart, but those named below" in str(leaky.verify())
 
 
 def test_json_and_html() -> None:

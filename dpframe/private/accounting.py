@@ -22,13 +22,13 @@ distance for each of them: their number is public, though that of the observed v
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Protocol
 
+from dpframe.accounting.zcdp import zcdp_delta, zcdp_rho
 from dpframe.errors import ParameterError
 from dpframe.keystream import ColumnStream
 from dpframe.loss import Budget
@@ -37,7 +37,10 @@ from dpframe.private.geometric import GeometricNoise, geometric_noise
 
 __all__ = ["CountNoise", "Histogram", "Spending", "spend", "zcdp_delta", "zcdp_rho"]
 
-_DIGITS = Context(prec=50)
+_DISTANCE = 2.0**-96
+"""More than twice the distance of any table from its law: it counts beside the noise and in what escapes."""
+_SPARE = 5e-7
+"""Share of δ that is left over for the tables' distances, half of what the noise does not use."""
 _THRESHOLD_SHARE = 0.5
 """Part of δ that is kept for values that one person alone has, where there are unknown domains."""
 
@@ -103,49 +106,7 @@ class Spending:
         """Return what is spent, from the noise as it is drawn: at most the budget."""
         if self.budget.delta == 0:
             return Budget(_pure(self.histograms, self.noises, self.contributions))
-        epsilon = self.budget.epsilon
-        return Budget(epsilon, _delta(epsilon, self))
-
-
-def zcdp_delta(rho: float, epsilon: float) -> float:
-    """Return a δ for which ρ-zCDP implies (ε, δ), rounded up (CKS 2020, Prop. 12, least over α).
-
-    Examples
-    --------
-    >>> round(zcdp_delta(0.02, 1.0), 9)
-    8.8e-08
-    """
-    a = _best(lambda t: -_log_delta(rho, epsilon, 1 + math.exp(t)))
-    with localcontext(_DIGITS):
-        alpha = Decimal(a)
-        rest = (alpha - 1) * (alpha * Decimal(rho) - Decimal(epsilon)) + alpha * (1 - 1 / alpha).ln()
-        return min(1.0, float(rest.exp() / (alpha - 1)) * (1 + 1e-12))
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Return a ρ for which ρ-zCDP implies (ε, δ), rounded down: the inverse of `zcdp_delta`."""
-
-    def at(alpha: float) -> float:
-        rest = math.log(delta) - alpha * math.log1p(-1 / alpha) + math.log(alpha - 1)
-        return (epsilon + rest / (alpha - 1)) / alpha
-
-    rho = max(0.0, at(_best(lambda t: at(1 + math.exp(t)))))
-    while rho > 0 and zcdp_delta(rho, epsilon) > delta:
-        rho *= 1 - 1e-9
-    return rho
-
-
-def _log_delta(rho: float, epsilon: float, alpha: float) -> float:
-    return (alpha - 1) * (alpha * rho - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
-
-
-def _best(value: Callable[[float], float]) -> float:
-    """Return the order α = 1 + e^t that makes ``value`` largest, about; any order gives a true bound."""
-    low, high = -8.0, 36.0
-    for _ in range(120):
-        a, b = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (a, high) if value(a) < value(b) else (low, b)
-    return 1 + math.exp((low + high) / 2)
+        return Budget(self.budget.epsilon, _delta(_usable(self.budget, self.histograms, self.contributions), self))
 
 
 def spend(budget: Budget, histograms: Sequence[Histogram], n: int, contributions: int = 1) -> Spending:
@@ -166,7 +127,8 @@ def spend(budget: Budget, histograms: Sequence[Histogram], n: int, contributions
         pure = tuple(geometric_noise(n, part * (1 - 1e-9)) for part in parts)
         return Spending(budget, contributions, found, pure, (0,) * len(found))
     escape = budget.delta * _THRESHOLD_SHARE if any(h.unknown for h in found) else 0.0
-    rho = zcdp_rho(budget.epsilon, (budget.delta - escape) * (1 - 1e-6)) * (1 - 1e-9)
+    epsilon = _usable(budget, found, contributions)
+    rho = zcdp_rho(epsilon, (budget.delta - escape) * (1 - 1e-6)) * (1 - 1e-9)
     tables = []
     for h, share in zip(found, relative, strict=True):
         sigma2 = 2 * h.cells * contributions**2 / (2 * rho * share) if rho > 0 else math.inf
@@ -177,11 +139,26 @@ def spend(budget: Budget, histograms: Sequence[Histogram], n: int, contributions
         tables.append(gaussian_table(max(1.0, _coarse(sigma2))))
     candidates = contributions * sum(h.cells for h in found if h.unknown)
     # As in `_delta`: P(k + Z ≥ τ) for all of the candidates together.
-    each = escape * (1 - 1e-6) / (1 + math.exp(min(budget.epsilon, 700.0))) / max(candidates, 1)
+    each = escape * (1 - 1e-6) / (1 + math.exp(epsilon)) / max(candidates, 1)
     limits = [
         _threshold(float(t.sigma2), contributions, each) if h.unknown else 0 for h, t in zip(found, tables, strict=True)
     ]
-    return Spending(budget, contributions, found, tuple(map(GaussianNoise, tables)), tuple(limits))
+    spending = Spending(budget, contributions, found, tuple(map(GaussianNoise, tables)), tuple(limits))
+    if _delta(epsilon, spending) > budget.delta:
+        raise ParameterError(_TOO_SMALL)
+    return spending
+
+
+_TOO_SMALL = "delta is too small to infer spaces; raise delta or infer_share, or declare spaces"
+
+
+def _usable(budget: Budget, histograms: Sequence[Histogram], contributions: int) -> float:
+    """Return the ε that is made use of: with a larger one, e^ε times the tables' distances would exceed δ."""
+    changes = sum(h.changes(contributions) for h in histograms)
+    room = budget.delta * _SPARE / (max(changes, 1) * _DISTANCE)
+    if room < 4:
+        raise ParameterError(_TOO_SMALL)
+    return min(budget.epsilon, math.log(room - 1))
 
 
 def _coarse(sigma2: float) -> float:

@@ -37,7 +37,8 @@ def is_text(type_: pa.DataType) -> bool:
     """Tell whether values are text, plain or in a dictionary."""
     t = pa.types
     inner = type_.value_type if t.is_dictionary(type_) else type_
-    return bool(t.is_string(inner) or t.is_large_string(inner) or t.is_string_view(inner))
+    empty = t.is_dictionary(type_) and t.is_null(inner)
+    return bool(t.is_string(inner) or t.is_large_string(inner) or t.is_string_view(inner) or empty)
 
 
 class _Values(Counter):
