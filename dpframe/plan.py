@@ -497,7 +497,8 @@ class Plan:
             f"Order: {self._order}",
         ]
         if self.sample is not None:
-            text.append(f"Sample: {self.sample:,} of {self.n:,} rows, chosen in secret")
+            alone = "" if self.terms.secret else "; without a secret order that earns no credit"
+            text.append(f"Sample: {self.sample:,} of {self.n:,} rows, chosen in secret{alone}")
         text += lever_lines(self.units, self.terms)
         if self.inferred is not None:
             spent = self.inferred.budget

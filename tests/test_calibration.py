@@ -366,6 +366,8 @@ def test_the_words_of_a_credited_plan() -> None:
     drawn = build_plan(SPACES, epsilon=1.0, n=1_000, sample=100)
     assert "Sample: 100 of 1,000 rows, chosen in secret" in drawn.lines()
     assert "uniformly random among 100 rows" in drawn.lines()[2]
+    kept = build_plan(SPACES, epsilon=1.0, n=1_000, sample=100, shuffle=False).lines()
+    assert any(line.endswith("chosen in secret; without a secret order that earns no credit") for line in kept)
 
 
 def test_the_local_promise_is_what_the_row_loses() -> None:
