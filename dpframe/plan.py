@@ -447,7 +447,8 @@ class Plan:
         -------
         DataFrame indexed by ``sample``, the number of rows, with ``row_epsilon``, what the columns of one row may lose
         together, ``std_error`` as `forecast` has it, for uniform values and the table as target, and ``best``.
-        ``curve["std_error"].plot(loglog=True)`` draws it.
+        ``curve["std_error"].plot(loglog=True)`` draws it. For a joint ``attrs["theorem"]`` is the size that the
+        sampling paper's Theorem III.4 finds best, for sampling alone.
 
         Raises
         ------

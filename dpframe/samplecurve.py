@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting import best_sample
 from dpframe.calibration import Terms, recalibrate
 from dpframe.errors import ParameterError, name_list
 from dpframe.forecast import MOST_CELLS, joint_errors, mean_errors, support_errors
@@ -118,6 +119,9 @@ def sample_curve(
     table = pd.DataFrame.from_dict(curve, orient="index", columns=["row_epsilon", "std_error"]).sort_index()
     table = table.rename_axis("sample").replace({"std_error": {math.inf: math.nan}})
     table["best"] = table.index == table["std_error"].idxmin()
+    cells = math.prod(column.space.size for column in _columns(units) if column.name in names)
+    if statistic == "joint" and cells > 1:
+        table.attrs["theorem"] = best_sample(terms.rows, cells, terms.budget.epsilon)
     return table
 
 

@@ -122,7 +122,7 @@ def _check_space_statement(space: Space, codes: np.ndarray) -> None:
     assert pickle.loads(pickle.dumps(space)) == space
     with pytest.raises(PlanError, match=r"has (no|the) field"):
         space_from_json(space.to_json() | {"colour": 1})
-    for field in dataclasses.fields(space):  # type: ignore[arg-type]
+    for field in dataclasses.fields(space):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(space, field.name, None)
     for code in (-1, space.size):

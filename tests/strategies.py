@@ -161,7 +161,7 @@ def _outside(type_: pa.DataType) -> st.SearchStrategy[pa.Array] | None:
         return None
     if pa.types.is_floating(type_):
         width = type_.bit_width
-        floats = st.lists(st.floats(allow_nan=False, allow_infinity=False, width=width), max_size=8)  # type: ignore[arg-type]
+        floats = st.lists(st.floats(allow_nan=False, allow_infinity=False, width=width), max_size=8)
         return floats.map(lambda v: pa.array(np.array(v, dtype=type_.to_pandas_dtype())))
     physical = pa.int32() if pa.types.is_date32(type_) else type_ if pa.types.is_integer(type_) else pa.int64()
     info = np.iinfo(physical.to_pandas_dtype())

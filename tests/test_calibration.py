@@ -425,7 +425,7 @@ def test_replanning_is_planning_anew(options: Mapping[str, Any]) -> None:
     assert back.local_sum.epsilon == pytest.approx(plan.local_sum.epsilon, rel=1e-4)
     for n in (0, -1, True, 2.5):
         with pytest.raises(dpf.ParameterError, match="n must be a number of rows, at least 1"):
-            plan.replan(n)  # type: ignore[arg-type]
+            plan.replan(n)
 
 
 def test_replanning_keeps_groups() -> None:
@@ -477,7 +477,7 @@ def test_all_rows_need_no_selection() -> None:
 
 
 def test_more_rows_than_planned_are_drawn_from_too() -> None:
-    assert Selection(drawing(5, 10), KEY, 40).mask(0, 40).sum() == 5  # type: ignore[union-attr]
+    assert Selection(drawing(5, 10), KEY, 40).mask(0, 40).sum() == 5
     with pytest.raises(dpf.PlanError, match=r"the plan samples 5 rows and the table has 4; plan\.replan\(4\) fits it"):
         Selection(drawing(5, 10), KEY, 4)
 

@@ -174,7 +174,7 @@ def test_an_object_column_of_sparse_kind_is_read_one_by_one() -> None:
 
 def test_what_is_no_column_is_refused() -> None:
     for values in ("swordfish", b"swordfish", {"a": 1}, 5, None, np.empty((2, 2), dtype=object), np.array(None)):
-        refused(ColumnError, "^is no column; pass an array", lambda v=values: Boolean().encode(v))  # type: ignore[misc]
+        refused(ColumnError, "^is no column; pass an array", lambda v=values: Boolean().encode(v))
 
 
 def test_objects_of_one_kind_become_arrow_of_that_kind() -> None:
@@ -199,7 +199,7 @@ def test_leak_values_do_not_stay_in_the_context_of_errors() -> None:
     """Where tracebacks are logged whole, `raise … from None` hides a foreign message but keeps it."""
     text = pd.Series(["a", f"\ud800{SECRET}"], dtype="string[python]")
     for values in (text, [1, SECRET], [f"\ud800{SECRET}"], [object(), SECRET], np.array([[SECRET]])):
-        refused(ColumnError, "mixed or unsupported", lambda v=values: as_arrow(v))  # type: ignore[misc]
+        refused(ColumnError, "mixed or unsupported", lambda v=values: as_arrow(v))
     refused(ParameterError, "valid Unicode", lambda: Categorical([f"\ud800{SECRET}"]))
     refused(ParameterError, "lower must be a date", lambda: Datetime(SECRET, SECRET))
 

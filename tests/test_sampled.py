@@ -306,6 +306,8 @@ def test_the_best_of_a_curve_is_the_least_of_all_sizes():
     curve = plan.sample_curve()
     best = int(curve.index[curve["best"]][0])
     k, n, g = 6, 400, np.expm1(0.3)
+    assert curve.attrs["theorem"] == min(n, int(n * g * (np.sqrt(k) + 1) / k**1.5))
+    assert "theorem" not in plan.sample_curve("marginal", points=4).attrs
 
     def error(m):  # randomised response of the joint type at γ = 1 + (n/m)(e^ε − 1), uniform, of m rows
         gamma = 1 + g * n / m

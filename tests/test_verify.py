@@ -226,7 +226,7 @@ def test_credit_without_its_ground_is_caught(credited: Path, change: dict[str, A
     assert next(failure.split("=")[0] for failure in found.failures) == "the total claims epsilon"
     assert found.contributions == change.get("contributions", 1)
     assert len(found.proofs) == 3
-    assert found.epsilon > found.claimed.epsilon or found.delta > found.claimed.delta  # type: ignore[union-attr]
+    assert found.epsilon > found.claimed.epsilon or found.delta > found.claimed.delta
     assert 0 <= found.delta <= 1
 
 

@@ -245,7 +245,7 @@ class _PlainSets(SetMechanism):
         return self._set_weights(code), self._whole
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        self._sample_sets(np.asarray(codes, dtype=np.uint64), stream, first_row, out)  # type: ignore[arg-type]
+        self._sample_sets(np.asarray(codes, dtype=np.uint64), stream, first_row, out.view(np.uint64))
 
     @property
     def planes(self) -> int:
