@@ -222,16 +222,21 @@ class Plan:
     def local(self) -> Budget:
         """The promise for each row, even against someone who knows which output row it became.
 
-        The columns' losses composed: basically, or by their privacy-loss distributions at the release's δ. Where
-        neither order nor sample earns credit it is the promise itself.
+        The columns' losses, composed, and what inference spent: its counts are of this row as well, and no order
+        hides them. Where neither order nor sample earns credit it is the promise itself.
         """
         if self.terms.permuted is None and self.terms.inside == self.terms.budget:
             return self.release
-        basic = self.local_sum
-        if basic.delta > 0 or self.delta == 0:
+        return self._local_rows if self.inferred is None else compose([self._local_rows, self.inferred.budget])
+
+    @property
+    def _local_rows(self) -> Budget:
+        """The columns' losses composed: basically, or by their privacy-loss distributions at the δ of the rows."""
+        basic, delta = self.local_sum, self.released.delta
+        if basic.delta > 0 or delta == 0:
             return basic
-        epsilon = composed_epsilon([unit.part for unit in self.units], self.delta)
-        return Budget(min(epsilon, basic.epsilon) or 5e-324, self.delta)
+        epsilon = composed_epsilon([unit.part for unit in self.units], delta)
+        return Budget(min(epsilon, basic.epsilon) or 5e-324, delta)
 
     def check_rows(self, n: int) -> None:
         """Raise `PlanError` for a table of too few rows: the credit of the plan's order and sample needs them."""
@@ -493,8 +498,7 @@ class Plan:
         people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
         text = [
             f"Release: epsilon={self.epsilon:g}, delta={self.delta:g} (replace-one, per person with {people})",
-            f"Local: epsilon={self.local.epsilon:.4g}, delta={self.local.delta:g}, "
-            "each row, even against someone who knows which output row it became",
+            f"Local: {self.local.stated()}, each row, even against someone who knows which output row it became",
             f"Order: {self._order}",
         ]
         if self.sample is not None:
