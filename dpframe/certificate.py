@@ -121,6 +121,10 @@ class Promise(Protocol):
         """Columns copied as they are."""
 
     @property
+    def keeps_index(self) -> bool:
+        """Whether a DataFrame's index is copied as it is."""
+
+    @property
     def leaks(self) -> tuple[str, ...]:
         """Columns whose spaces were read off the data."""
 
@@ -456,6 +460,8 @@ def _unprotected(plan: Promise) -> list[str]:
     lines = [] if plan.shuffle else ["the order of the rows: it was kept"]
     if plan.passthrough:
         lines.append("copied as they are: " + name_list(plan.passthrough))
+    if plan.keeps_index:
+        lines.append("copied as it is: the index of the rows")
     if plan.leaks:
         lines.append("spaces read off the data: " + name_list(plan.leaks))
     return lines

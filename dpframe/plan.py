@@ -69,6 +69,8 @@ class Plan:
         Rows that are chosen in secret and released, of the ``n`` there are; None for all.
     inferred
         What private inference of spaces spent of the promise, and what it measured.
+    keeps_index
+        Whether a DataFrame's index, which may name persons, is copied *unprotected*; only rows in their order have it.
 
     Raises
     ------
@@ -100,6 +102,7 @@ class Plan:
     groups: tuple[Group, ...] = ()
     sample: int | None = None
     inferred: Inferred | None = None
+    keeps_index: bool = False
 
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks", "groups"):
@@ -113,6 +116,8 @@ class Plan:
             raise ParameterError('nulls must be "error" or "impute"')
         if not isinstance(self.shuffle, bool):
             raise ParameterError("shuffle must be True or False")
+        if not isinstance(self.keeps_index, bool) or (self.keeps_index and self.shuffle):
+            raise ParameterError("keeps_index must be False, or True with shuffle=False: an index tells the order")
         if self.n is not None and (
             isinstance(self.n, bool) or not isinstance(self.n, int) or not 0 <= self.n <= _MOST_ROWS
         ):
@@ -298,6 +303,8 @@ class Plan:
             data["sample"] = self.sample
         if self.inferred is not None:
             data["inferred"] = self.inferred.to_json()
+        if self.keeps_index:
+            data["keeps_index"] = True
         if self.groups:
             data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)
@@ -332,6 +339,7 @@ class Plan:
             "groups",
             "sample",
             "inferred",
+            "keeps_index",
         }
         unknown = sorted(set(data) - known)
         if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
@@ -517,6 +525,8 @@ class Plan:
             )
         if self.passthrough:
             text.append("NOT PROTECTED, copied as they are: " + name_list(self.passthrough))
+        if self.keeps_index:
+            text.append("NOT PROTECTED, copied as it is: the index of the rows")
         if self.leaks:
             text.append("NOT COVERED, spaces read off the data: " + name_list(self.leaks))
         if self.drop:
