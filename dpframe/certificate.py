@@ -93,6 +93,10 @@ class Promise(Protocol):
         """The promise for a person."""
 
     @property
+    def local(self) -> Budget:
+        """The promise for each row on its own, composed of the units' losses and what inference spent."""
+
+    @property
     def contributions(self) -> int:
         """Rows that one person may own."""
 
@@ -117,6 +121,10 @@ class Promise(Protocol):
         """Columns copied as they are."""
 
     @property
+    def keeps_index(self) -> bool:
+        """Whether a DataFrame's index is copied as it is."""
+
+    @property
     def leaks(self) -> tuple[str, ...]:
         """Columns whose spaces were read off the data."""
 
@@ -125,8 +133,9 @@ class Promise(Protocol):
 class Certificate:
     """What was proved of a promise, what is attested, what is not protected, and what failed.
 
-    ``epsilon`` and ``delta`` are the certified totals per person, replace-one; ``claimed`` is None where no claim
-    could be read. `Plan.verify` makes one from a plan, `verify_file` from a released file.
+    ``epsilon`` and ``delta`` are the certified totals per person, replace-one, and ``local`` is what each row loses
+    on its own; ``claimed`` is None where no claim could be read, ``local`` where it is not proved. `Plan.verify`
+    makes a certificate from a plan, `verify_file` from a released file.
 
     Examples
     --------
@@ -147,6 +156,7 @@ class Certificate:
     attested: tuple[str, ...]
     unprotected: tuple[str, ...]
     failures: tuple[str, ...]
+    local: Budget | None = None
 
     @property
     def ok(self) -> bool:
@@ -187,6 +197,7 @@ class Certificate:
             "ok": self.ok,
             "claimed": None if self.claimed is None else _json_pair(self.claimed.epsilon, self.claimed.delta),
             "certified": _json_pair(self.epsilon, self.delta),
+            "local": None if self.local is None else _json_pair(self.local.epsilon, self.local.delta),
             "contributions": self.contributions,
             "proved": [
                 {
@@ -212,11 +223,14 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
 
     ``claimed`` and ``contributions`` stand for other claims than the plan's own: a total, rows per person.
     """
+    own = claimed is None
     claimed = plan.release if claimed is None else claimed
     contributions = plan.contributions if contributions is None else contributions
     proofs = tuple(prove(unit.label, unit.mechanism) for unit in plan.units)
     failures = [failure for proof in proofs for failure in proof.failures]
     failures += _undercut(plan.inferred, contributions) if plan.inferred is not None else []
+    # It is composed of losses that the proofs, where none failed, found no integer to exceed.
+    local = plan.local if own and not failures else None
     pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
     rows = _released(plan, claimed, contributions)
     if rows is None:
@@ -242,11 +256,15 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
         epsilon=epsilon,
         delta=delta,
         proofs=proofs,
-        checks=(how,),
+        checks=(how,) if local is None else (how, f"local: {local.stated()} of {_LOCAL}"),
         attested=tuple(_attested(plan, contributions)),
         unprotected=tuple(_unprotected(plan)),
         failures=tuple(failures),
+        local=local,
     )
+
+
+_LOCAL = "each row, even against someone who knows which output row it became"
 
 
 def _undercut(inferred: Inferred, contributions: int) -> list[str]:
@@ -442,6 +460,8 @@ def _unprotected(plan: Promise) -> list[str]:
     lines = [] if plan.shuffle else ["the order of the rows: it was kept"]
     if plan.passthrough:
         lines.append("copied as they are: " + name_list(plan.passthrough))
+    if plan.keeps_index:
+        lines.append("copied as it is: the index of the rows")
     if plan.leaks:
         lines.append("spaces read off the data: " + name_list(plan.leaks))
     return lines

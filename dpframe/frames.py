@@ -109,6 +109,11 @@ class Frame(ABC):
         except ColumnError as error:
             raise located(error, name) from None
 
+    def codes(self, plan: Plan) -> dict[str, npt.NDArray[np.unsignedinteger]]:
+        """Return the codes of a plan's columns; whatever stands in one whose space was inferred has one."""
+        inferred = () if plan.inferred is None else plan.inferred.columns
+        return {c.name: self.encode(c.name, c.space, plan.nulls_of(c.name), c.name in inferred) for c in plan.columns}
+
     def output_names(self, plan: Plan) -> list[str]:
         """Return the names of the output's columns, in the table's order."""
         kept = {*plan.names, *plan.passthrough}
@@ -347,10 +352,12 @@ class PandasFrame(Frame):
             raise located(error, name) from None
 
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pd.DataFrame:
-        """Return a DataFrame with a fresh index, and the plan in ``attrs``."""
+        """Return a DataFrame with a fresh index, unless the plan keeps the input's, and the plan in ``attrs``."""
         data = {}
         rows = self.n if order is None else len(order)
-        index = pd.RangeIndex(rows, name="shuffled" if plan.shuffle else None)
+        index: pd.Index = pd.RangeIndex(rows, name="shuffled" if plan.shuffle else None)
+        if plan.keeps_index:
+            index = self.frame.index if order is None else self.frame.index[order]
         for name in self.output_names(plan):
             series = self.frame[name]
             if name in codes:

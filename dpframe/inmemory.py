@@ -27,7 +27,7 @@ from dpframe.planning import (
 from dpframe.release import Digest, ReleaseInfo, permutation, release
 from dpframe.spaces import Space
 
-__all__ = ["SortedWatch", "make_plan", "sanitize"]
+__all__ = ["SortedWatch", "make_plan", "sanitize", "table_facts"]
 
 
 def make_plan(
@@ -89,13 +89,14 @@ def make_plan(
     """
     frame = wrap(table)
     refuse_release(frame.text)
-    facts = _facts(frame)
+    facts = table_facts(frame)
     return plan_for(
         facts, lambda: new_key(None), noted(facts, Account.of(ledger, dataset)), epsilon=epsilon, delta=delta, **options
     )
 
 
-def _facts(frame: Frame) -> TableFacts:
+def table_facts(frame: Frame) -> TableFacts:
+    """Return what a plan is made from; the objects of a pandas column may be of any kind."""
     objects = frame.kind == "pandas"
     return TableFacts(frame.names, frame.n, frame.fields, lambda name: [frame.array(name)], frame.columns, objects)
 
@@ -167,13 +168,10 @@ def sanitize(
                 paid = True
 
         # From the frame, for the table may be a stream, which is read only once.
-        chosen = plan_for(_facts(frame), lambda: secret, before, epsilon=epsilon, delta=delta, **options)
+        chosen = plan_for(table_facts(frame), lambda: secret, before, epsilon=epsilon, delta=delta, **options)
     check_columns(frame.names, chosen)
     chosen.check_rows(frame.n)
-    tolerated = () if chosen.inferred is None else chosen.inferred.columns
-    codes = {
-        c.name: frame.encode(c.name, c.space, chosen.nulls_of(c.name), c.name in tolerated) for c in chosen.columns
-    }
+    codes = frame.codes(chosen)
     if not chosen.shuffle:
         watch = SortedWatch()
         watch.update(codes)

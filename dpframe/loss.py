@@ -36,6 +36,7 @@ __all__ = [
     "round_down",
     "round_up",
     "shares_of",
+    "upward",
 ]
 
 _DIGITS = Context(prec=60)
@@ -85,6 +86,20 @@ def round_down(x: Decimal | Fraction) -> float:
     return value if Fraction(value) <= Fraction(x) else math.nextafter(value, -math.inf)
 
 
+def upward(x: float) -> str:
+    """Return a loss in four digits, rounded up.
+
+    Examples
+    --------
+    >>> upward(9.00927), upward(1.0), upward(0.0)
+    ('9.01', '1', '0')
+    """
+    if not 1e-300 < x < 1e15:
+        return f"{x:.4g}"
+    scale = 10.0 ** (3 - math.floor(math.log10(x)))
+    return f"{math.ceil(x * scale - 1e-6) / scale:.4g}"
+
+
 @dataclass(frozen=True)
 class Budget:
     """A promise (ε, δ).
@@ -106,6 +121,16 @@ class Budget:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
         object.__setattr__(self, "delta", check_delta(self.delta))
+
+    def stated(self) -> str:
+        """Return it as text, ε in four digits, rounded up.
+
+        Examples
+        --------
+        >>> Budget(1.21671, 1e-6).stated()
+        'epsilon=1.217, delta=1e-06'
+        """
+        return f"epsilon={upward(self.epsilon)}, delta={self.delta:g}"
 
     def split(self, shares: Sequence[float]) -> tuple[Budget, ...]:
         """Divide by shares that sum to at most 1; the parts never add up to more than the whole."""

@@ -69,6 +69,8 @@ class Plan:
         Rows that are chosen in secret and released, of the ``n`` there are; None for all.
     inferred
         What private inference of spaces spent of the promise, and what it measured.
+    keeps_index
+        Whether a DataFrame's index, which may name persons, is copied *unprotected*; only rows in their order have it.
 
     Raises
     ------
@@ -100,6 +102,7 @@ class Plan:
     groups: tuple[Group, ...] = ()
     sample: int | None = None
     inferred: Inferred | None = None
+    keeps_index: bool = False
 
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks", "groups"):
@@ -113,6 +116,8 @@ class Plan:
             raise ParameterError('nulls must be "error" or "impute"')
         if not isinstance(self.shuffle, bool):
             raise ParameterError("shuffle must be True or False")
+        if not isinstance(self.keeps_index, bool) or (self.keeps_index and self.shuffle):
+            raise ParameterError("keeps_index must be False, or True with shuffle=False: an index tells the order")
         if self.n is not None and (
             isinstance(self.n, bool) or not isinstance(self.n, int) or not 0 <= self.n <= _MOST_ROWS
         ):
@@ -222,16 +227,21 @@ class Plan:
     def local(self) -> Budget:
         """The promise for each row, even against someone who knows which output row it became.
 
-        The columns' losses composed: basically, or by their privacy-loss distributions at the release's δ. Where
-        neither order nor sample earns credit it is the promise itself.
+        The columns' losses, composed, and what inference spent: its counts are of this row as well, and no order
+        hides them. Where neither order nor sample earns credit it is the promise itself.
         """
         if self.terms.permuted is None and self.terms.inside == self.terms.budget:
             return self.release
-        basic = self.local_sum
-        if basic.delta > 0 or self.delta == 0:
+        return self._local_rows if self.inferred is None else compose([self._local_rows, self.inferred.budget])
+
+    @property
+    def _local_rows(self) -> Budget:
+        """The columns' losses composed: basically, or by their privacy-loss distributions at the δ of the rows."""
+        basic, delta = self.local_sum, self.released.delta
+        if basic.delta > 0 or delta == 0:
             return basic
-        epsilon = composed_epsilon([unit.part for unit in self.units], self.delta)
-        return Budget(min(epsilon, basic.epsilon) or 5e-324, self.delta)
+        epsilon = composed_epsilon([unit.part for unit in self.units], delta)
+        return Budget(min(epsilon, basic.epsilon) or 5e-324, delta)
 
     def check_rows(self, n: int) -> None:
         """Raise `PlanError` for a table of too few rows: the credit of the plan's order and sample needs them."""
@@ -293,6 +303,8 @@ class Plan:
             data["sample"] = self.sample
         if self.inferred is not None:
             data["inferred"] = self.inferred.to_json()
+        if self.keeps_index:
+            data["keeps_index"] = True
         if self.groups:
             data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)
@@ -327,6 +339,7 @@ class Plan:
             "groups",
             "sample",
             "inferred",
+            "keeps_index",
         }
         unknown = sorted(set(data) - known)
         if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
@@ -493,8 +506,7 @@ class Plan:
         people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
         text = [
             f"Release: epsilon={self.epsilon:g}, delta={self.delta:g} (replace-one, per person with {people})",
-            f"Local: epsilon={self.local.epsilon:.4g}, delta={self.local.delta:g}, "
-            "each row, even against someone who knows which output row it became",
+            f"Local: {self.local.stated()}, each row, even against someone who knows which output row it became",
             f"Order: {self._order}",
         ]
         if self.sample is not None:
@@ -513,6 +525,8 @@ class Plan:
             )
         if self.passthrough:
             text.append("NOT PROTECTED, copied as they are: " + name_list(self.passthrough))
+        if self.keeps_index:
+            text.append("NOT PROTECTED, copied as it is: the index of the rows")
         if self.leaks:
             text.append("NOT COVERED, spaces read off the data: " + name_list(self.leaks))
         if self.drop:

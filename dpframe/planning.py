@@ -14,6 +14,7 @@ import pyarrow as pa
 from dpframe.errors import (
     AlreadySanitizedError,
     ColumnError,
+    LargeEpsilonWarning,
     ParameterError,
     RepeatedReleaseWarning,
     name_list,
@@ -174,6 +175,10 @@ def _names(value: Iterable[str], name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+_LARGE = 10
+"""An ε above which a promise is warned of."""
+
+
 def plan_for(
     table: TableFacts,
     key: Callable[[], bytes],
@@ -194,7 +199,12 @@ def plan_for(
 
     ``key`` gives the secret key that inference draws with, and is called after ``before``.
     """
-    check_epsilon(epsilon)
+    if check_epsilon(epsilon) > _LARGE:
+        warn(
+            f"epsilon={epsilon:g} is above {_LARGE}: one person's row may change the odds of what is released by the "
+            f"factor e^{epsilon:g}, which promises next to nothing; take less, e.g. epsilon=1",
+            LargeEpsilonWarning,
+        )
     delta = default_delta(table.n) if delta is None else check_delta(delta)
     drop, passthrough = _names(drop, "drop"), _names(passthrough, "passthrough")
     _check_lists(table.names, drop, passthrough)

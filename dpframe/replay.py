@@ -12,7 +12,9 @@ one that ends first would delete the key that the other, if killed, needs. The l
 it ends. Nobody else's key is ever removed: a file is removed only by who holds its lock.
 
 The key file is as secret as the input. It lives in a folder of mode 0700, with mode 0600, on the ledger's disk; it
-is overwritten before it is deleted, which a disk may or may not honour.
+is overwritten before it is deleted, which a disk may or may not honour. Its name can be guessed, so whoever may write
+beside the ledger could have put a folder or file of theirs in its place: neither is used unless it is the user's own,
+has no rights for others, is no link, and (the file) has one link.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import json
 import os
 import secrets
 import shlex
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -218,7 +221,7 @@ def job(ledger: Ledger, dataset: str, name: str, binding: bytes, *, forget: bool
     ------
     LedgerError
         If the input or the plan changed since the interrupted run, the job is running, the dataset is unknown,
-        or the key cannot be stored.
+        or the key cannot be stored where nobody else reads it.
 
     Examples
     --------
@@ -240,8 +243,8 @@ def job(ledger: Ledger, dataset: str, name: str, binding: bytes, *, forget: bool
     """
     ledger.total(dataset)  # a wrong name shall leave nothing behind
     path = _key_path(ledger, dataset, name)
-    with _locked(path) as descriptor:
-        record = _Record.parse(_content(descriptor), path)
+    with _locked(path) as file:
+        record = _Record.parse(file.content(), path)
         paid = record is not None and ledger.find(record.release_id) is not None
         fits = record is not None and record.fits(binding)
         if paid and not fits and not forget:
@@ -252,16 +255,16 @@ def job(ledger: Ledger, dataset: str, name: str, binding: bytes, *, forget: bool
         resumed = fits and not forget
         if record is None or not resumed:
             record, paid = _Record.fresh(dataset, name, binding), False
-            _store(descriptor, record, path)
+            file.store(record)
         running = Job(ledger, dataset, record.release_id, resumed, paid, record.key)
         try:
             yield running
         except BaseException:
             if not running.paid:
-                _remove(descriptor, path)
+                file.remove()
             raise
         if not running.kept:
-            _remove(descriptor, path)
+            file.remove()
 
 
 @dataclass(frozen=True)
@@ -274,18 +277,38 @@ class Pending:
 
 
 def pending(ledger: Ledger) -> list[Pending]:
-    """Return the jobs whose keys are kept, by dataset and name."""
-    found = []
-    for path in sorted(_folder(ledger).glob("*.key")):
-        try:
-            record = _Record.parse(path.read_bytes(), path)
-        except FileNotFoundError:  # that job ended just now
-            continue
-        except OSError as error:
-            raise _unusable(path, error) from None
-        if record is not None:
-            found.append(Pending(record.dataset, record.name, record.release_id))
+    """Return the jobs whose keys are kept, by dataset and name.
+
+    Raises
+    ------
+    LedgerError
+        If a key cannot be read, or is not the user's alone.
+    """
+    path = _folder(ledger)
+    if not os.path.lexists(path):
+        return []
+    try:
+        with _opened_folder(path) as folder:
+            names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(".key")]
+            records = [_read(folder, path / name) for name in names]
+    except OSError as error:
+        raise error if isinstance(error, FileError) else _unusable(path, error) from None
+    found = [Pending(r.dataset, r.name, r.release_id) for r in records if r is not None]
     return sorted(found, key=lambda p: (p.dataset, p.name))
+
+
+def _read(folder: int, path: Path) -> _Record | None:
+    """Return what a key file says, or None if it was never finished or its job ended just now."""
+    try:
+        # A pipe in its place shall not be waited for.
+        descriptor = os.open(path.name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(path, error) from None
+    with os.fdopen(descriptor, "rb") as file:
+        _refuse_shared(path, os.fstat(descriptor))
+        return _Record.parse(file.read(), path)
 
 
 def forget(ledger: Ledger, dataset: str, name: str) -> None:
@@ -297,11 +320,11 @@ def forget(ledger: Ledger, dataset: str, name: str) -> None:
         If there is no such job, or it is running.
     """
     path = _key_path(ledger, dataset, name)
-    if not path.exists():
+    if not os.path.lexists(path):
         jobs = name_list(f"{p.name} ({p.dataset})" for p in pending(ledger)) or "none"
         raise LedgerError(f"no interrupted job {name_list([name])} of dataset {name_list([dataset])}; there is: {jobs}")
-    with _locked(path) as descriptor:
-        _remove(descriptor, path)
+    with _locked(path) as file:
+        file.remove()
 
 
 def _remedy(ledger: Ledger, dataset: str, name: str) -> str:
@@ -324,41 +347,116 @@ def _unusable(path: Path, error: OSError) -> LedgerError:
     return LedgerError(f"the key file {path} cannot be used: {error.strerror or 'input/output error'}")
 
 
+@dataclass(frozen=True)
+class _KeyFile:
+    """A key file that is open, locked and nobody else's, in a folder that is open and nobody else's.
+
+    Both were looked at by their descriptors, and everything after goes by these: what stands at ``path`` may be
+    changed in between, what was looked at may not.
+    """
+
+    descriptor: int
+    folder: int
+    path: Path
+
+    def content(self) -> bytes:
+        """Return what it holds."""
+        return os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0)
+
+    def store(self, record: _Record) -> None:
+        """Put a key on disk, with its name, before anything is spent under it."""
+        try:
+            os.ftruncate(self.descriptor, 0)
+            text = record.to_json()
+            if os.pwrite(self.descriptor, text, 0) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self.descriptor)
+            os.fsync(self.folder)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.remove()
+            raise _unusable(self.path, error) from None
+
+    def remove(self) -> None:
+        """Overwrite and delete it."""
+        try:
+            os.pwrite(self.descriptor, bytes(os.fstat(self.descriptor).st_size), 0)
+            os.fsync(self.descriptor)
+            os.unlink(self.path.name, dir_fd=self.folder)
+            os.fsync(self.folder)
+        except OSError as error:
+            raise _unusable(self.path, error) from None
+
+
+def _refuse_shared(path: Path, found: os.stat_result) -> None:
+    """Raise `LedgerError` for a folder or file that is not the user's alone: whoever made it may read the key."""
+    folder = stat.S_ISDIR(found.st_mode)
+    noun, mode = ("folder", "0700") if folder else ("file", "0600")
+    faults = {
+        "belongs to another user": found.st_uid != os.geteuid(),
+        f"has rights for others (it must have mode {mode})": bool(found.st_mode & 0o077),
+        "is no regular file": not folder and not stat.S_ISREG(found.st_mode),
+        "has another link": not folder and found.st_nlink > 1,
+    }
+    fault = next((name for name, is_so in faults.items() if is_so), None)
+    if fault is not None:
+        raise LedgerError(
+            f"the key {noun} {path} {fault}, so that the key may not stay secret: find out who made it, and remove it"
+        )
+
+
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """Open a key file, made if there is none, and keep it locked; refuse one that another process holds."""
+def _opened_folder(path: Path) -> Iterator[int]:
+    """Open the folder of the keys, refused unless it is the user's alone."""
     try:
-        descriptor = None
-        while descriptor is None:
-            descriptor = _try_lock(path)
-    except OSError as error:
-        raise error if isinstance(error, FileError) else _unusable(path, error) from None
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError:
+        raise LedgerError(
+            f"the key folder {path} is a link or no folder: find out who made it, and remove it"
+        ) from None
     try:
+        _refuse_shared(path, os.fstat(descriptor))
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _try_lock(path: Path) -> int | None:
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[_KeyFile]:
+    """Open a key file, made if there is none, and keep it locked; refuse one that another process holds."""
+    with contextlib.ExitStack() as stack:
+        try:
+            with contextlib.suppress(FileExistsError):
+                path.parent.mkdir(mode=0o700)
+                sync_folder(path.parent.parent)
+            folder = stack.enter_context(_opened_folder(path.parent))
+            descriptor = None
+            while descriptor is None:
+                descriptor = _try_lock(folder, path)
+            stack.callback(os.close, descriptor)
+            _refuse_shared(path, os.fstat(descriptor))
+        except OSError as error:
+            raise error if isinstance(error, FileError) else _unusable(path, error) from None
+        yield _KeyFile(descriptor, folder, path)
+
+
+def _try_lock(folder: int, path: Path) -> int | None:
     """Return a locked descriptor, or None if the file was removed between opening and locking it."""
-    with contextlib.suppress(FileExistsError):
-        path.parent.mkdir(mode=0o700)
-        sync_folder(path.parent.parent)
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(path.name, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     except FileExistsError:
         try:
-            descriptor = os.open(path, flags)
+            descriptor = os.open(path.name, flags, dir_fd=folder)
         except FileNotFoundError:
             return None
-    if _holds(descriptor, path):
+    if _holds(descriptor, folder, path):
         return descriptor
     os.close(descriptor)
     return None
 
 
-def _holds(descriptor: int, path: Path) -> bool:
+def _holds(descriptor: int, folder: int, path: Path) -> bool:
     """Lock an open file and tell whether it is still the one at ``path``; close and refuse it if it is locked."""
     import fcntl  # not on Windows, where the rest of the library shall still be importable
 
@@ -368,36 +466,7 @@ def _holds(descriptor: int, path: Path) -> bool:
         os.close(descriptor)
         raise LedgerError("this job is running already; wait until it has ended") from None
     try:
-        return os.path.samestat(os.fstat(descriptor), path.lstat())
+        here = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
-
-
-def _content(descriptor: int) -> bytes:
-    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-
-
-def _store(descriptor: int, record: _Record, path: Path) -> None:
-    """Put a key on disk, with its name, before anything is spent under it."""
-    try:
-        os.ftruncate(descriptor, 0)
-        text = record.to_json()
-        if os.pwrite(descriptor, text, 0) < len(text):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(descriptor)
-        sync_folder(path.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            _remove(descriptor, path)
-        raise _unusable(path, error) from None
-
-
-def _remove(descriptor: int, path: Path) -> None:
-    """Overwrite and delete a key file that this process has locked."""
-    try:
-        os.pwrite(descriptor, bytes(os.fstat(descriptor).st_size), 0)
-        os.fsync(descriptor)
-        path.unlink()
-        sync_folder(path.parent)
-    except OSError as error:
-        raise _unusable(path, error) from None
+    return os.path.samestat(os.fstat(descriptor), here)

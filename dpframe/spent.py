@@ -26,7 +26,7 @@ def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
     for name in names:
         values = next(frame.columns([name]))[name]
         if isinstance(values, list) or pa.types.is_nested(values.type):
-            values = pd.Series([repr(value) for value in values], dtype=object)
+            values = pd.Series([_shown(value) for value in values], dtype=object)
         else:
             values = values.to_pandas()
         hashed = pd.util.hash_pandas_object(pd.Series(values), index=False)
@@ -49,6 +49,13 @@ def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U
         found *= np.uint64(0xD6E8FEB86659FD93)
         found ^= found >> np.uint64(32)
     return found
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # an object's own; to refuse it would tell of a row
+        return ""
 
 
 RELEASES, INFERENCES, EPSILON, DELTA, AT_ONCE, TOLD = range(6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -17,11 +18,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
 from dpframe.frames import Frame, check_columns, wrap
-from dpframe.inmemory import sanitize
+from dpframe.inmemory import sanitize, table_facts
 from dpframe.loss import Budget
 from dpframe.mechanisms import Mechanism
 from dpframe.plan import Plan
-from dpframe.planning import Account, PlanOptions, TableFacts, choose_plan, new_key, plan_for, refuse_release
+from dpframe.planning import Account, PlanOptions, choose_plan, new_key, plan_for, refuse_release
 from dpframe.private import MOST_ITEMS
 from dpframe.spaces import Space
 from dpframe.spent import SpentRows, column_hashes, row_hashes
@@ -95,7 +96,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     *What comes out.* A table comes back as its own kind with its plan (``.dp`` works on a DataFrame), under
     a fresh index; an array comes back as an array. With ``set_output(transform="pandas")`` a DataFrame
     comes out whatever went in and keeps the input's index, by which scikit-learn lines up columns and
-    targets; an index of names or dates is copied unprotected then, and a `PrivacyLeakWarning` says so.
+    targets; an index other than a plain `RangeIndex` is copied unprotected then: a `PrivacyLeakWarning` says so, and
+    so does the plan of that release (``keeps_index``).
 
     *What is spent.* ``fit`` alone spends only if it infers spaces privately. Every transform is a release of its
     rows: ``fit_transform`` and a later ``transform`` of the same rows add up to 2ε less one inference (the very
@@ -204,9 +206,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             _SPENT.watch(row_hashes(frame, frame.names, labels), share, same, inference=True)
             return None
 
-        facts = TableFacts(frame.names, frame.n, frame.fields, lambda name: [frame.array(name)], frame.columns)
         options["shuffle"] = False
-        return plan_for(facts, key, before, epsilon=self.epsilon, delta=self.delta, **options)
+        return plan_for(table_facts(frame), key, before, epsilon=self.epsilon, delta=self.delta, **options)
 
     def transform(self, X: Any) -> Any:
         """Release the rows of X, in their order.
@@ -223,17 +224,24 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "plan_")
         account, plan = Account.of(self.ledger, self.dataset), self.plan_
         table = self._read(X, reset=False)
+        kept = self._gives_pandas() and isinstance(X, pd.DataFrame) and not _is_plain(X.index)
+        if kept:
+            _warn_of_index()
+            plan = replace(plan, keeps_index=True)
         frame = wrap(table)
         refuse_release(frame.text)
         check_columns(frame.names, plan)
-        codes = {c.name: frame.encode(c.name, c.space, plan.nulls_of(c.name)) for c in plan.columns}
+        codes = frame.codes(plan)
         key = None if self.random_state is None else self._seeded(b"transform", codes)
         if account is None:
             same = None if key is None else key + plan.digest
             cost = plan.released if self.plan is None else plan.release
             _SPENT.watch(row_hashes(frame, frame.names, _labels(table, X)), cost, same)
-        out = sanitize(table, plan=plan, key=key, ledger=self.ledger, dataset=self.dataset)
-        return self._presented(out, X, table)
+        indexed = table.set_axis(X.index) if kept else table
+        out = sanitize(indexed, plan=plan, key=key, ledger=self.ledger, dataset=self.dataset)
+        if table is X or (self._gives_pandas() and isinstance(out, pd.DataFrame)):
+            return out
+        return out.to_numpy(dtype=table.dtypes.iloc[0])
 
     def _seeded(self, what: bytes, columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
         """Return a key derived from the seed and from the data, so that two folds under one seed differ."""
@@ -262,8 +270,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if _is_table(X) and (reset or self._names is None or hasattr(self, "feature_names_in_")):
             validate_data(self, X, skip_check_array=True, reset=reset)
             return X
-        finite = "allow-nan" if self._allows_nan() else True
-        array = validate_data(self, X, dtype="numeric", ensure_all_finite=finite, reset=reset)
+        array = validate_data(self, X, dtype="numeric", ensure_all_finite=self._finite(reset), reset=reset)
         names = [f"x{i}" for i in range(array.shape[1])] if reset or self._names is None else self._names
         return pd.DataFrame(array, columns=names)
 
@@ -285,15 +292,21 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             found["spaces"] = {name: spaces for name in names if name not in left_out}
         return cast(PlanOptions, found)
 
-    def _presented(self, out: Any, X: Any, table: Any) -> Any:
-        """Return a release in the form that goes with the input and with ``set_output``."""
+    def _gives_pandas(self) -> bool:
+        """Tell whether ``set_output``, or scikit-learn's configuration, asks for DataFrames."""
         config = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
-        if config == "pandas" and isinstance(out, pd.DataFrame):
-            if isinstance(X, pd.DataFrame):
-                _watch_index(X.index)
-                out.index = X.index
-            return out
-        return out if table is X else out.to_numpy(dtype=table.dtypes.iloc[0])
+        return bool(config == "pandas")
+
+    def _finite(self, reset: bool) -> bool | str:
+        """Return what scikit-learn is to ask of arrays: nothing where a refusal would tell of a value."""
+        plan = self.plan if reset else self.plan_
+        if isinstance(plan, Plan):
+            inferred = plan.inferred is not None
+        else:
+            inferred = self.infer == "private" and (self.spaces is None or isinstance(self.spaces, Mapping))
+        if inferred:
+            return False
+        return "allow-nan" if self._allows_nan() else True
 
     def _allows_nan(self) -> bool:
         spaces = self.plan if isinstance(self.plan, Plan) else self.spaces
@@ -303,7 +316,10 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             declared: Iterable[Any] = [column.space for column in spaces.columns]
         else:
             declared = spaces.values() if isinstance(spaces, Mapping) else [spaces]
-        imputes = (self.plan.nulls if isinstance(self.plan, Plan) else self.nulls) == "impute"
+        if isinstance(self.plan, Plan):
+            imputes = self.plan.nulls == "impute" or self.plan.inferred is not None
+        else:
+            imputes = self.nulls == "impute"
         return imputes or any(getattr(space, "tag", "") == "nullable" for space in declared)
 
     def __sklearn_tags__(self) -> Any:
@@ -333,14 +349,17 @@ def _name_of(key: Any, names: list[str], option: str) -> Any:
     return names[key]
 
 
-def _watch_index(index: pd.Index[Any]) -> None:
-    """Warn of an index that is more than positions."""
-    if index.name is not None or not isinstance(index.dtype, np.dtype) or index.dtype.kind not in "iu":
-        warn(
-            "the output keeps the input's index, which is copied unprotected; reset_index(drop=True) before, or leave "
-            "set_output at its default",
-            PrivacyLeakWarning,
-        )
+def _is_plain(index: pd.Index[Any]) -> bool:
+    """Tell whether an index is made of nothing but the number of rows."""
+    return isinstance(index, pd.RangeIndex) and (index.start, index.step, index.name) == (0, 1, None)
+
+
+def _warn_of_index() -> None:
+    warn(
+        "the output keeps the input's index, which is copied unprotected; reset_index(drop=True) before, or leave "
+        "set_output at its default",
+        PrivacyLeakWarning,
+    )
 
 
 def _labels(table: Any, X: Any) -> pd.Index | None:

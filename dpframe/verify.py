@@ -75,7 +75,8 @@ def verify_file(path: str | Path) -> Certificate:
 def _table_failures(table: ParquetInput, info: ReleaseInfo) -> list[str]:
     """Return what tells a table from the released one, beginning with what is plainest."""
     plan = info.plan
-    kept, stored = [*plan.names, *plan.passthrough], [*table.names, *table.indices]
+    kept = [*plan.names, *plan.passthrough]
+    stored = [*table.names, *(() if plan.keeps_index else table.indices)]
     found = [f"column {name!r} of the plan is not in the file" for name in kept if name not in table.names]
     found += [f"column {name!r} is in the file but not in the plan" for name in stored if name not in kept]
     if table.n != info.n:

@@ -1,8 +1,10 @@
 """Plans: building, checking, JSON, words."""
 
 import json
+import warnings
 from fractions import Fraction
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -214,3 +216,31 @@ def test_summary_is_a_row_per_column_in_units():
     assert (table["expected_error"] >= table["error_bound"]).all()
     assert table.loc["born", "unit"] == "D"
     assert 0 < table.loc["age", "expected_error"] < 120
+
+
+def warned(call):
+    """How often a call warns of a large epsilon."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return sum(issubclass(warning.category, dpf.LargeEpsilonWarning) for warning in caught)
+
+
+def test_a_face_warns_once_of_a_large_epsilon():
+    frame = pd.DataFrame({"flag": pd.array([True, False] * 50, dtype="boolean")})
+    says = "epsilon=10.5 is above 10: .* promises next to nothing; take less, e.g. epsilon=1"
+    with pytest.warns(dpf.LargeEpsilonWarning, match=says):
+        plan = dpf.make_plan(frame, 10.5)
+    assert warned(lambda: dpf.sanitize(frame, 10.5)) == 1
+    assert warned(lambda: dpf.make_plan(frame, 10.5, spaces={"flag": dpf.Boolean()})) == 1
+    assert warned(lambda: dpf.Sanitizer(10.5).fit(frame).transform(frame)) == 1
+    # Not for what was made before, nor for what is read.
+    assert warned(lambda: dpf.sanitize(frame, plan=plan)) == 0
+    assert warned(lambda: dpf.Plan.from_json(plan.to_json())) == 0
+    assert warned(lambda: dpf.make_plan(frame, 10)) == 0
+
+
+def test_old_plans_without_the_newer_fields_are_read():
+    data = json.loads(build_plan(SPACES, epsilon=1.0).to_json())
+    assert "keeps_index" not in data
+    assert dpf.Plan.from_json(json.dumps(data)).keeps_index is False

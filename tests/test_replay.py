@@ -240,13 +240,115 @@ def test_symbolic_links_are_not_followed(ledger, keys, tmp_path):
         run(ledger)
 
 
+def refused(ledger, message):
+    """A job, the list of jobs and the removal of a key are refused, at no cost and with nothing written."""
+    path = replay._key_path(ledger, "survey", JOB)
+    before = path.read_bytes() if path.exists() else None
+    spent = ledger.spent("survey")
+    message = rf"^the key .*{message}.*: find out who made it, and remove it$"
+    with pytest.raises(LedgerError, match=message):
+        run(ledger)
+    with pytest.raises(LedgerError, match=message):
+        replay.pending(ledger)
+    with pytest.raises(LedgerError, match=message):
+        replay.forget(ledger, "survey", JOB)
+    assert (path.read_bytes() if path.exists() else None) == before
+    assert ledger.spent("survey") == spent
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o750, 0o701])
+def test_a_key_folder_that_others_may_enter_is_refused(ledger, mode):
+    folder = replay._folder(ledger)
+    folder.mkdir()
+    folder.chmod(mode)
+    refused(ledger, r"folder .*has rights for others \(it must have mode 0700\)")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_key_folder_that_is_a_link_is_refused(ledger, tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    replay._folder(ledger).symlink_to(tmp_path / "elsewhere")
+    refused(ledger, "folder .*is a link or no folder")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_file_in_place_of_the_key_folder_is_refused(ledger):
+    replay._folder(ledger).write_text("")
+    with pytest.raises(LedgerError, match=r"folder .*is a link or no folder: find out who made it, and remove it"):
+        run(ledger)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o620, 0o606])
+def test_a_key_file_that_others_may_read_is_refused(ledger, mode):
+    interrupted(ledger)
+    replay._key_path(ledger, "survey", JOB).chmod(mode)
+    refused(ledger, r"file .*has rights for others \(it must have mode 0600\)")
+
+
+def test_a_key_file_that_was_put_there_before_is_refused(ledger):
+    path = replay._key_path(ledger, "survey", JOB)
+    path.parent.mkdir(mode=0o700)
+    path.write_bytes(b"")
+    path.chmod(0o644)
+    refused(ledger, r"file .*has rights for others")
+    assert path.read_bytes() == b""
+
+
+def test_a_key_file_with_another_link_is_refused(ledger, tmp_path):
+    interrupted(ledger)
+    os.link(replay._key_path(ledger, "survey", JOB), tmp_path / "copy")
+    refused(ledger, "file .*has another link")
+
+
+def test_a_key_file_that_is_no_file_is_refused(ledger):
+    path = replay._key_path(ledger, "survey", JOB)
+    path.parent.mkdir(mode=0o700)
+    os.mkfifo(path, 0o600)
+    with pytest.raises(LedgerError, match=r"file .*is no regular file.*: find out who made it, and remove it"):
+        run(ledger)
+    with pytest.raises(LedgerError, match=r"file .*is no regular file.*: find out who made it, and remove it"):
+        replay.pending(ledger)
+
+
+def test_a_link_in_place_of_a_key_file_is_not_listed(ledger, tmp_path):
+    interrupted(ledger)
+    path = replay._key_path(ledger, "survey", JOB)
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LedgerError, match=r"key file .* cannot be used: Too many levels of symbolic links"):
+        replay.pending(ledger)
+    with pytest.raises(LedgerError, match=r"key file .* cannot be used: Too many levels of symbolic links"):
+        replay.forget(ledger, "survey", JOB)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_stranger_s_key_folder_or_file_is_refused(ledger, what):
+    interrupted(ledger)
+    path = replay._key_path(ledger, "survey", JOB)
+    os.chown(path.parent if what == "folder" else path, 65534, 65534)
+    refused(ledger, f"{what} .*belongs to another user")
+
+
+def test_a_folder_that_is_swapped_under_a_running_job_gets_no_key(ledger, tmp_path):
+    """What was looked at is what is written: the folder that stands at the path afterwards is another."""
+    folder = replay._folder(ledger)
+    with replay.job(ledger, "survey", JOB, INPUT) as job:
+        folder.rename(tmp_path / "moved")
+        folder.mkdir()
+        folder.chmod(0o777)
+        job.spend(0.25, 0.0)
+    assert list(folder.iterdir()) == list((tmp_path / "moved").iterdir()) == []
+
+
 def test_a_key_that_cannot_be_stored_costs_nothing():
     with processes.open_folder() as folder:
         ledger = Ledger(folder / "ledger.sqlite")
         ledger.create("survey", 1.0)
         folder.chmod(0o777)
         (folder / "ledger.sqlite").chmod(0o666)
-        (folder / "ledger.sqlite.keys").mkdir(mode=0o755)
+        with processes.nobody():
+            (folder / "ledger.sqlite.keys").mkdir(mode=0o500)
         with processes.nobody(), pytest.raises(LedgerError, match=r"key file .* cannot be used: Permission denied"):
             run(ledger)
         assert ledger.spent("survey") == Amount(0.0)
@@ -449,16 +551,17 @@ def test_a_file_that_was_replaced_before_it_was_locked_is_not_held(tmp_path):
     path = tmp_path / "key"
     for replacement in (None, b"new"):
         path.write_bytes(b"old")
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor, folder = os.open(path, os.O_RDWR), os.open(tmp_path, os.O_RDONLY)
         try:
-            assert replay._holds(descriptor, path)
+            assert replay._holds(descriptor, folder, path)
             path.unlink()
             if replacement is not None:
                 (tmp_path / "other").write_bytes(replacement)
                 (tmp_path / "other").rename(path)
-            assert not replay._holds(descriptor, path)
+            assert not replay._holds(descriptor, folder, path)
         finally:
             os.close(descriptor)
+            os.close(folder)
 
 
 def test_job_name_is_where_the_file_is(tmp_path, monkeypatch):

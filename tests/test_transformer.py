@@ -1,5 +1,6 @@
 """The transformer: scikit-learn's conventions, rows that line up, and an account of what is spent."""
 
+import dataclasses
 import pickle
 import warnings
 
@@ -138,7 +139,8 @@ def test_frames_come_back_as_releases():
 def test_pandas_output_keeps_the_index_and_carries_the_plan():
     frame = table().sample(frac=1, random_state=1)
     model = dpf.Sanitizer(EXACT, spaces=SPACES, drop=["id"]).set_output(transform="pandas")
-    out = model.fit_transform(frame)
+    with pytest.warns(dpf.PrivacyLeakWarning, match="keeps the input's index"):
+        out = model.fit_transform(frame)
     assert out.index.equals(frame.index)
     assert (out["sex"] == frame["sex"]).all()
     assert out.dp.verify()
@@ -147,11 +149,51 @@ def test_pandas_output_keeps_the_index_and_carries_the_plan():
     assert from_array.dp.verify()
 
 
-@pytest.mark.parametrize("index", [pd.RangeIndex(300, name="person"), pd.Index([f"P{i}" for i in range(300)])])
-def test_an_index_that_is_more_than_positions_is_warned_of(index):
+INDICES = {
+    "a name": pd.RangeIndex(300, name="person"),
+    "names": pd.Index([f"P{i}" for i in range(300)]),
+    "person numbers": pd.Index(np.arange(300) * 7 + 10_000),
+    "person numbers in a row": pd.RangeIndex(10_000, 10_300),
+    "positions as numbers": pd.Index(np.arange(300)),
+    "two levels": pd.MultiIndex.from_product([range(30), range(10)]),
+}
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_an_index_that_is_more_than_positions_is_warned_of_and_in_the_plan(index, tmp_path):
     model = dpf.Sanitizer(1.0, spaces=SPACES, drop=["id"]).set_output(transform="pandas")
-    with pytest.warns(dpf.PrivacyLeakWarning, match="keeps the input's index, which is copied unprotected"):
-        model.fit_transform(table().set_index(index))
+    frame = table().set_axis(index)
+    model.fit(frame)
+    says = r"keeps the input's index, which is copied unprotected; reset_index\(drop=True\) before"
+    with pytest.warns(dpf.PrivacyLeakWarning, match=says):
+        out = model.transform(frame)
+    pd.testing.assert_index_equal(out.index, index, exact=True)
+    plan = out.dp.release.plan
+    assert plan.keeps_index
+    assert not model.plan_.keeps_index
+    assert "NOT PROTECTED, copied as it is: the index of the rows" in plan.lines()
+    assert "copied as it is: the index of the rows" in plan.verify().unprotected
+    assert "Copied as it is: the index of the rows" in out.dp.report().to_html()
+    assert dpf.Plan.from_json(plan.to_json()) == plan
+    assert out.dp.verify()
+    out.to_parquet(tmp_path / "out.parquet")
+    assert dpf.verify_file(tmp_path / "out.parquet").ok
+
+
+def test_a_plain_index_is_no_matter():
+    model = dpf.Sanitizer(1.0, spaces=SPACES, drop=["id"]).set_output(transform="pandas")
+    out = model.fit_transform(table())
+    assert not out.dp.release.plan.keeps_index
+    pd.testing.assert_index_equal(out.index, pd.RangeIndex(300), exact=True)
+    assert "keeps_index" not in model.plan_.to_json()
+
+
+def test_a_plan_keeps_an_index_only_with_the_order():
+    plan = dpf.make_plan(table(), 1.0, spaces=SPACES, drop=["id"], shuffle=False)
+    with pytest.raises(dpf.ParameterError, match="keeps_index must be False, or True with shuffle=False"):
+        dataclasses.replace(plan, keeps_index=True, shuffle=True)
+    with pytest.raises(dpf.PlanError, match="keeps_index must be False, or True with shuffle=False"):
+        dpf.Plan.from_json(plan.to_json().replace('"drop"', '"keeps_index": 1, "drop"'))
 
 
 def test_columns_line_up_in_a_column_transformer():
@@ -161,7 +203,8 @@ def test_columns_line_up_in_a_column_transformer():
         ("passthrough", ["age"]),
         verbose_feature_names_out=False,
     ).set_output(transform="pandas")
-    out = both.fit_transform(frame)
+    with pytest.warns(dpf.PrivacyLeakWarning, match="keeps the input's index"):
+        out = both.fit_transform(frame)
     pd.testing.assert_frame_equal(out, frame[["sex", "age"]], check_dtype=False)
 
 
@@ -508,6 +551,95 @@ def test_a_seed_repeats_the_inference_of_the_same_data_only():
         for seed, data in ((3, X), (4, X), (3, np.where(np.arange(500)[:, None] < 1, 0.0, X)))
     }
     assert len(measured) == 3
+
+
+# Values that inference did not see
+
+
+class Shy:
+    """An object that cannot even be shown."""
+
+    def __repr__(self):
+        raise ValueError("no")
+
+
+def objects(*values):
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+def seen(n=2_000):
+    """A table of columns of all kinds, none declared."""
+    half = np.arange(n) % 2 == 0
+    return pd.DataFrame(
+        {
+            "number": np.linspace(0, 50, n),
+            "whole": pd.array(np.arange(n) % 40, dtype="Int64"),
+            "text": np.where(half, "a", "b"),
+            "object": objects(*np.where(half, "a", "b")),
+            "set": objects(*([["x"], ["x", "y"]] * (n // 2))),
+            "flag": pd.array(half, dtype="boolean"),
+        }
+    ).astype({"object": object})
+
+
+UNSEEN = {
+    "number": [np.nan, np.inf, -np.inf, 1e300, -1e300, 1.0],
+    "whole": pd.array([None, 2**62, -(2**62), 5, None, 0], dtype="Int64"),
+    "text": [None, "c", "", "x" * 300, "a", "\U0001f600"],
+    "object": objects(3, None, Shy(), ["a"], b"x", "\ud800"),
+    "set": objects(None, "x", ["z"], 3.5, object, {"k": 1}),
+    "flag": pd.array([None, True, False, None, True, True], dtype="boolean"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
+def test_transform_takes_what_sanitize_takes_under_an_inferred_plan():
+    model = dpf.Sanitizer(8.0).fit(seen())
+    plan = model.plan_
+    assert set(plan.inferred.columns) == set(seen().columns)
+    odd = pd.DataFrame(UNSEEN).astype({"text": seen()["text"].dtype, "object": object, "set": object})
+    expected = dpf.sanitize(odd, plan=plan)
+    out = model.transform(odd)
+    assert out.shape == expected.shape == (6, 6)
+    assert out.dtypes.equals(expected.dtypes)
+    assert dpf.Sanitizer(plan=plan).fit(odd).transform(odd).shape == (6, 6)
+    # One key, one release: both code the values alike.
+    with pytest.warns(dpf.SeededReleaseWarning):
+        seeded = dpf.Sanitizer(plan=plan, random_state=1).fit(odd).transform(odd)
+    with pytest.warns(dpf.SeededReleaseWarning):
+        pd.testing.assert_frame_equal(
+            seeded, dpf.Sanitizer(plan=plan, random_state=1).fit(odd).transform(odd), check_exact=True
+        )
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
+def test_arrays_hold_anything_where_spaces_are_inferred():
+    X = np.linspace(0.0, 50.0, 2_000).reshape(-1, 1)
+    odd = np.array([[np.nan], [np.inf], [-1e300], [1e300]])
+    model = dpf.Sanitizer(8.0).fit(np.vstack([X, odd]))
+    assert np.isfinite(model.transform(odd)[1:]).all()
+    assert dpf.Sanitizer(plan=model.plan_).fit(odd).transform(odd).shape == (4, 1)
+    with pytest.raises(ValueError, match="infinity"):
+        dpf.Sanitizer(1.0, spaces=(0, 50)).fit(odd[1:])
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
+def test_object_columns_are_inferred():
+    frame = seen()[["object", "set"]]
+    model = dpf.Sanitizer(8.0).fit(frame)
+    spaces = {column.name: column.space for column in model.plan_.columns}
+    assert spaces["object"].categories == ("a", "b")
+    assert spaces["set"].items == ("x", "y")
+    assert model.transform(frame).shape == frame.shape
+
+
+def test_a_column_declared_beside_is_still_checked():
+    frame = seen()[["text", "flag"]]
+    model = dpf.Sanitizer(8.0, spaces={"text": ["a", "b"]}).fit(frame)
+    with pytest.raises(dpf.ColumnError, match="column 'text' at row position 1"):
+        model.transform(pd.DataFrame({"text": ["a", "c"], "flag": pd.array([True, None], dtype="boolean")}))
 
 
 def test_groups_and_mechanisms_by_number():

@@ -85,7 +85,7 @@ def _promise(plan: Plan) -> Html:
         f"{rows}: had that person's data been different in any way, the release would have looked nearly as likely. "
         "ε bounds how far the odds of a bet on a person can move; δ is the chance left out of that bound."
     )
-    local, same = _local(plan), plan.local == plan.release
+    same = plan.local == plan.release
     panels = [
         _panel(
             "The release as a whole",
@@ -95,14 +95,14 @@ def _promise(plan: Plan) -> Html:
         ),
         _panel(
             "Each row on its own",
-            local,
+            plan.local,
             "the same as for the release: no secret of order or sample is counted on"
             if same
             else "even against someone who found out which released row is the person's",
         ),
     ]
     said = []
-    if not same and best_guess(local) > 0.95:
+    if not same and best_guess(plan.local) > 0.95:
         said.append(
             el(
                 "p",
@@ -113,14 +113,6 @@ def _promise(plan: Plan) -> Html:
     if plan.release.epsilon > 4:
         said.append(el("p", "An ε this large promises little against the worst case."))
     return _section("What is promised", el("p", lead), el("div", *panels, class_="panels"), *said, _beliefs(plan))
-
-
-def _local(plan: Plan) -> Budget:
-    """Return the promise for a row on its own: what inference of spaces spent on the person is part of it."""
-    if plan.inferred is None or plan.local == plan.release:
-        return plan.local
-    spent = plan.inferred.budget
-    return Budget(plan.local.epsilon + spent.epsilon, plan.local.delta + spent.delta)
 
 
 def _panel(title: str, budget: Budget, against: str, *, main: bool = False) -> Html:
@@ -154,7 +146,7 @@ def _panel(title: str, budget: Budget, against: str, *, main: bool = False) -> H
 def _beliefs(plan: Plan) -> Html:
     rows = []
     for before in PRIORS:
-        known = [after(before, budget) for budget in (plan.release, _local(plan))]
+        known = [after(before, budget) for budget in (plan.release, plan.local)]
         rows.append((f"{100 * before:.0f} %", *(percent(share) for share in known)))
     caption = (
         "The same for other beliefs: how sure someone was that a person's row is one of two, and how sure they can be "

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dpframe.loss import Budget
+from dpframe.loss import Budget, upward
 from dpframe.spaces import Space
 
 __all__ = ["MECHANISMS", "after", "best_guess", "chance", "number", "percent", "space_words", "unit_word", "upward"]
@@ -71,20 +71,6 @@ def percent(share: float) -> str:
         return "100 %"
     digits = 1 if share <= 0.999 else -math.floor(math.log10(gap)) - 2
     return f"{math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f} %"
-
-
-def upward(x: float) -> str:
-    """Return a loss in four digits, rounded up.
-
-    Examples
-    --------
-    >>> upward(9.00927), upward(1.0), upward(0.0)
-    ('9.01', '1', '0')
-    """
-    if not 1e-300 < x < 1e15:
-        return f"{x:.4g}"
-    scale = 10.0 ** (3 - math.floor(math.log10(x)))
-    return f"{math.ceil(x * scale - 1e-6) / scale:.4g}"
 
 
 def chance(delta: float) -> str:
