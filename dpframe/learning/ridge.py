@@ -67,8 +67,8 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
     noise adds to the released features, as in plain least squares on the release, which draws it to 0. A
     `DpframeWarning` says how many there are. Of the others, eigenvalues grow by what makes the expected error least
     for coefficients of about 0.3, which vanishes beside them as 1/n. Both follow from the noise's variance alone;
-    coefficients' errors do not hold the bias. More rows, a larger ε or an ``alpha`` of one's own are the remedies. Least squares
-    corrected for noisy predictors: W. A. Fuller, Measurement Error Models (1987), chapter 3.
+    coefficients' errors do not hold the bias. More rows, a larger ε or an ``alpha`` of one's own are the remedies.
+    Least squares corrected for noisy predictors: W. A. Fuller, Measurement Error Models (1987), chapter 3.
 
     Examples
     --------
