@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from pandas.api.extensions import ExtensionArray
-from scipy import stats
 
 __all__ = [
     "COLUMNS",
@@ -431,10 +430,12 @@ def make_census(n_rows: int = 10_000, random_state: int = 0, *, columns: Iterabl
 
 def _clipped_lognormal_mean(log_median: ArrayLike, log_sd: ArrayLike, upper: float) -> FloatArray:
     """Mean of min(X, upper) for a log-normal X; the lower clip at 0 never binds."""
+    from scipy.special import ndtr  # imported late, as all of SciPy
+
     log_median, log_sd = np.asarray(log_median), np.asarray(log_sd)
     at = (np.log(upper) - log_median) / log_sd
-    below = np.exp(log_median + log_sd**2 / 2) * stats.norm.cdf(at - log_sd)
-    return np.asarray(below + upper * stats.norm.sf(at), dtype=np.float64)
+    below = np.exp(log_median + log_sd**2 / 2) * ndtr(at - log_sd)
+    return np.asarray(below + upper * ndtr(-at), dtype=np.float64)
 
 
 def census_population() -> dict[str, pd.Series | float]:

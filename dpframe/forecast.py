@@ -30,6 +30,9 @@ FloatArray = npt.NDArray[np.float64]
 MOST_CELLS = 1_024
 """Columns of more values have no marginal to speak of; a joint is forecast up to the square of it."""
 
+NOTHING = "share: no information"
+"""The unit of shares that are forecast an error above 1: such an error says nothing of a share."""
+
 FINEST = 1 << 16
 """A finer grid is forecast by this one: errors depend on its steps by no more than rounding does."""
 
@@ -151,7 +154,7 @@ def forecast_table(
     for names in asked:
         found = joint_errors(_parts(names, {c.name: c.mechanism for c in columns}, shares, groups), n, drawn)
         alone = joint_errors(_parts(names, apart, shares, ()), n, drawn)[0]
-        rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *found, "share", alone))
+        rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *found, _of_share(found), alone))
     for c in columns:
         if c.space.numbers(np.zeros(1, dtype=np.int64)) is not None:
             found = mean_errors(c.space, c.mechanism, known.get(c.name), n, drawn)
@@ -160,9 +163,14 @@ def forecast_table(
     for c in columns:
         if isinstance(c.mechanism, SetMechanism):
             found = support_errors(c.mechanism, n)
-            rows.append(("support", c.name, *found, "share", found[0]))
+            rows.append(("support", c.name, *found, _of_share(found), found[0]))
     table = pd.DataFrame(rows, columns=["statistic", "columns", "std_error", "worst", "unit", "split_error"])
     return table.set_index(["statistic", "columns"]).drop(columns=[] if groups else ["split_error"])
+
+
+def _of_share(errors: tuple[float, float]) -> str:
+    """Return the unit of a share's errors, which says so if even the first of them is above 1."""
+    return "share" if errors[0] <= 1 else NOTHING
 
 
 def _parts(

@@ -405,7 +405,8 @@ class Plan:
         -------
         DataFrame indexed by statistic (``marginal``, ``joint`` of two columns, ``mean``) and columns, with
         the ``std_error`` for that type and the ``worst`` over all types. Of shares it is the root mean square
-        over the cells, for the unbiased inverse and the table as target; means are in ``unit``. With groups
+        over the cells, for the unbiased inverse and the table as target, and where it is above 1 ``unit`` says
+        "no information"; means are in ``unit``. With groups
         there are the joint of all columns of each, and ``split_error``: what ``std_error`` would be if the same
         promise were kept with every group's share split evenly over its columns. Grouping pays where it is larger.
 
@@ -460,8 +461,15 @@ class Plan:
         -------
         DataFrame indexed by ``sample``, the number of rows, with ``row_epsilon``, what the columns of one row may lose
         together, ``std_error`` as `forecast` has it, for uniform values and the table as target, and ``best``.
-        ``curve["std_error"].plot(loglog=True)`` draws it. For a joint ``attrs["theorem"]`` is the size that the
-        sampling paper's Theorem III.4 finds best, for sampling alone.
+        ``curve["std_error"].plot(loglog=True)`` draws it.
+
+        Where the sampling paper's Theorem III.4 holds, of the joint of all columns of a plan that are one group (or a
+        single column) under randomised response, at δ = 0 and so without credit for the order, ``attrs["theorem"]``
+        is the size that it finds best, and two columns bound the expected ℓ₂ error of the K cells' shares (as a root
+        mean square over cells, ``std_error`` is √K smaller): ``bound_printed``, (c√K + 1)/√m as in the paper, and
+        ``bound``, (c + 1)/√m, with c = (γ + K − 1)/(γ − 1). Proof of the latter: c is the norm of the channel's
+        inverse on vectors that sum to 0, and of m rows the released types are within 1/√m of their law, in mean
+        square, as are those of the sample of the table's.
 
         Raises
         ------

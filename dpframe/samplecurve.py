@@ -19,7 +19,7 @@ from dpframe.calibration import Terms, recalibrate
 from dpframe.errors import ParameterError, name_list
 from dpframe.forecast import MOST_CELLS, joint_errors, mean_errors, support_errors
 from dpframe.loss import compose
-from dpframe.mechanisms import Mechanism
+from dpframe.mechanisms import Mechanism, ResponseChannel
 from dpframe.mechanisms.subset import SetMechanism
 from dpframe.units import Column, Group, Unit
 
@@ -35,6 +35,12 @@ _SMALLEST = 1e-4
 
 _FEW = 12
 """Points of the curve on which the best size is looked for."""
+
+Point = tuple[float, float, float, float]
+"""What the columns of a row may lose, the error, and the theorem's bounds, NaN where it does not hold."""
+
+_BOUNDS = ["bound_printed", "bound"]
+_NO_BOUNDS = math.nan, math.nan
 
 _COARSE = 0.6
 """Share of a curve's points that are spread evenly; the others close in on the best."""
@@ -106,23 +112,47 @@ def sample_curve(
         raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) tells it")
     asked, names = STATISTICS[statistic], _names(units, statistic, columns)
 
-    def point(m: int) -> tuple[float, float]:
+    holds = statistic == "joint" and _theorem_holds(units, terms, names)
+
+    def point(m: int) -> Point:
         try:
             found = recalibrate(tuple(units), replace(terms, sample=None if m == terms.rows else m))
         except ParameterError:
-            return math.nan, math.inf
+            return math.nan, math.inf, *_NO_BOUNDS
         drawn = (terms.rows - m) / max(terms.rows - 1, 1) if terms.rows else 0.0
         chosen = [column for name in names for column in _columns(found) if column.name == name]
-        return compose(unit.certified for unit in found).epsilon, math.sqrt(asked.squared(found, chosen, m, drawn))
+        error = math.sqrt(asked.squared(found, chosen, m, drawn))
+        return compose(unit.certified for unit in found).epsilon, error, *(_bounds(found, m) if holds else _NO_BOUNDS)
 
     curve = _explore(point, terms.rows, points)
-    table = pd.DataFrame.from_dict(curve, orient="index", columns=["row_epsilon", "std_error"]).sort_index()
+    results = ["row_epsilon", "std_error", *_BOUNDS]
+    table = pd.DataFrame.from_dict(curve, orient="index", columns=results).sort_index()
     table = table.rename_axis("sample").replace({"std_error": {math.inf: math.nan}})
-    table["best"] = table.index == table["std_error"].idxmin()
-    cells = math.prod(column.space.size for column in _columns(units) if column.name in names)
-    if statistic == "joint" and cells > 1:
-        table.attrs["theorem"] = best_sample(terms.rows, cells, terms.budget.epsilon)
+    table.insert(2, "best", table.index == table["std_error"].idxmin())
+    if not holds:
+        return table.drop(columns=_BOUNDS)
+    table.attrs["theorem"] = best_sample(terms.rows, units[0].mechanism.size, terms.budget.epsilon)
     return table
+
+
+def _theorem_holds(units: Sequence[Unit], terms: Terms, names: Sequence[str]) -> bool:
+    """Tell whether Theorem III.4 is of these units.
+
+    It is of one γ-diagonal channel on the asked columns and nothing else, of which rows are sampled in secret, and
+    without credit for the order that they leave in.
+    """
+    alone = len(units) == 1 and set(units[0].names) == set(names)
+    channel = units[0].mechanism
+    gamma = isinstance(channel, ResponseChannel) and channel.size > 1
+    return alone and gamma and terms.secret and terms.permuted is None
+
+
+def _bounds(units: Sequence[Unit], m: int) -> tuple[float, float]:
+    """Return Theorem III.4's bound of the ℓ₂ error, (c√K + 1)/√m, and (c + 1)/√m, with c = (γ + K − 1)/(γ − 1)."""
+    channel = units[0].mechanism
+    assert isinstance(channel, ResponseChannel)
+    c = 1 / channel.table.signal
+    return (c * math.sqrt(channel.size) + 1) / math.sqrt(m), (c + 1) / math.sqrt(m)
 
 
 def _names(units: Sequence[Unit], statistic: str, columns: Sequence[str] | None) -> list[str]:
@@ -166,7 +196,7 @@ def best_size(units: Sequence[Unit], terms: Terms) -> int | None:
     return None
 
 
-def _explore(point: Callable[[int], tuple[float, float]], rows: int, points: int) -> dict[int, tuple[float, float]]:
+def _explore(point: Callable[[int], Point], rows: int, points: int) -> dict[int, Point]:
     """Evaluate some sample sizes evenly on logarithms, then halve the wider gap beside the best so far."""
     coarse = np.geomspace(max(1, int(rows * _SMALLEST)), rows, max(3, int(points * _COARSE)))
     found = {m: point(m) for m in sorted({round(float(m)) for m in coarse})}

@@ -233,3 +233,81 @@ def test_empty_release():
     safe = dpf.sanitize(TABLE.iloc[:0], plan=PLAN, key=KEY)
     assert safe.dp.value_counts("sex")["estimate"].tolist() == [0.0, 0.0]
     assert np.isnan(safe.dp.mean("age")["estimate"])
+
+
+# Where nothing is known, and where there are few values
+
+
+def test_a_correlation_of_which_nothing_is_known_is_nan():
+    frame = pd.DataFrame({"x": np.arange(300) % 50, "y": np.arange(300) % 37})
+    unknown = known = 0
+    for k in range(6):
+        for epsilon in (0.5, 200.0):
+            safe = dpf.sanitize(
+                frame, epsilon=epsilon, delta=0, spaces={"x": (0, 50), "y": (0, 50)}, key=bytes([k] * 32)
+            )
+            found = safe.dp.corr().loc["x"].xs("y", level=1)
+            everything = found["lower"] == -1 and found["upper"] == 1
+            assert bool(np.isnan(found["estimate"])) == everything
+            unknown, known = unknown + everything, known + (not everything)
+    assert unknown
+    assert known
+
+
+def test_intervals_of_quantiles_stay_in_the_space():
+    frame = pd.DataFrame({"x": np.arange(500) % 9, "t": pd.Timestamp("2020-01-01")})
+    spaces = {"x": dpf.Nullable(dpf.Integer(0, 8)), "t": ("2020-01-01", "2020-03-01")}
+    for k in range(4):
+        safe = dpf.sanitize(frame, epsilon=0.5, delta=0, spaces=spaces, key=bytes([k] * 32))
+        for name, low, high in [("x", 0, 8), ("t", pd.Timestamp("2020-01-01"), pd.Timestamp("2020-03-01"))]:
+            found = safe.dp.quantile(name, [0.02, 0.5, 0.98])
+            assert (found[["estimate", "lower", "upper"]] >= low).all().all()
+            assert (found[["estimate", "lower", "upper"]] <= high).all().all()
+
+
+@pytest.mark.parametrize("top", [1, 2, 5, 8, 9, 10, 15])
+@pytest.mark.parametrize("nullable", [False, True])
+def test_whole_numbers_of_few_values_take_the_default_bins(top, nullable):
+    space = dpf.Integer(0, top)
+    frame = pd.DataFrame({"x": np.arange(2_000) % (top + 1)})
+    spaces = {"x": dpf.Nullable(space) if nullable else space}
+    safe = dpf.sanitize(frame, epsilon=60, delta=0, spaces=spaces, key=bytes(32))
+    for table in (safe.dp.histogram("x"), safe.dp.value_counts("x", bins=10, sort=False)):
+        assert len(table) == min(10, top + 1)
+        assert (table.index.length > 0).all()
+        truth = [frame["x"].between(i.left, i.right, inclusive="left").sum() for i in table.index]
+        if top > 10:
+            truth[-1] += (frame["x"] == top).sum()
+        np.testing.assert_allclose(table["estimate"], truth, atol=60)
+    assert len(safe.dp.value_counts("x")) == top + 1
+    density = safe.dp.histogram("x", density=True)["estimate"]
+    assert density.sum() == pytest.approx(1, rel=0.6)
+
+
+def test_more_bins_than_a_listed_column_may_have_are_refused():
+    safe = dpf.sanitize(pd.DataFrame({"x": [1, 2]}), epsilon=5, delta=0, spaces={"x": (0, 5)}, key=bytes(32))
+    for bins in (0, 5_000, True):
+        with pytest.raises(dpf.ParameterError, match="bins must be from 1 to 6 for column 'x', or bounds"):
+            safe.dp.histogram("x", bins)
+
+
+def test_a_forecast_above_one_says_no_information():
+    plan = dpf.make_plan(pd.DataFrame({"s": ["a"], "x": [1]}), 1.0, 0.0, spaces={"s": ["a", "b"], "x": (0, 100)})
+    table = plan.forecast(1_000)
+    assert table.loc[("marginal", "s"), "unit"] == "share"
+    assert table.loc[("marginal", "x"), "std_error"] > 1
+    assert table.loc[("marginal", "x"), "unit"] == "share: no information"
+    assert table.loc[("mean", "x"), "unit"] != "share: no information"
+
+
+def test_fits_take_one_thread():
+    from threadpoolctl import threadpool_info
+
+    from dpframe.estimate.threads import one_thread
+
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = threads()
+    assert set(one_thread(threads)()) <= {1}
+    assert threads() == before

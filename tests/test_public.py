@@ -63,10 +63,11 @@ def test_every_error_is_public():
 
 
 def test_import_is_quiet_and_leaves_heavy_modules_alone():
-    code = "import sys, dpframe; print([m for m in ('sklearn', 'matplotlib', 'polars', 'rich') if m in sys.modules])"
+    heavy = ("sklearn", "matplotlib", "polars", "rich", "scipy.stats", "scipy.optimize", "threadpoolctl")
+    code = f"import sys, dpframe; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
     # The check can fail: asking for such a name imports scikit-learn.
     code = code.replace("import sys, dpframe;", "import sys, dpframe; dpframe.Sanitizer;")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['sklearn']"
+    assert "sklearn" in done.stdout

@@ -323,6 +323,38 @@ def test_the_best_of_a_curve_is_the_least_of_all_sizes():
     assert curve["best"].sum() == 1
 
 
+def test_the_theorem_stands_only_where_it_holds():
+    two = {"x": list("pqr"), "y": list("uv")}
+    whole, third = [("x", "y")], {**two, "z": list("kl")}
+    options = {"epsilon": 0.3, "delta": 0.0, "n": 400}
+    names = ["row_epsilon", "std_error", "best"]
+    for plan, columns in [
+        (build_plan(two, **options), None),  # columns on their own
+        (build_plan(third, **options, groups=whole), ["x", "y"]),  # a third column
+        (build_plan(third, **options, groups=[("x", "y", "z")]), ["x", "y"]),  # a part of a group
+        (build_plan(two, **(options | {"delta": 1e-6}), groups=whole), None),  # credit for the order
+    ]:
+        curve = plan.sample_curve(columns=columns, points=4)
+        assert "theorem" not in curve.attrs
+        assert list(curve.columns) == names
+    curve = build_plan({"x": list("pqr")}, **options).sample_curve(points=4)
+    assert "theorem" in curve.attrs
+    assert list(curve.columns) == [*names, "bound_printed", "bound"]
+
+
+def test_bounds_of_the_theorem_hold_and_are_its_formulas():
+    n, k = 400, 6
+    plan = build_plan({"x": list("pqr"), "y": list("uv")}, epsilon=0.3, delta=0.0, n=n, groups=[("x", "y")])
+    curve = plan.sample_curve()
+    m = curve.index.to_numpy()
+    gamma = 1 + n / m * np.expm1(0.3)
+    c = (gamma + k - 1) / (gamma - 1)
+    np.testing.assert_allclose(curve["bound_printed"], (c * np.sqrt(k) + 1) / np.sqrt(m), rtol=1e-6)
+    np.testing.assert_allclose(curve["bound"], (c + 1) / np.sqrt(m), rtol=1e-6)
+    assert (curve["std_error"] * np.sqrt(k) <= curve["bound"]).all()
+    assert (curve["bound"] < curve["bound_printed"]).all()
+
+
 def test_curves_of_means_supports_and_groups():
     spaces = {"age": (0, 60), "pay": (0, 9), "likes": dpf.Subset(list("abcde")), "sex": ["F", "M"]}
     plan = build_plan(spaces, epsilon=0.5, delta=0.0, n=10_000, groups=[("sex", "pay")])

@@ -119,8 +119,8 @@ class Estimates(Reading):
         sort, ascending
             Order by estimate; otherwise in the space's order.
         bins
-            Cut a numeric column into bins first: a number of them, or their bounds (the outer bins reach to
-            the bounds of the space).
+            Cut a numeric column into bins first: a number of them (where there are fewer values, one for each),
+            or their bounds (the outer bins reach to the bounds of the space).
         dropna
             Leave nulls out.
         method
@@ -492,7 +492,8 @@ class Estimates(Reading):
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``, nulls dropped by pair).
 
-        Intervals are by profile likelihood: where a variance cannot be told from noise they are −1 to 1.
+        Intervals are by profile likelihood: where a variance cannot be told from noise they are −1 to 1, and the
+        estimate is NaN.
         ``std_error`` is the interval's half width over its normal quantile.
         """
         z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
@@ -545,7 +546,8 @@ class Estimates(Reading):
         column
             A randomised numeric column.
         bins
-            A number of bins between the space's bounds, or bounds in order.
+            A number of bins between the space's bounds (where there are fewer values, one for each), or bounds in
+            order.
         density
             Give densities per unit instead of counts.
         target
@@ -578,7 +580,7 @@ class Estimates(Reading):
         """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
 
         The distribution is fitted on a grid of 128 cells and interpolated within; errors are by parametric
-        bootstrap. Extremes (0 and 1) cannot be learnt from noisy rows.
+        bootstrap. Intervals stay within the space's bounds. Extremes (0 and 1) cannot be learnt from noisy rows.
         """
         drawn = self._source.drawn(target)
         levels = _levels(q)
@@ -593,6 +595,8 @@ class Estimates(Reading):
         start, step = moments.line_of(space)
         error = np.hypot(fitted.errors_of(of, drawn), floor) * step
         results = self._results(start + of(fitted.shares) * step, error**2, (slice(None),))
+        ends = start, start + (fitted.axis.edges[fitted.axis.bins] - 1) * step
+        results |= {bound: np.clip(results[bound], *ends) for bound in ("lower", "upper")}
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
         return table if np.ndim(q) else table.iloc[0].rename(column)
 

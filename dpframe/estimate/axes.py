@@ -1,10 +1,10 @@
 """Axes of a joint: a column of few values as it is, or a numeric column cut into bins.
 
 An axis has *cells*, in which the answer is given, and *classes*, in which released codes are counted. On a
-column of few values both are its codes. In bins, the surrogate of a bin's indicator is constant but beside
-the bin's edges, so a class is a stretch of codes, and there are at most three per bin. Columns that were
-randomised together and are crossed with each other have their cells as classes: what is inverted is their
-common channel.
+column of few values both are its codes. In bins, a class is a stretch of codes on which the surrogates of all bins'
+indicators are constant: where the mechanism's inverse is local there are at most three per bin, elsewhere every code
+is a class of its own. Columns that were randomised together and are crossed with each other have their cells as
+classes: what is inverted is their common channel.
 """
 
 from __future__ import annotations
@@ -183,12 +183,23 @@ class BinnedAxis(Axis):
 
     @cached_property
     def starts(self) -> npt.NDArray[np.int64]:
-        """First code of every class: the ends of the grid and both sides of each edge stand alone."""
+        """First code of every class: where the inverse is local, the grid's ends and both sides of each edge alone."""
+        if not self.column.mechanism.local_inverse:
+            return np.arange(self.column.space.size, dtype=np.int64)
         special = {0, 1, self._last - 1}
         for edge in self.edges[1:-1]:
             special |= {edge - 1, edge, edge + 1}
         stops = {self._last} if self.has_null else set()
         return np.array(sorted(s for s in special if 0 <= s < self._last) + sorted(stops), dtype=np.int64)
+
+    @property
+    def stretches(self) -> npt.NDArray[np.int64]:
+        """First class of every cell, with the ends of the grid, where noise piles up, alone: enough for a fit.
+
+        What is told apart beside the edges is for the surrogates; it holds hardly a row.
+        """
+        apart = [0, 1, *self.edges, self._last - 1]
+        return np.flatnonzero(np.isin(self.starts, apart))
 
     @property
     def classes(self) -> int:
@@ -253,22 +264,26 @@ def _inside(low: int, high: int) -> Callable[[npt.NDArray[Any]], FloatArray]:
 def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
     """Return first codes and bounds of bins: equal ones by number, or given by their bounds in order.
 
-    The outer bins reach to the bounds of the space: values are never outside them.
+    The outer bins reach to the bounds of the space: values are never outside them. A last bin of a single value ends
+    a step beyond it, as an interval of no width would be empty.
     """
     space = column.space
     size = space.size - (space.tag == "nullable")
     if isinstance(bins, int | np.integer):
-        if isinstance(bins, bool) or not 1 <= bins <= size:
+        if isinstance(bins, bool) or not 1 <= bins <= max(size, MOST_VALUES):
             raise ParameterError(
                 f"bins must be from 1 to {min(size, MOST_VALUES)} for column {column.name!r}, or bounds"
             )
-        edges = np.unique(np.rint(np.linspace(0, size, int(bins) + 1)).astype(np.int64))
+        edges = np.unique(np.rint(np.linspace(0, size, min(int(bins), size) + 1)).astype(np.int64))
     elif isinstance(bins, Iterable) and not isinstance(bins, str | Set):
         edges = np.concatenate([[0], _codes_of_bounds(column, list(bins)), [size]])
     else:
         raise ParameterError(f"bins of column {column.name!r} must be a whole number or a list of bounds")
     numbers = space.numbers(np.array([*edges[:-1], size - 1]))
     assert numbers is not None
+    if edges[-2] == size - 1:
+        first, second = np.asarray(space.numbers(np.array([0, 1])))
+        numbers = np.append(numbers[:-1], numbers[-1] + (second - first))
     return tuple(edges.tolist()), tuple(space.instants(numbers).tolist())
 
 

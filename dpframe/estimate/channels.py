@@ -60,9 +60,11 @@ class AxisPart(Part):
     def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
         """Draw from a multinomial law per cell."""
         moved = np.moveaxis(rows, self.position, 0)
+        laws = (self.matrix / self.matrix.sum(axis=0)).T
+        if rows.ndim == 1:
+            return np.asarray(generator.multinomial(rows, laws).sum(axis=0))
         out = np.zeros((self.matrix.shape[0], *moved.shape[1:]), dtype=np.int64)
-        for cell, part in enumerate(moved):
-            law = self.matrix[:, cell] / self.matrix[:, cell].sum()
+        for law, part in zip(laws, moved, strict=True):
             drawn = generator.multinomial(part.ravel(), law)
             out += np.moveaxis(drawn.reshape(*part.shape, -1), -1, 0)
         return np.moveaxis(out, 0, self.position)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.estimate.channels import JointChannel
+from dpframe.estimate.threads import one_thread
 
 __all__ = [
     "bootstrap_errors",
@@ -28,8 +29,13 @@ Channels = JointChannel | Sequence[FloatArray]
 _MANY_ROWS = 1_000_000_000
 """Rows from which on a table that is drawn from is taken as a population, whose errors are larger."""
 
-JOINT_STEPS = 300
-"""Steps after which the fit of a joint ends at the latest: its goal may be out of reach where cells are empty."""
+MOST_STEPS = 300
+"""Steps after which a fit ends at the latest.
+
+Of a joint its goal may be out of reach where cells are empty. Of a column, whose likelihood hardly rises any more,
+further steps fit the noise: on a census's ages and incomes, 5,000 to 200,000 rows and ε from 2 to 20, the total error
+of ten bins is 1.4 to 2.5 times as large after 3,000 steps as after these.
+"""
 
 
 def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
@@ -53,7 +59,7 @@ def independent_shares(counts: FloatArray, channels: Channels) -> FloatArray:
     shares = np.ones(())
     for i, matrix in enumerate(JointChannel.of(channels).matrices):
         others = tuple(j for j in range(counts.ndim) if j != i)
-        own = expectation_maximization(counts.sum(axis=others), [matrix], max_steps=JOINT_STEPS)
+        own = expectation_maximization(counts.sum(axis=others), [matrix])
         shares = np.multiply.outer(shares, own)
     return np.asarray(0.99 * shares + 0.01 / shares.size)
 
@@ -70,7 +76,7 @@ def fit_joint(counts: FloatArray, channels: Channels) -> FloatArray:
         return expectation_maximization(counts, channels)
     start = independent_shares(counts, channels)
     goal = noise_share(channels, start) * (counts.size - 1) / (2 * max(counts.sum(), 1.0))
-    return expectation_maximization(counts, channels, start=start, divergence=goal, max_steps=JOINT_STEPS)
+    return expectation_maximization(counts, channels, start=start, divergence=goal)
 
 
 def noise_share(channels: Channels, shares: FloatArray) -> float:
@@ -85,6 +91,7 @@ def noise_share(channels: Channels, shares: FloatArray) -> float:
     return float(np.mean(1 - kept / np.maximum(law, 1e-300)))
 
 
+@one_thread
 def expectation_maximization(
     counts: FloatArray,
     channels: Channels,
@@ -92,7 +99,7 @@ def expectation_maximization(
     start: FloatArray | None = None,
     divergence: float = 0.0,
     tolerance: float = 0.05,
-    max_steps: int = 3_000,
+    max_steps: int = MOST_STEPS,
 ) -> FloatArray:
     """Return the shares that make counts of released classes most likely (iterative Bayesian update).
 
@@ -132,35 +139,43 @@ def expectation_maximization(
     return shares
 
 
-def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = 3_000) -> FloatArray:
+@one_thread
+def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = MOST_STEPS) -> FloatArray:
     """Fit many counts of one axis at once, shape (classes, fits) to (cells, fits), as above.
 
-    A fit that has converged stands still while the others go on.
+    A fit that has converged is left as it is while the others go on.
     """
-    n = np.maximum(counts.sum(axis=0), 1.0)
-    observed = counts / n
-    shares = np.full((channel.shape[1], counts.shape[1]), 1.0 / channel.shape[1])
+    found = np.full((channel.shape[1], counts.shape[1]), 1.0 / channel.shape[1])
+    going, n = np.arange(counts.shape[1]), np.maximum(counts.sum(axis=0), 1.0)
+    observed, shares, adjoint = counts / n, found, np.ascontiguousarray(channel.T)
 
     def step(t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         expected = np.maximum(channel @ t, 1e-300)
-        gradient = channel.T @ (observed / expected)
+        gradient = adjoint @ (observed / expected)
         moved = t * gradient
-        total = np.maximum(moved.sum(axis=0), 1e-300)
-        return moved / total, np.sum(observed * np.log(expected), axis=0), gradient.max(axis=0) - 1
+        return moved / np.maximum(moved.sum(axis=0), 1e-300), expected, gradient
+
+    def likelihood(expected: FloatArray) -> FloatArray:
+        return np.asarray(np.einsum("ij,ij->j", observed, np.log(expected)))
 
     for _ in range(max_steps // 3):
-        first, _, gap = step(shares)
-        if (n * gap < 0.05).all():
-            break
-        second, after, _ = step(first)
+        first, _, gradient = step(shares)
+        left = n[going] * (gradient.max(axis=0) - 1) >= 0.05
+        if not left.all():
+            found[:, going] = shares
+            going, observed, shares, first = going[left], observed[:, left], shares[:, left], first[:, left]
+            if not len(going):
+                return found
+        second, before, _ = step(first)
         r, v = first - shares, second - 2 * first + shares
         # Bounded, for a fit that stands still has no step to extrapolate.
         length = np.linalg.norm(r, axis=0) / np.maximum(np.linalg.norm(v, axis=0), 1e-9)
         length = np.clip(length, 1.0, 1e6)
         jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3 + 1e-300)
         moved, reached, _ = step(jump / jump.sum(axis=0))
-        shares = np.where(reached >= after, moved, second)
-    return shares
+        shares = np.where(likelihood(reached) >= likelihood(before), moved, second)
+    found[:, going] = shares
+    return found
 
 
 def replicate(

@@ -11,7 +11,7 @@ N, without replacement, c = (N−n)/(N−1) of what lies between the two is adde
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,9 @@ Term = Mapping[str, tuple[CodeFunction, ...]]
 
 LARGEST_JOINT = 50_000_000
 """Most cells of a joint that are counted (400 MB)."""
+
+CHUNK = 1 << 15
+"""Rows whose surrogates stand in memory at a time."""
 
 LARGEST_TABLE = 1 << 20
 """Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
@@ -207,20 +210,35 @@ def product_sums(
     """
     surrogates, t = _Surrogates(columns, groups), len(terms)
     n, first, second, noise_free = 0, np.zeros(t), np.zeros((t, t)), np.zeros((t, t))
-    for codes in batches:
-        rows = len(next(iter(codes.values())))
-        n += rows
-        for start in range(0, rows, 1 << 15):
-            part = {name: column[start : start + (1 << 15)] for name, column in codes.items()}
-            values = np.stack([surrogates.of(term, part) for term in terms])
-            first += values.sum(axis=1)
-            second += values @ values.T
-            for i in range(t):
-                for j in range(i, t):
-                    total = float(surrogates.of(_times(terms[i], terms[j]), part).sum())
-                    noise_free[i, j] += total
-                    noise_free[j, i] = noise_free[i, j]
+    for part, times in _weighted_parts(columns, batches):
+        n += int(times.sum())
+        values = np.stack([surrogates.of(term, part) for term in terms])
+        weighted = values * times
+        first += weighted.sum(axis=1)
+        second += weighted @ values.T
+        for i in range(t):
+            for j in range(i, t):
+                noise_free[i, j] += float(surrogates.of(_times(terms[i], terms[j]), part) @ times)
+                noise_free[j, i] = noise_free[i, j]
     return Sums(n, first, second, noise_free)
+
+
+def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> Iterator[tuple[Codes, FloatArray]]:
+    """Yield rows in pieces that fit in a cache, each once; of a single column its codes, as often as they occur."""
+    name, *others = columns
+    size = columns[name].space.size
+    if others or size > LARGEST_TABLE:
+        for codes in batches:
+            for start in range(0, len(codes[name]), CHUNK):
+                part = {key: column[start : start + CHUNK] for key, column in codes.items()}
+                yield part, np.ones(len(part[name]))
+        return
+    counts = np.zeros(size, dtype=np.int64)
+    for codes in batches:
+        counts += np.bincount(codes[name], minlength=size)
+    found = np.flatnonzero(counts)
+    for start in range(0, len(found), CHUNK):
+        yield {name: found[start : start + CHUNK]}, counts[found[start : start + CHUNK]].astype(np.float64)
 
 
 def _times(a: Term, b: Term) -> Term:

@@ -34,6 +34,7 @@ from dpframe.estimate.axes import Axis, BinnedAxis
 from dpframe.estimate.channels import JointChannel
 from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.moments import REPLICATES
+from dpframe.estimate.threads import one_thread
 from dpframe.measured import Inferred, Measured
 from dpframe.spaces import Space
 
@@ -203,6 +204,7 @@ def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
     return BinnedAxis(axis.column, tuple(sorted(set(edges))), axis.bounds)
 
 
+@one_thread
 def combine(
     axis: Axis, counts: FloatArray, readings: Readings, weight: float = 1.0, drawn: float = 0.0
 ) -> tuple[FloatArray, FloatArray, float]:
@@ -344,6 +346,7 @@ def _rounded(values: FloatArray, generator: np.random.Generator) -> npt.NDArray[
     return (whole + (generator.random(len(values)) < values - whole)).astype(np.int64)
 
 
+@one_thread
 def _fitted(counts: FloatArray, channel: FloatArray, readings: Readings, rows: float, shares: FloatArray) -> FloatArray:
     """Return the shares of greatest likelihood: Fisher scoring, every step a least-squares fit of shares from 0 up."""
     from scipy.optimize import nnls

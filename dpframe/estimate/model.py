@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.estimate.threads import one_thread
+
 __all__ = ["LatentClassModel", "fit_latent_classes"]
 
 FloatArray = npt.NDArray[np.float64]
@@ -106,6 +108,7 @@ def _product(weights: FloatArray, laws: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(joined.sum(axis=0).reshape([law.shape[1] for law in laws]))
 
 
+@one_thread
 def fit_latent_classes(
     pairs: Pairs,
     channels: Sequence[FloatArray],

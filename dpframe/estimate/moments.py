@@ -14,6 +14,7 @@ from dpframe.errors import ParameterError
 from dpframe.estimate.axes import BinnedAxis
 from dpframe.estimate.likelihood import fit_columns, replicate
 from dpframe.estimate.linear import CodeFunction, Term
+from dpframe.estimate.threads import one_thread
 from dpframe.plan import Column
 from dpframe.spaces import Space
 
@@ -178,13 +179,15 @@ def second_moments(x: Scale, y: Scale) -> tuple[Sequence[Term], Callable[[npt.ND
     return terms, functions
 
 
+@one_thread
 def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) -> tuple[float, float, float]:
     """Return a correlation and its interval by profile likelihood of (covariance, variance, variance).
 
     The three are nearly normal with the given covariance, but their quotient is not where noise is as large
     as a variance: then no delta method holds, and even a variance may come out negative. For every ρ the
     nearest point (ρuv, u², v²) in Mahalanobis distance is found by Gauss–Newton steps; the interval holds the
-    ρ within z of the nearest one (Venzon–Moolgavkar 1988). Where variances cannot be told from 0 it is −1…1.
+    ρ within z of the nearest one (Venzon–Moolgavkar 1988). Where variances cannot be told from 0 it is −1…1,
+    and the correlation, of which then nothing is known, NaN.
     """
     if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) > 0).all()):
         return np.nan, -1.0, 1.0
@@ -207,6 +210,8 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
         low, high = max(-1.0, found[1] - gap), min(1.0, found[2] + gap)
         if found[2] - found[1] > 20 * gap:
             break
+    if found[1] <= -1.0 and found[2] >= 1.0:
+        return np.nan, -1.0, 1.0
     point = values[0] / math.sqrt(values[1] * values[2]) if (values[1:] > 0).all() else math.nan
     return (float(point) if found[1] <= point <= found[2] else found[0]), found[1], found[2]
 
@@ -235,21 +240,26 @@ def _nearest(rho: FloatArray, observed: FloatArray, whiten: FloatArray, start: f
 
 @dataclass(frozen=True)
 class Distribution:
-    """A numeric column's distribution on a grid of cells, by maximum likelihood through the channel."""
+    """A numeric column's distribution on a grid of cells, by maximum likelihood through the channel.
+
+    ``channel`` is P(stretch | cell), of the axis's `BinnedAxis.stretches`.
+    """
 
     axis: BinnedAxis
     n: int
     shares: FloatArray
+    channel: FloatArray
 
     @classmethod
     def fit(cls, axis: BinnedAxis, counts: FloatArray) -> Distribution:
         """Fit to counts of released classes."""
-        return cls(axis, int(counts.sum()), fit_columns(counts[:, None], axis.channel)[:, 0])
+        pooled, channel = (np.add.reduceat(values, axis.stretches, axis=0) for values in (counts, axis.channel))
+        return cls(axis, int(counts.sum()), fit_columns(pooled[:, None], channel)[:, 0], channel)
 
     def errors_of(self, function: Callable[[FloatArray], FloatArray], drawn: float) -> FloatArray:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
-        pairs = replicate(self.shares, [self.axis.channel], self.n, drawn, REPLICATES)
-        fits = fit_columns(np.stack([counts for _, counts in pairs], axis=1), self.axis.channel)
+        pairs = replicate(self.shares, [self.channel], self.n, drawn, REPLICATES)
+        fits = fit_columns(np.stack([counts for _, counts in pairs], axis=1), self.channel)
         differences = [function(fit) - function(truth) for (truth, _), fit in zip(pairs, fits.T, strict=True)]
         return np.asarray(np.sqrt(np.mean(np.square(differences), axis=0)))
 

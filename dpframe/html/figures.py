@@ -133,4 +133,6 @@ def _expected(statistic: str, half: float, space: Any) -> tuple[str, str, Html]:
         unit = f" {unit_word(space)}" if space.unit else ""
         return "mean", f"± {number(half)}{unit}", bar(half / (float(space.diameter) or 1.0))
     what = "share of sets that hold an item" if statistic == "support" else "share of rows with a value"
+    if half > 1:
+        return what, "no information", bar(1.0)
     return what, f"± {100 * half:.2g} percentage points", bar(half)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dpframe.errors import DpframeWarning, warn
 from dpframe.estimate.source import Source
+from dpframe.estimate.threads import one_thread
 from dpframe.learning.blocks import ColumnBlock, Rows, make_blocks
 
 __all__ = ["Moments", "lifted"]
@@ -23,7 +24,10 @@ ENOUGH_ROWS = 1 << 16
 """Rows from which it is judged what can be told from noise."""
 
 LEAST_SIGNAL = 2.0
-"""Standard errors that the variance of a direction of the features must be above to be taken as it is."""
+"""Standard errors that the variance of a direction of the features must be above not to be drowned by noise."""
+
+LIKELY_SQUARE = 0.1
+"""Square of a coefficient to expect, of a target and features that run from −1 to 1."""
 
 
 class Moments:
@@ -38,6 +42,12 @@ class Moments:
         The release.
     columns
         Functions of columns; those of the matrix are a constant and then these, in their order.
+
+    Attributes
+    ----------
+    matrix, noise
+        M, and what noise adds to it where products of surrogates are taken for surrogates of products, as plain least
+        squares on a release does.
     """
 
     def __init__(self, source: Source, columns: Sequence[ColumnBlock]) -> None:
@@ -52,9 +62,12 @@ class Moments:
         ]
         self.size = int(ends[-1])
         self.matrix = np.zeros((self.size, self.size))
+        self.noise = np.zeros((self.size, self.size))
         for rows, weight in self._chunks():
             for i, one in enumerate(rows):
-                self.matrix[np.ix_(self.parts[i], self.parts[i])] += one.gram(weight(i))
+                own, here = one.gram(weight(i)), np.ix_(self.parts[i], self.parts[i])
+                self.matrix[here] += own
+                self.noise[here] += one.first.T @ (one.first * weight(i)[:, None]) - own
                 for j in range(i + 1, len(rows)):
                     cross = one.first.T @ (rows[j].first * weight(i, j)[:, None])
                     self.matrix[np.ix_(self.parts[i], self.parts[j])] += cross
@@ -70,6 +83,12 @@ class Moments:
         """Centres and widths by which the functions are scaled."""
         pairs = [(0.0, 1.0), *(member.unit for member in self.columns for _ in member.names)]
         return np.array([centre for centre, _ in pairs]), np.array([width for _, width in pairs])
+
+    @property
+    def target_variance(self) -> float:
+        """Variance of the last function as it is released, noise included."""
+        n, total = self.matrix[0, 0], self.matrix[0, -1]
+        return float((self.matrix[-1, -1] + self.noise[-1, -1] - total**2 / n) / n)
 
     def _chunks(self, step: int = 1) -> Iterator[tuple[list[Rows], Callable[..., FloatArray]]]:
         """Yield the blocks' surrogates, and the presence of all blocks but some, per chunk of every step-th row."""
@@ -125,20 +144,30 @@ class Moments:
         return np.asarray(second - np.outer(first, first) / max(self.source.n, 1))
 
 
+@one_thread
 def lifted(moments: Moments, hessian: FloatArray, constant: bool) -> tuple[FloatArray, int]:
-    """Return the features' moment matrix made positive definite, and how many of its directions were lifted.
+    """Return the features' moment matrix with noise's directions shrunk away, and how many of them it drowned.
 
-    Eigenvalues are those of the features around their means (the constant is eliminated first). Scaled to
-    −1…1, every column's noise is alike, so that one scale serves all.
+    Eigenvalues h are those of the features around their means (the constant is eliminated first), each with the
+    standard error s of its estimate and the variance d that noise adds to the released features there. Plain least
+    squares on the release has h + d. A direction with h ≤ `LEAST_SIGNAL`·s is drowned, and gets that. Others get
+    h + λ: of a coefficient β the error of b/(h + λ) is least at λ = Var(b)/(β²h), with Var(b) = d·Var(y), and at most
+    d, β² being `LIKELY_SQUARE`. So λ/h falls as 1/n. Scaled to −1…1, every column's noise is alike, so that one scale
+    serves all.
     """
-    base = hessian[0, 1:] / hessian[0, 0] if constant else np.zeros(len(hessian) - 1)
+    q = len(hessian)
+    base = hessian[0, 1:] / hessian[0, 0] if constant else np.zeros(q - 1)
     values, vectors = np.linalg.eigh(hessian[1:, 1:] - np.outer(base, base) * hessian[0, 0])
-    directions = np.vstack([-base @ vectors, vectors, np.zeros(len(values))])
-    least = np.maximum(LEAST_SIGNAL * np.sqrt(np.maximum(moments.quadratic(directions), 0)), 1e-12 * abs(hessian[0, 0]))
-    low = values < least
+    directions = np.vstack([-base @ vectors, vectors, np.zeros(q - 1)])
+    errors = np.sqrt(np.maximum(moments.quadratic(directions), 0))
+    added = np.maximum(np.einsum("jd,jk,kd->d", vectors, moments.noise[1:q, 1:q], vectors), 0)
+    low = values <= np.maximum(LEAST_SIGNAL * errors, 1e-12 * abs(hessian[0, 0]))
+    share = moments.target_variance / (LIKELY_SQUARE * np.where(low, 1.0, values))
+    wanted = np.maximum(values, 0) + added * np.where(low, 1.0, np.minimum(share, 1.0))
+    wanted = np.maximum(wanted, 1e-12 * abs(hessian[0, 0]))
+    hessian = hessian.copy()
+    hessian[1:, 1:] += (vectors * (wanted - values)) @ vectors.T
     if low.any():
-        hessian = hessian.copy()
-        hessian[1:, 1:] += (vectors[:, low] * (least - values)[low]) @ vectors[:, low].T
         warn(
             f"{int(low.sum())} of {len(values)} directions of the features cannot be told from noise and are drawn to "
             "0; take more rows, a larger epsilon, fewer features, or set alpha",

@@ -62,11 +62,13 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
     normal equations at the solution, H⁻¹(Σ uᵢuᵢᵀ)H⁻¹, a sandwich over rows. Rows in which a numeric or
     ordered column is null are left out, through the surrogates of presence.
 
-    Noise can leave the moment matrix indefinite. In the units in which columns run from −1 to 1, eigenvalues
-    below twice their own standard error are lifted to it, which draws these directions to 0 as a ridge does; a
-    `DpframeWarning` says how many, and their coefficients' errors do not hold the bias. More rows, a larger ε
-    or an ``alpha`` of one's own are the remedies. Least squares corrected for
-    noisy predictors: W. A. Fuller, Measurement Error Models (1987), chapter 3.
+    Noise can leave the moment matrix indefinite, and its inverse noise alone. In the units in which columns run from
+    −1 to 1, a direction whose eigenvalue is within two standard errors of 0 is drowned: it keeps the variance that
+    noise adds to the released features, as in plain least squares on the release, which draws it to 0. A
+    `DpframeWarning` says how many there are. Of the others, eigenvalues grow by what makes the expected error least
+    for coefficients of about 0.3, which vanishes beside them as 1/n. Both follow from the noise's variance alone;
+    coefficients' errors do not hold the bias. More rows, a larger ε or an ``alpha`` of one's own are the remedies.
+    Least squares corrected for noisy predictors: W. A. Fuller, Measurement Error Models (1987), chapter 3.
 
     Examples
     --------

@@ -93,6 +93,7 @@ class Geometric(Mechanism):
 
     tag: ClassVar[str] = "geometric"
     metrics: ClassVar[frozenset[str]] = frozenset({"line"})
+    local_inverse: ClassVar[bool] = True
     words: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -250,6 +251,7 @@ class NullableGeometric(Mechanism):
 
     tag: ClassVar[str] = "nullable_geometric"
     metrics: ClassVar[frozenset[str]] = frozenset({"nullable line"})
+    local_inverse: ClassVar[bool] = True
     words: ClassVar[int] = 3
 
     def __post_init__(self) -> None:

@@ -64,6 +64,8 @@ class Mechanism(ABC):
     """Kinds of metric (`Space.metric`) that the mechanism is for."""
     fixed: ClassVar[bool] = False
     """Whether the law is given as it is, and cannot follow a budget."""
+    local_inverse: ClassVar[bool] = False
+    """Whether φ_f changes from code to code only where f does, at neighbours, and at the ends (and at null)."""
     words: ClassVar[int]
     """Planes of the stream that a row uses; a fixed number."""
 

@@ -52,6 +52,8 @@ class ResponseChannel(Mechanism):
     All analysis follows from the table of these two; subclasses say how the noise is drawn.
     """
 
+    local_inverse: ClassVar[bool] = True
+
     @property
     @abstractmethod
     def table(self) -> ResponseTable:
