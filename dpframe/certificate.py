@@ -274,7 +274,7 @@ def _undercut(inferred: Inferred, contributions: int) -> list[str]:
     """
     spent, variances = inferred.budget, [measured.variance for measured in inferred.measured]
     if spent.delta > 0:
-        rho = sum(contributions**2 / variance for variance in variances) * (1 - 1e-9)
+        rho = math.fsum(contributions**2 / variance for variance in variances) * (1 - 1e-9)
         kept = rho == 0 or (rho < _LOUDEST and zcdp_delta(rho, spent.epsilon) <= spent.delta)
     else:
         # 2α/(1 − α)² = 1/(cosh(rate) − 1)

@@ -20,6 +20,8 @@ from dpframe.estimate.likelihood import fit_joint, project_to_simplex
 from dpframe.plan import build_plan
 from dpframe.release import release
 
+pytestmark = pytest.mark.once
+
 KEYS = int(os.environ.get("DPFRAME_KEYS", "1"))
 COLUMNS = ["workclass", "education", "marital_status", "occupation", "relationship", "race", "sex"]
 COLUMNS += ["native_country", "income"]

@@ -18,6 +18,8 @@ import dpframe as dpf
 from dpframe.plan import build_plan
 from dpframe.release import permutation, release
 
+pytestmark = pytest.mark.once
+
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "60"))
 COLUMNS = ["age", "hours_per_week", "sex", "race", "income", "workclass"]
 

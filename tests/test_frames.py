@@ -369,7 +369,7 @@ ARROW: list[tuple[pa.Array, Space]] = [
     (pa.array(WORDS, pa.string_view()), TEXT),
     (pa.array(repeated(True, None)), Nullable(Boolean())),
     (pa.array(repeated(1, None), pa.uint16()), WHOLE),
-    (pa.array(repeated(1.5, None), pa.float16()), Nullable(Real(0, 100, steps=50))),
+    (pa.array(repeated(np.float16(1.5), None), pa.float16()), Nullable(Real(0, 100, steps=50))),
     (pa.array(repeated(1.5, None), pa.float32()), NUMBER),
     (pa.array(repeated(dt.date(2000, 1, 1), None)), MOMENT),
     (pa.array(repeated(dt.date(2000, 1, 1), None), pa.date64()), MOMENT),

@@ -24,6 +24,8 @@ from dpframe.private.numeric import Numbers, _InCells
 from dpframe.private.task import Presence, _Nulls
 from dpframe.spaces import Boolean
 
+pytestmark = pytest.mark.once
+
 RUNS = 400_000
 KEY = bytes(range(32))
 BUDGET = Budget(1.0, 1e-5)

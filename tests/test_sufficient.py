@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections import Counter
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import reduce
 from itertools import chain, combinations, product
 
 import pytest
@@ -192,7 +194,7 @@ def example_2() -> tuple[list[list[ExpSum]], list[list[float]], list[tuple[int, 
     one, _ = exponential_columns([[-abs(x - y) for y in range(3)] for x in range(3)])
     exact = [[one[a][c] * one[b][d] for c, d in tables] for a, b in tables]
     raw = [[math.exp(-abs(a - c) - abs(b - d)) for c, d in tables] for a, b in tables]
-    floats = [[w / sum(row) for w in row] for row in raw]
+    floats = [[w / reduce(operator.add, row) for w in row] for row in raw]  # `sum` compensates since 3.12
     pairs = [
         (i, j)
         for i, one_table in enumerate(tables)

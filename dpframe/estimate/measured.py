@@ -111,8 +111,8 @@ def _nulls(measured: Sequence[Measured], axis: Axis) -> Iterator[Reading]:
     """Yield the mean of all counts of nulls, if null is a value: then it showed by three standard errors."""
     known = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
     if known and axis.has_null:
-        weight = sum(w for _, w in known)
-        mean = sum(count * w for count, w in known) / weight
+        weight = math.fsum(w for _, w in known)
+        mean = math.fsum(count * w for count, w in known) / weight
         yield _indicator(axis, axis.cells - 1, axis.cells), mean, 1 / weight, NULLS_SHOW / math.sqrt(weight)
 
 

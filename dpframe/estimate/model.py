@@ -8,6 +8,7 @@ pass counts them, and after it the work does not depend on the number of rows. A
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -152,8 +153,8 @@ def _fit(
     generator = np.random.default_rng(seed)
     n = next(iter(pairs.values())).sum()
     observed = {pair: counts / n for pair, counts in pairs.items()}
-    saturated = sum(float(np.sum(t[t > 0] * np.log(t[t > 0]))) for t in observed.values())
-    goal = DISCREPANCY * sum((t.size - 1) / (2 * n) for t in observed.values())
+    saturated = math.fsum(float(np.sum(t[t > 0] * np.log(t[t > 0]))) for t in observed.values())
+    goal = DISCREPANCY * math.fsum((t.size - 1) / (2 * n) for t in observed.values())
     weights = np.full(classes, 1 / classes)
     laws = [_normal(m * generator.gamma(1.0, 1.0, (classes, len(m))) + 1e-9) for m in marginals]
     best, power = (-np.inf, weights, laws), RELAXATION

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -60,8 +61,8 @@ class Task(ABC):
 
     def _has_nulls(self) -> bool:
         known = [(m.missing, m.variance) for m in self.measured if m.missing is not None]
-        weight = sum(1 / variance for _, variance in known)
-        return bool(known) and sum(count / variance for count, variance in known) > _NULLS * weight**0.5
+        weight = math.fsum(1 / variance for _, variance in known)
+        return bool(known) and math.fsum(count / variance for count, variance in known) > _NULLS * weight**0.5
 
     def _noisy(
         self, counts: Sequence[int] | Ints, nulls: int, noise: CountNoise, stream: ColumnStream

@@ -536,7 +536,7 @@ class Datetime(_Grid):
         microseconds = np.rint(numbers * (self._width / 1000))
         known = np.isfinite(microseconds) & (np.abs(microseconds) < 2**62)
         out = np.where(known, microseconds, 0).astype("timedelta64[us]")
-        out[~known] = np.timedelta64("NaT")
+        out[~known] = np.timedelta64("NaT", "us")
         return out
 
     def code_distance(self, x: int, y: int) -> float:
