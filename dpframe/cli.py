@@ -32,7 +32,7 @@ from dpframe.planning import SHARE, PlanOptions
 from dpframe.private import MOST_ITEMS
 from dpframe.release import ReleaseInfo
 from dpframe.report import Report
-from dpframe.spaces import Categorical, Nullable, Real
+from dpframe.spaces import Categorical, Nullable, Real, check_declaration
 from dpframe.verify import verify_file
 
 __all__ = ["app", "main"]
@@ -56,7 +56,16 @@ Delta = Annotated[
     typer.Option(help="Budget δ; 0 is pure, without credit for a secret order.  [default: min(1e-6, rows^-1.5)]"),
 ]
 Spaces = Annotated[
-    Path | None, typer.Option(help="JSON file {column: space}; lists are categories.", show_default=False)
+    Path | None,
+    typer.Option(
+        help=(
+            'JSON file of spaces by column, e.g. {"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"], "children": '
+            '{"categories": [0, 1, 2]}, "income": {"space": "nullable", "inner": {"lower": 0, "upper": 250000}}}: bounds '
+            "of numbers and times, lists of categories, and nullable where nulls are to stay. Other spaces have their "
+            "tags, as in a plan file."
+        ),
+        show_default=False,
+    ),
 ]
 Infer = Annotated[
     str,
@@ -156,6 +165,11 @@ def _read_spaces(path: Path) -> dict[str, Any]:
         raise FileError(f"{path} is not JSON; write {{column: space}}") from None
     if not isinstance(data, dict):
         raise FileError(f"{path} must hold one JSON object {{column: space}}")
+    for name, spec in data.items():
+        try:
+            check_declaration(spec)
+        except DpframeError as error:
+            raise ParameterError(f"{path}, column {name!r}: {error}") from None
     return data
 
 
@@ -305,6 +319,7 @@ def inspect(
     info = ReleaseInfo.from_json(table.text)
     if html is not None:
         Report(info, source).save(html)
+        typer.echo(f"wrote {html}: the report on {source} as one HTML page", err=as_json)
     if as_json:
         typer.echo(info.to_json())
         return
@@ -412,7 +427,7 @@ def estimate(
     statistic: Annotated[str, typer.Argument(help=", ".join(STATISTICS) + ".", show_default=False)],
     columns: Annotated[list[str], typer.Argument(help="Its columns.", show_default=False)],
     by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,
-    bins: Annotated[int | None, typer.Option(help="Bins of numeric columns.", show_default=False)] = None,
+    bins: Annotated[int | None, typer.Option(min=1, help="Bins of numeric columns.", show_default=False)] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
     given: Annotated[list[str] | None, typer.Option(help="Condition a joint on; repeat.", show_default=False)] = None,
     method: Annotated[str | None, typer.Option(help="inverse, project, em, model or auto.", show_default=False)] = None,

@@ -676,7 +676,7 @@ def test_nullable_takes_shorthands() -> None:
 @pytest.mark.parametrize(
     ("error", "make", "match"),
     [
-        (ParameterError, lambda: as_space("age"), "a space is declared by a Space, bounds"),
+        (ParameterError, lambda: as_space("age"), "a space is declared by bounds, "),
         (ParameterError, lambda: as_space((1, 2, 3)), "a space is declared by"),
         (ParameterError, lambda: as_space(None), "a space is declared by"),
         (ParameterError, lambda: as_space(Integer), "a space is declared by"),
