@@ -22,6 +22,7 @@ import pandas as pd
 import typer
 
 from dpframe import cli_ledger, datasets
+from dpframe.cli_words import in_options
 from dpframe.errors import BudgetExceeded, DpframeError, FileError, NotSanitizedError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.files import ParquetInput
@@ -33,6 +34,7 @@ from dpframe.private import MOST_ITEMS
 from dpframe.release import ReleaseInfo
 from dpframe.report import Report
 from dpframe.spaces import Categorical, Nullable, Real, check_declaration
+from dpframe.stopping import loaded
 from dpframe.verify import verify_file
 
 __all__ = ["app", "main"]
@@ -60,9 +62,9 @@ Spaces = Annotated[
     typer.Option(
         help=(
             'JSON file of spaces by column, e.g. {"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"], "children": '
-            '{"categories": [0, 1, 2]}, "income": {"space": "nullable", "inner": {"lower": 0, "upper": 250000}}}: bounds '
-            "of numbers and times, lists of categories, and nullable where nulls are to stay. Other spaces have their "
-            "tags, as in a plan file."
+            '{"categories": [0, 1, 2]}, "income": {"space": "nullable", "inner": {"lower": 0, "upper": 250000}}}: '
+            "bounds of numbers and times, lists of categories, and nullable where nulls are to stay. Other spaces have "
+            "their tags, as in a plan file."
         ),
         show_default=False,
     ),
@@ -549,19 +551,20 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"dpframe: warning: {message}", err=True)
+    typer.echo(f"dpframe: warning: {in_options(str(message))}", err=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; errors are one line, and never a traceback with values in it."""
     warnings.showwarning = _one_line_warning
     try:
+        loaded()
         code = app(arguments, standalone_mode=False)
         if code == STOPPED:  # typer's own answer to an interruption, without a word
             raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
     except DpframeError as error:
-        _fail(" ".join(str(error).split()), OVERDRAWN if isinstance(error, BudgetExceeded) else BAD_INPUT)
+        _fail(in_options(" ".join(str(error).split())), OVERDRAWN if isinstance(error, BudgetExceeded) else BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         _fail(
             "stopped; nothing was written. Under a ledger a spend may stand: the same command again costs nothing more",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import secrets
@@ -34,6 +35,7 @@ __all__ = [
     "Before",
     "PlanOptions",
     "TableFacts",
+    "check_options",
     "choose_plan",
     "new_key",
     "noted",
@@ -163,12 +165,26 @@ def noted(table: TableFacts, account: Account | None) -> Before:
     return before
 
 
+_DECIDES = ("epsilon", "delta", *PlanOptions.__annotations__)
+
+
+def check_options(given: Iterable[str]) -> None:
+    """Raise `ParameterError` for a keyword that decides nothing about a plan."""
+    for name in given:
+        if name not in _DECIDES:
+            near = difflib.get_close_matches(name, _DECIDES, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise ParameterError(f"{name} is no option of a plan; {meant}options are {', '.join(_DECIDES)}")
+
+
 def new_key(key: bytes | None) -> bytes:
     """Return the given key, or 32 fresh bytes from the operating system."""
     return secrets.token_bytes(32) if key is None else key
 
 
 def _names(value: Iterable[str], name: str) -> tuple[str, ...]:
+    if not isinstance(value, Iterable):
+        raise ParameterError(f'{name} must be a list of column names, e.g. {name}=["id"]')
     if isinstance(value, str):
         raise ParameterError(f"{name} must be a list of column names, e.g. {name}=[{value!r}]")
     return tuple(value)
@@ -179,7 +195,7 @@ def plan_for(
     key: Callable[[], bytes],
     before: Before,
     *,
-    epsilon: float,
+    epsilon: float | None,
     delta: float | None = None,
     spaces: Mapping[str, Any] | Plan | None = None,
     infer: str = "private",
@@ -194,7 +210,10 @@ def plan_for(
 
     ``key`` gives the secret key that inference draws with, and is called after ``before``.
     """
-    check_epsilon(epsilon)
+    check_options(options)
+    if epsilon is None:
+        raise ParameterError("give epsilon, e.g. epsilon=1.0")
+    epsilon = check_epsilon(epsilon)
     delta = default_delta(table.n) if delta is None else check_delta(delta)
     drop, passthrough = _names(drop, "drop"), _names(passthrough, "passthrough")
     _check_lists(table.names, drop, passthrough)
@@ -284,6 +303,7 @@ def refuse_release(text: str | None) -> None:
 
 def choose_plan(plan: Plan | None, epsilon: float | None, delta: float | None, options: PlanOptions) -> Plan | None:
     """Return the plan that was given, or None if one is to be made; refuse both and neither."""
+    check_options(options)
     if plan is None:
         if epsilon is None:
             raise ParameterError("give epsilon, e.g. epsilon=1.0, or a plan")

@@ -893,7 +893,13 @@ def test_histograms_and_quantiles_of_a_grouped_column():
         {"age": np.clip(rng.normal(40, 12, 40_000), 0, 4_999).astype(int), "sex": rng.integers(0, 2, 40_000)}
     )
     e = dpf.Estimates(
-        dpf.sanitize(frame, epsilon=14, spaces={"age": (0, 4_999), "sex": dpf.Categorical([0, 1])}, groups=[("age", "sex")], key=KEY)
+        dpf.sanitize(
+            frame,
+            epsilon=14,
+            spaces={"age": (0, 4_999), "sex": dpf.Categorical([0, 1])},
+            groups=[("age", "sex")],
+            key=KEY,
+        )
     )
     assert e.mean("age")["estimate"] == pytest.approx(40, abs=3)
     found = e.histogram("age", [0, 100, 5_000])
