@@ -7,6 +7,9 @@
 import importlib
 import typing
 
+from dpframe import stopping as _stopping  # noqa: F401
+
+# isort: split
 from dpframe import datasets
 from dpframe.accessor import attach
 from dpframe.audit import AuditResult, audit

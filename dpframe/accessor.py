@@ -72,7 +72,7 @@ class DpAccessor:
 
     def plan(
         self,
-        epsilon: float,
+        epsilon: float | None = None,
         delta: float | None = None,
         *,
         ledger: Any = None,

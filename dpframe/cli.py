@@ -22,6 +22,7 @@ import pandas as pd
 import typer
 
 from dpframe import cli_ledger, datasets
+from dpframe.cli_words import in_options
 from dpframe.errors import BudgetExceeded, DpframeError, FileError, NotSanitizedError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.files import ParquetInput
@@ -32,7 +33,8 @@ from dpframe.planning import SHARE, PlanOptions
 from dpframe.private import MOST_ITEMS
 from dpframe.release import ReleaseInfo
 from dpframe.report import Report
-from dpframe.spaces import Categorical, Nullable, Real
+from dpframe.spaces import Categorical, Nullable, Real, check_declaration
+from dpframe.stopping import loaded
 from dpframe.verify import verify_file
 
 __all__ = ["app", "main"]
@@ -56,7 +58,16 @@ Delta = Annotated[
     typer.Option(help="Budget δ; 0 is pure, without credit for a secret order.  [default: min(1e-6, rows^-1.5)]"),
 ]
 Spaces = Annotated[
-    Path | None, typer.Option(help="JSON file {column: space}; lists are categories.", show_default=False)
+    Path | None,
+    typer.Option(
+        help=(
+            'JSON file of spaces by column, e.g. {"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"], "children": '
+            '{"categories": [0, 1, 2]}, "income": {"space": "nullable", "inner": {"lower": 0, "upper": 250000}}}: '
+            "bounds of numbers and times, lists of categories, and nullable where nulls are to stay. Other spaces have "
+            "their tags, as in a plan file."
+        ),
+        show_default=False,
+    ),
 ]
 Infer = Annotated[
     str,
@@ -156,6 +167,11 @@ def _read_spaces(path: Path) -> dict[str, Any]:
         raise FileError(f"{path} is not JSON; write {{column: space}}") from None
     if not isinstance(data, dict):
         raise FileError(f"{path} must hold one JSON object {{column: space}}")
+    for name, spec in data.items():
+        try:
+            check_declaration(spec)
+        except DpframeError as error:
+            raise ParameterError(f"{path}, column {name!r}: {error}") from None
     return data
 
 
@@ -305,6 +321,7 @@ def inspect(
     info = ReleaseInfo.from_json(table.text)
     if html is not None:
         Report(info, source).save(html)
+        typer.echo(f"wrote {html}: the report on {source} as one HTML page", err=as_json)
     if as_json:
         typer.echo(info.to_json())
         return
@@ -412,7 +429,7 @@ def estimate(
     statistic: Annotated[str, typer.Argument(help=", ".join(STATISTICS) + ".", show_default=False)],
     columns: Annotated[list[str], typer.Argument(help="Its columns.", show_default=False)],
     by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,
-    bins: Annotated[int | None, typer.Option(help="Bins of numeric columns.", show_default=False)] = None,
+    bins: Annotated[int | None, typer.Option(min=1, help="Bins of numeric columns.", show_default=False)] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
     given: Annotated[list[str] | None, typer.Option(help="Condition a joint on; repeat.", show_default=False)] = None,
     method: Annotated[str | None, typer.Option(help="inverse, project, em, model or auto.", show_default=False)] = None,
@@ -534,19 +551,20 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"dpframe: warning: {message}", err=True)
+    typer.echo(f"dpframe: warning: {in_options(str(message))}", err=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; errors are one line, and never a traceback with values in it."""
     warnings.showwarning = _one_line_warning
     try:
+        loaded()
         code = app(arguments, standalone_mode=False)
         if code == STOPPED:  # typer's own answer to an interruption, without a word
             raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
     except DpframeError as error:
-        _fail(" ".join(str(error).split()), OVERDRAWN if isinstance(error, BudgetExceeded) else BAD_INPUT)
+        _fail(in_options(" ".join(str(error).split())), OVERDRAWN if isinstance(error, BudgetExceeded) else BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         _fail(
             "stopped; nothing was written. Under a ledger a spend may stand: the same command again costs nothing more",

@@ -6,6 +6,7 @@ import contextlib
 import glob
 import itertools
 import json
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -167,6 +168,8 @@ class ParquetInput:
         ParameterError
             If a column name appears twice or is empty.
         """
+        if not isinstance(source, str | os.PathLike):
+            raise ParameterError("a Parquet source is a path: of a file, a directory or a quoted glob")
         files = _paths(source)
         if not files:
             raise FileError(f"{source} does not exist or holds no Parquet file")

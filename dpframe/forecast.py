@@ -141,6 +141,8 @@ def forecast_table(
 
     drawn = 0.0 if population is None else (population - n) / max(population - 1, 1)
 
+    if types is not None and not isinstance(types, Mapping):
+        raise ParameterError("types must be a mapping {column: shares of its values}")
     known = {name: _shares(name, value, columns) for name, value in (types or {}).items()}
     listed = [c for c in columns if c.space.size <= MOST_CELLS and not c.space.code_words]
     shares = {c.name: known.get(c.name, np.full(c.space.size, 1 / c.space.size)) for c in listed}

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning, name_list, warn
+from dpframe.errors import ColumnError, ParameterError, PlanError, PrivacyLeakWarning, name_list, warn
 from dpframe.plan import Plan
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, as_space
 from dpframe.spaces.base import LARGEST_GRID
@@ -122,8 +122,8 @@ def _declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
             space.check_type(type_)
     except ColumnError as error:
         raise error.located(column.name) from None
-    except ParameterError as error:
-        raise ParameterError(f"column {column.name!r}: {error}") from None
+    except (ParameterError, PlanError) as error:
+        raise type(error)(f"column {column.name!r}: {error}") from None
     return space
 
 

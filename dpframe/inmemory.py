@@ -32,7 +32,7 @@ __all__ = ["SortedWatch", "make_plan", "sanitize", "table_facts"]
 
 def make_plan(
     table: Any,
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float | None = None,
     *,
     ledger: Any = None,

@@ -58,7 +58,7 @@ Progress = Callable[[int, int], None]
 
 def plan_parquet(
     source: str | Path,
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float | None = None,
     *,
     ledger: Any = None,

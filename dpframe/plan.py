@@ -545,6 +545,14 @@ class Plan:
         table = self.summary().to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
         return "\n".join([*self.lines(), "", table])
 
+    def __repr__(self) -> str:
+        """Return what `str` says, cut to a screen: what inference measured alone may be thousands of numbers."""
+        lines = [_short(line, _WIDEST) for line in str(self).splitlines()]
+        if len(lines) > MOST_LINES:
+            left = len(lines) - MOST_LINES + 1
+            lines[MOST_LINES - 1 :] = [f"… and {left} more lines; print(plan) shows all, plan.to_json() writes them"]
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         from html import escape
 
@@ -553,6 +561,13 @@ class Plan:
         for cell in ("td", "th"):
             table = table.replace(f"<{cell}>", f'<{cell} style="text-align: left">')
         return f"<div><strong>dpframe plan</strong><ul>{items}</ul>{table}</div>"
+
+
+MOST_LINES = 20
+"""Lines of a plan's repr."""
+
+_WIDEST = 200
+"""Letters of each of them."""
 
 
 def _digits(x: float) -> str:
@@ -566,7 +581,7 @@ def _short(text: str, width: int = 60) -> str:
 def _json_object(text: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         data = None
     if not isinstance(data, dict):
         raise PlanError("this is no plan: it is not a JSON object")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import secrets
@@ -35,6 +36,7 @@ __all__ = [
     "Before",
     "PlanOptions",
     "TableFacts",
+    "check_options",
     "choose_plan",
     "new_key",
     "noted",
@@ -164,12 +166,26 @@ def noted(table: TableFacts, account: Account | None) -> Before:
     return before
 
 
+_DECIDES = ("epsilon", "delta", *PlanOptions.__annotations__)
+
+
+def check_options(given: Iterable[str]) -> None:
+    """Raise `ParameterError` for a keyword that decides nothing about a plan."""
+    for name in given:
+        if name not in _DECIDES:
+            near = difflib.get_close_matches(name, _DECIDES, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise ParameterError(f"{name} is no option of a plan; {meant}options are {', '.join(_DECIDES)}")
+
+
 def new_key(key: bytes | None) -> bytes:
     """Return the given key, or 32 fresh bytes from the operating system."""
     return secrets.token_bytes(32) if key is None else key
 
 
 def _names(value: Iterable[str], name: str) -> tuple[str, ...]:
+    if not isinstance(value, Iterable):
+        raise ParameterError(f'{name} must be a list of column names, e.g. {name}=["id"]')
     if isinstance(value, str):
         raise ParameterError(f"{name} must be a list of column names, e.g. {name}=[{value!r}]")
     return tuple(value)
@@ -184,7 +200,7 @@ def plan_for(
     key: Callable[[], bytes],
     before: Before,
     *,
-    epsilon: float,
+    epsilon: float | None,
     delta: float | None = None,
     spaces: Mapping[str, Any] | Plan | None = None,
     infer: str = "private",
@@ -199,7 +215,11 @@ def plan_for(
 
     ``key`` gives the secret key that inference draws with, and is called after ``before``.
     """
-    if check_epsilon(epsilon) > _LARGE:
+    check_options(options)
+    if epsilon is None:
+        raise ParameterError("give epsilon, e.g. epsilon=1.0")
+    epsilon = check_epsilon(epsilon)
+    if epsilon > _LARGE:
         warn(
             f"epsilon={epsilon:g} is above {_LARGE}: one person's row may change the odds of what is released by the "
             f"factor e^{epsilon:g}, which promises next to nothing; take less, e.g. epsilon=1",
@@ -294,6 +314,7 @@ def refuse_release(text: str | None) -> None:
 
 def choose_plan(plan: Plan | None, epsilon: float | None, delta: float | None, options: PlanOptions) -> Plan | None:
     """Return the plan that was given, or None if one is to be made; refuse both and neither."""
+    check_options(options)
     if plan is None:
         if epsilon is None:
             raise ParameterError("give epsilon, e.g. epsilon=1.0, or a plan")

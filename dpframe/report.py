@@ -13,6 +13,7 @@ from dpframe.errors import FileError
 from dpframe.estimate import Estimates
 from dpframe.estimate.source import Source
 from dpframe.html import page
+from dpframe.html.words import mechanism_name
 from dpframe.release import ReleaseInfo
 from dpframe.verify import verify_file
 
@@ -67,6 +68,11 @@ class Report:
             table.insert(place + shift, f"error_bound_{theorem}", [found[shift] for found in bounds])
         return table
 
+    @property
+    def _shown(self) -> pd.DataFrame:
+        """The table as it is printed, with mechanisms under the names that readers know."""
+        return self.to_frame().assign(mechanism=lambda table: table["mechanism"].map(mechanism_name))
+
     @cached_property
     def certificate(self) -> Certificate:
         """What is proved of the plan and, where the table is given, whether its rows are those released."""
@@ -99,14 +105,14 @@ class Report:
             raise FileError(f"{path} could not be written: {error.strerror}") from None
 
     def __str__(self) -> str:
-        table = self.to_frame().to_string(float_format=_digits, max_colwidth=60)
+        table = self._shown.to_string(float_format=_digits, max_colwidth=60)
         return "\n".join([*self._lines, "", table, "", *_LEGEND])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{escape(line)}</li>" for line in self._lines)
-        table = self.to_frame().reset_index().to_html(float_format=_digits, border=0, index=False, justify="left")
+        table = self._shown.reset_index().to_html(float_format=_digits, border=0, index=False, justify="left")
         for cell in ("td", "th"):
             table = table.replace(f"<{cell}>", f'<{cell} style="text-align: left">')
         legend = "<br>".join(map(escape, _LEGEND))
@@ -114,7 +120,7 @@ class Report:
 
 
 def _digits(x: float) -> str:
-    return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
+    return f"{x:,.0f}" if 10_000 <= abs(x) < 1e15 else f"{x:.4g}"
 
 
 _LEGEND = (

@@ -204,3 +204,51 @@ def test_spaces_of_another_plan(census, census_spaces):
     first = census.dp.plan(epsilon=6, spaces=census_spaces)
     second = census[["age", "sex"]].dp.plan(epsilon=1, spaces=first)
     assert [c.space for c in second.columns] == [first["age"].space, first["sex"].space]
+
+
+MISNAMED = [
+    lambda frame: frame.dp.sanitize(epsilons=1),
+    lambda frame: frame.dp.plan(epsilons=1),
+    lambda frame: dpf.sanitize(frame, epsilons=1),
+    lambda frame: dpf.make_plan(frame, epsilons=1),
+]
+
+
+@pytest.mark.parametrize("call", MISNAMED)
+def test_a_misspelt_option_is_named_with_the_one_meant(call):
+    with pytest.raises(
+        dpf.ParameterError, match=r"^epsilons is no option of a plan; did you mean epsilon.* options are"
+    ):
+        call(pd.DataFrame({"a": [1, 2]}))
+
+
+def test_other_arguments_that_were_type_errors():
+    frame = pd.DataFrame({"a": [1, 2]})
+    for call, match in [
+        (lambda: frame.dp.sanitize(1, shuffel=False), "^shuffel is no option of a plan; did you mean shuffle"),
+        (lambda: frame.dp.plan(), r"^give epsilon, e.g. epsilon=1.0$"),
+        (lambda: dpf.make_plan(frame), r"^give epsilon, e.g. epsilon=1.0$"),
+        (lambda: frame.dp.plan(1, drop=3), "^drop must be a list of column names, e.g. drop="),
+        (lambda: frame.dp.plan(1, spaces={"a": (0, 3)}).forecast(types=3), "^types must be a mapping {column: shares"),
+        (lambda: dpf.read_parquet(3), "^a Parquet source is a path"),
+        (lambda: dpf.Plan.from_json(3), "^this is no plan: it is not a JSON object"),
+    ]:
+        with pytest.raises((dpf.ParameterError, dpf.PlanError), match=match) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+def test_several_columns_where_one_is_asked_for_points_to_joint():
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+    safe = frame.dp.sanitize(1, spaces={"a": (0, 3), "b": ["x", "y"]})
+    for call in (
+        lambda: safe.dp.value_counts(["a", "b"]),
+        lambda: safe.dp.value_counts(["a", "b"], bins=3),
+        lambda: safe.dp.crosstab(["a"], "b"),
+        lambda: safe.dp.mean(["a"]),
+        lambda: safe.dp.mean("a", by=["b"]),
+        lambda: safe.dp.histogram(["a"]),
+        lambda: safe.dp.support(["b"]),
+    ):
+        with pytest.raises(dpf.ParameterError, match=r"a column is given by its name; several .* joint\(\[…\]\)"):
+            call()

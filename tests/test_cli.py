@@ -1,8 +1,12 @@
 """The command line: files in, files out, one clear line for bad input."""
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -177,7 +181,7 @@ def test_inference_from_data_warns_in_one_line(files, run):
 
 
 BAD = [
-    (["sanitize", "in.parquet", "out.parquet"], "give epsilon, e.g. epsilon=1.0, or a plan"),
+    (["sanitize", "in.parquet", "out.parquet"], "give epsilon, e.g. --epsilon 1.0, or --plan FILE"),
     (["plan", "in.parquet"], "give --epsilon"),
     (
         ["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--infer", "public"],
@@ -222,15 +226,51 @@ BAD = [
 ]
 
 
+BAD += [
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "pair.json"], "column 'age': a list of two numbers may mean"),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "tag.json"], "tag.json, column 'sex': unknown space tag"),
+    (
+        ["plan", "in.parquet", "--epsilon", "1", "--spaces", "within.json"],
+        "within.json, column 'age': unknown space",
+    ),
+    (
+        ["plan", "in.parquet", "--epsilon", "1", "--spaces", "number.json"],
+        "number.json, column 'age': a space is",
+    ),
+    (["estimate", "in.parquet", "histogram", "age", "--bins", "0"], "Invalid value for '--bins'"),
+    (["estimate", "in.parquet", "value-counts", "age", "--bins", "0"], "Invalid value for '--bins'"),
+    (["plan", "in.parquet", "--epsilon", "-1"], "e.g. --epsilon 1.0; got"),
+    (["plan", "in.parquet", "--epsilon", "1", "--delta", "2"], "e.g. --delta 0 or --delta 1e-6; got"),
+    (
+        ["plan", "in.parquet", "--epsilon", "1", "--infer", "public"],
+        'pass --spaces FILE, which holds {"age": {"',
+    ),
+    (
+        ["plan", "in.parquet", "--epsilon", "1", "--infer", "public"],
+        "name them in --drop or --passthrough, or",
+    ),
+    (["plan", "in.parquet", "--epsilon", "1", "--ledger", "l.sqlite"], "--ledger ledger.sqlite, --dataset survey-2026"),
+]
+FILES = {
+    "pair.json": {"age": [0, 120]},
+    "tag.json": {"sex": {"space": "circle"}},
+    "within.json": {"age": {"space": "nullable", "inner": {"space": "circle"}}},
+    "number.json": {"age": 3},
+}
+
+
 @pytest.mark.parametrize("arguments, message", BAD, ids=[" ".join(a)[:60] for a, _ in BAD])
 def test_bad_input_is_one_line_and_no_file(arguments, message, files, run, monkeypatch):
     monkeypatch.chdir(files)
     (files / "list.json").write_text("[1]")
+    for name, spaces in FILES.items():
+        (files / name).write_text(json.dumps(spaces))
     before = sorted(path.name for path in files.iterdir())
     code, out, err = run(*arguments)
     assert code == 2
     assert message in err
     assert err.startswith("dpframe: ")
+    assert not re.search(r"\b(epsilon|delta|drop|passthrough|infer|nulls|spaces|sample|bins|ledger)=", err), err
     assert (err.count("\n"), out) == (1, "")
     assert sorted(path.name for path in files.iterdir()) == before
 
@@ -347,3 +387,66 @@ def test_groups_and_mechanisms_refused(files, run, options, message):
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def examples_of_spaces(run):
+    """Return the spaces files that README and ``--help`` show."""
+    text = " ".join(run("plan", "--help")[1].split())
+    shown = json.JSONDecoder().raw_decode(text, text.index('{"age"'))[0]
+    blocks = re.findall(r"```json\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(blocks) == 1
+    return {"help": shown, "README": json.loads(blocks[0])}
+
+
+def test_the_spaces_files_of_readme_and_help_are_read(tmp_path, run):
+    frame = pd.DataFrame({"age": [1], "sex": ["F"], "children": [0], "region": ["North"], "income": [1.5]})
+    kinds = {"age": "integer", "sex": "categorical", "children": "categorical", "region": "categorical"}
+    for place, example in examples_of_spaces(run).items():
+        frame[list(example)].to_parquet(tmp_path / "in.parquet", index=False)
+        (tmp_path / "spaces.json").write_text(json.dumps(example))
+        options = ["--epsilon", 1, "--spaces", tmp_path / "spaces.json", "--infer", "public", "--json"]
+        code, text, err = run("plan", tmp_path / "in.parquet", *options)
+        assert (code, err) == (0, ""), place
+        for column in dpf.Plan.from_json(text).columns:
+            inner = column.space.inner if column.name == "income" else column.space
+            assert inner.tag == kinds.get(column.name, "real"), place
+
+
+def test_inspect_says_what_it_wrote(files, run):
+    out, html = files / "out.parquet", files / "report.html"
+    assert run("sanitize", files / "in.parquet", out, "--epsilon", 3, "--spaces", files / "spaces.json")[0] == 0
+    code, text, err = run("inspect", out, "--html", html)
+    assert (code, err) == (0, "")
+    assert text.startswith(f"wrote {html}: the report on {out}")
+    code, text, err = run("inspect", out, "--html", html, "--json")
+    assert json.loads(text)["n"] == 3_000
+    assert err.startswith(f"wrote {html}")
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_interruption_while_modules_load_is_one_line(tmp_path, ignored):
+    """A module of pandas' name that interrupts the process stands for a key pressed during imports."""
+    (tmp_path / "pandas.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit(9)\n")
+    paths = os.pathsep.join([str(tmp_path), str(README.parent)])
+    done = subprocess.run(
+        [sys.executable, "-m", "dpframe", "--help"],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignored else None,
+    )
+    stopped = (130, b"dpframe: stopped; nothing was read or written\n")
+    assert (done.returncode, done.stderr) == ((9, b"") if ignored else stopped)
+
+
+def test_importing_the_library_leaves_interruptions_alone(tmp_path):
+    code = "import signal, dpframe; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(README.parent)},
+        capture_output=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert done.returncode == 0, done.stderr

@@ -610,7 +610,7 @@ def test_group_means_are_those_of_the_dense_inverse(by, target):
 
 
 def test_means_by_bins_within_a_group():
-    spaces = {"wage": (0, 9), "age": (0, 11), "sex": [0, 1]}
+    spaces = {"wage": (0, 9), "age": (0, 11), "sex": dpf.Categorical([0, 1])}
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"age": rng.integers(0, 12, 3_000)})
     frame["wage"] = np.clip(frame["age"] // 2 + rng.integers(0, 3, 3_000), 0, 9)
@@ -893,7 +893,13 @@ def test_histograms_and_quantiles_of_a_grouped_column():
         {"age": np.clip(rng.normal(40, 12, 40_000), 0, 4_999).astype(int), "sex": rng.integers(0, 2, 40_000)}
     )
     e = dpf.Estimates(
-        dpf.sanitize(frame, epsilon=14, spaces={"age": (0, 4_999), "sex": [0, 1]}, groups=[("age", "sex")], key=KEY)
+        dpf.sanitize(
+            frame,
+            epsilon=14,
+            spaces={"age": (0, 4_999), "sex": dpf.Categorical([0, 1])},
+            groups=[("age", "sex")],
+            key=KEY,
+        )
     )
     assert e.mean("age")["estimate"] == pytest.approx(40, abs=3)
     found = e.histogram("age", [0, 100, 5_000])
@@ -939,7 +945,7 @@ def test_the_model_of_a_release_knows_groups():
     rng = np.random.default_rng(8)
     a, c = rng.integers(0, 2, (2, 20_000))
     frame = pd.DataFrame({"a": a, "b": a ^ (rng.random(20_000) < 0.25), "c": c})
-    spaces = {name: [0, 1] for name in "abc"}
+    spaces = {name: dpf.Categorical([0, 1]) for name in "abc"}
     pure = {"epsilon": 1.5 * math.log(5), "delta": 0.0}
     e = dpf.Estimates(dpf.sanitize(frame, **pure, spaces=spaces, groups=[("a", "b")], key=KEY))
     assert e.plan.groups[0].mechanism.table.signal == pytest.approx(0.5, rel=1e-3)

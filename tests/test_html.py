@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import dpframe as dpf
 from dpframe.html.elements import Html, el
-from dpframe.html.words import MECHANISMS, SPACES, after, best_guess, chance, percent, upward
+from dpframe.html.words import MECHANISMS, SPACES, after, best_guess, chance, number, percent, upward
 from dpframe.loss import Budget
 from dpframe.mechanisms import MECHANISMS as REGISTERED
 from dpframe.plan import build_plan
@@ -342,3 +342,31 @@ def test_a_browser_shows_it(html, tmp_path):
 def closed(dom: str) -> str:
     """Return a serialised page with its drawings' shapes closed as they were written."""
     return re.sub(r"></(rect|line|circle)>", "/>", dom)
+
+
+def test_no_head_is_a_theorem_and_mechanisms_have_their_usual_names(safe, html):
+    heads = re.findall(r"<th[^>]*>(.*?)</th>", html)
+    assert heads
+    assert not any("Theorem" in head for head in heads)
+    assert "Least possible" in heads
+    words = visible(html)
+    assert "Laplace (geometric on its grid)" in words
+    assert not re.search(r"— geometric|nullable geometric", words)
+    assert "Laplace (geometric on its grid)" in str(safe.dp.report())
+    assert "Laplace (geometric on its grid)" in safe.dp.report()._repr_html_()
+
+
+@pytest.mark.parametrize("delta, said", [(0.0, "."), (1e-6, ", up to the chance δ.")])
+def test_even_odds_are_said_to_hold_up_to_delta(delta, said):
+    plan = build_plan({"a": ["x", "y"]}, epsilon=1.0, delta=delta, n=1_000)
+    words = visible(dpf.Report(ReleaseInfo(plan, 1_000, "")).to_html())
+    assert f"Even odds become at most 73.2 %{said}" in words
+
+
+def test_years_are_written_as_years():
+    frame = pd.DataFrame({"year": np.arange(1_950, 2_006).repeat(100)})
+    safe = frame.dp.sanitize(epsilon=8, spaces={"year": (1_900, 2_006)}, key=KEY)
+    words = visible(safe.dp.report().to_html())
+    assert "1900 to 2006" in words
+    assert not re.search(r"\b(1,9|2,0)\d\d\b(?! rows)", words)
+    assert number(73_271.0) == "73,271"

@@ -150,7 +150,7 @@ def test_spaces_of_another_plan() -> None:
         ([("x", (0, 1))], "public", ParameterError, r"spaces must be a mapping \{column: space\}, or a plan"),
         ({"x": (9, 1)}, "public", ParameterError, "^column 'x': lower must be below upper"),
         ({"x": "small"}, "public", ParameterError, "^column 'x': a space is declared by"),
-        ({"x": [1, 1]}, "public", ParameterError, "^column 'x': categories holds a value twice"),
+        ({"x": [1, 1, 2]}, "public", ParameterError, "^column 'x': categories holds a value twice"),
         ({"x": ["a"]}, "public", ColumnError, "^column 'x': has type int64, which a list of string categories"),
         ({"x": Boolean()}, "public", ColumnError, r"^column 'x': has type int64, which Boolean\(\) cannot hold"),
         ({"x": Real(0, 1)}, "public", ColumnError, r"^column 'x': has type int64, .* declare Integer\(lower, upper\)$"),

@@ -10,7 +10,7 @@ import dpframe
 ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
-    ["errors", "datasets"],
+    ["errors", "datasets", "stopping", "cli_words"],
     ["keystream", "spaces", "loss", "ledgerfile"],
     ["tables", "sufficient", "accounting"],
     ["mechanisms"],

@@ -244,3 +244,23 @@ def test_old_plans_without_the_newer_fields_are_read():
     data = json.loads(build_plan(SPACES, epsilon=1.0).to_json())
     assert "keeps_index" not in data
     assert dpf.Plan.from_json(json.dumps(data)).keeps_index is False
+
+
+def test_the_repr_is_at_most_twenty_lines():
+    spaces = {f"column {i}": ["a", "b"] for i in range(60)}
+    plan = build_plan(spaces, epsilon=60.0, drop=[f"another {i}" for i in range(200)])
+    lines = repr(plan).splitlines()
+    assert len(lines) == 20
+    assert max(map(len, lines)) <= 200
+    assert lines[0].startswith("Release: epsilon=60")
+    assert lines[-1].endswith("print(plan) shows all, plan.to_json() writes them")
+    assert len(str(plan).splitlines()) > 60
+    small = build_plan({"a": ["x", "y"]}, epsilon=1.0)
+    assert repr(small) == str(small)
+
+
+def test_the_repr_of_an_inferred_plan_holds_no_counts():
+    plan = dpf.make_plan(dpf.datasets.make_census(3_000, columns=["age", "income", "region"]), 1)
+    assert plan.inferred is not None
+    assert len(repr(plan).splitlines()) <= 20
+    assert len(repr(plan)) < 4_000

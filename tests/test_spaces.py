@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from strategies import columns, datetimes, integers, reals, spaces, types_of
 
 from dpframe.errors import ColumnError, ParameterError, PlanError
+from dpframe.inmemory import make_plan
 from dpframe.spaces import (
     SPACES,
     Boolean,
@@ -676,7 +677,7 @@ def test_nullable_takes_shorthands() -> None:
 @pytest.mark.parametrize(
     ("error", "make", "match"),
     [
-        (ParameterError, lambda: as_space("age"), "a space is declared by a Space, bounds"),
+        (ParameterError, lambda: as_space("age"), "a space is declared by bounds, "),
         (ParameterError, lambda: as_space((1, 2, 3)), "a space is declared by"),
         (ParameterError, lambda: as_space(None), "a space is declared by"),
         (ParameterError, lambda: as_space(Integer), "a space is declared by"),
@@ -699,3 +700,50 @@ def test_nullable_takes_shorthands() -> None:
 )  # fmt: skip
 def test_bad_declarations_are_refused(error: type[Exception], make: Callable[[], Any], match: str) -> None:
     refused(error, match, make)
+
+
+PAIR = (
+    r"write bounds as the tuple \(0, 120\) or \{\"lower\": 0, \"upper\": 120\}, "
+    r"and categories as Categorical\(\[0, 1\]\) or \{\"categories\": \[0, 1\]\}"
+)
+
+
+@pytest.mark.parametrize("type_", [pa.int64(), pa.float32(), pa.decimal128(5, 2)])
+@pytest.mark.parametrize("pair", [[0, 120], [0.0, 1.5], [0, np.float64(3)]])
+def test_a_list_of_two_numbers_is_refused_for_a_numeric_column(pair, type_):
+    for spec in (pair, {"space": "nullable", "inner": pair}):
+        refused(ParameterError, PAIR, lambda spec=spec: as_space(spec, type_))
+    refused(ParameterError, PAIR, lambda: Nullable(pair))
+    frame = pd.DataFrame({"age": [1, 2]})
+    refused(ParameterError, "^column 'age': a list of two numbers", lambda: make_plan(frame, 1, spaces={"age": pair}))
+
+
+def test_lists_that_can_mean_one_thing_only_are_categories():
+    assert as_space([0, 1, 2], pa.int64()) == Categorical([0, 1, 2])
+    assert as_space([7], pa.int64()) == Categorical([7])
+    assert as_space(["a", "b"], pa.string()) == Categorical(["a", "b"])
+    assert as_space([False, True], pa.bool_()) == Categorical([False, True])
+    assert as_space({"categories": [0, 1]}, pa.int64()) == Categorical([0, 1])
+
+
+def test_shorthands_within_nullable_follow_the_columns_type():
+    def nullable(inner, type_):
+        return as_space({"space": "nullable", "inner": inner}, type_)
+
+    assert nullable({"lower": 0, "upper": 120}, pa.int64()) == Nullable(Integer(0, 120))
+    assert nullable({"lower": 0, "upper": 120}, pa.float64()) == Nullable(as_space((0, 120), pa.float64()))
+    assert nullable({"lower": "2020-01-01", "upper": "2021-01-01"}, pa.date32()).inner.tag == "datetime"
+    assert nullable(["a", "b"], pa.string()) == Nullable(Categorical(["a", "b"]))
+    assert nullable({"categories": [0, 1]}, pa.int64()) == Nullable(Categorical([0, 1]))
+    assert nullable({"space": "boolean"}, pa.bool_()) == Nullable(Boolean())
+
+
+def test_an_unknown_tag_names_the_column():
+    frame = pd.DataFrame({"age": [1, 2]})
+    for spec in ({"space": "circle"}, {"space": "nullable", "inner": {"space": "circle"}}):
+        refused(
+            PlanError,
+            "^column 'age': unknown space tag",
+            lambda spec=spec: make_plan(frame, 1, spaces={"age": spec}),
+        )
+    refused(ParameterError, "a space in JSON is .* or has a tag", lambda: as_space({"lower": 0}))

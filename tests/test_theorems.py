@@ -1,9 +1,10 @@
 """The theorems that the library rests on, as tests in exact arithmetic, on all events where they are few.
 
 Categorical paper: Holohan, Leith and Mason, "Differentially private response mechanisms on categorical data",
-2015 (arXiv 1505.07254), Theorems 2, 3, 4, 8, 10, Corollaries 1, 2 and Example 2. Metric-spaces paper: the same
+2015 (arXiv 1505.07254), Theorems 2, 3, 8, 10, Corollary 1 and Example 2. Metric-spaces paper: the same
 authors, "Differential privacy in metric spaces: Numerical, categorical and functional data under the one roof",
-2015, Lemma 3 with Theorem 5, and Theorems 6 and 7.
+2015, Lemma 3 with Theorem 5, and Theorems 6 and 7. A test without a number states a fact that is proved in its own
+docstring or checked on every event.
 
 e^ε is a rational number t wherever the statement allows it, so that every comparison is exact.
 """
@@ -96,7 +97,7 @@ FACTORS = st.fractions(1, 6, max_denominator=7)
 DELTAS = st.just(Fraction(0)) | st.fractions(0, Fraction(8, 9), max_denominator=9)
 
 
-# --- Theorem 2, Corollary 1: sufficient sets ----------------------------------------------------------
+# --- Theorem 2: sufficient sets -----------------------------------------------------------------------
 
 
 @settings(deadline=None)
@@ -118,7 +119,7 @@ def test_the_boundary_itself_is_decided_rightly(channel: Channel, t: Fraction) -
 
 @settings(deadline=None)
 @given(channels(3, 4), FACTORS)
-def test_corollary_1_one_event_of_each_pair_is_the_worst(channel: Channel, t: Fraction) -> None:
+def test_one_event_of_each_pair_is_the_worst(channel: Channel, t: Fraction) -> None:
     """P(A) − t·P'(A) is largest on {y: P > t·P'}, a subset of the sufficient set; its size is Σ max(0, P − t·P')."""
     worst = Fraction(0)
     for (x, z), inside in sufficient_sets(channel).items():
@@ -139,13 +140,13 @@ def test_the_tight_delta_and_epsilon_are_the_librarys(channel: Channel, epsilon:
     assert tight_epsilon(columns, total) == pytest.approx(math.log(ratio), abs=1e-15)
 
 
-# --- Theorem 3, Corollary 2, and Lemma 3 with Theorem 5 of the metric-spaces paper: products ----------
+# --- Lemma 3 with Theorem 5 of the metric-spaces paper: products --------------------------------------
 
 
 @settings(max_examples=15, deadline=None)
 @pytest.mark.parametrize("n", [2, 3])
 @given(channels(2, 2), FACTORS)
-def test_theorem_3_a_product_is_as_private_as_its_row(n: int, channel: Channel, t: Fraction) -> None:
+def test_a_product_is_as_private_as_its_row(n: int, channel: Channel, t: Fraction) -> None:
     """The product sanitisation of n rows has the δ(ε) of its one-row mechanism, no more and no less: on all events."""
     whole, near = sanitised(channel, n)
     assert tight(whole, t, near) == tight(channel, t)
@@ -153,7 +154,7 @@ def test_theorem_3_a_product_is_as_private_as_its_row(n: int, channel: Channel, 
 
 @settings(max_examples=15, deadline=None)
 @given(channels(3, 3), FACTORS)
-def test_theorem_3_by_sufficient_sets(channel: Channel, t: Fraction) -> None:
+def test_a_product_is_as_private_as_its_row_by_sufficient_sets(channel: Channel, t: Fraction) -> None:
     """The same for three values and two rows, whose 510 events the sufficient sets stand for."""
     whole, near = sanitised(channel, 2)
     delta = tight(channel, t)
@@ -161,21 +162,65 @@ def test_theorem_3_by_sufficient_sets(channel: Channel, t: Fraction) -> None:
     assert delta == 0 or not is_private_by_sets(whole, t, delta * (1 - Fraction(1, 10**9)), near)
 
 
+# --- Theorem 3, Corollary 1: partitions, for δ = 0 only -----------------------------------------------
+
+
+def holds_on_blocks(channel: Channel, blocks: Iterable[Sequence[int]], t: Fraction, delta: Fraction) -> bool:
+    """Tell whether P(A) ≤ t·P'(A) + δ for the subsets A of every block."""
+    blocks = list(blocks)
+    pairs = permutations(channel, 2)
+    return all(holds_on(p, q, subsets(block), t, delta) for p, q in pairs for block in blocks)
+
+
+def blocks_of(labels: Sequence[int]) -> list[list[int]]:
+    """Return the partition of outputs by their labels."""
+    return [[y for y, label in enumerate(labels) if label == k] for k in sorted(set(labels))]
+
+
+@settings(deadline=None)
+@given(channels(3, 4), FACTORS, st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_theorem_3_and_corollary_1_a_partition_decides_without_delta(
+    channel: Channel, t: Fraction, labels: list[int]
+) -> None:
+    """Pure privacy holds on all events if and only if it holds on the subsets of each block of any partition.
+
+    An event is the disjoint union of its parts in the blocks, and with δ = 0 the inequalities add up.
+    """
+    pure = Fraction(0)
+    assert is_private(channel, t, pure) == holds_on_blocks(channel, blocks_of(labels), t, pure)
+
+
 @settings(deadline=None)
 @given(channels(3, 4), FACTORS)
-def test_corollary_2_singletons_suffice_without_delta(channel: Channel, t: Fraction) -> None:
-    """For δ = 0 it is enough that P(y|x) ≤ e^ε·P(y|x') for every y; with δ > 0 it is not."""
-    singletons = [(y,) for y in range(len(channel[0]))]
-    pairs = permutations(channel, 2)
-    assert is_private(channel, t, Fraction(0)) == all(holds_on(p, q, singletons, t, Fraction(0)) for p, q in pairs)
+def test_theorem_3_and_corollary_1_of_singletons_one_comparison_each(channel: Channel, t: Fraction) -> None:
+    """The finest partition: pure privacy is P(y|x) ≤ e^ε·P(y|x') for every y."""
+    pure = Fraction(0)
+    assert is_private(channel, t, pure) == holds_on_blocks(channel, [[y] for y in range(4)], t, pure)
 
 
-def test_singletons_do_not_suffice_with_delta() -> None:
-    tenth = Fraction(1, 10)
-    channel = [[Fraction(1, 5)] * 5 + [Fraction(0)] * 5, [Fraction(0)] * 5 + [Fraction(1, 5)] * 5]
-    singletons = [(y,) for y in range(10)]
-    assert all(holds_on(p, q, singletons, Fraction(1), 2 * tenth) for p, q in permutations(channel, 2))
-    assert not is_private(channel, Fraction(1), 9 * tenth)
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_partitions_do_not_decide_with_delta(size: int) -> None:
+    """Disjoint laws, each uniform on five outputs: blocks of ``size`` outputs hold at δ = size/5, events not below 1.
+
+    Every block may spend all of δ, so δ adds up over blocks: b blocks prove bδ and no less.
+    """
+    fifth, none = Fraction(1, 5), Fraction(0)
+    channel = [[fifth] * 5 + [none] * 5, [none] * 5 + [fifth] * 5]
+    blocks = [range(start, min(start + size, stop)) for stop in (5, 10) for start in range(stop - 5, stop, size)]
+    delta = size * fifth
+    assert holds_on_blocks(channel, blocks, Fraction(1), delta)
+    assert tight(channel, Fraction(1)) == 1
+    assert is_private(channel, Fraction(1), delta) == (size == 5)
+
+
+@settings(deadline=None)
+@given(channels(3, 4), FACTORS, st.lists(st.integers(0, 3), min_size=4, max_size=4), DELTAS)
+def test_blocks_prove_the_sum_of_their_deltas(
+    channel: Channel, t: Fraction, labels: list[int], delta: Fraction
+) -> None:
+    blocks = blocks_of(labels)
+    if holds_on_blocks(channel, blocks, t, delta):
+        assert is_private(channel, t, len(blocks) * delta)
 
 
 # --- Example 2 ----------------------------------------------------------------------------------------
@@ -208,7 +253,7 @@ def test_example_2_in_exact_arithmetic_and_in_floats() -> None:
     assert np.abs(exact - np.array(floats)).max() < 1e-15
 
 
-# --- Theorem 4: the exponential mechanism -------------------------------------------------------------
+# --- The exponential mechanism ------------------------------------------------------------------------
 
 
 def spread(scores: Sequence[Sequence[int]]) -> int:
@@ -235,7 +280,7 @@ def test_the_exponential_mechanism_is_within_twice_its_sensitivity(scores: list[
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(-3, 3), min_size=3, max_size=4))
-def test_theorem_4_half_of_it_where_normalisers_agree(first: list[int]) -> None:
+def test_half_of_it_suffices_where_normalisers_agree(first: list[int]) -> None:
     """Inputs whose scores are the same up to order have one normaliser, and the loss is Δu exactly."""
     scores = [first[i:] + first[:i] for i in range(len(first))]
     sensitivity = spread(scores)
@@ -244,7 +289,7 @@ def test_theorem_4_half_of_it_where_normalisers_agree(first: list[int]) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 6])
-def test_theorem_4_on_a_line(size: int) -> None:
+def test_half_of_it_suffices_on_a_line(size: int) -> None:
     """u = −|x−y| on 0…m: normalisers differ, yet the two ends decide, and the loss is Δu = m, not 2m."""
     scores = [[-abs(x - y) for y in range(size)] for x in range(size)]
     assert is_exponentially_private(scores, Fraction(size - 1))
@@ -285,16 +330,28 @@ def test_theorem_8_with_equality(m: int, t: Fraction, delta: Fraction) -> None:
     assert not is_private(response(m, p * (1 - Fraction(1, 10**9))), t, delta)
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 4), st.fractions(0, 1, max_denominator=24), FACTORS)
+def test_theorem_8_every_pair_has_the_same_delta(m: int, share: Fraction, t: Fraction) -> None:
+    """By symmetry any single ordered pair decides, and its worst event is that x was kept."""
+    p = share / (m + 1)
+    channel = response(m, p)
+    for x, z in permutations(range(m + 1), 2):
+        assert tight(channel, t, [(x, z)]) == max(Fraction(0), 1 - p * m - t * p)
+        assert sufficient_sets(channel, [(x, z)]) == {(x, z): () if share == 1 else (x,)}
+
+
 # --- Theorem 10, and Theorems 6 and 7 of the metric-spaces paper: least errors ------------------------
 
 
-def least_error(distance: np.ndarray, t: float, delta: float) -> float:
+def least_error(distance: np.ndarray, t: float, delta: float, pairs: Sequence[tuple[int, int]] | None = None) -> float:
     """Return the least max over x of E[ρ(Y, x)] of all (ln t, δ)-private channels, by a linear programme.
 
-    Variables: P(y|x), for δ > 0 a bound s on (P − t·P')₊ for every ordered pair and output, and the error.
+    ``pairs`` are the ordered neighbours, by default all. Variables: P(y|x), a bound s on (P − t·P')₊ for every ordered
+    pair and output, and the error.
     """
     k = len(distance)
-    pairs = list(permutations(range(k), 2))
+    pairs = list(permutations(range(k), 2)) if pairs is None else list(pairs)
     slack, error = k * k, k * k + len(pairs) * k
     rows, right = [], []
     for x in range(k):
@@ -348,3 +405,34 @@ def test_theorems_6_and_7_bound_every_channel_on_a_line(m: int, epsilon: float, 
     assert least <= column.expected_error + 1e-8
     assert sixth == pytest.approx((1 - delta) * m / (2 * (1 + math.exp(epsilon))))
     assert seventh == pytest.approx((1 - delta) * m / (m + math.exp(epsilon)))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.3])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+@pytest.mark.parametrize("m, n", [(1, 2), (1, 3), (2, 2)])
+def test_theorem_7_for_tables_of_several_rows(m: int, n: int, epsilon: float, delta: float) -> None:
+    """No channel on whole tables of n rows, a product or not, errs less in a row than its bound.
+
+    With the other rows fixed, a row of the output is an (ε, δ)-private channel of that row. So the expected number
+    of wrong rows is at least n times the bound of one row, averaged over all tables, and randomised response row
+    by row meets it: its error is n·m·p.
+    """
+    t = math.exp(epsilon)
+    rows = np.array(list(product(range(m + 1), repeat=n)))
+    wrong = (rows[:, None, :] != rows[None, :, :]).sum(axis=2)
+    near = [(int(x), int(z)) for x, z in zip(*np.nonzero(wrong == 1), strict=True)]
+    bound = Column("a", Categorical(range(m + 1)), RandomizedResponse(m + 1, epsilon, delta)).error_bounds[1]
+    assert bound == pytest.approx((1 - delta) * m / (m + t), rel=1e-12)
+    assert least_error(wrong.astype(float), t, delta, near) == pytest.approx(n * bound, abs=1e-7)
+    # The distance of tables as their worst row's is no smaller than one row's.
+    assert least_error((wrong > 0).astype(float), t, delta, near) >= bound - 1e-8
+
+
+@pytest.mark.parametrize("m, n", [(1, 3), (2, 2), (3, 2)])
+def test_the_error_of_randomised_response_on_a_table_is_n_m_p(m: int, n: int) -> None:
+    """Exactly, for every table: rows are wrong independently, each with probability m·p."""
+    p = Fraction(1, 3 * (m + 1))
+    whole, _ = sanitised(response(m, p), n)
+    rows = list(product(range(m + 1), repeat=n))
+    for law, table in zip(whole, rows, strict=True):
+        assert sum(q * sum(map(int.__ne__, table, out)) for q, out in zip(law, rows, strict=True)) == n * m * p

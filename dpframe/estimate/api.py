@@ -138,7 +138,7 @@ class Estimates(Reading):
         ParameterError
             For a column that is not randomised, or of too many values.
         """
-        axes = self._axes([column], {} if bins is None else {column: bins})
+        axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
         method = method or _default_method(axes)
         estimate, variance, used = self._cells(axes, normalize, (), dropna, method, target)
         out = self._frame(estimate, variance, axes, dropna)

@@ -75,6 +75,7 @@ class Reading:
     def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
         if not names:
             raise ParameterError("name at least one column")
+        _ = [self._source.column(name) for name in names]
         if len(set(names)) < len(names):
             raise ParameterError("a column cannot be crossed with itself")
         if not isinstance(bins, Mapping):

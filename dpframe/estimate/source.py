@@ -103,6 +103,8 @@ class Source:
 
     def column(self, name: str) -> Column:
         """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""
+        if not isinstance(name, str):
+            raise ParameterError("a column is given by its name; several together are for joint([…]), or by= of a mean")
         if name in self.plan.names and name not in self.missing:
             return self.plan[name]
         if name in self.plan.passthrough:

@@ -10,7 +10,18 @@ from dpframe.estimate import Estimates
 from dpframe.html.elements import Html, bar, el, items, join, range_bar, split_bar, table
 from dpframe.html.figures import MOST_COLUMNS, estimate_panels, forecast_rows
 from dpframe.html.style import STYLE
-from dpframe.html.words import MECHANISMS, after, best_guess, chance, number, percent, space_words, unit_word, upward
+from dpframe.html.words import (
+    MECHANISMS,
+    after,
+    best_guess,
+    chance,
+    mechanism_name,
+    number,
+    percent,
+    space_words,
+    unit_word,
+    upward,
+)
 from dpframe.loss import Budget
 from dpframe.plan import UNORDERED, Plan
 from dpframe.release import ReleaseInfo
@@ -117,7 +128,8 @@ def _promise(plan: Plan) -> Html:
 
 def _panel(title: str, budget: Budget, against: str, *, main: bool = False) -> Html:
     best = best_guess(budget)
-    at_most = f"Even odds become at most {percent(best)}."
+    within = ", up to the chance δ" if budget.delta else ""
+    at_most = f"Even odds become at most {percent(after(0.5, budget))}{within}."
     text = (
         f" Whoever must guess which of two equally likely rows a person has is right at most {percent(best)} of the "
         "time, whatever they do; a coin is right 50 %."
@@ -189,20 +201,18 @@ def _proofs(certificate: Certificate) -> Html:
 def _columns(plan: Plan) -> Html:
     rows = []
     for unit in plan.units:
-        sixth, seventh = unit.error_bounds
         chances = unit.space.metric in UNORDERED
-        shown = [f"{100 * x:.3g} %" if chances else number(x) for x in (unit.expected_error, sixth, seventh)]
-        name = unit.mechanism.tag.replace("_", " ")
-        what = join([space_words(unit.space), " — ", el("em", name)])
+        shown = [f"{100 * x:.3g} %" if chances else number(x) for x in (unit.expected_error, unit.error_bound)]
+        what = join([space_words(unit.space), " — ", el("em", mechanism_name(unit.mechanism.tag))])
         measured = "chance of change" if chances else unit_word(unit.space)
         rows.append((unit.label, what, upward(unit.mechanism.budget.epsilon), *shown, measured))
-    heads = ("Column", "Values, and mechanism", "#ε of a row", "#Expected error", "#Theorem 6", "#Theorem 7", "Unit")
+    heads = ("Column", "Values, and mechanism", "#ε of a row", "#Expected error", "#Least possible", "Unit")
     tags = dict.fromkeys(unit.mechanism.tag for unit in plan.units)
-    legend = [join([el("em", tag.replace("_", " ")), f": {MECHANISMS[tag]}"]) for tag in tags if tag in MECHANISMS]
+    legend = [join([el("em", mechanism_name(tag)), f": {MECHANISMS[tag]}"]) for tag in tags if tag in MECHANISMS]
     note = (
         "Expected error: how far a single released value lies from the true one on average, in the worst case. "
-        "Theorems 6 and 7 (Holohan, Leith and Mason, differential privacy in metric spaces) say below what no "
-        "mechanism can get at the same ε. Numbers about many rows are far more exact than one value."
+        "Least possible: what no mechanism gets below at the same ε and δ (Holohan, Leith and Mason, differential "
+        "privacy in metric spaces, Theorems 6 and 7). Numbers about many rows are far more exact than one value."
     )
     caption = "How each column was randomised"
     return _section(

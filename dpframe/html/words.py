@@ -9,7 +9,18 @@ from typing import Any
 from dpframe.loss import Budget, upward
 from dpframe.spaces import Space
 
-__all__ = ["MECHANISMS", "after", "best_guess", "chance", "number", "percent", "space_words", "unit_word", "upward"]
+__all__ = [
+    "MECHANISMS",
+    "after",
+    "best_guess",
+    "chance",
+    "mechanism_name",
+    "number",
+    "percent",
+    "space_words",
+    "unit_word",
+    "upward",
+]
 
 MECHANISMS = {
     "randomized_response": "kept with a fixed chance, otherwise replaced by another value drawn at random",
@@ -25,19 +36,39 @@ MECHANISMS = {
 }
 """Mechanisms by tag, in one sentence each."""
 
+NAMES = {
+    "geometric": "Laplace (geometric on its grid)",
+    "nullable_geometric": "Laplace (geometric on its grid), with missing values",
+}
+"""Mechanisms by tag that are better known by another name."""
+
+
+def mechanism_name(tag: str) -> str:
+    """Return the name by which readers look for a mechanism.
+
+    Examples
+    --------
+    >>> mechanism_name("geometric"), mechanism_name("randomized_response")
+    ('Laplace (geometric on its grid)', 'randomized response')
+    """
+    return NAMES.get(tag, tag.replace("_", " "))
+
+
 _FEW = 8
 """Values that are named; of more only these."""
 
 
 def number(x: float) -> str:
-    """Return a number to read: three digits, or whole thousands.
+    """Return a number to read: three digits, or whole ones; of four digits without a comma, as years are written.
 
     Examples
     --------
-    >>> number(73_271.4), number(0.35574), number(12.0)
-    ('73,271', '0.356', '12')
+    >>> number(73_271.4), number(2006.0), number(0.35574), number(12.0)
+    ('73,271', '2006', '0.356', '12')
     """
-    return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.3g}"
+    if 1000 <= abs(x) < 1e15:
+        return f"{x:,.0f}" if round(abs(x)) >= 10_000 else f"{x:.0f}"
+    return f"{x:.3g}"
 
 
 def best_guess(budget: Budget) -> float:

@@ -5,7 +5,7 @@ Arrow comes in and goes out; NumPy arrays, pandas columns and lists are taken to
 """
 
 from dpframe.spaces.base import SPACES, Space, as_arrow, space_from_json
-from dpframe.spaces.declare import Nullable, as_space
+from dpframe.spaces.declare import Nullable, as_space, check_declaration
 from dpframe.spaces.grids import Datetime, Integer, Real
 from dpframe.spaces.listed import Boolean, Categorical, Ordinal
 from dpframe.spaces.product import Product
@@ -25,5 +25,6 @@ __all__ = [
     "Subset",
     "as_arrow",
     "as_space",
+    "check_declaration",
     "space_from_json",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from dpframe.spaces.base import (
 from dpframe.spaces.grids import Datetime, Integer, Real
 from dpframe.spaces.listed import Categorical, Ordinal
 
-__all__ = ["Nullable", "as_space"]
+__all__ = ["Nullable", "as_space", "check_declaration"]
 
 
 @register
@@ -51,6 +52,8 @@ class Nullable(Space):
     tag: ClassVar[str] = "nullable"
 
     def __post_init__(self) -> None:
+        if _two_numbers(self.inner):
+            raise ParameterError(_TWO_NUMBERS)
         object.__setattr__(self, "inner", as_space(self.inner))
         if isinstance(self.inner, Nullable):
             raise ParameterError("inner is nullable already")
@@ -192,6 +195,26 @@ class Nullable(Space):
         return cls(space_from_json(data["inner"]))
 
 
+_TWO_NUMBERS = (
+    'a list of two numbers may mean bounds or categories; write bounds as the tuple (0, 120) or {"lower": 0, '
+    '"upper": 120}, and categories as Categorical([0, 1]) or {"categories": [0, 1]}'
+)
+
+
+def _two_numbers(spec: Any) -> bool:
+    """Tell whether a declaration is a list of two numbers, which JSON has for bounds and for categories alike."""
+    return (
+        isinstance(spec, list)
+        and len(spec) == 2
+        and all(isinstance(v, int | float | np.number | Decimal) and not isinstance(v, bool) for v in spec)
+    )
+
+
+def _is_number(type_: pa.DataType | None) -> bool:
+    t = pa.types
+    return type_ is not None and (t.is_integer(type_) or t.is_floating(type_) or t.is_decimal(type_))
+
+
 def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
     """Make the space that bounds mean for a column of this type (or for their own, if it is unknown)."""
     t = pa.types
@@ -235,26 +258,31 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
     ----------
     spec
         A `Space`; bounds ``(lower, upper)``; a list of categories; a pandas ``CategoricalDtype``
-        (`Ordinal` when ordered); or a JSON object of a space, or of bounds as ``{"lower":…, "upper":…}``.
+        (`Ordinal` when ordered); or a JSON object: bounds as ``{"lower":…, "upper":…}``, categories as
+        ``{"categories": […]}``, or a space by its tag, ``{"space":…}``; ``{"space": "nullable", "inner":…}`` takes
+        any of these within.
     type_
         The column's Arrow type, which decides what bounds mean.
 
     Raises
     ------
     ParameterError
-        If the declaration is none of these.
+        If the declaration is none of these, or a list of two numbers for a numeric column, which may be meant as
+        bounds.
+    PlanError
+        For an unknown tag or field of a JSON object.
 
     Examples
     --------
     >>> as_space((0, 120)), as_space((0.0, 1.0)).size
     (Integer(lower=0, upper=120, step=1), 65537)
+    >>> as_space({"space": "nullable", "inner": {"lower": 0, "upper": 120}})
+    Nullable(inner=Integer(lower=0, upper=120, step=1))
     """
     if isinstance(spec, Space):
         return spec
     if isinstance(spec, Mapping):
-        if set(spec) == {"lower", "upper"}:
-            return _bounds(spec["lower"], spec["upper"], type_)
-        return space_from_json(spec)
+        return _from_object(spec, type_)
     if isinstance(spec, tuple) and len(spec) == 2:
         return _bounds(*spec, type_)
     if hasattr(spec, "categories") and hasattr(spec, "ordered"):
@@ -262,7 +290,40 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
             raise ParameterError("a CategoricalDtype without categories declares nothing; list them")
         return Ordinal(tuple(spec.categories)) if spec.ordered else Categorical(tuple(spec.categories))
     if isinstance(spec, list):
+        if _two_numbers(spec) and _is_number(type_):
+            raise ParameterError(_TWO_NUMBERS)
         return Categorical(tuple(spec))
     raise ParameterError(
-        "a space is declared by a Space, bounds (lower, upper), a list of categories or a CategoricalDtype"
+        'a space is declared by bounds, (0, 120) or {"lower": 0, "upper": 120}, by a list of categories, '
+        "a CategoricalDtype or a Space"
     )
+
+
+def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
+    """Return the space that a JSON object means."""
+    fields = set(spec)
+    if fields == {"lower", "upper"}:
+        return _bounds(spec["lower"], spec["upper"], type_)
+    if fields == {"categories"}:
+        return space_from_json({"space": Categorical.tag, **spec})
+    if fields == {"space", "inner"} and spec["space"] == Nullable.tag:
+        inner = spec["inner"]
+        if _two_numbers(inner):
+            raise ParameterError(_TWO_NUMBERS)
+        return Nullable(as_space(inner, type_))
+    if "space" not in fields:
+        raise ParameterError(
+            'a space in JSON is {"lower": 0, "upper": 120}, {"categories": ["F", "M"]}, a list of categories, or has '
+            'a tag, {"space": …}'
+        )
+    return space_from_json(spec)
+
+
+def check_declaration(spec: Any) -> None:
+    """Raise what `as_space` raises for a declaration that no column's type makes right."""
+    if isinstance(spec, Mapping) and spec.get("space") == Nullable.tag and "inner" in spec:
+        check_declaration(spec["inner"])
+        return
+    bounds = isinstance(spec, Mapping) and set(spec) == {"lower", "upper"}
+    if not bounds:
+        as_space(spec)
