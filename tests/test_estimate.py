@@ -255,7 +255,7 @@ def test_a_correlation_of_which_nothing_is_known_is_nan():
 
 
 def test_intervals_of_quantiles_stay_in_the_space():
-    frame = pd.DataFrame({"x": np.arange(500) % 9, "t": pd.Timestamp("2020-01-01")})
+    frame = pd.DataFrame({"x": pd.array(np.arange(500) % 9, "Int64"), "t": pd.Timestamp("2020-01-01")})
     spaces = {"x": dpf.Nullable(dpf.Integer(0, 8)), "t": ("2020-01-01", "2020-03-01")}
     for k in range(4):
         safe = dpf.sanitize(frame, epsilon=0.5, delta=0, spaces=spaces, key=bytes([k] * 32))
@@ -269,7 +269,7 @@ def test_intervals_of_quantiles_stay_in_the_space():
 @pytest.mark.parametrize("nullable", [False, True])
 def test_whole_numbers_of_few_values_take_the_default_bins(top, nullable):
     space = dpf.Integer(0, top)
-    frame = pd.DataFrame({"x": np.arange(2_000) % (top + 1)})
+    frame = pd.DataFrame({"x": pd.array(np.arange(2_000) % (top + 1), "Int64")})
     spaces = {"x": dpf.Nullable(space) if nullable else space}
     safe = dpf.sanitize(frame, epsilon=60, delta=0, spaces=spaces, key=bytes(32))
     for table in (safe.dp.histogram("x"), safe.dp.value_counts("x", bins=10, sort=False)):
