@@ -240,6 +240,17 @@ def _used(array: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(codes, array.dictionary.take(pa.array(used)), ordered=array.type.ordered)
 
 
+def _stored(type_: pa.DataType) -> pa.DataType:
+    """Return a type without views: short texts leave views without data, on which polars crashes before pyarrow 26."""
+    if pa.types.is_large_list(type_):
+        return pa.large_list(type_.value_field.with_type(_stored(type_.value_type)))
+    if pa.types.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _stored(type_.value_type), type_.ordered)
+    if pa.types.is_string_view(type_):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(type_) else type_
+
+
 class PolarsFrame(ArrowFrame):
     """A polars DataFrame; polars keeps no metadata, so attach the plan to estimate."""
 
@@ -253,7 +264,8 @@ class PolarsFrame(ArrowFrame):
         """Return a polars DataFrame."""
         import polars as pl
 
-        frame = pl.from_arrow(super().rebuild(plan, codes, order, text))
+        table = super().rebuild(plan, codes, order, text)
+        frame = pl.from_arrow(table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema])))
         assert isinstance(frame, pl.DataFrame)
         # In Arrow an Enum is a dictionary like any other; its categories are those declared.
         enums: Any = {}

@@ -329,7 +329,7 @@ class Ledger:
         with transaction(self._file, self.timeout) as connection:
             if dataset is not None:
                 self._total(connection, dataset)
-            found = connection.execute(_OF_DATASET, (dataset,)).fetchall()
+            found = connection.execute(_OF_DATASET, {"dataset": dataset}).fetchall()
         sums: dict[str, _Sum] = {}
         rows = []
         for _, name, identifier, what, who, when, epsilon, delta in found:
@@ -361,11 +361,11 @@ class Ledger:
         return Entry(dataset, identifier, what, who, datetime.fromisoformat(when), amount, cumulative, replayed=True)
 
 
-_OF_DATASET = "SELECT * FROM spends WHERE ?1 IS NULL OR dataset = ?1 ORDER BY position"
+_OF_DATASET = "SELECT * FROM spends WHERE :dataset IS NULL OR dataset = :dataset ORDER BY position"
 _OF_RELEASE = "SELECT * FROM spends WHERE release_id = ?"
 _AMOUNTS = """
 SELECT epsilon, delta, count(*) FROM spends
-WHERE dataset = ?1 AND (?2 IS NULL OR position <= ?2) GROUP BY epsilon, delta
+WHERE dataset = :dataset AND (:last IS NULL OR position <= :last) GROUP BY epsilon, delta
 """
 
 _SUMMARY = {
@@ -415,6 +415,6 @@ def _same(found: Entry, dataset: str, asked: Budget) -> Entry:
 def _spent(connection: sqlite3.Connection, dataset: str, last: int | None = None) -> _Sum:
     """Return the exact sum of a dataset's spends, up to a position; equal amounts are counted, not added."""
     total = _NOTHING
-    for epsilon, delta, times in connection.execute(_AMOUNTS, (dataset, last)):
+    for epsilon, delta, times in connection.execute(_AMOUNTS, {"dataset": dataset, "last": last}):
         total = total.plus(_read(epsilon, delta), times)
     return total

@@ -307,7 +307,7 @@ def test_leak_an_unused_entry_does_not_change_the_codes_of_a_categorical() -> No
 
 
 @pytest.mark.parametrize(
-    "odd", [np.datetime64("2020-01-01"), np.datetime64("NaT"), 2**63, -(2**70), b"x", [1], 1j, dt.time(3), {}]
+    "odd", [np.datetime64("2020-01-01"), np.datetime64("NaT", "s"), 2**63, -(2**70), b"x", [1], 1j, dt.time(3), {}]
 )
 def test_leak_one_odd_object_neither_crashes_nor_shows(odd: Any) -> None:
     """Arrow aborts the process on some of these mixtures; the line tells the row at most."""

@@ -29,11 +29,11 @@ SOON = settings(
 )
 
 
-def ticks(value: Any) -> np.timedelta64:
-    """Return a timedelta without a unit: NumPy 2.5 deprecates to make one, but tables may hold them."""
+def unitless(kind: type[Any], value: Any) -> Any:
+    """Return a time of NumPy without a unit: NumPy 2.5 deprecates to make one, but tables may hold them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return np.timedelta64(value)
+        return kind(value)
 
 
 OBJECTS: list[tuple[Space, list[Any], str]] = [
@@ -50,7 +50,7 @@ OBJECTS: list[tuple[Space, list[Any], str]] = [
     (Integer(0, 9), [2**70, 1.5, True], r"is no number, and Integer\(…\) holds nothing else; convert"),
     (Integer(0, 9), [0, 1, math.inf], "is infinite; declare"),
     (Real(0, 9), [1, np.float16(2), SECRET], r"is no number, and Real\(…\) holds nothing else"),
-    (Real(0, 9), [1, np.float16(2), ticks(5)], "is no number"),
+    (Real(0, 9), [1, np.float16(2), unitless(np.timedelta64, 5)], "is no number"),
     (Datetime("2020-01-01", "2020-01-02"), [dt.date.max, dt.datetime.min, SECRET], r"is no date or timestamp, and"),
     (Datetime("2020-01-01", "2020-01-02"), [dt.date.max, dt.datetime.min, DAY], "is no date or timestamp"),
     (Datetime(0 * DAY, DAY), [DAY, pd.Timedelta("1h"), dt.date.max], "is no duration"),
@@ -76,7 +76,8 @@ MIXED: list[Any] = [
     *(np.float64(0.1), np.longdouble(0.1), np.int8(1), np.uint64(2**64 - 1)),
     *(1j, decimal.Decimal("0.1"), Fraction(1, 2)),
     *("a", "b", "1", "", "True", "2020-01-01", np.str_("a"), Shade.DARK, b"a", "\ud800", "a\x00b"),
-    *(None, pd.NA, pd.NaT, np.datetime64("NaT"), ticks("NaT"), decimal.Decimal("NaN")),
+    *(None, pd.NA, pd.NaT, decimal.Decimal("NaN")),
+    *(unitless(np.datetime64, "NaT"), unitless(np.timedelta64, "NaT"), np.datetime64("NaT", "s")),
     *(dt.date(2020, 1, 2), dt.date.min, dt.date.max, dt.datetime(2020, 1, 2, 23), dt.datetime.min, dt.datetime.max),
     *(dt.datetime.min.replace(tzinfo=dt.timezone(14 * DAY / 24)), dt.datetime(2020, 1, 2, 23, tzinfo=dt.UTC)),
     *(dt.datetime(2020, 10, 25, 2, 30, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"), fold=fold) for fold in (0, 1)),
@@ -84,7 +85,7 @@ MIXED: list[Any] = [
     *(np.datetime64("2020-01-02"), np.datetime64("2020-01-02T23:29:59.999999999"), np.datetime64(2**62, "Y")),
     *(np.datetime64(-(2**62), "M"), np.datetime64(2**62, "W"), np.datetime64("2020-01-02T23", "as")),
     *(dt.timedelta(seconds=1.5), dt.timedelta.max, dt.timedelta.min, pd.Timedelta("1500000001ns")),
-    *(np.timedelta64(1500, "ms"), np.timedelta64(2**62, "W"), np.timedelta64(1, "Y"), ticks(3)),
+    *(np.timedelta64(1500, "ms"), np.timedelta64(2**62, "W"), np.timedelta64(1, "Y"), unitless(np.timedelta64, 3)),
     *(dt.time(3), [1], {}, (1, 2), {1}, object(), np.ones(2), pd.Period("2020-01"), pd.Interval(0, 1), type),
 ]
 

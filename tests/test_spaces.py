@@ -514,7 +514,7 @@ BAD_TIMES: list[tuple[Callable[[], Any], str]] = [
     (lambda: Datetime("2020-01-01", "2020-01-01"), "lower must be before upper"),
     (lambda: Datetime("yesterday", "2020-01-01"), r"lower must be a date, a datetime, a timedelta or ISO text"),
     (lambda: Datetime("2020-01-01", pd.NaT), "upper must be a date"),
-    (lambda: Datetime("2020-01-01", np.datetime64("NaT")), "upper must be a date"),
+    (lambda: Datetime("2020-01-01", np.datetime64("NaT", "s")), "upper must be a date"),
     (lambda: Datetime(np.timedelta64("NaT", "s"), DAY), "lower must be a date"),
     (lambda: Datetime("2020-01-01", 5), "upper must be a date"),
     (lambda: Datetime("PTxS", "PT1S", "s"), "lower must be a date"),
