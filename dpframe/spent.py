@@ -26,12 +26,19 @@ def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
     for name in names:
         values = next(frame.columns([name]))[name]
         if isinstance(values, list) or pa.types.is_nested(values.type):
-            values = pd.Series([repr(value) for value in values], dtype=object)
+            values = pd.Series([_written(value) for value in values], dtype=object)
         else:
             values = values.to_pandas()
         hashed = pd.util.hash_pandas_object(pd.Series(values), index=False)
         found[name] = np.asarray(hashed, dtype=np.uint64)
     return found
+
+
+def _written(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # the code of a foreign class may raise anything
+        return ""
 
 
 def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U64:
