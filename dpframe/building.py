@@ -20,6 +20,9 @@ __all__ = ["build_units"]
 GROUPED_METRICS = ("discrete", "line", "nullable line")
 """Metrics of the spaces whose codes are a list."""
 
+_NOTHING = 1e-9
+"""The ε of a column of a single possible value, which there is nothing to tell of: no share of the budget."""
+
 
 def build_units(
     known: Mapping[str, Space],
@@ -44,6 +47,10 @@ def build_units(
     joined = _check_groups(groups, known, chosen)
     ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}
     grouped = {name for names in joined for name in names}
+    named = set(allocation) if isinstance(allocation, Mapping) else set()
+    for name in known:
+        if known[name].size == 1 and name not in {*ready, *grouped, *named, *chosen}:
+            ready[name] = Column(name, known[name], mechanism_for(known[name], _NOTHING, 0.0, None))
     rest: list[Any] = [*joined, *(name for name in known if name not in ready and name not in grouped)]
     makers: list[Maker] = [_maker(unit, known, chosen) for unit in rest]
     # A group has its columns' shares together, so that grouping leaves the budget of the others as it was.

@@ -19,7 +19,7 @@ from dpframe.infer import Field
 from dpframe.plan import Plan
 from dpframe.release import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.spaces import Space, as_arrow
-from dpframe.spaces.objects import elements
+from dpframe.spaces.objects import elements, read_as
 
 __all__ = ["Frame", "check_columns", "located", "output_type", "release_text", "wrap"]
 
@@ -313,9 +313,12 @@ class PandasFrame(Frame):
         return [self._field(name) for name in names]
 
     def _field(self, name: str) -> Field:
-        dtype = self.frame[name].dtype
-        if _is_empty(dtype):
-            return Field(name, pa.dictionary(pa.int32(), pa.null()), True)
+        dtype: Any = self.frame[name].dtype
+        if _is_category_of_text(dtype):
+            # Which entries there are is no fact of the schema, but for the order of an ordered dtype.
+            entries = pa.null() if _is_open(dtype) else pa.string()
+            order = read_as(dtype.categories.tolist(), pa.string()).drop_null().to_pylist() if dtype.ordered else ()
+            return Field(name, pa.dictionary(pa.int32(), entries, ordered=bool(dtype.ordered)), True, tuple(order))
         if _is_open(dtype):
             return Field(name, pa.null(), True)
         type_ = _type_of(dtype)
@@ -335,8 +338,18 @@ class PandasFrame(Frame):
     def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield columns, as Arrow arrays; of object columns the objects."""
         dtypes = {name: self.frame[name].dtype for name in names}
-        open_ = {name: _is_open(dtype) and not _is_empty(dtype) for name, dtype in dtypes.items()}
-        yield {name: list(self.frame[name]) if open_[name] else self.array(name) for name in names}
+        read = {name: self._entries if _is_category_of_text(dtype) else self._batch for name, dtype in dtypes.items()}
+        yield {name: read[name](name) for name in names}
+
+    def _batch(self, name: str) -> Any:
+        return list(self.frame[name]) if _is_open(self.frame[name].dtype) else self.array(name)
+
+    def _entries(self, name: str) -> pa.Array:
+        """Return a categorical column as a dictionary of text; entries that are no text are null."""
+        column = self.frame[name].cat
+        codes = np.asarray(column.codes, dtype=np.int32)
+        entries = read_as(column.categories.tolist(), pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), entries)
 
     def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
         """Return a column's codes; those of an object column are found value by value."""
@@ -355,9 +368,10 @@ class PandasFrame(Frame):
                 column=name,
             )
         try:
+            if tolerant and _is_category_of_text(self.frame[name].dtype):
+                return space.encode(_nearest(self._entries(name), space, field.order), nulls=nulls)
             if _is_open(self.frame[name].dtype):
-                objects = list(self.frame[name])
-                return space.encode(_holdable(objects, space) if tolerant else objects, nulls=nulls)
+                return space.encode(list(self.frame[name]), nulls=nulls, tolerant=tolerant)
             space.check_type(output_type(field.type))
             return space.encode(self.array(name), nulls=nulls)
         except ColumnError as error:
@@ -386,29 +400,31 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _holdable(values: list[Any], space: Space) -> list[Any]:
-    """Return objects, None for those that a space refuses: a refusal would tell of a row."""
+def _nearest(array: pa.DictionaryArray, space: Space, order: Sequence[str]) -> pa.Array:
+    """Return an ordered column with the entries that ranks lack replaced by the nearest ones in a declared order."""
+    kept = {label for label in space.labels() if label is not None} if "line" in space.metric else set()
+    places = [place for place, entry in enumerate(order) if entry in kept]
+    if not places:
+        return array
+    nearest = np.abs(np.subtract.outer(np.arange(len(order)), places)).argmin(axis=1)
+    near = {entry: order[places[at]] for entry, at in zip(order, nearest.tolist(), strict=True)}
+    entries = pa.array([near.get(entry) for entry in array.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(array.indices, entries)
 
-    def kept(value: Any) -> Any:
-        try:
-            space.encode([value], nulls="impute")
-        except ColumnError:
-            return None
-        return value
 
-    try:
-        space.encode(values, nulls="impute")
-    except ColumnError:
-        return [kept(value) for value in values]
-    return values
+def _is_category_of_text(dtype: Any) -> bool:
+    """Tell whether a dtype is categorical with entries that are text, objects, or none.
+
+    pandas chooses between these by the values: a single one must not change which counts are asked for.
+    """
+    if not isinstance(dtype, pd.CategoricalDtype):
+        return False
+    kind = dtype.categories.dtype
+    return _is_empty(dtype) or isinstance(kind, pd.StringDtype) or kind == np.dtype(object)
 
 
 def _is_empty(dtype: Any) -> bool:
-    """Tell whether a dtype is categorical without entries.
-
-    pandas makes this of a column without values, whatever they would have been. Inference takes it for text, as
-    which most are: a single value must not change which counts are asked for.
-    """
+    """Tell whether a dtype is categorical without entries, which pandas makes of a column without values."""
     return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
 
 

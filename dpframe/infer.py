@@ -33,11 +33,15 @@ Reader = Callable[[str], Iterable[pa.Array]]
 
 @dataclass(frozen=True)
 class Field:
-    """What is public about a column: its name, Arrow type and whether nulls may occur."""
+    """What is public about a column: its name, Arrow type and whether nulls may occur.
+
+    ``order`` has the values of an ordered dictionary of text, in their order: a declaration.
+    """
 
     name: str
     type: pa.DataType
     nullable: bool
+    order: tuple[str, ...] = ()
 
 
 def infer_spaces(

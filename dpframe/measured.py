@@ -12,7 +12,7 @@ from dpframe.loss import Budget
 
 __all__ = ["Inferred", "Measured"]
 
-_KINDS = ("intervals", "values", "items", "nulls")
+_KINDS = ("intervals", "values", "ranks", "items", "nulls", "kinds")
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,10 @@ class Measured:
 
     ``kind`` says what ``cells`` are: of ``"intervals"`` the edges between cells, one fewer than counts: cell i is
     [cells[i−1], cells[i]), the outermost without end, times in the column's unit since 1970; of ``"values"`` and
-    ``"items"`` those that reached the threshold, all others being unknown; ``"nulls"`` has none. ``missing`` is the
-    noisy count of nulls, where they may occur. All counts have noise of the same variance, and may be negative.
+    ``"items"`` those that reached the threshold, all others being unknown; of ``"ranks"`` the same in a declared
+    order; ``"nulls"`` has none; of ``"kinds"`` the kinds that objects may be of (`dpframe.spaces.objects.KINDS`).
+    ``missing`` is the noisy count of nulls, where they may occur; of objects, of all that are not of the kind found.
+    All counts have noise of the same variance, and may be negative.
     """
 
     column: str

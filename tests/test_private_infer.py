@@ -21,9 +21,10 @@ from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer import Field
 from dpframe.loss import Budget
 from dpframe.private import Inference, infer_privately
-from dpframe.private.categories import _Objects, _Rows, _Values
+from dpframe.private.categories import _Rows, _Values
 from dpframe.private.numeric import first_grid
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset
+from dpframe.spaces.objects import read_as
 
 BUDGET = Budget(0.1, 1e-7)
 """A tenth of (1, 1e-6), the default share."""
@@ -50,7 +51,7 @@ def infer(
     def read(names: Sequence[str]):
         nonlocal passes
         passes += 1
-        assert passes <= 3
+        assert passes <= 3 + bool(objects)
         for start in range(0, n, rows):
             yield {name: columns[name][start : start + rows] for name in names}
 
@@ -235,7 +236,7 @@ def test_objects_are_text_or_sets_by_what_most_rows_have():
     texts: list[Any] = ["a", "b", None, 3, "\ud800", dt.date(2020, 1, 1)] * 500
     assert infer({"x": texts}).spaces["x"] == Nullable(Categorical(("a", "b"), other="other"))
     sets: list[Any] = [["a", "b"], {"b"}, np.array(["c", "a"], dtype=object), [3, None], "a"] * 500
-    assert infer({"x": sets}).spaces["x"] == Subset(("a", "b", "c"), 4, "other")
+    assert infer({"x": sets}).spaces["x"] == Nullable(Subset(("a", "b", "c"), 4, "other"))
     lists = pa.array([["b", "a"], ["a"], None, [], ["b", None]] * 500)
     assert infer({"x": lists}, most_items=2).spaces["x"] == Nullable(Subset(("a", "b"), 2, "other"))
     fixed = pa.array([["b", "a"]] * 500, pa.list_(pa.string(), 2))
@@ -257,12 +258,12 @@ def test_items_of_slices_and_under_null_rows():
     )
     fixed = pa.array([["a", "b"], None, ["b", "b"]], pa.list_(pa.string(), 2))
     for column, expected in (
-        (lists, {b"ia": 2, b"ib": 3, b"ic": 1}),
-        (lists[1:4], {b"ia": 1, b"ib": 2}),
+        (lists, {b"a": 2, b"b": 3, b"c": 1}),
+        (lists[1:4], {b"a": 1, b"b": 2}),
         (lists[2:3], {}),
-        (fixed, {b"ia": 1, b"ib": 2}),
-        (fixed[1:], {b"ib": 1}),
-        (lists.cast(pa.large_list(pa.dictionary(pa.int32(), pa.string()))), {b"ia": 2, b"ib": 3, b"ic": 1}),
+        (fixed, {b"a": 1, b"b": 2}),
+        (fixed[1:], {b"b": 1}),
+        (lists.cast(pa.large_list(pa.dictionary(pa.int32(), pa.string()))), {b"a": 2, b"b": 3, b"c": 1}),
     ):
         counter = _Rows(8, KEY)
         counter.add(column)
@@ -275,8 +276,9 @@ def test_items_of_slices_and_under_null_rows():
 @settings(max_examples=60, deadline=None)
 def test_rows_are_cut_to_distinct_items_by_themselves(baskets, cap, random):
     def counts(rows: list[list[str]], objects: bool) -> dict[bytes, int]:
-        counter = (_Objects if objects else _Rows)(cap, KEY)
-        counter.add(rows if objects else pa.array(rows, pa.list_(pa.string())))
+        counter = _Rows(cap, KEY)
+        type_ = pa.list_(pa.string())
+        counter.add(read_as(rows, type_) if objects else pa.array(rows, type_))
         values, found = counter.counts()
         return dict(zip(values.to_pylist(), found.tolist(), strict=True))
 
@@ -284,7 +286,7 @@ def test_rows_are_cut_to_distinct_items_by_themselves(baskets, cap, random):
     for basket, found in zip(baskets, alone, strict=True):
         assert set(found.values()) <= {1}
         assert len(found) == min(cap, len(set(basket)))
-        assert {name[1:].decode() for name in found} <= set(basket)
+        assert {name.decode() for name in found} <= set(basket)
         again = list(basket) * 2
         random.shuffle(again)
         assert counts([again], True) == found
@@ -369,7 +371,7 @@ def test_no_table_makes_inference_fail(drawn):
     for name, values in columns.items():
         space = found.spaces[name]
         if isinstance(values, list):
-            space.encode(values, nulls="impute")
+            space.encode(values, nulls="impute", tolerant=True)
         else:
             space.check_type(values.type)
             codes = space.encode(values, nulls="impute")

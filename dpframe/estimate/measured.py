@@ -152,8 +152,10 @@ def _intervals(measured: Measured, axis: Axis, limit: float) -> Iterator[Reading
 _RULES: dict[str, Callable[[Measured, Axis, float], Iterator[Reading]]] = {
     "intervals": _intervals,
     "values": _values,
+    "ranks": _nothing,
     "nulls": _nothing,
     "items": _nothing,
+    "kinds": _nothing,
 }
 
 

@@ -17,6 +17,11 @@ P(M ∈ A) ≤ P(M_U ∈ A) + β ≤ e^ε·P(M_U' ∈ A) + δ' + β ≤ e^ε·P(
 *Tables.* The sampler is within a total variation distance of the ideal law. Counts that do not change have the
 same law for both neighbours, whatever it is; replacing the others' by the ideal one costs (1 + e^ε) times the
 distance for each of them: their number is public, though that of the observed values is not.
+
+*Ways.* What a column of objects is asked depends on the kinds that were found in it: one of several ways, of which
+each is a list of histograms. All ways have their noise and thresholds from the start, and of a column's ways the
+dearest counts: what was asked before decides which way is gone (adaptive composition, of which every branch costs
+at most as much).
 """
 
 from __future__ import annotations
@@ -47,15 +52,31 @@ _THRESHOLD_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Histogram:
-    """One noisy histogram: most cells a row counts under, its share of the budget, whether its domain is unknown."""
+    """One noisy histogram: most cells a row counts under, its share of the budget, whether its domain is unknown.
+
+    ``way`` names a column and one of its ways, of which one only is gone; None where the histogram is always asked.
+    """
 
     cells: int
     share: float
     unknown: bool = False
+    way: tuple[str, str] | None = None
 
     def changes(self, contributions: int) -> int:
         """Return how many counts one person can change (by `contributions` each, in the worst case: by 1)."""
         return 2 * self.cells * contributions
+
+
+def _dearest(histograms: Sequence[Histogram], costs: Sequence[Fraction | float | int]) -> Fraction:
+    """Return the sum of what histograms cost, of every column's ways only the dearest."""
+    total, ways = Fraction(0), dict[tuple[str, str], Fraction]()
+    for histogram, cost in zip(histograms, costs, strict=True):
+        if histogram.way is None:
+            total += Fraction(cost)
+        else:
+            ways[histogram.way] = ways.get(histogram.way, Fraction(0)) + Fraction(cost)
+    columns = {column for column, _ in ways}
+    return total + sum(max(cost for way, cost in ways.items() if way[0] == column) for column in columns)
 
 
 class CountNoise(Protocol):
@@ -118,7 +139,7 @@ def spend(budget: Budget, histograms: Sequence[Histogram], n: int, contributions
         If the budget is so small that no table of its noise can be made, or unknown domains are asked for
         without δ.
     """
-    found, shares = tuple(histograms), sum(Fraction(h.share) for h in histograms)
+    found, shares = tuple(histograms), _dearest(histograms, [h.share for h in histograms])
     relative = [float(Fraction(h.share) / shares) for h in found]
     if budget.delta == 0:
         if any(h.unknown for h in found):
@@ -137,7 +158,7 @@ def spend(budget: Budget, histograms: Sequence[Histogram], n: int, contributions
                 "epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces"
             )
         tables.append(gaussian_table(max(1.0, _coarse(sigma2))))
-    candidates = contributions * sum(h.cells for h in found if h.unknown)
+    candidates = contributions * int(_dearest(found, [h.cells * h.unknown for h in found]))
     # As in `_delta`: P(k + Z ≥ τ) for all of the candidates together.
     each = escape * (1 - 1e-6) / (1 + math.exp(epsilon)) / max(candidates, 1)
     limits = [
@@ -154,7 +175,7 @@ _TOO_SMALL = "delta is too small to infer spaces; raise delta or infer_share, or
 
 def _usable(budget: Budget, histograms: Sequence[Histogram], contributions: int) -> float:
     """Return the ε that is made use of: with a larger one, e^ε times the tables' distances would exceed δ."""
-    changes = sum(h.changes(contributions) for h in histograms)
+    changes = int(_dearest(histograms, [h.changes(contributions) for h in histograms]))
     room = budget.delta * _SPARE / (max(changes, 1) * _DISTANCE)
     if room < 4:
         raise ParameterError(_TOO_SMALL)
@@ -184,20 +205,23 @@ def gaussian_tail(sigma2: float, distance: int) -> float:
 
 
 def _delta(epsilon: float, spending: Spending) -> float:
-    k, rho, escape, replaced = spending.contributions, Fraction(0), 0.0, Fraction(0)
-    for h, noise, limit in zip(spending.histograms, spending.noises, spending.thresholds, strict=True):
+    k, found = spending.contributions, spending.histograms
+    rhos, escapes, replaced = list[Fraction](), list[float](), list[Fraction]()
+    for h, noise, limit in zip(found, spending.noises, spending.thresholds, strict=True):
         assert isinstance(noise, GaussianNoise)
-        rho += Fraction(h.cells * k**2) / noise.table.sigma2
-        replaced += h.changes(k) * noise.table.distance
-        if h.unknown:
-            escape += k * h.cells * (gaussian_tail(float(noise.table.sigma2), limit - k) + float(noise.table.distance))
+        rhos.append(Fraction(h.cells * k**2) / noise.table.sigma2)
+        replaced.append(h.changes(k) * noise.table.distance)
+        tail = gaussian_tail(float(noise.table.sigma2), limit - k) + float(noise.table.distance)
+        escapes.append(k * h.cells * tail if h.unknown else 0.0)
     both = 1 + math.exp(min(epsilon, 700.0))
-    return min(zcdp_delta(float(rho) * (1 + 1e-15), epsilon) + both * (escape + float(replaced)) * (1 + 1e-12), 1.0)
+    rho, escape = float(_dearest(found, rhos)) * (1 + 1e-15), float(_dearest(found, escapes))
+    more = both * (escape + float(_dearest(found, replaced))) * (1 + 1e-12)
+    return min(zcdp_delta(rho, epsilon) + more, 1.0)
 
 
 def _pure(histograms: Sequence[Histogram], noises: Sequence[CountNoise], contributions: int) -> float:
-    total = Fraction(0)
+    losses: list[Fraction] = []
     for h, noise in zip(histograms, noises, strict=True):
         assert isinstance(noise, GeometricNoise)
-        total += h.changes(contributions) * Fraction(noise.loss)
-    return float(total) * (1 + 1e-15)
+        losses.append(h.changes(contributions) * Fraction(noise.loss))
+    return float(_dearest(histograms, losses)) * (1 + 1e-15)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,21 +15,23 @@ from dpframe.keystream import ColumnStream
 from dpframe.measured import Measured
 from dpframe.private.accounting import CountNoise, Histogram
 from dpframe.private.task import Counter, Task
-from dpframe.spaces import Categorical, Space, Subset
-from dpframe.spaces.objects import as_text, is_missing
+from dpframe.spaces import Categorical, Ordinal, Space, Subset
 from dpframe.spaces.subset import MOST_ITEMS
 
-__all__ = ["Items", "Texts", "is_text"]
+__all__ = ["Items", "NumberedItems", "Ranks", "Texts", "is_text", "set_share"]
 
 _PENDING = 1 << 20
 """Partial counts kept before they are added up."""
 
 _SHARE = 0.5
-"""Share of the budget of a column of text, beside 1 of a numeric one; of sets, by the root of their cap more."""
+"""Share of the budget of a column of text, beside 1 of a numeric one."""
 
 _OTHER = "other"
 
-_TEXT, _ITEM = b"t", b"i"
+
+def set_share(cap: int) -> float:
+    """Return the share of a column of sets: by the root of their cap more than that of text."""
+    return _SHARE * math.sqrt(cap)
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -128,21 +129,23 @@ def _decoded(value: bytes) -> str | None:
 class _Rows(_Values):
     """Rows per item, of Arrow lists; every row is cut to ``cap`` distinct items first."""
 
-    def __init__(self, cap: int, key: bytes) -> None:
+    def __init__(self, cap: int, key: bytes, digits: bool = False) -> None:
         super().__init__()
-        self.cap, self.key = cap, key
+        self.cap, self.key, self.digits = cap, key, digits
 
     def add(self, values: Any) -> None:
         self.nulls += values.null_count
+        if self.digits:
+            values = values.cast(pa.large_list(pa.large_string()))
         if pa.types.is_string_view(values.type.value_type):  # of which Arrow takes no rows
             values = values.cast(pa.large_list(pa.large_string()))
         # Values may lie under null rows.
         values = values.drop_null()
         if pa.types.is_fixed_size_list(values.type):
             values = values.cast(pa.large_list(values.type.value_type))
-        self._count(np.asarray(pc.list_parent_indices(values)), _plain(pc.list_flatten(values)), _ITEM)
+        self._count(np.asarray(pc.list_parent_indices(values)), _plain(pc.list_flatten(values)))
 
-    def _count(self, rows: Any, items: pa.Array, tag: bytes) -> None:
+    def _count(self, rows: Any, items: pa.Array) -> None:
         """Count items, the i-th of which belongs to row ``rows[i]``, once a row."""
         present = np.asarray(items.is_valid())
         encoded = items.filter(pa.array(present)).dictionary_encode()
@@ -152,8 +155,7 @@ class _Rows(_Values):
         kept = self._cut(row, item, names)
         counts = np.bincount(item[kept], minlength=len(names)).astype(np.int64)
         used = np.flatnonzero(counts)
-        tagged = [tag + name for name in names.take(pa.array(used)).to_pylist()]
-        self._keep(pa.array(tagged, pa.large_binary()), pa.array(counts[used]))
+        self._keep(names.take(pa.array(used)), pa.array(counts[used]))
 
     def _cut(self, row: Any, item: Any, names: pa.Array) -> Any:
         """Return which of the items, ordered by row, are kept: the first ones of an order drawn for the row.
@@ -171,46 +173,10 @@ class _Rows(_Values):
         return kept
 
 
-class _Objects(_Rows):
-    """The same of Python objects: those that are text count as values, collections of text as items."""
-
-    def add(self, values: Any) -> None:
-        texts: list[bytes] = []
-        rows: list[int] = []
-        items: list[bytes] = []
-        for row, value in enumerate(values.to_pylist() if isinstance(values, pa.Array) else values):
-            text = _encoded(value)
-            if text is not None:
-                texts.append(text)
-            elif isinstance(value, list | tuple | set | frozenset | np.ndarray):
-                found = [item for item in map(_encoded, _flat(value)) if item is not None]
-                rows += [row] * len(found)
-                items += found
-            elif is_missing(value):
-                self.nulls += 1
-        self._count(np.arange(len(texts)), pa.array(texts, pa.large_binary()), _TEXT)
-        self._count(np.array(rows, dtype=np.int64), pa.array(items, pa.large_binary()), _ITEM)
-
-
-def _flat(value: Iterable[Any]) -> Iterable[Any]:
-    return value.ravel().tolist() if isinstance(value, np.ndarray) else value
-
-
-def _encoded(value: Any) -> bytes | None:
-    """Return an object as UTF-8, or None where it is no text that could be stored."""
-    text = as_text(value)
-    try:
-        return None if text is None else text.encode()
-    except UnicodeEncodeError:  # a lone surrogate
-        return None
-
-
 class Items(Texts):
-    """A column of sets of text; or of objects, which may be text or sets: whatever more rows have is its kind.
+    """A column of sets of text."""
 
-    What type objects have is no fact of the schema, so both are counted in one histogram: a row counts under one
-    text, or under at most ``cap`` items.
-    """
+    kind = "items"
 
     def __init__(self, field: Field, cap: int, key: bytes) -> None:
         super().__init__(field)
@@ -219,26 +185,56 @@ class Items(Texts):
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """One, over all items that there are."""
-        return (Histogram(self.cap, _SHARE * math.sqrt(self.cap), unknown=True),)
+        return (Histogram(self.cap, set_share(self.cap), unknown=True),)
 
     def counter(self) -> Counter:
-        """Return a counter of items, or of objects."""
-        return (_Objects if pa.types.is_null(self.field.type) else _Rows)(self.cap, self.key)
-
-    def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
-        sets = [(text[1:], count) for text, count in released if text[:1] == _ITEM.decode()]
-        texts = [(text[1:], count) for text, count in released if text[:1] == _TEXT.decode()]
-        # Texts only where objects may be some: a row has several items, but all are of one kind.
-        single = pa.types.is_null(self.field.type) and sum(c for _, c in texts) >= sum(c for _, c in sets)
-        self.kind = "values" if single else "items"
-        super()._release(texts if single else sets, variance, missing)
+        """Return a counter of items."""
+        return _Rows(self.cap, self.key)
 
     def inner(self) -> Space:
-        """Return the items found, or the texts."""
-        if self.kind == "values":
-            return super().inner()
+        """Return the items found; all others are in the bucket ``other``."""
+        return self._subset(self._frequent(MOST_ITEMS - 1) or (_OTHER,), _OTHER)
+
+    def _frequent(self, most: int) -> tuple[Any, ...]:
         found = self.measured[0]
-        frequent = sorted(zip(found.counts, found.cells, strict=True), reverse=True)[: MOST_ITEMS - 1]
-        items = tuple(sorted(item for _, item in frequent)) or (_OTHER,)
-        whole = Subset(items, other=_OTHER)
-        return Subset(items, min(self.cap, whole.count), _OTHER)
+        frequent = sorted(zip(found.counts, found.cells, strict=True), reverse=True)[:most]
+        return tuple(sorted(item for _, item in frequent))
+
+    def _subset(self, items: tuple[Any, ...], other: Any) -> Space:
+        return Subset(items, min(self.cap, Subset(items, other=other).count), other)
+
+
+class NumberedItems(Items):
+    """A column of sets of whole numbers, of which those that are not found are left out."""
+
+    def counter(self) -> Counter:
+        """Return a counter of items, by their digits."""
+        return _Rows(self.cap, self.key, digits=True)
+
+    def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        values, counts = tuple(int(v) for v, _ in released), tuple(c for _, c in released)
+        self.measured.append(Measured(self.field.name, self.kind, values, counts, variance, missing))
+
+    def inner(self) -> Space:
+        """Return the items found."""
+        return self._subset(self._frequent(MOST_ITEMS) or (0,), None)
+
+
+class Ranks(Texts):
+    """A column of text whose type declares an order: which of the values occur is found.
+
+    Values that are not found count with the nearest one that is, so that counts of single values, without those
+    beside them, are none of the column as it is released.
+    """
+
+    kind = "ranks"
+
+    def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        places = {value: place for place, value in enumerate(self.field.order)}
+        known = [pair for pair in released if pair[0] in places]
+        super()._release(sorted(known, key=lambda pair: places[pair[0]]), variance, missing)
+
+    def inner(self) -> Space:
+        """Return the values found in the declared order; of a single one, there is none."""
+        found = self.measured[0].cells
+        return Ordinal(found) if len(found) > 1 else super().inner()

@@ -1,8 +1,8 @@
-"""Private inference of column spaces: one joint noisy histogram over all columns, in three passes at most.
+"""Private inference of column spaces: one joint noisy histogram over all columns, in four passes at most.
 
 What the data says leaves through noisy counts alone, and what is made of these is post-processing. Nothing branches
 on the values: any table of the schema is read the same number of times, none makes inference fail, and the types
-of the spaces that come out follow from the columns' types (but for objects, whose kind is measured, too).
+of the spaces that come out follow from the columns' types; of objects from their kinds, which are measured first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +21,9 @@ from dpframe.keystream import Keystream
 from dpframe.loss import Budget
 from dpframe.measured import Measured
 from dpframe.private.accounting import Spending, spend
-from dpframe.private.categories import Items, Texts, is_text
+from dpframe.private.categories import Items, Ranks, Texts, is_text
 from dpframe.private.numeric import Numbers, Times, is_number, is_time
+from dpframe.private.objects import Objects
 from dpframe.private.task import Presence, Task
 from dpframe.spaces import Space
 
@@ -33,6 +34,9 @@ MOST_ITEMS = 8
 
 Read = Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
 """Gives the named columns in batches; of columns without a type, the objects."""
+
+_ROUNDS = 4
+"""Times that the data is read: kinds of objects first, then three for numbers."""
 
 _PLANES = 16
 """Planes of a column's stream that a round may take words from."""
@@ -74,7 +78,7 @@ def infer_privately(
         Rows of the table, which are public.
     read
         Gives columns in batches, as Arrow arrays; columns of type null as lists of objects. Called three times at
-        most, and as often for any table.
+        most (four times with objects), and as often for any table but where the kinds found ask for more.
     budget
         What may be spent, replace-one, per person. Noise is discrete Gaussian, or geometric with δ = 0.
     key
@@ -104,6 +108,7 @@ def infer_privately(
     >>> found.spaces["sex"]
     Categorical(categories=('F', 'M'), other='other')
     """
+    columns = [_public(column) for column in columns]
     tasks = [_task(column, n, most_items, Keystream(bytes(32))) for column in columns]
     if budget.delta == 0:
         _refuse_unknown(tasks)
@@ -117,32 +122,38 @@ def infer_privately(
     stream = Keystream(secret, _digest(columns, n, budget, contributions, most_items, request))
     tasks = [_task(column, n, most_items, stream) for column in columns]
     places = {(task.field.name, i): at for at, (task, i) in enumerate(asked)}
-    for i in range(max(len(task.histograms) for task in tasks)):
-        _round(i, [task for task in tasks if i < len(task.histograms)], read, spending, places, stream)
+    threshold: dict[str, int] = {}
+    for i in range(_ROUNDS):
+        asking = {
+            task.field.name: (task, places[task.field.name, at]) for task in tasks if (at := task.asks(i)) is not None
+        }
+        if asking:
+            _round(i, asking, read, spending, stream)
+        threshold |= {name: spending.thresholds[at] for name, (_, at) in asking.items() if spending.thresholds[at]}
     return Inference(
         {task.field.name: task.space() for task in tasks},
         tuple(measured for task in tasks for measured in task.measured),
         budget,
-        {task.field.name: limit for (task, _), limit in zip(asked, spending.thresholds, strict=True) if limit},
+        {task.field.name: threshold[task.field.name] for task in tasks if task.field.name in threshold},
     )
 
 
-def _round(
-    i: int,
-    tasks: Sequence[Task],
-    read: Read,
-    spending: Spending,
-    places: Mapping[tuple[str, int], int],
-    stream: Keystream,
-) -> None:
-    """Read the data once, and add to every column's counts their noise."""
-    counters = {task.field.name: task.counter() for task in tasks}
+def _public(column: Field) -> Field:
+    """Return a column without what its dictionary's type says of the entries: whether there are any, how many."""
+    type_ = column.type
+    if not pa.types.is_dictionary(type_):
+        return column
+    entries = pa.string() if is_text(type_) else type_.value_type
+    return replace(column, type=pa.dictionary(pa.int32(), entries, ordered=type_.ordered))
+
+
+def _round(i: int, asking: Mapping[str, tuple[Task, int]], read: Read, spending: Spending, stream: Keystream) -> None:
+    """Read the data once, and add to every column's counts the noise of the histogram that it asks for."""
+    counters = {name: task.counter() for name, (task, _) in asking.items()}
     for batch in read(list(counters)):
         for name, counter in counters.items():
             counter.add(batch[name])
-    for task in tasks:
-        name = task.field.name
-        at = places[name, i]
+    for name, (task, at) in asking.items():
         words = stream.column(name, "infer").skip(i * _PLANES)
         task.measure(counters[name], spending.noises[at], spending.thresholds[at], words)
 
@@ -177,9 +188,17 @@ def _task(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
 
 
 def _items(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+    return Items(column, most_items, _secret(column, stream))
+
+
+def _objects(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+    return Objects(column, n, most_items, _secret(column, stream))
+
+
+def _secret(column: Field, stream: Keystream) -> bytes:
+    """Return the key by which rows are cut."""
     # The planes before are the rounds' noise.
-    secret = stream.column(column.name, "infer").skip(4 * _PLANES).words(0, 0, 4).tobytes()
-    return Items(column, most_items, secret)
+    return stream.column(column.name, "infer").skip(_ROUNDS * _PLANES).words(0, 0, 4).tobytes()
 
 
 def _is_set(type_: pa.DataType) -> bool:
@@ -191,9 +210,9 @@ def _is_set(type_: pa.DataType) -> bool:
 _TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, Keystream], Task]]] = [
     (is_number, lambda column, n, *_: Numbers(column, n)),
     (is_time, lambda column, n, *_: Times(column, n)),
-    (is_text, lambda column, *_: Texts(column)),
+    (is_text, lambda column, *_: Ranks(column) if column.order else Texts(column)),
     (_is_set, _items),
-    (pa.types.is_null, _items),
+    (pa.types.is_null, _objects),
 ]
 """What is done with a column, by its type; null is the type of columns whose objects have none."""
 

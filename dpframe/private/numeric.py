@@ -128,8 +128,8 @@ class Numbers(Task):
     def counter(self) -> Counter:
         """Return a counter of the next grid's cells."""
         if not self.rounds:
-            return _InCells(first_grid(self.type))
-        return _InCells(refined(fitted(self.rounds), self.n, _MOST_PARTS[len(self.rounds) - 1]))
+            return _InCells(first_grid(self.type).opened())
+        return _InCells(refined(fitted(self.rounds), self.n, _MOST_PARTS[len(self.rounds) - 1]).opened())
 
     def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the cells of a round."""

@@ -47,7 +47,9 @@ _GROWTH, _SPIKE = (1.25, 2.8), 2.3
 class Grid:
     """Cells of the line: ``edges`` ascend, cell i is [edge i−1, edge i), and the first and last are open.
 
-    Edges are all whole numbers or all floats, as the values are; ``least`` and ``most`` are the type's limits.
+    Edges are all whole numbers or all floats, as the values are; ``least`` and ``most`` are the type's limits. Those
+    of floats are infinite in the grids that values are counted in: the outermost cells have the infinities, and
+    nothing is made of them.
     """
 
     edges: tuple[Edge, ...]
@@ -58,6 +60,10 @@ class Grid:
         """Return how many values lie in every cell; infinities belong to the outermost cells."""
         edges = np.array(self.edges, dtype=np.int64 if values.dtype.kind == "i" else np.float64)
         return np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1).astype(np.int64)
+
+    def opened(self) -> Grid:
+        """Return the grid with cells for the infinities, where values may be infinite."""
+        return self if self.whole else Grid((self.least, *self.edges, self.most), -math.inf, math.inf)
 
     @property
     def ends(self) -> tuple[Edge, ...]:
@@ -87,6 +93,13 @@ class Cells:
     counts: Floats
     covariance: Floats
 
+    def finite(self) -> Cells:
+        """Return the cells without those of the infinities."""
+        if self.grid.whole or math.isfinite(self.grid.most):
+            return self
+        grid, inside = Grid(self.grid.edges[1:-1], self.grid.edges[0], self.grid.edges[-1]), slice(1, -1)
+        return Cells(grid, self.counts[inside], self.covariance[inside, inside])
+
     def reversed(self) -> Cells:
         """Return the cells seen from the other end."""
         return Cells(self.grid, self.counts[::-1], self.covariance[::-1, ::-1])
@@ -95,7 +108,8 @@ class Cells:
 def fitted(rounds: Sequence[Round]) -> Cells:
     """Return the counts of the last, finest grid's cells by weighted least squares over all rounds.
 
-    Every grid divides cells of the one before, so that each count measures a sum of finest cells.
+    Those of infinities are left out. Every grid divides cells of the one before, so that each count measures a sum of
+    finest cells.
     """
     grid = rounds[-1].grid
     size = len(grid.edges) + 1
@@ -117,7 +131,7 @@ def fitted(rounds: Sequence[Round]) -> Cells:
         if stop > start + 1:
             covariance[start:stop, start:stop] = np.linalg.inv(precision[start:stop, start:stop])
     fit: Floats = covariance @ right
-    return Cells(grid, fit, covariance)
+    return Cells(grid, fit, covariance).finite()
 
 
 def hull(cells: Cells) -> tuple[int, int] | None:

@@ -31,7 +31,7 @@ class Counter(ABC):
 
 
 class Task(ABC):
-    """Private inference for one column, in up to three rounds over the data."""
+    """Private inference for one column, in up to four rounds over the data."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -40,7 +40,11 @@ class Task(ABC):
     @property
     @abstractmethod
     def histograms(self) -> tuple[Histogram, ...]:
-        """The histogram of every round that the column takes part in, from the first one on."""
+        """All histograms that the column may ask for: public facts, whatever it holds."""
+
+    def asks(self, i: int) -> int | None:
+        """Return the number of the histogram that is asked for in round ``i``, or None if the column is done."""
+        return i if i < len(self.histograms) else None
 
     @abstractmethod
     def counter(self) -> Counter:

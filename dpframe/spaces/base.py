@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError, PlanError
-from dpframe.spaces.objects import as_arrow, elements, is_missing
+from dpframe.spaces.objects import as_arrow, elements, is_missing, read_as
 
 __all__ = [
     "LARGEST_GRID",
@@ -36,6 +36,8 @@ _MOST_KEPT = 1 << 16
 
 _KEPT_TYPES = (str, int, float, bool)
 """Types of which equal values have equal codes; a datetime equals another one at the end of summer time."""
+
+_UNREADABLE = "holds an object that cannot be read, as its own code fails; convert it to a plain value"
 
 Codes = npt.NDArray[np.unsignedinteger]
 Mask = npt.NDArray[np.bool_] | None
@@ -172,20 +174,27 @@ class Space(ABC):
             known = kept.get(type(value))
             code = None if known is None else known.get(value)
             if code is None:
-                if is_missing(value):
+                found = self._code_or_rule(value, lenient)
+                if isinstance(found, str):
+                    raise ColumnError(found, row=row)
+                if found is None:
                     nulls.append(row)
-                    code = 0
-                else:
-                    try:
-                        code = self._object_code(value, lenient)
-                    except ColumnError as error:
-                        raise ColumnError(error.rule, row=row) from None
-                    if known is not None and len(known) < _MOST_KEPT:
-                        known[value] = code
+                code = found or 0
+                if found is not None and known is not None and len(known) < _MOST_KEPT:
+                    known[value] = code
             codes.append(code)
         missing = np.zeros(len(codes), dtype=np.bool_)
         missing[nulls] = True
         return self.code_array(codes), missing if nulls else None
+
+    def _code_or_rule(self, value: Any, lenient: bool) -> int | str | None:
+        """Return the code of an object, None for a null one, or the rule that it breaks."""
+        try:
+            return None if is_missing(value) else self._object_code(value, lenient)
+        except ColumnError as error:
+            return error.rule
+        except Exception:  # the code of a foreign class may raise anything
+            return _UNREADABLE
 
     @abstractmethod
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
@@ -195,7 +204,17 @@ class Space(ABC):
     def labels(self) -> list[Any]:
         """Return the value of every code as a Python object, in order."""
 
-    def encode(self, values: Any, *, nulls: str = "error") -> Codes:
+    @property
+    def object_type(self) -> pa.DataType:
+        """Arrow type that objects are read as where none of them may be refused."""
+        natural = self.natural_type
+        return natural.value_type if pa.types.is_dictionary(natural) else natural
+
+    def _known(self, array: pa.Array) -> pa.Array:
+        """Return an array of `object_type`, null where the space has no code for a value."""
+        return array
+
+    def encode(self, values: Any, *, nulls: str = "error", tolerant: bool = False) -> Codes:
         """Return the code of every value.
 
         Parameters
@@ -205,6 +224,8 @@ class Space(ABC):
             columns are read value by value.
         nulls
             ``"error"``, or ``"impute"``: nulls become the space's fixed point and infinities clamp.
+        tolerant
+            Whether objects that the space cannot hold count as nulls, instead of being refused, and infinities clamp.
 
         Returns
         -------
@@ -218,7 +239,9 @@ class Space(ABC):
             outside the list; the row position is given, never the value.
         """
         objects = elements(values)
-        if objects is not None:
+        if objects is not None and tolerant:
+            codes, missing = self._encode(self._known(read_as(objects, self.object_type)), lenient=True)
+        elif objects is not None:
             codes, missing = self._encode_objects(objects, nulls == "impute")
         else:
             array = as_arrow(values)

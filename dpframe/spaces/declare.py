@@ -123,6 +123,14 @@ class Nullable(Space):
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         return self._with_null(*self.inner._encode(array, lenient=True))
 
+    @property
+    def object_type(self) -> pa.DataType:
+        """Type that the values are read as."""
+        return self.inner.object_type
+
+    def _known(self, array: pa.Array) -> pa.Array:
+        return self.inner._known(array)
+
     def _object_code(self, value: Any, lenient: bool) -> int:
         return self.inner._object_code(value, lenient=True)
 

@@ -463,6 +463,12 @@ class Datetime(_Grid):
             return pa.duration(unit)
         return pa.date32() if "D" in fits else pa.timestamp(unit)
 
+    @property
+    def object_type(self) -> pa.DataType:
+        """Timestamps or durations to the microsecond, or finer where the resolution is."""
+        unit = "us" if self._width % 1000 == self._start % 1000 == 0 else "ns"
+        return pa.duration(unit) if self.is_duration else pa.timestamp(unit)
+
     @staticmethod
     def _tick(type_: pa.DataType) -> int:
         """Return the nanoseconds in one unit of a temporal Arrow type."""

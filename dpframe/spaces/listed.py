@@ -184,6 +184,12 @@ class _Listed(Space):
             codes = np.where(missing, codes.dtype.type(0), codes)
         return codes.astype(self.code_type), missing
 
+    def _known(self, array: pa.Array) -> pa.Array:
+        return array if self._other is not None else pc.if_else(self._listed_in(array), array, None)
+
+    def _listed_in(self, array: pa.Array) -> pa.Array:
+        return pa.array(self.find(array)[0] >= 0)
+
     def find(self, array: pa.Array) -> tuple[npt.NDArray[np.int32], Mask]:
         """Return the code of every value (−1, or anything, where it is none) and where values are null."""
         if not pa.types.is_dictionary(array.type):

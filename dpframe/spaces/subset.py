@@ -168,6 +168,12 @@ class Subset(Space):
             kind = self.listed.natural_type.value_type
             raise refuse_type(f"a set of {kind} items", type_, "declare items of the lists' own type")
 
+    def _known(self, array: pa.Array) -> pa.Array:
+        # Encoding leaves null items out.
+        items = self.listed._known(array.values)
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, items, mask=mask)
+
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         missing = missing_of(array)
         # What lies under a null list is left out by both.
