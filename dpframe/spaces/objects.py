@@ -436,10 +436,19 @@ def _readers(type_: pa.DataType) -> Mapping[str, Callable[[Any], Any]]:
 def _reader_of_lists(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], list[Any]]:
     """Return what reads a collection: those of its items that can be read."""
 
+    cached = {kind: _Read(reader) for kind, reader in readers.items()}
+    plain = {class_: cached.get(_kind_of(class_)) for class_ in _PLAIN}
+
+    def item_of(item: Any) -> Any:
+        class_ = type(item)
+        if any(class_ is one for one in _PLAIN):  # of others the hash may be foreign
+            known = plain[class_]
+            return None if known is None else known[item]
+        reader = cached.get(_kind_of(class_))
+        return None if reader is None else reader.of(item)
+
     def read(value: Any) -> list[Any]:
-        found = ((item, readers.get(_kind_of(type(item)))) for item in _items(value))
-        read = (None if reader is None else _Read(reader).of(item) for item, reader in found)
-        return [item for item in read if item is not None]
+        return [found for found in map(item_of, _items(value)) if found is not None]
 
     return read
 
