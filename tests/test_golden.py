@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-import dpframe as dpf
 from checks import sampled_codes
 from conftest import KEY
+from examples import plans_with
+
+import dpframe as dpf
 from dpframe.mechanisms import MECHANISMS
 from dpframe.plan import Plan
-from examples import plans_with
 
 FILE = Path(__file__).parent / "golden" / "releases.json"
 ROWS = 60
