@@ -10,7 +10,10 @@ from typing import Any
 from dpframe.errors import PlanError
 from dpframe.loss import Budget
 
-__all__ = ["Inferred", "Measured"]
+__all__ = ["UNITS", "Inferred", "Measured"]
+
+UNITS = ("D", "s", "ms", "us", "ns")
+"""Units of times; days are those of dates."""
 
 _KINDS = ("intervals", "values", "items", "nulls")
 
@@ -22,7 +25,8 @@ class Measured:
     ``kind`` says what ``cells`` are: of ``"intervals"`` the edges between cells, one fewer than counts: cell i is
     [cells[i−1], cells[i]), the outermost without end, times in the column's unit since 1970; of ``"values"`` and
     ``"items"`` those that reached the threshold, all others being unknown; ``"nulls"`` has none. ``missing`` is the
-    noisy count of nulls, where they may occur. All counts have noise of the same variance, and may be negative.
+    noisy count of nulls, where they may occur, and ``unit`` the unit of times. All counts have noise of the same
+    variance, and may be negative.
     """
 
     column: str
@@ -31,10 +35,11 @@ class Measured:
     counts: tuple[int, ...]
     variance: float
     missing: int | None = None
+    unit: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as a JSON object."""
-        return {
+        data = {
             "column": self.column,
             "kind": self.kind,
             "cells": list(self.cells),
@@ -42,20 +47,31 @@ class Measured:
             "variance": self.variance,
             "missing": self.missing,
         }
+        return data if self.unit is None else data | {"unit": self.unit}
 
     @classmethod
     def from_json(cls, data: Any) -> Measured:
         """Read the counts back; `PlanError` for anything else."""
         names = {f.name for f in fields(cls)}
-        if not isinstance(data, Mapping) or set(data) != names or data["kind"] not in _KINDS:
+        if not isinstance(data, Mapping) or set(data) | {"unit"} != names or data["kind"] not in _KINDS:
             raise PlanError(f"measured counts have the fields {', '.join(sorted(names))}")
         cells, counts, variance = data["cells"], data["counts"], data["variance"]
         whole = isinstance(counts, list) and all(type(count) is int for count in counts)
         spread = isinstance(variance, int | float) and math.isfinite(variance) and variance > 0
         missing = data["missing"] is None or type(data["missing"]) is int
+        if data.get("unit") not in (None, *UNITS):
+            raise PlanError(f"the unit of measured times must be one of {', '.join(UNITS)}")
         if not (isinstance(data["column"], str) and isinstance(cells, list) and whole and spread and missing):
             raise PlanError("measured counts must be whole numbers with a positive variance")
-        return cls(data["column"], data["kind"], tuple(cells), tuple(counts), float(variance), data["missing"])
+        return cls(
+            data["column"],
+            data["kind"],
+            tuple(cells),
+            tuple(counts),
+            float(variance),
+            data["missing"],
+            data.get("unit"),
+        )
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,8 @@ def _columns(plan: Plan) -> Html:
         name = unit.mechanism.tag.replace("_", " ")
         what = join([space_words(unit.space), " — ", el("em", name)])
         measured = "chance of change" if chances else unit_word(unit.space)
+        if any(missing.column in unit.names for missing in plan.not_found):
+            shown, measured = ["not found"] * 3, ""
         rows.append((unit.label, what, upward(unit.mechanism.budget.epsilon), *shown, measured))
     heads = ("Column", "Values, and mechanism", "#ε of a row", "#Expected error", "#Theorem 6", "#Theorem 7", "Unit")
     tags = dict.fromkeys(unit.mechanism.tag for unit in plan.units)
