@@ -101,7 +101,7 @@ def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[f
 def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
     """Return the part of every cell that lies between a space's bounds, as if its rows were spread out evenly."""
     grid: Any = getattr(space, "inner", space)
-    low, high = (_tick(edge, unit) if unit else float(edge) for edge in (grid.lower, grid.upper))
+    low, high = _bounds(grid, unit)
     whole = grid.tag == "integer" or unit is not None
     # Halved, as the difference of floats may be beyond them all; of whole numbers the last one is inside.
     starts, stops = ends[:-1] / 2, ends[1:] / 2
@@ -111,11 +111,12 @@ def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
     return np.clip(parts, 0.0, 1.0)
 
 
-def _tick(edge: Any, unit: str) -> float:
-    """Return a time in a column's unit since 1970, or a duration in it."""
-    kind = "m8" if hasattr(edge, "total_seconds") else "M8"
-    naive = edge.replace(tzinfo=None) if getattr(edge, "tzinfo", None) is not None else edge
-    return float(np.array(naive, dtype=f"{kind}[us]").astype(np.int64)) / _MICROSECONDS[unit]
+def _bounds(grid: Any, unit: str | None) -> list[float]:
+    """Return a space's bounds as its column's counts have them: times in their unit, since 1970."""
+    if unit is None:
+        return [float(grid.lower), float(grid.upper)]
+    times = np.asarray(grid.instants(grid.numbers(np.array([0, grid.size - 1]))))
+    return [float(tick) / _MICROSECONDS[unit] for tick in times.astype(f"{times.dtype.kind}8[us]").astype(np.int64)]
 
 
 _MICROSECONDS = {"D": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1e-3}
