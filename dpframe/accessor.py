@@ -63,7 +63,8 @@ class DpAccessor:
     """Differential privacy for a DataFrame: ``df.dp.sanitize(epsilon=…)``, then ``safe.dp.mean("age")``.
 
     On a raw frame: `plan` and `sanitize`. On a release: estimates that take the noise into account, where
-    plain pandas would be biased.
+    plain pandas would be biased. All of them take ``clipped=True``, for estimates of columns whose spaces private
+    inference did not find: else they are NaN, see `Estimates`.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -114,67 +115,67 @@ class DpAccessor:
 
     def value_counts(self, column: str, *args: Any, **options: Any) -> pd.DataFrame:
         """Estimate how many rows hold each value; see `Estimates.value_counts`."""
-        return self.estimates().value_counts(column, *args, **options)
+        return self._asked(options).value_counts(column, *args, **options)
 
     def crosstab(self, index: str, columns: str, *args: Any, **options: Any) -> pd.DataFrame:
         """Estimate the joint counts of two columns; see `Estimates.crosstab`."""
-        return self.estimates().crosstab(index, columns, *args, **options)
+        return self._asked(options).crosstab(index, columns, *args, **options)
 
     def joint(self, columns: Sequence[str], **options: Any) -> pd.DataFrame:
         """Estimate the joint of any number of columns; see `Estimates.joint`."""
-        return self.estimates().joint(columns, **options)
+        return self._asked(options).joint(columns, **options)
 
     def mean(self, column: str, by: str | None = None, **options: Any) -> pd.Series[Any] | pd.DataFrame:
         """Estimate the mean of a numeric column; see `Estimates.mean`."""
-        return self.estimates().mean(column, by, **options)
+        return self._asked(options).mean(column, by, **options)
 
     def sum(self, column: str, **options: Any) -> pd.Series[Any]:
         """Estimate the sum of a numeric column; see `Estimates.sum`."""
-        return self.estimates().sum(column, **options)
+        return self._asked(options).sum(column, **options)
 
     def var(self, column: str, ddof: int = 1, **options: Any) -> pd.Series[Any]:
         """Estimate the variance of a numeric column; see `Estimates.var`."""
-        return self.estimates().var(column, ddof, **options)
+        return self._asked(options).var(column, ddof, **options)
 
     def std(self, column: str, ddof: int = 1, **options: Any) -> pd.Series[Any]:
         """Estimate the standard deviation of a numeric column; see `Estimates.std`."""
-        return self.estimates().std(column, ddof, **options)
+        return self._asked(options).std(column, ddof, **options)
 
     def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, **options: Any) -> pd.DataFrame:
         """Estimate the covariances of numeric columns; see `Estimates.cov`."""
-        return self.estimates().cov(columns, ddof, **options)
+        return self._asked(options).cov(columns, ddof, **options)
 
     def corr(self, columns: Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
         """Estimate the correlations of numeric columns; see `Estimates.corr`."""
-        return self.estimates().corr(columns, **options)
+        return self._asked(options).corr(columns, **options)
 
     def support(self, column: str, items: Sequence[Any] | None = None, **options: Any) -> pd.DataFrame:
         """Estimate the share of rows whose set holds each item, or of each value; see `Estimates.support`."""
-        return self.estimates().support(column, items, **options)
+        return self._asked(options).support(column, items, **options)
 
     def cooccurrence(self, column: str, items: Sequence[Any] | None = None, **options: Any) -> pd.DataFrame:
         """Estimate how many rows hold both items of every pair; see `Estimates.cooccurrence`."""
-        return self.estimates().cooccurrence(column, items, **options)
+        return self._asked(options).cooccurrence(column, items, **options)
 
     def set_sizes(self, column: str, **options: Any) -> pd.DataFrame:
         """Estimate how many rows hold sets of each size; see `Estimates.set_sizes`."""
-        return self.estimates().set_sizes(column, **options)
+        return self._asked(options).set_sizes(column, **options)
 
     def null_rate(self, column: str, **options: Any) -> pd.Series[Any]:
         """Estimate the share of nulls of a column; see `Estimates.null_rate`."""
-        return self.estimates().null_rate(column, **options)
+        return self._asked(options).null_rate(column, **options)
 
     def histogram(self, column: str, bins: Any = 10, **options: Any) -> pd.DataFrame:
         """Estimate the distribution of a numeric column in bins; see `Estimates.histogram`."""
-        return self.estimates().histogram(column, bins, **options)
+        return self._asked(options).histogram(column, bins, **options)
 
     def quantile(self, column: str, q: Any = 0.5, **options: Any) -> pd.Series[Any] | pd.DataFrame:
         """Estimate quantiles of a numeric column; see `Estimates.quantile`."""
-        return self.estimates().quantile(column, q, **options)
+        return self._asked(options).quantile(column, q, **options)
 
     def plot(self, *columns: str, **options: Any) -> Any:
         """Draw estimates with their intervals; see `Estimates.plot`."""
-        return self.estimates().plot(*columns, **options)
+        return self._asked(options).plot(*columns, **options)
 
     def verify(self) -> bool:
         """Tell whether the frame is, cell by cell, what was released; see `Estimates.verify`."""
@@ -184,9 +185,13 @@ class DpAccessor:
         """Return what the release promises and how accurate it can be."""
         return Report(self.release, self._frame)
 
-    def estimates(self, *, confidence_level: float = 0.95) -> Estimates:
-        """Return the estimator of this release, at another level if need be."""
-        return Estimates(self._frame, confidence_level=confidence_level)
+    def estimates(self, *, confidence_level: float = 0.95, clipped: bool = False) -> Estimates:
+        """Return the estimator of this release, at another level or of clipped columns, if need be."""
+        return Estimates(self._frame, confidence_level=confidence_level, clipped=clipped)
+
+    def _asked(self, options: dict[str, Any]) -> Estimates:
+        """Return the estimator that a method's options ask for, and take ``clipped`` from them."""
+        return self.estimates(clipped=options.pop("clipped", False))
 
     def _lines(self) -> list[str]:
         try:

@@ -14,6 +14,7 @@ One root, so that ``except dpframe.DpframeError`` catches them all::
 
     DpframeWarning (UserWarning)
     ├── AlteredReleaseWarning              a table is not, or not all of, what was released
+    ├── InferenceWarning                   private inference did not find the spaces of some columns
     ├── LargeEpsilonWarning                a promise is so large that it promises next to nothing
     ├── PrivacyLeakWarning                 something was read off the data without a budget
     ├── OrderLeakWarning                   rows kept their order, and the order says something
@@ -38,6 +39,7 @@ __all__ = [
     "DpframeError",
     "DpframeWarning",
     "FileError",
+    "InferenceWarning",
     "LargeEpsilonWarning",
     "LedgerError",
     "NotSanitizedError",
@@ -124,6 +126,10 @@ class DpframeWarning(UserWarning):
 
 class AlteredReleaseWarning(DpframeWarning):
     """A table is not, or not all of, what was released: its estimates answer another question."""
+
+
+class InferenceWarning(DpframeWarning):
+    """Private inference did not find the spaces of some columns: estimates of them are NaN until they are declared."""
 
 
 class LargeEpsilonWarning(DpframeWarning):

@@ -10,7 +10,10 @@ from typing import Any
 from dpframe.errors import PlanError
 from dpframe.loss import Budget
 
-__all__ = ["Inferred", "Measured"]
+__all__ = ["UNITS", "Inferred", "Measured"]
+
+UNITS = ("D", "s", "ms", "us", "ns")
+"""Units of times; days are those of dates."""
 
 _KINDS = ("intervals", "values", "ranks", "items", "nulls", "kinds")
 
@@ -24,7 +27,7 @@ class Measured:
     ``"items"`` those that reached the threshold, all others being unknown; of ``"ranks"`` the same in a declared
     order; ``"nulls"`` has none; of ``"kinds"`` the kinds that objects may be of (`dpframe.spaces.objects.KINDS`).
     ``missing`` is the noisy count of nulls, where they may occur; of objects, of all that are not of the kind found.
-    All counts have noise of the same variance, and may be negative.
+    ``unit`` is the unit of times. All counts have noise of the same variance, and may be negative.
     """
 
     column: str
@@ -33,10 +36,11 @@ class Measured:
     counts: tuple[int, ...]
     variance: float
     missing: int | None = None
+    unit: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as a JSON object."""
-        return {
+        data = {
             "column": self.column,
             "kind": self.kind,
             "cells": list(self.cells),
@@ -44,20 +48,31 @@ class Measured:
             "variance": self.variance,
             "missing": self.missing,
         }
+        return data if self.unit is None else data | {"unit": self.unit}
 
     @classmethod
     def from_json(cls, data: Any) -> Measured:
         """Read the counts back; `PlanError` for anything else."""
         names = {f.name for f in fields(cls)}
-        if not isinstance(data, Mapping) or set(data) != names or data["kind"] not in _KINDS:
+        if not isinstance(data, Mapping) or set(data) | {"unit"} != names or data["kind"] not in _KINDS:
             raise PlanError(f"measured counts have the fields {', '.join(sorted(names))}")
         cells, counts, variance = data["cells"], data["counts"], data["variance"]
         whole = isinstance(counts, list) and all(type(count) is int for count in counts)
         spread = isinstance(variance, int | float) and math.isfinite(variance) and variance > 0
         missing = data["missing"] is None or type(data["missing"]) is int
+        if data.get("unit") not in (None, *UNITS):
+            raise PlanError(f"the unit of measured times must be one of {', '.join(UNITS)}")
         if not (isinstance(data["column"], str) and isinstance(cells, list) and whole and spread and missing):
             raise PlanError("measured counts must be whole numbers with a positive variance")
-        return cls(data["column"], data["kind"], tuple(cells), tuple(counts), float(variance), data["missing"])
+        return cls(
+            data["column"],
+            data["kind"],
+            tuple(cells),
+            tuple(counts),
+            float(variance),
+            data["missing"],
+            data.get("unit"),
+        )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from dpframe.building import build_units
 from dpframe.calibration import Terms, recalibrate
 from dpframe.certificate import Certificate, certify
 from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError, name_list, warn
+from dpframe.findings import NotFound, judge
 from dpframe.forecast import forecast_table
 from dpframe.levers import ORDER_METHODS, lever_lines, levers_table, split_mechanisms
 from dpframe.loss import Budget, check_delta, compose
@@ -218,6 +220,15 @@ class Plan:
         """Return what a null in a column means: what inference chose a space for is coded without complaint."""
         return "impute" if self.inferred is not None and name in self.inferred.columns else self.nulls
 
+    @cached_property
+    def not_found(self) -> tuple[NotFound, ...]:
+        """The columns whose spaces private inference did not find, each with the reason; see `InferenceWarning`."""
+        return () if self.inferred is None or self.n is None else judge(self.inferred, self.columns, self.n)
+
+    def _misses(self, unit: Unit) -> bool:
+        """Tell whether the space of a unit, or of a column in it, was not found."""
+        return any(missing.column in unit.names for missing in self.not_found)
+
     @property
     def release(self) -> Budget:
         """The promise for the release as a whole, replace-one, per person."""
@@ -370,7 +381,8 @@ class Plan:
 
         ``expected_error`` is the worst expected distance between a value and its release, in ``unit``
         (for unordered columns the chance that a value changes); ``error_bound`` is the least that any
-        mechanism could have at the same budget (metric-spaces paper, Theorems 6 and 7).
+        mechanism could have at the same budget (metric-spaces paper, Theorems 6 and 7). Of a column whose space
+        inference did not find both are NaN, and ``unit`` is ``"not found"``.
         """
         import pandas as pd
 
@@ -381,11 +393,11 @@ class Plan:
                 "mechanism": unit.mechanism.tag,
                 "epsilon": unit.mechanism.budget.epsilon,
                 "delta": unit.mechanism.budget.delta,
-                "expected_error": unit.expected_error,
-                "error_bound": unit.error_bound,
-                "unit": unit.space.unit or ("chance of change" if unit.space.metric in UNORDERED else ""),
+                "expected_error": math.nan if missed else unit.expected_error,
+                "error_bound": math.nan if missed else unit.error_bound,
+                "unit": "not found" if missed else unit.space.unit or _unit_of(unit.space.metric),
             }
-            for unit in self.units
+            for unit, missed in ((unit, self._misses(unit)) for unit in self.units)
         ]
         names = ["column", "space", "mechanism", "epsilon", "delta", "expected_error", "error_bound", "unit"]
         return pd.DataFrame(rows, columns=names).set_index("column")
@@ -527,6 +539,11 @@ class Plan:
                 f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} of the total found the spaces of "
                 + name_list(self.inferred.columns)
             )
+        if self.not_found:
+            text.append(
+                "NOT FOUND by inference, estimates are NaN: "
+                + "; ".join(f"{name_list([missing.column])} ({missing.why})" for missing in self.not_found)
+            )
         if self.groups:
             text.append(
                 "Randomised together, one epsilon for all: " + "; ".join(name_list(g.names) for g in self.groups)
@@ -572,6 +589,10 @@ _WIDEST = 200
 
 def _digits(x: float) -> str:
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
+
+
+def _unit_of(metric: str) -> str:
+    return "chance of change" if metric in UNORDERED else ""
 
 
 def _short(text: str, width: int = 60) -> str:

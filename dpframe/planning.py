@@ -15,6 +15,7 @@ import pyarrow as pa
 from dpframe.errors import (
     AlreadySanitizedError,
     ColumnError,
+    InferenceWarning,
     LargeEpsilonWarning,
     ParameterError,
     RepeatedReleaseWarning,
@@ -42,6 +43,7 @@ __all__ = [
     "noted",
     "plan_for",
     "refuse_release",
+    "warn_not_found",
 ]
 
 
@@ -251,8 +253,28 @@ def plan_for(
     inferred = Inferred(
         share, tuple(c.name for c in left), inference.measured, tuple(inference.threshold.items()), receipt[0]
     )
-    return build_plan(
+    plan = build_plan(
         {c.name: spaces[c.name] for c in columns}, epsilon=epsilon, delta=delta, inferred=inferred, **options
+    )
+    warn_not_found(plan)
+    return plan
+
+
+def warn_not_found(plan: Plan) -> None:
+    """Warn, in one line for all columns, of spaces that private inference did not find, with what to declare."""
+    if not plan.not_found:
+        return
+    reasons = dict.fromkeys(missing.why for missing in plan.not_found)
+    grounds = "; ".join(
+        f"{', '.join(repr(missing.column) for missing in plan.not_found if missing.why == why)}: {why}"
+        for why in reasons
+    )
+    entries = ", ".join(f"{missing.column!r}: {missing.placeholder}" for missing in plan.not_found)
+    warn(
+        f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns "
+        f"({grounds}); estimates of them are NaN unless asked for with clipped=True: declare spaces={{{entries}}}, or "
+        "raise epsilon or infer_share",
+        InferenceWarning,
     )
 
 
@@ -324,4 +346,5 @@ def choose_plan(plan: Plan | None, epsilon: float | None, delta: float | None, o
     if epsilon is not None or delta is not None or options:
         extra = next(iter(options), "epsilon" if epsilon is not None else "delta")
         raise ParameterError(f"{extra} is already decided by the plan; give one or the other")
+    warn_not_found(plan)
     return plan

@@ -11,13 +11,13 @@ ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
     ["errors", "datasets", "stopping", "cli_words"],
-    ["keystream", "spaces", "loss", "ledgerfile"],
+    ["keystream", "spaces", "loss", "ledgerfile", "nested"],
     ["tables", "sufficient", "accounting"],
     ["mechanisms"],
     ["units", "measured"],
     ["calibration", "forecast"],
     ["allocation", "levers", "samplecurve"],
-    ["building", "certificate"],
+    ["building", "certificate", "findings"],
     ["plan"],
     ["infer", "release", "ledger"],
     ["private", "replay"],

@@ -127,6 +127,7 @@ def tables(draw: st.DrawFn) -> Any:
 def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", dpf.InferenceWarning)
         warnings.filterwarnings("ignore", "delta=")
         safe = dpf.sanitize(table, epsilon, DELTA)
     assert len(safe) == len(table)
@@ -243,6 +244,7 @@ def test_types_that_say_all_cost_nothing() -> None:
     plan = dpf.make_plan(frame, 1.0, 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", dpf.InferenceWarning)
         again = dpf.make_plan(frame, 1.0, 0.0)
     assert (plan.inferred, plan.released, again) == (None, plan.release, plan)
     assert plan["a"].space == Boolean()
@@ -279,11 +281,13 @@ def test_a_repeated_plan_warns(people: pd.DataFrame, tmp_path: Any) -> None:
         frame.dp.plan(1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", dpf.InferenceWarning)
         dpf.make_plan(frame, 1.0, spaces=plan)
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 1.0, 1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", dpf.InferenceWarning)
         for _ in range(2):  # which the ledger keeps count of
             dpf.make_plan(frame, 1.0, DELTA, ledger=ledger, dataset="survey")
         dpf.sanitize(frame, 1.0)

@@ -13,6 +13,7 @@ import pandas as pd
 from dpframe.errors import ParameterError
 from dpframe.estimate import linear, moments, sets
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
+from dpframe.estimate.found import of_found
 from dpframe.estimate.plot import draw
 from dpframe.estimate.reading import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
 
@@ -35,6 +36,10 @@ class Estimates(Reading):
         in `value_counts`, `joint` of one column, `support` of values, `null_rate`, `histogram` and `quantile`. They
         are of the table that the plan was made from. By default they are used where the release says that this is
         its own table (its plan was made as it was released); pass True where you know so of a plan made before.
+    clipped
+        Give estimates of columns whose spaces private inference did not find (`Plan.not_found`), too: they are those
+        of the column clipped to its space, not the table's. By default they are NaN, and ``attrs["not_found"]`` of
+        every result of such a column says why.
 
     Raises
     ------
@@ -96,6 +101,7 @@ class Estimates(Reading):
 
     # Joints
 
+    @of_found
     def value_counts(
         self,
         column: str,
@@ -145,6 +151,7 @@ class Estimates(Reading):
         out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
+    @of_found
     def joint(
         self,
         columns: Sequence[str],
@@ -190,6 +197,7 @@ class Estimates(Reading):
         out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
         return out
 
+    @of_found
     def crosstab(
         self,
         index: str,
@@ -260,6 +268,7 @@ class Estimates(Reading):
             out[name] = wide
         return out
 
+    @of_found
     def support(
         self,
         column: str,
@@ -340,6 +349,7 @@ class Estimates(Reading):
         found = sets.share_of(sums, mine, released, nulls, normalize, drawn)
         return pd.DataFrame(self._results(*self._weighted(*found, normalize), (slice(None),)), index=index)
 
+    @of_found
     def cooccurrence(
         self, column: str, items: Sequence[Any] | None = None, *, normalize: bool = False, target: str = "table"
     ) -> pd.DataFrame:
@@ -370,6 +380,7 @@ class Estimates(Reading):
         index = pd.Index([mine.labels[i] for i in places], name=column)
         return self._wide(*self._weighted(*found, normalize), (slice(None), slice(None)), index, index)
 
+    @of_found
     def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
         """Return how many rows hold sets of each size, by maximum likelihood; errors are by parametric bootstrap.
 
@@ -409,6 +420,7 @@ class Estimates(Reading):
 
     # Moments
 
+    @of_found
     def mean(
         self, column: str, by: str | None = None, *, weights: str | None = None, bins: Any = None, target: str = "table"
     ) -> pd.Series[Any] | pd.DataFrame:
@@ -452,6 +464,7 @@ class Estimates(Reading):
         results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
         return pd.DataFrame(self._dressed(results, column), index=group.labels[part])
 
+    @of_found
     def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
         """Return the sum of a numeric column, nulls left out; with ``weights``, of its products with them."""
         scale = moments.Scale.of(self._source.column(column))
@@ -459,11 +472,13 @@ class Estimates(Reading):
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
         return self._statistic(moments.total(scale, self._weight(weights, column)), [column, weights], column, target)
 
+    @of_found
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
         """Return the variance of a numeric column (pandas' ``var``), in the square of its unit (times: steps)."""
         scale = moments.Scale.of(self._source.column(column))
         return self._statistic(moments.variance(scale, _check_ddof(ddof)), [column], column, target)
 
+    @of_found
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
         """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
 
@@ -508,6 +523,7 @@ class Estimates(Reading):
 
         return self._matrix(columns, correlation, target)
 
+    @of_found
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
         """Return the share of rows where a column is null."""
         drawn = self._source.drawn(target)
@@ -532,6 +548,7 @@ class Estimates(Reading):
 
     # Distributions
 
+    @of_found
     def histogram(
         self, column: str, bins: int | Sequence[Any] = 10, *, density: bool = False, target: str = "table"
     ) -> pd.DataFrame:
@@ -574,6 +591,7 @@ class Estimates(Reading):
         results = self._results(estimate, variance, (part,), least=0.0)
         return pd.DataFrame(results, index=axis.labels[part])
 
+    @of_found
     def quantile(
         self, column: str, q: float | Sequence[float] = 0.5, *, target: str = "table"
     ) -> pd.Series[Any] | pd.DataFrame:

@@ -16,6 +16,7 @@ from dpframe.errors import ParameterError
 from dpframe.estimate import linear, moments
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.fits import METHODS, Fits, Unit
+from dpframe.estimate.found import NOT_FOUND
 from dpframe.estimate.measured import Both, Combined
 from dpframe.estimate.source import Source
 from dpframe.forecast import mean_errors
@@ -39,10 +40,18 @@ class Reading:
     """A release as estimates see it; `Estimates` adds the questions."""
 
     def __init__(
-        self, source: Any, plan: Plan | None = None, *, confidence_level: float = 0.95, use_measured: bool | None = None
+        self,
+        source: Any,
+        plan: Plan | None = None,
+        *,
+        confidence_level: float = 0.95,
+        use_measured: bool | None = None,
+        clipped: bool = False,
     ) -> None:
         if use_measured is not None and not isinstance(use_measured, bool):
             raise ParameterError("use_measured must be True, False or None")
+        if not isinstance(clipped, bool):
+            raise ParameterError("clipped must be True or False")
         if not isinstance(confidence_level, float) or not 0 < confidence_level < 1:
             raise ParameterError("confidence_level must lie in (0, 1), e.g. 0.95")
         self.confidence_level = confidence_level
@@ -50,6 +59,7 @@ class Reading:
         self.plan = self._source.plan
         self.n, self.rows = self._source.n, self._source.rows
         self._use_measured = use_measured
+        self.clipped = clipped
 
     def is_listed(self, column: str) -> bool:
         """Tell whether a column is one of listed values (or of so few that they can be listed)."""
@@ -224,12 +234,19 @@ class Reading:
         names = self._numeric() if columns is None else column_names(columns, "columns")
         scales = {name: moments.Scale.of(self._source.column(name)) for name in names}
         tables = {result: pd.DataFrame(np.nan, index=names, columns=names) for result in RESULTS}
+        missing = {one.column: f"not found: {one.why}" for one in self.plan.not_found if one.column in names}
+        hidden = {} if self.clipped else missing
         for i, a in enumerate(names):
             for b in names[i:]:
+                if a in hidden or b in hidden:
+                    continue
                 found = pair(scales[a], scales[b])
                 for result in RESULTS:
                     tables[result].loc[a, b] = tables[result].loc[b, a] = found[result]
-        return pd.concat(tables, axis=1)
+        out = pd.concat(tables, axis=1)
+        if missing:
+            out.attrs[NOT_FOUND] = missing
+        return out
 
     def _moments(
         self, terms: Sequence[linear.Term], functions: Any, scales: Sequence[moments.Scale], target: str

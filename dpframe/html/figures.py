@@ -38,6 +38,9 @@ def estimate_panels(estimates: Estimates) -> Html:
 
 
 def _panel(estimates: Estimates, name: str) -> Html:
+    missing = next((one for one in estimates.plan.not_found if one.column == name), None)
+    if missing is not None:
+        return el("section", el("h3", name), el("p", f"Not found: {missing.why}.", class_="note"), class_="panel")
     try:
         body = _body(estimates, name)
     except ParameterError as error:
@@ -119,7 +122,11 @@ def forecast_rows(plan: Plan, n: int) -> list[Sequence[object]]:
     """Return rows of column, statistic, half-width of its interval, and that as a bar of the statistic's range."""
     errors: dict[Any, float] = plan.forecast(n)["std_error"].to_dict()
     rows: list[Sequence[object]] = []
+    unknown = {missing.column for missing in plan.not_found}
     for column in plan.columns:
+        if column.name in unknown:
+            rows.append((column.name, "not found", "", ""))
+            continue
         for statistic in ("support", "mean", "marginal"):
             if (statistic, column.name) in errors:
                 half = _Z * errors[statistic, column.name]

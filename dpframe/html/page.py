@@ -205,6 +205,8 @@ def _columns(plan: Plan) -> Html:
         shown = [f"{100 * x:.3g} %" if chances else number(x) for x in (unit.expected_error, unit.error_bound)]
         what = join([space_words(unit.space), " — ", el("em", mechanism_name(unit.mechanism.tag))])
         measured = "chance of change" if chances else unit_word(unit.space)
+        if any(missing.column in unit.names for missing in plan.not_found):
+            shown, measured = ["not found"] * 3, ""
         rows.append((unit.label, what, upward(unit.mechanism.budget.epsilon), *shown, measured))
     heads = ("Column", "Values, and mechanism", "#ε of a row", "#Expected error", "#Least possible", "Unit")
     tags = dict.fromkeys(unit.mechanism.tag for unit in plan.units)

@@ -94,9 +94,13 @@ def _tick(type_: pa.DataType, year: int) -> int:
     return days * _ticks_per_day(type_) if not pa.types.is_date32(type_) else days
 
 
+def _unit(type_: pa.DataType) -> str:
+    """Return the unit of a type of times."""
+    return "D" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else str(type_.unit)
+
+
 def _ticks_per_day(type_: pa.DataType) -> int:
-    unit = "ms" if pa.types.is_date64(type_) else type_.unit
-    return 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    return 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[_unit(type_)]
 
 
 class _InCells(Counter):
@@ -118,6 +122,7 @@ class Numbers(Task):
         type_ = field.type
         self.type = type_.value_type if pa.types.is_dictionary(type_) else type_
         self.n = n
+        self.unit = _unit(self.type) if is_time(self.type) else None
         self.rounds: list[Round] = []
 
     @property
@@ -138,7 +143,7 @@ class Numbers(Task):
         counts = tuple(noisy.tolist())
         self.rounds.append(Round(counter.grid, counts, noise.variance))
         self.measured.append(
-            Measured(self.field.name, "intervals", counter.grid.edges, counts, noise.variance, missing)
+            Measured(self.field.name, "intervals", counter.grid.edges, counts, noise.variance, missing, self.unit)
         )
 
     def inner(self) -> Space:

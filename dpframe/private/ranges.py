@@ -8,7 +8,6 @@ give the cells' counts by least squares.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from dpframe.nested import Layer, fit_layers
 
 __all__ = ["Cells", "Grid", "Round", "bounds", "fitted", "refined"]
 
@@ -111,27 +112,8 @@ def fitted(rounds: Sequence[Round]) -> Cells:
     Those of infinities are left out. Every grid divides cells of the one before, so that each count measures a sum of
     finest cells.
     """
-    grid = rounds[-1].grid
-    size = len(grid.edges) + 1
-    precision, right = np.zeros((size, size)), np.zeros(size)
-    position = {edge: i for i, edge in enumerate(grid.ends)}
-    for one in rounds:
-        places = np.array([position[edge] for edge in one.grid.ends])
-        counts = np.array(one.counts) / one.variance
-        alone = np.flatnonzero(np.diff(places) == 1)
-        precision[places[alone], places[alone]] += 1 / one.variance
-        right[places[alone]] += counts[alone]
-        for i in np.flatnonzero(np.diff(places) > 1):
-            part = slice(places[i], places[i + 1])
-            precision[part, part] += 1 / one.variance
-            right[part] += counts[i]
-    # No measurement reaches over the border of two cells of the first grid.
-    covariance: Floats = np.diag(1 / np.diag(precision))
-    for start, stop in itertools.pairwise(position[edge] for edge in rounds[0].grid.ends):
-        if stop > start + 1:
-            covariance[start:stop, start:stop] = np.linalg.inv(precision[start:stop, start:stop])
-    fit: Floats = covariance @ right
-    return Cells(grid, fit, covariance).finite()
+    fit, covariance = fit_layers([Layer(one.grid.ends, one.counts, one.variance) for one in rounds])
+    return Cells(rounds[-1].grid, fit, covariance).finite()
 
 
 def hull(cells: Cells) -> tuple[int, int] | None:
