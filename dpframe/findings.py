@@ -58,7 +58,8 @@ def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFou
     """
     found = []
     for column in columns:
-        mine = [measured for measured in inferred.measured if measured.column == column.name]
+        known = [measured for measured in inferred.measured if measured.column == column.name]
+        mine = [measured for measured in known if measured.kind == known[-1].kind]
         rule = _RULES.get(mine[-1].kind) if mine and n > 0 and column.name in inferred.columns else None
         why = None if rule is None else rule(mine, column.space, n)
         if why is not None:
@@ -136,12 +137,21 @@ def _no_items(measured: Sequence[Measured], space: Space, n: int) -> str | None:
     return None if measured[-1].cells else "no item cleared the threshold"
 
 
+def _no_kind(measured: Sequence[Measured], space: Space, n: int) -> str | None:
+    counts = dict(zip(measured[-1].cells, measured[-1].counts, strict=True))
+    if max(counts, key=counts.__getitem__) == "list of numbers":
+        return "it seems to hold lists of numbers, which no space that is inferred holds"
+    return "no kind of value that a space holds stood out of the noise"
+
+
 _RULES: dict[str, Callable[[Sequence[Measured], Space, int], str | None]] = {
     "intervals": _beyond_bounds,
     "values": _other_values,
+    "ranks": _other_values,
     "items": _no_items,
+    "kinds": _no_kind,
 }
-"""What is asked of a column, by the kind of its counts; other kinds need nothing to be found."""
+"""What is asked of a column, by the kind of its last counts; ``"nulls"`` alone need nothing to be found."""
 
 
 def _placeholder(space: Space) -> str:
