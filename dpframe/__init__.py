@@ -7,13 +7,15 @@
 import importlib
 import typing
 
-from dpframe import stopping as _stopping  # noqa: F401
+from dpframe.cli import stopping as _stopping  # noqa: F401
 
 # isort: split
 from dpframe import datasets
-from dpframe.accessor import attach
-from dpframe.audit import AuditResult, audit
-from dpframe.certificate import Certificate
+from dpframe.accounting.audit import AuditResult, audit
+from dpframe.accounting.budget import Budget
+from dpframe.api.accessor import attach
+from dpframe.api.memory import make_plan, sanitize
+from dpframe.api.parquet import plan_parquet, read_parquet, sanitize_parquet, write_parquet
 from dpframe.errors import (
     AlreadySanitizedError,
     AlteredReleaseWarning,
@@ -34,21 +36,19 @@ from dpframe.errors import (
     SeededReleaseWarning,
 )
 from dpframe.estimate import Estimates
-from dpframe.inmemory import make_plan, sanitize
-from dpframe.ledger import Ledger
-from dpframe.loss import Budget
+from dpframe.io.verify import verify_file
+from dpframe.ledger.ledger import Ledger
 from dpframe.mechanisms import Matrix
-from dpframe.parquet import plan_parquet, read_parquet, sanitize_parquet
-from dpframe.plan import Column, Group, Plan
-from dpframe.release import ReleaseInfo
-from dpframe.report import Report
+from dpframe.plan.certificate import Certificate
+from dpframe.plan.columns import Column, Group
+from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo
+from dpframe.report.report import Report
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Product, Real, Subset
-from dpframe.verify import verify_file
-from dpframe.writing import write_parquet
 
 if typing.TYPE_CHECKING:
+    from dpframe.api.transformer import Sanitizer
     from dpframe.learning import DebiasedNaiveBayes, DebiasedRidge
-    from dpframe.transformer import Sanitizer
 
 __version__ = "0.1.0"
 
@@ -105,7 +105,7 @@ __all__ = [
     "write_parquet",
 ]
 
-_LAZY = {"DebiasedNaiveBayes": "learning", "DebiasedRidge": "learning", "Sanitizer": "transformer"}
+_LAZY = {"DebiasedNaiveBayes": "learning", "DebiasedRidge": "learning", "Sanitizer": "api.transformer"}
 """Names whose modules import scikit-learn, which takes longer than all the rest: imported when asked for."""
 
 

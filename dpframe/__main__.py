@@ -1,6 +1,6 @@
 """``python -m dpframe``."""
 
-from dpframe.cli import main
+from dpframe.cli.main import main
 
 if __name__ == "__main__":
     main()

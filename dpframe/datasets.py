@@ -17,17 +17,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from pandas.api.extensions import ExtensionArray
 
-__all__ = [
-    "COLUMNS",
-    "EDUCATION",
-    "HOBBIES",
-    "OCCUPATIONS",
-    "REGIONS",
-    "SEXES",
-    "census_population",
-    "make_census",
-]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 

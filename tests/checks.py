@@ -21,7 +21,6 @@ import pytest
 from scipy import stats
 
 from dpframe.errors import ColumnError, ParameterError, PlanError
-from dpframe.keystream import Keystream
 from dpframe.mechanisms import (
     MECHANISMS,
     GammaDiagonal,
@@ -32,11 +31,12 @@ from dpframe.mechanisms import (
     RandomizedResponse,
     mechanism_from_json,
 )
-from dpframe.mechanisms.channels import MetricChannel, Tabulated
-from dpframe.mechanisms.subset import SetMechanism
+from dpframe.mechanisms.bit_flips import SetMechanism
+from dpframe.mechanisms.tabulated import MetricChannel, Tabulated
+from dpframe.noise.keystream import Keystream
+from dpframe.noise.tables import ChannelTable, GeometricTable
 from dpframe.spaces import SPACES, Space, as_arrow, space_from_json
 from dpframe.spaces.base import in_words
-from dpframe.tables import ChannelTable, GeometricTable
 
 SECRET = "swordfish"
 """A value that no message may hold."""

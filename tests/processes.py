@@ -17,12 +17,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dpframe import cli, replay
+from dpframe.cli import main
 from dpframe.errors import BudgetExceeded, LedgerError
-from dpframe.ledger import Ledger
+from dpframe.ledger import job_keys
+from dpframe.ledger.ledger import Ledger
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["dpframe", "dpframe.cli"])
+CONTEXT.set_forkserver_preload(["dpframe", "dpframe.cli.main"])
 
 JOB = "out.parquet"
 
@@ -127,7 +128,7 @@ def run_command(connection: Connection, arguments: list[str]) -> None:
         connection.send("ready")
         connection.recv()
         try:
-            cli.main(arguments)
+            main.main(arguments)
         except SystemExit as stopped:
             connection.send(stopped.code)
 
@@ -136,7 +137,7 @@ def run_job(connection: Connection, ledger: Ledger, binding: bytes) -> None:
     """Run a job that stops, until it gets a word, once before it spends, once after, and once when it is done."""
     connection.send("ready")
     connection.recv()
-    with replay.job(ledger, "survey", JOB, binding) as job:
+    with job_keys.job(ledger, "survey", JOB, binding) as job:
         connection.send(("started", job.release_id, job.resumed))
         connection.recv()
         job.spend(0.25, 0.0)
@@ -150,7 +151,7 @@ def run_jobs_forever(connection: Connection, ledger: Ledger, binding: bytes) -> 
     connection.send("ready")
     connection.recv()
     while True:
-        with replay.job(ledger, "survey", JOB, binding) as job:
+        with job_keys.job(ledger, "survey", JOB, binding) as job:
             job.spend(1e-6, 0.0)
             connection.send((job.release_id, job.key))
         connection.send("done")
@@ -161,7 +162,7 @@ def try_jobs(connection: Connection, ledger: Ledger, binding: bytes, times: int)
     connection.recv()
     for _ in range(times):
         try:
-            with replay.job(ledger, "survey", JOB, binding) as job:
+            with job_keys.job(ledger, "survey", JOB, binding) as job:
                 job.spend(1e-6, 0.0)
                 key = job.key
         except LedgerError as error:

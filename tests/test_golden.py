@@ -20,7 +20,7 @@ from examples import plans_with
 
 import dpframe as dpf
 from dpframe.mechanisms import MECHANISMS
-from dpframe.plan import Plan
+from dpframe.plan.plan import Plan
 
 FILE = Path(__file__).parent / "golden" / "releases.json"
 ROWS = 60

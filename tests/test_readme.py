@@ -21,7 +21,7 @@ def test_snippets(tmp_path, monkeypatch):
 def test_console_commands_exist():
     from typer.main import get_command
 
-    from dpframe.cli import app
+    from dpframe.cli.main import app
 
     blocks = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
     shown = set(re.findall(r"\bdpframe ([a-z]+)", "\n".join(blocks)))

@@ -1,6 +1,6 @@
 """The mathematics of the privacy accountant: what a release of rows costs, as pure functions of public numbers.
 
-A column enters as a `Part`, its pure loss ε_c and its blanket mass γ_c, and nothing else. Three levers:
+A column enters as a `ColumnLoss`, its pure loss ε_c and its blanket mass γ_c, and nothing else. Three levers:
 
 - `composition`: the columns of one row, in a known order (`composed_delta`, `composed_epsilon`);
 - `shuffle`: n such rows in a secret order (`shuffled_delta`, `shuffled_epsilon`);
@@ -11,13 +11,13 @@ multiplies the columns, `tail` bounds the resulting mean and holds the error bud
 """
 
 from dpframe.accounting.composition import composed_delta, composed_epsilon
-from dpframe.accounting.parts import Bound, Part
+from dpframe.accounting.dominating import Bound, ColumnLoss
 from dpframe.accounting.sampling import best_sample, sampled, unsampled
 from dpframe.accounting.shuffle import closed_form_epsilon, shuffled_delta, shuffled_epsilon
 
 __all__ = [
     "Bound",
-    "Part",
+    "ColumnLoss",
     "best_sample",
     "closed_form_epsilon",
     "composed_delta",

@@ -18,12 +18,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpframe.accounting.parts import Part, check_parts, total_epsilon
-from dpframe.accounting.rowlaw import choose_step, snapped, spread
+from dpframe.accounting.budget import check_delta
+from dpframe.accounting.dominating import ColumnLoss, check_losses, total_epsilon
+from dpframe.accounting.row_law import choose_step, snapped, spread
 from dpframe.errors import ParameterError
-from dpframe.loss import check_delta
-
-__all__ = ["composed_delta", "composed_epsilon"]
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +35,7 @@ _ERROR = 1e-13
 """Relative rounding of ratios and masses, per unit of (1 + Σε), taken outward."""
 
 
-def _masses(part: Part) -> tuple[float, float, float]:
+def _masses(part: ColumnLoss) -> tuple[float, float, float]:
     """Return the probabilities under P' of R = E, 1/E and 1, rounded up."""
     below = math.exp(-part.epsilon)
     if part.blanket <= 2 * below / (1 + below):
@@ -47,13 +45,13 @@ def _masses(part: Part) -> tuple[float, float, float]:
 
 
 @functools.lru_cache(maxsize=16)
-def _ratio_law(parts: tuple[Part, ...]) -> tuple[Floats, Floats]:
+def _ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[Floats, Floats]:
     """Return the lattice values of ln R and their probabilities under P'."""
     step = choose_step([part.epsilon for part in parts], [_masses(part)[0] for part in parts], _CELLS, _INFLATION)
     law, offset = np.ones(1), 0
     for part in parts:
         epsilon = snapped(part.epsilon, step)
-        more, less, same = _masses(Part(epsilon, part.blanket))
+        more, less, same = _masses(ColumnLoss(epsilon, part.blanket))
         taps = [(k, w * more) for k, w in spread(epsilon, step)] + [(0, same)]
         taps += [(k, w * less) for k, w in spread(-epsilon, step)]
         first, last = min(k for k, _ in taps), max(k for k, _ in taps)
@@ -64,7 +62,7 @@ def _ratio_law(parts: tuple[Part, ...]) -> tuple[Floats, Floats]:
     return step * np.arange(offset, offset + len(law), dtype=np.float64), law
 
 
-def composed_delta(parts: Sequence[Part], epsilon: float) -> float:
+def composed_delta(parts: Sequence[ColumnLoss], epsilon: float) -> float:
     """Return an upper bound on δ(ε) of one row with these columns, unshuffled.
 
     Raises
@@ -74,12 +72,12 @@ def composed_delta(parts: Sequence[Part], epsilon: float) -> float:
 
     Examples
     --------
-    >>> round(composed_delta([Part(0.1, 0.9)] * 20, 1.0), 6)
+    >>> round(composed_delta([ColumnLoss(0.1, 0.9)] * 20, 1.0), 6)
     0.002397
-    >>> round(composed_delta([Part(0.1, 0.99)] * 20, 1.0), 6)  # such as a category of twenty
+    >>> round(composed_delta([ColumnLoss(0.1, 0.99)] * 20, 1.0), 6)  # such as a category of twenty
     0.0
     """
-    lossy = check_parts(parts)
+    lossy = check_losses(parts)
     if not epsilon >= 0:
         raise ParameterError("epsilon must be at least 0")
     total = total_epsilon(lossy)
@@ -96,7 +94,7 @@ def composed_delta(parts: Sequence[Part], epsilon: float) -> float:
     return min(1.0, float(mass @ gain) * (1 + error))
 
 
-def composed_epsilon(parts: Sequence[Part], delta: float) -> float:
+def composed_epsilon(parts: Sequence[ColumnLoss], delta: float) -> float:
     """Return the least ε, to nine digits and rounded up, at which `composed_delta` is at most ``delta``.
 
     Raises
@@ -106,10 +104,10 @@ def composed_epsilon(parts: Sequence[Part], delta: float) -> float:
 
     Examples
     --------
-    >>> composed_epsilon([Part(0.5, 0.8)] * 2, 0.0)
+    >>> composed_epsilon([ColumnLoss(0.5, 0.8)] * 2, 0.0)
     1.0
     """
-    lossy, delta = check_parts(parts), check_delta(delta)
+    lossy, delta = check_losses(parts), check_delta(delta)
     low, high = 0.0, total_epsilon(lossy)
     if delta == 0 or high == 0:
         return high

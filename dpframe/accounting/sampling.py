@@ -14,11 +14,9 @@ import math
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
-from dpframe.accounting.parts import check_rows
+from dpframe.accounting.budget import check_delta, check_epsilon
+from dpframe.accounting.dominating import check_rows
 from dpframe.errors import ParameterError
-from dpframe.loss import check_delta, check_epsilon
-
-__all__ = ["best_sample", "sampled", "unsampled"]
 
 _DIGITS = Context(prec=60)
 _TINY = Decimal(10) ** -25

@@ -24,14 +24,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from dpframe.accounting.budget import check_delta
 from dpframe.accounting.composition import composed_delta, composed_epsilon
-from dpframe.accounting.parts import Bound, Part, check_parts, check_rows, total_epsilon
-from dpframe.accounting.rowlaw import RowLaw, row_law, single_law
-from dpframe.accounting.tail import positive_mean
+from dpframe.accounting.dominating import Bound, ColumnLoss, check_losses, check_rows, total_epsilon
+from dpframe.accounting.positive_mean import positive_mean
+from dpframe.accounting.row_law import RowLaw, row_law, single_law
 from dpframe.errors import ParameterError
-from dpframe.loss import check_delta
-
-__all__ = ["METHODS", "closed_form_epsilon", "shuffled_delta", "shuffled_epsilon"]
 
 _SINGLE = 300.0
 """Losses above it hide nothing worth computing, and e^ε would soon overflow."""
@@ -45,11 +43,11 @@ def _from_law(law: RowLaw, n: int, epsilon: float) -> float:
     return positive_mean(values, law.mass, law.outside, n, law.mass_error) * (1 + eta)
 
 
-def _blanket(parts: tuple[Part, ...], n: int, epsilon: float) -> float:
+def _blanket(parts: tuple[ColumnLoss, ...], n: int, epsilon: float) -> float:
     return _from_law(row_law(parts), n, epsilon) if total_epsilon(parts) <= _SINGLE else 1.0
 
 
-def _clones(parts: tuple[Part, ...], n: int, epsilon: float) -> float:
+def _clones(parts: tuple[ColumnLoss, ...], n: int, epsilon: float) -> float:
     total = total_epsilon(parts)
     return _from_law(single_law(total), n, epsilon) if total <= _SINGLE else 1.0
 
@@ -71,7 +69,7 @@ def closed_form_epsilon(epsilon_0: float, n: int, delta: float) -> float:
     return math.log1p(-math.expm1(-epsilon_0) / (1 + math.exp(-epsilon_0) / (1 + x)) * x)
 
 
-def _closed_form(parts: tuple[Part, ...], n: int, epsilon: float) -> float:
+def _closed_form(parts: tuple[ColumnLoss, ...], n: int, epsilon: float) -> float:
     """Solve `closed_form_epsilon` for δ: a quadratic in its x, then δ from x."""
     total = total_epsilon(parts)
     if total > math.log(n):
@@ -85,21 +83,21 @@ def _closed_form(parts: tuple[Part, ...], n: int, epsilon: float) -> float:
     return 4 * math.exp(-depth)
 
 
-def _none(parts: tuple[Part, ...], n: int, epsilon: float) -> float:
+def _none(parts: tuple[ColumnLoss, ...], n: int, epsilon: float) -> float:
     return composed_delta(parts, epsilon)
 
 
-METHODS: Mapping[str, Callable[[tuple[Part, ...], int, float], float]] = MappingProxyType(
+METHODS: Mapping[str, Callable[[tuple[ColumnLoss, ...], int, float], float]] = MappingProxyType(
     {"none": _none, "closed form": _closed_form, "clones": _clones, "blanket": _blanket}
 )
 
 
-def shuffled_delta(parts: Sequence[Part], n: int, epsilon: float) -> Bound:
+def shuffled_delta(parts: Sequence[ColumnLoss], n: int, epsilon: float) -> Bound:
     """Return an upper bound on δ(ε) of n shuffled rows (replace-one), rows randomised column by column.
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of ColumnLoss
         One for each randomised column.
     n : int
         Rows that are permuted together.
@@ -113,11 +111,11 @@ def shuffled_delta(parts: Sequence[Part], n: int, epsilon: float) -> Bound:
 
     Examples
     --------
-    >>> bound = shuffled_delta([Part(1.0, 0.6)] * 4, 10_000, 0.2)
+    >>> bound = shuffled_delta([ColumnLoss(1.0, 0.6)] * 4, 10_000, 0.2)
     >>> f"{bound.value:.1e}", bound.method
     ('2.1e-06', 'blanket')
     """
-    lossy, n = check_parts(parts), check_rows(n)
+    lossy, n = check_losses(parts), check_rows(n)
     if not epsilon >= 0:
         raise ParameterError("epsilon must be at least 0")
     if epsilon >= total_epsilon(lossy):
@@ -126,14 +124,14 @@ def shuffled_delta(parts: Sequence[Part], n: int, epsilon: float) -> Bound:
     return min(bounds, key=lambda bound: bound.value)
 
 
-def _guess(parts: tuple[Part, ...], n: int, delta: float) -> float:
+def _guess(parts: tuple[ColumnLoss, ...], n: int, delta: float) -> float:
     """Return the ε of the normal limit: variance of T at ε = 0, and a tail of about δ."""
     law = row_law(parts) if total_epsilon(parts) <= _SINGLE else single_law(_SINGLE)
     sigma = math.sqrt(float(law.mass @ (law.a - law.b) ** 2) / n)
     return sigma * math.sqrt(2 * math.log(1 / delta)) * 0.8
 
 
-def shuffled_epsilon(parts: Sequence[Part], n: int, delta: float) -> Bound:
+def shuffled_epsilon(parts: Sequence[ColumnLoss], n: int, delta: float) -> Bound:
     """Return an ε at which `shuffled_delta` is at most ``delta``, within 1e-5 of the least.
 
     Raises
@@ -143,11 +141,11 @@ def shuffled_epsilon(parts: Sequence[Part], n: int, delta: float) -> Bound:
 
     Examples
     --------
-    >>> bound = shuffled_epsilon([Part(1.0, 0.6)] * 4, 10_000, 1e-6)
+    >>> bound = shuffled_epsilon([ColumnLoss(1.0, 0.6)] * 4, 10_000, 1e-6)
     >>> round(bound.value, 3), bound.method
     (0.21, 'blanket')
     """
-    lossy, n, delta = check_parts(parts), check_rows(n), check_delta(delta)
+    lossy, n, delta = check_losses(parts), check_rows(n), check_delta(delta)
     if delta == 0 or not lossy:
         return Bound(total_epsilon(lossy), "none")
     best, target = Bound(composed_epsilon(lossy, delta), "none"), math.log(delta)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 
-__all__ = ["zcdp_delta", "zcdp_rho"]
-
 _DIGITS = Context(prec=50)
 
 

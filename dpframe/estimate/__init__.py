@@ -1,5 +1,5 @@
 """Unbiased statistics of a sanitised table, with standard errors and intervals."""
 
-from dpframe.estimate.api import Estimates
+from dpframe.estimate.estimates import Estimates
 
 __all__ = ["Estimates"]

@@ -21,9 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.plan import Column, Group
-
-__all__ = ["Axis", "BinnedAxis", "ListedAxis", "MemberAxis", "bin_edges", "join_axes", "make_axis"]
+from dpframe.plan.columns import Column, Group
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -8,18 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.estimate.channels import JointChannel
+from dpframe.estimate.joint_channel import JointChannel
 from dpframe.estimate.threads import one_thread
-
-__all__ = [
-    "bootstrap_errors",
-    "expectation_maximization",
-    "fit_columns",
-    "fit_joint",
-    "project_to_simplex",
-    "replicate",
-    "spread_counts",
-]
 
 FloatArray = npt.NDArray[np.float64]
 Channels = JointChannel | Sequence[FloatArray]

@@ -11,30 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.errors import ParameterError
-from dpframe.estimate.axes import BinnedAxis
-from dpframe.estimate.likelihood import fit_columns, replicate
-from dpframe.estimate.linear import CodeFunction, Term
+from dpframe.estimate.surrogates import CodeFunction, Term
 from dpframe.estimate.threads import one_thread
-from dpframe.plan import Column
+from dpframe.plan.columns import Column
 from dpframe.spaces import Space
 
-__all__ = [
-    "Distribution",
-    "Scale",
-    "Statistic",
-    "aggregation",
-    "covariance",
-    "is_numeric",
-    "line_of",
-    "mean",
-    "profile_correlation",
-    "quantiles",
-    "second_moments",
-    "total",
-    "variance",
-]
-
 FloatArray = npt.NDArray[np.float64]
+
 
 REPLICATES = 25
 
@@ -67,11 +50,11 @@ class Scale:
                 f"({column.name!r}) gives its shares"
             )
         last = space.size - (space.tag == "nullable")
-        low, high = _numbers(space, np.array([0, last - 1]))
+        low, high = numbers(space, np.array([0, last - 1]))
         centre, width = (low + high) / 2, max((high - low) / 2, 1e-300)
 
         def value(codes: npt.NDArray[Any]) -> FloatArray:
-            return np.where(codes < last, (_numbers(space, codes) - centre) / width, 0.0)
+            return np.where(codes < last, (numbers(space, codes) - centre) / width, 0.0)
 
         def present(codes: npt.NDArray[Any]) -> FloatArray:
             return np.asarray(codes < last, dtype=np.float64)
@@ -96,7 +79,8 @@ class Scale:
         return term
 
 
-def _numbers(space: Space, codes: npt.NDArray[Any]) -> FloatArray:
+def numbers(space: Space, codes: npt.NDArray[Any]) -> FloatArray:
+    """Return the numbers that codes stand for."""
     found = space.numbers(codes)
     assert found is not None
     return found
@@ -236,58 +220,3 @@ def _nearest(rho: FloatArray, observed: FloatArray, whiten: FloatArray, start: f
         step = np.linalg.solve(normal, np.einsum("nij,ni->nj", slopes, residual)[:, :, None])[:, :, 0]
         u, v = np.abs(u + 0.7 * step[:, 0]), np.abs(v + 0.7 * step[:, 1])
     return best
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """A numeric column's distribution on a grid of cells, by maximum likelihood through the channel.
-
-    ``channel`` is P(stretch | cell), of the axis's `BinnedAxis.stretches`.
-    """
-
-    axis: BinnedAxis
-    n: int
-    shares: FloatArray
-    channel: FloatArray
-
-    @classmethod
-    def fit(cls, axis: BinnedAxis, counts: FloatArray) -> Distribution:
-        """Fit to counts of released classes."""
-        pooled, channel = (np.add.reduceat(values, axis.stretches, axis=0) for values in (counts, axis.channel))
-        return cls(axis, int(counts.sum()), fit_columns(pooled[:, None], channel)[:, 0], channel)
-
-    def errors_of(self, function: Callable[[FloatArray], FloatArray], drawn: float) -> FloatArray:
-        """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
-        pairs = replicate(self.shares, [self.channel], self.n, drawn, REPLICATES)
-        fits = fit_columns(np.stack([counts for _, counts in pairs], axis=1), self.channel)
-        differences = [function(fit) - function(truth) for (truth, _), fit in zip(pairs, fits.T, strict=True)]
-        return np.asarray(np.sqrt(np.mean(np.square(differences), axis=0)))
-
-
-def line_of(space: Space) -> tuple[float, float]:
-    """Return the number of code 0 and the distance between neighbouring codes' numbers."""
-    first, second = _numbers(space, np.array([0, 1]))
-    return float(first), float(second - first)
-
-
-def aggregation(fine: BinnedAxis, coarse: BinnedAxis) -> FloatArray:
-    """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
-    a, b = np.asarray(fine.edges, dtype=np.float64), np.asarray(coarse.edges, dtype=np.float64)
-    low = np.maximum(b[:-1, None], a[None, :-1])
-    high = np.minimum(b[1:, None], a[None, 1:])
-    inside = np.maximum(high - low, 0) / np.diff(a)
-    if not fine.has_null:
-        return np.asarray(inside)
-    padded = np.zeros((coarse.cells, fine.cells))
-    padded[:-1, :-1] = inside
-    padded[-1, -1] = 1.0
-    return padded
-
-
-def quantiles(axis: BinnedAxis, shares: FloatArray, levels: FloatArray) -> FloatArray:
-    """Return quantiles of the values that are present, as positions on the grid of codes."""
-    present = shares[: axis.bins]
-    heights = np.concatenate([[0.0], np.cumsum(present)])
-    heights /= max(heights[-1], 1e-300)
-    # A code stands for the interval of width one around it.
-    return np.clip(np.interp(levels, heights, axis.edges) - 0.5, 0, axis.edges[-1] - 1)

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
 from dpframe.errors import ParameterError
 
-if TYPE_CHECKING:
-    from dpframe.estimate.api import Estimates
 
-__all__ = ["draw"]
+class Statistics(Protocol):
+    """What a picture is drawn from: `dpframe.Estimates`, or whatever answers like it."""
+
+    def holds_sets(self, column: str) -> bool:
+        """Tell whether the column's values are sets."""
+
+    def is_listed(self, column: str) -> bool:
+        """Tell whether the column's values are counted one by one."""
+
+    @property
+    def crosstab(self) -> Callable[..., pd.DataFrame]:
+        """The joint counts of two columns."""
+
+    @property
+    def support(self) -> Callable[..., pd.DataFrame]:
+        """The share of rows that hold each item."""
+
+    @property
+    def value_counts(self) -> Callable[..., pd.DataFrame]:
+        """The count of each value."""
+
+    @property
+    def histogram(self) -> Callable[..., pd.DataFrame]:
+        """The count of each bin."""
 
 
-def draw(estimates: Estimates, columns: tuple[str, ...], ax: Any, options: dict[str, Any]) -> Any:
+def draw(estimates: Statistics, columns: tuple[str, ...], ax: Any, options: dict[str, Any]) -> Any:
     """Draw one column's marginal or histogram, or two columns' cross table, and return the axes."""
     try:
         import matplotlib.pyplot as plt

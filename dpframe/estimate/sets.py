@@ -19,13 +19,11 @@ import numpy.typing as npt
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.likelihood import fit_columns, replicate
-from dpframe.estimate.linear import noise_free
 from dpframe.estimate.moments import REPLICATES
-from dpframe.mechanisms.subset import SetMechanism
-from dpframe.plan import Column
+from dpframe.estimate.surrogates import noise_free
+from dpframe.mechanisms.bit_flips import SetMechanism
+from dpframe.plan.columns import Column
 from dpframe.spaces import Nullable, Subset
-
-__all__ = ["Counted", "SetColumn", "is_sets", "pair_counts", "share_of", "size_counts"]
 
 FloatArray = npt.NDArray[np.float64]
 Batches = Iterable[Mapping[str, npt.NDArray[Any]]]

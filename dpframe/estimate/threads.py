@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["one_thread"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

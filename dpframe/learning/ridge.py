@@ -13,12 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpframe.errors import ParameterError
 from dpframe.estimate.moments import is_numeric
-from dpframe.learning.blocks import ColumnBlock
-from dpframe.learning.moments import Moments, lifted
-from dpframe.learning.source import check_number, encode_rows, feature_columns, open_release
-from dpframe.plan import Plan
-
-__all__ = ["DebiasedRidge"]
+from dpframe.learning.features import ColumnBlock
+from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
+from dpframe.learning.second_moments import Moments, lifted
+from dpframe.plan.plan import Plan
 
 FloatArray = npt.NDArray[np.float64]
 

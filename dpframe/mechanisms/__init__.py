@@ -1,12 +1,12 @@
 """Random channels on integer codes, a family a file, reached through one tag registry."""
 
-from dpframe.mechanisms.additive import Geometric, NullableGeometric
 from dpframe.mechanisms.base import MECHANISMS, Mechanism, mechanism_for, mechanism_from_json
-from dpframe.mechanisms.channels import Exponential, Matrix
-from dpframe.mechanisms.finite import RandomizedResponse, ResponseChannel
+from dpframe.mechanisms.bit_flips import AsymmetricBitFlip, BitFlip, NullableBitFlip
+from dpframe.mechanisms.gamma_diagonal import GammaDiagonal
+from dpframe.mechanisms.geometric import Geometric, NullableGeometric
 from dpframe.mechanisms.optimal import Optimal
-from dpframe.mechanisms.product import GammaDiagonal
-from dpframe.mechanisms.subset import AsymmetricBitFlip, BitFlip, NullableBitFlip
+from dpframe.mechanisms.response import RandomizedResponse, ResponseChannel
+from dpframe.mechanisms.tabulated import Exponential, Matrix
 
 __all__ = [
     "MECHANISMS",

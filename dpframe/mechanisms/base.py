@@ -16,21 +16,11 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting.budget import Budget, check_delta, check_epsilon
+from dpframe.accounting.loss import PrivacyLoss
 from dpframe.errors import ParameterError, PlanError
-from dpframe.keystream import ColumnStream
-from dpframe.loss import Budget, PrivacyLoss, check_delta, check_epsilon
+from dpframe.noise.keystream import ColumnStream
 from dpframe.spaces import Space
-
-__all__ = [
-    "MECHANISMS",
-    "CodeFunction",
-    "FloatArray",
-    "IntArray",
-    "Mechanism",
-    "mechanism_for",
-    "mechanism_from_json",
-    "register",
-]
 
 IntArray = npt.NDArray[np.integer]
 FloatArray = npt.NDArray[np.float64]

@@ -8,17 +8,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpframe.accounting.budget import check_delta, check_epsilon
+from dpframe.accounting.finite import FiniteLoss
+from dpframe.accounting.loss import ResponseLoss, response_probability
 from dpframe.errors import ParameterError
-from dpframe.loss import ResponseLoss, check_delta, check_epsilon, response_probability
-from dpframe.mechanisms.additive import Geometric, NullableGeometric
 from dpframe.mechanisms.base import FloatArray, register
-from dpframe.mechanisms.channels import WORD, MetricChannel, Weights, check_size, exponential_weights
-from dpframe.mechanisms.programme import Programme, response_matrix, well_conditioned
+from dpframe.mechanisms.geometric import Geometric, NullableGeometric
+from dpframe.mechanisms.linear_programme import Programme, response_matrix, well_conditioned
+from dpframe.mechanisms.tabulated import WORD, MetricChannel, Weights, check_size, exponential_weights
+from dpframe.noise.tables import integer_weights
 from dpframe.spaces import Space
-from dpframe.sufficient import FiniteLoss
-from dpframe.tables import integer_weights
-
-__all__ = ["Optimal"]
 
 LARGEST_PROGRAMME = 40
 """Most codes that the linear programme is solved for: well under a second."""

@@ -4,12 +4,14 @@ A space is a frozen value, public, and checked when it is made. Encoding a row d
 Arrow comes in and goes out; NumPy arrays, pandas columns and lists are taken too.
 """
 
-from dpframe.spaces.base import SPACES, Space, as_arrow, space_from_json
-from dpframe.spaces.declare import Nullable, as_space, check_declaration
+from dpframe.spaces.base import SPACES, Space, space_from_json
+from dpframe.spaces.declare import as_space, check_declaration
 from dpframe.spaces.grids import Datetime, Integer, Real
 from dpframe.spaces.listed import Boolean, Categorical, Ordinal
-from dpframe.spaces.product import Product
-from dpframe.spaces.subset import Subset
+from dpframe.spaces.nullable import Nullable
+from dpframe.spaces.python_values import as_arrow
+from dpframe.spaces.sets import Subset
+from dpframe.spaces.tuples import Product
 
 __all__ = [
     "SPACES",

@@ -13,23 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError, PlanError
-from dpframe.spaces.objects import as_arrow, elements, is_missing, read_as
-
-__all__ = [
-    "LARGEST_GRID",
-    "SPACES",
-    "Codes",
-    "Mask",
-    "Space",
-    "as_arrow",
-    "first_row",
-    "in_words",
-    "missing_of",
-    "refuse_object",
-    "refuse_type",
-    "register",
-    "space_from_json",
-]
+from dpframe.spaces.python_values import as_arrow, elements, is_missing, read_as
 
 _MOST_KEPT = 1 << 16
 """Codes of more objects than these are not kept while a column is read."""

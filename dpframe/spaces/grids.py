@@ -26,9 +26,7 @@ from dpframe.spaces.base import (
     refuse_type,
     register,
 )
-from dpframe.spaces.objects import as_number, nanoseconds
-
-__all__ = ["Datetime", "Integer", "Real"]
+from dpframe.spaces.python_values import as_number, nanoseconds
 
 _INFINITE = "is infinite; declare Nullable(…) or pass nulls='impute' to have it clamped to the bounds"
 

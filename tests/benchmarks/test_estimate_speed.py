@@ -5,9 +5,9 @@ import pytest
 
 import dpframe as dpf
 from dpframe.estimate.axes import make_axis
-from dpframe.estimate.blocks import surrogate_sums
-from dpframe.estimate.linear import count_classes
-from dpframe.plan import build_plan
+from dpframe.estimate.joint_blocks import surrogate_sums
+from dpframe.estimate.surrogates import count_classes
+from dpframe.plan.plan import build_plan
 
 SIZES = (16, 15, 9, 6, 7)
 ROWS = 5_000_000

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpframe.keystream import Keystream
 from dpframe.mechanisms import Geometric, Mechanism, NullableGeometric, Optimal, RandomizedResponse
+from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Ordinal
 
 ROWS = 1_000_000

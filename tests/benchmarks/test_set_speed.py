@@ -17,9 +17,9 @@ import pytest
 import dpframe as dpf
 from dpframe import datasets
 from dpframe.estimate import sets
-from dpframe.keystream import Keystream
 from dpframe.mechanisms import AsymmetricBitFlip, BitFlip
-from dpframe.plan import Column
+from dpframe.noise.keystream import Keystream
+from dpframe.plan.columns import Column
 
 ROWS = 1 << 18
 SIZES = {"hobbies": (24, 6), "wide": (169, 8)}

@@ -1,0 +1,180 @@
+"""Budgets (ε, δ), their basic composition, and numbers that are checked and rounded outward."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from typing import Any, SupportsFloat
+
+from dpframe.errors import ParameterError
+
+DIGITS = Context(prec=60)
+
+
+SLACK = Decimal(10) ** -50
+
+
+_TINY = 1e-20
+"""Below it e^ε − 1 loses too many of the digits."""
+
+
+def _as_float(value: SupportsFloat) -> float:
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError):  # an integer beyond all floats, an array
+        return math.nan
+
+
+def check_epsilon(epsilon: Any, name: str = "epsilon") -> float:
+    """Return ``epsilon`` as a float, or raise `ParameterError` unless it is finite and positive."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, SupportsFloat):
+        raise ParameterError(f"{name} must be a number above 0, e.g. {name}=1.0")
+    value = _as_float(epsilon)
+    if not (math.isfinite(value) and value > 0):
+        raise ParameterError(f"{name} must be finite and above 0, e.g. {name}=1.0; got {value}")
+    return value
+
+
+def check_delta(delta: Any, name: str = "delta") -> float:
+    """Return ``delta`` as a float, or raise `ParameterError` unless it lies in [0, 1)."""
+    if isinstance(delta, bool) or not isinstance(delta, SupportsFloat):
+        raise ParameterError(f"{name} must be a number in [0, 1), e.g. {name}=1e-6")
+    value = _as_float(delta)
+    if not 0 <= value < 1:
+        raise ParameterError(f"{name} must lie in [0, 1), e.g. {name}=0 or {name}=1e-6; got {value}")
+    return value
+
+
+def round_up(x: Decimal | Fraction) -> float:
+    """Return the least float that is not below an exact number."""
+    value = float(x)
+    return value if Fraction(value) >= Fraction(x) else math.nextafter(value, math.inf)
+
+
+def round_down(x: Decimal | Fraction) -> float:
+    """Return the largest float that is not above an exact number."""
+    value = float(x)
+    return value if Fraction(value) <= Fraction(x) else math.nextafter(value, -math.inf)
+
+
+def upward(x: float) -> str:
+    """Return a loss in four digits, rounded up.
+
+    Examples
+    --------
+    >>> upward(9.00927), upward(1.0), upward(0.0)
+    ('9.01', '1', '0')
+    """
+    if not 1e-300 < x < 1e15:
+        return f"{x:.4g}"
+    scale = 10.0 ** (3 - math.floor(math.log10(x)))
+    return f"{math.ceil(x * scale - 1e-6) / scale:.4g}"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A promise (ε, δ).
+
+    Raises
+    ------
+    ParameterError
+        Unless ε is finite and above 0, and δ lies in [0, 1).
+
+    Examples
+    --------
+    >>> Budget(1.0).split([0.5, 0.25, 0.25])
+    (Budget(epsilon=0.5, delta=0.0), Budget(epsilon=0.25, delta=0.0), Budget(epsilon=0.25, delta=0.0))
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        object.__setattr__(self, "delta", check_delta(self.delta))
+
+    def stated(self) -> str:
+        """Return it as text, ε in four digits, rounded up.
+
+        Examples
+        --------
+        >>> Budget(1.21671, 1e-6).stated()
+        'epsilon=1.217, delta=1e-06'
+        """
+        return f"epsilon={upward(self.epsilon)}, delta={self.delta:g}"
+
+    def split(self, shares: Sequence[float]) -> tuple[Budget, ...]:
+        """Divide by shares that sum to at most 1; the parts never add up to more than the whole."""
+        exact = [Fraction(share) for share in shares]
+        excess = max(Fraction(1), sum(exact, Fraction(0)))
+        return tuple(
+            Budget(round_down(Fraction(self.epsilon) * s / excess), round_down(Fraction(self.delta) * s / excess))
+            for s in exact
+        )
+
+    def less(self, spent: Budget, what: str = "mechanisms that are given ready") -> Budget:
+        """Return what is left after a spend, rounded down; `ParameterError` if that is nothing."""
+        epsilon, delta = (
+            round_down(Fraction(mine) - Fraction(theirs))
+            for mine, theirs in ((self.epsilon, spent.epsilon), (self.delta, spent.delta))
+        )
+        if epsilon <= 0 or delta < 0:
+            raise ParameterError(
+                f"{what} spend epsilon={spent.epsilon:g}, delta={spent.delta:g} a row, and leave nothing for the "
+                "columns; raise epsilon or delta"
+            )
+        return Budget(epsilon, delta)
+
+    def per_row(self, contributions: int) -> Budget:
+        """Return what one row may spend when a person may own ``contributions`` rows (group privacy).
+
+        k steps of (ε/k, δ') make (ε, δ'·(e^ε−1)/(e^(ε/k)−1)); δ' is solved for (Vadhan 2017, Lemma 2.2).
+        """
+        if isinstance(contributions, bool) or not isinstance(contributions, int) or contributions < 1:
+            raise ParameterError("contributions must be a whole number of rows per person, at least 1")
+        if contributions == 1:
+            return self
+        epsilon = round_down(Fraction(self.epsilon) / contributions)
+        with localcontext(DIGITS):
+            row, person = Decimal(epsilon), Decimal(self.epsilon)
+            # (e^row − 1)/(e^person − 1) by exponentials that cannot overflow; it is at least e^−person/k.
+            ratio = (-person).exp() / contributions
+            if self.epsilon > _TINY:
+                ratio = (row - person).exp() * (1 - (-row).exp()) / (1 - (-person).exp())
+            return Budget(epsilon, round_down(Decimal(self.delta) * ratio * (1 - SLACK * 10**20)))
+
+
+def compose(budgets: Iterable[Budget]) -> Budget:
+    """Add budgets up: (Σεᵢ, Σδᵢ), rounded up (basic composition, Dwork–Roth 2014, Thm 3.16)."""
+    parts = list(budgets)
+    epsilon = sum((Fraction(b.epsilon) for b in parts), Fraction(0))
+    delta = sum((Fraction(b.delta) for b in parts), Fraction(0))
+    return Budget(round_up(epsilon), round_up(delta))
+
+
+def shares_of(
+    names: Sequence[Any], allocation: str | Mapping[Any, float], weights: Sequence[int] | None = None
+) -> list[float]:
+    """Turn ``allocation`` into one share per column.
+
+    ``"uniform"`` gives every column the same. A mapping gives the named columns their shares; the others
+    divide the rest equally. With ``weights`` both are in proportion to these.
+    """
+    whole = dict(zip(names, [1] * len(names) if weights is None else weights, strict=True))
+    if allocation == "uniform":
+        return [weight / sum(whole.values()) for weight in whole.values()]
+    if not isinstance(allocation, Mapping):
+        raise ParameterError('allocation must be "uniform", "error" or a mapping {column: share}')
+    unknown = [name for name in allocation if name not in names]
+    if unknown:
+        raise ParameterError(f"allocation names {unknown[0]!r}, which is not a randomised column")
+    given = {name: check_epsilon(share, f"allocation[{name!r}]") for name, share in allocation.items()}
+    total, others = math.fsum(given.values()), sum(weight for name, weight in whole.items() if name not in given)
+    if total > 1 + 1e-9 or (others and total >= 1):
+        raise ParameterError("allocation shares must add up to 1, or to less when columns are left out of it")
+    if not others and total < 1 - 1e-9:
+        raise ParameterError("allocation shares of all columns must add up to 1")
+    return [given.get(name, (1 - total) * weight / others if others else 0.0) for name, weight in whole.items()]

@@ -1,0 +1,355 @@
+"""The tight δ(ε) and ε(δ) of any finite channel, decided in exact arithmetic.
+
+A channel is given by one law per input: integers over one total. Of the 2^k events of a pair of inputs only
+one can be the worst, the set where P > e^ε·P' (sufficient sets: Holohan, Leith and Mason, "Differentially
+private response mechanisms on categorical data", Theorems 2 and 3, Corollaries 1 and 2). Floats only rank
+the pairs, with margins; what they cannot tell apart is decided in integers. `ExpSum` compares sums of
+exponentials exactly, so that laws like e^(−|x−y|) have their ties where they belong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property, reduce
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting.budget import check_delta, round_up
+from dpframe.accounting.loss import PrivacyLoss
+from dpframe.errors import ParameterError
+
+Columns = Sequence[Sequence[int]]
+FloatArray = npt.NDArray[np.float64]
+
+_DIGITS = Context(prec=80)
+_SLACK = Decimal(10) ** -70
+_STEEP = 700.0
+"""Up to this ε floats rank pairs; beyond, all are compared."""
+
+_HUGE = 1e4
+"""δ at a larger ε is bounded by δ at this one: a decimal may not hold e^ε."""
+
+
+def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
+    """Return the least δ for which a channel is (ε, δ)-private, rounded up.
+
+    Parameters
+    ----------
+    columns
+        One law per input: non-negative integers, one per output, that sum to ``total``. All ordered pairs of
+        inputs are neighbours.
+    total
+        The sum of every law.
+    epsilon
+        0 or more.
+
+    Raises
+    ------
+    ParameterError
+        If the laws are not such integers, or ε is negative.
+
+    Examples
+    --------
+    >>> tight_delta([[3, 1], [1, 3]], 4, 0.0)
+    0.5
+    """
+    _check_columns(columns, total)
+    if not epsilon >= 0:
+        raise ParameterError("epsilon must be at least 0")
+    up, down = _factor(epsilon)
+    floats = _as_floats(columns, total)
+    # A positive part is off by no more than the roundings of its own terms, which sum to about 1.
+    margin = (floats.shape[1] + 16) * 2.0**-50
+    odds = math.exp(min(epsilon, _STEEP))
+    found = np.stack([np.maximum(row - odds * floats, 0.0).sum(axis=1) for row in floats])
+    least = found.max() - 2 * margin if epsilon <= _STEEP else -1.0
+    pairs = np.argwhere(found >= least).tolist()
+    worst = max(
+        sum(p * down - q * up for p, q in zip(columns[x], columns[z], strict=True) if p * down > q * up)
+        for x, z in pairs
+    )
+    return min(1.0, round_up(Fraction(worst, total * down)))
+
+
+def tight_epsilon(columns: Columns, total: int, delta: float = 0.0) -> float:
+    """Return the least ε for which a channel is (ε, δ)-private, rounded up; infinite if there is none.
+
+    With δ = 0 that is ln of the largest ratio of two probabilities of one output. Otherwise e^ε is the
+    largest (P(S) − δ)/P'(S), and for each pair only the sets S of the outputs with the largest P/P' matter.
+    See `tight_delta` for the parameters.
+
+    Examples
+    --------
+    >>> tight_epsilon([[3, 1], [1, 3]], 4)
+    1.0986122886681098
+    >>> tight_epsilon([[3, 1], [0, 4]], 4)
+    inf
+    """
+    _check_columns(columns, total)
+    delta = check_delta(delta)
+    ratio = _largest_ratio(columns) if delta == 0 else _largest_excess(columns, total, Fraction(delta))
+    if ratio is None:
+        return math.inf
+    if ratio <= 1:
+        return 0.0
+    with localcontext(_DIGITS):
+        return round_up((Decimal(ratio.numerator) / ratio.denominator).ln() * (1 + _SLACK) + _SLACK)
+
+
+def _check_columns(columns: Columns, total: int) -> None:
+    if not columns or not columns[0]:
+        raise ParameterError("columns must hold at least one law, and each law at least one weight")
+    for position, column in enumerate(columns):
+        if len(column) != len(columns[0]):
+            raise ParameterError(f"columns must be laws on the same outputs; the one at position {position} is not")
+        if not all(isinstance(w, int) for w in column) or min(column) < 0 or sum(column) != total:
+            raise ParameterError(
+                f"columns must be integers from 0 that sum to total; those at position {position} are not"
+            )
+
+
+def _factor(epsilon: float) -> tuple[int, int]:
+    """Return e^ε or a little less as an integer over a power of 2."""
+    if epsilon == 0:
+        return 1, 1
+    with localcontext(_DIGITS):
+        scaled = Decimal(min(epsilon, _HUGE)).exp() * (1 - _SLACK) * (1 << 240)
+        return int(Fraction(scaled)), 1 << 240
+
+
+def _as_floats(columns: Columns, total: int) -> FloatArray:
+    return np.array([[w / total for w in column] for column in columns])
+
+
+def _largest_ratio(columns: Columns) -> Fraction | None:
+    """Return max P/P' over outputs and pairs, None if infinite: a row's largest weight over its smallest."""
+    largest = (1, 1)
+    for row in zip(*columns, strict=True):
+        high, low = max(row), min(row)
+        if low == 0:
+            if high:
+                return None
+        elif high * largest[1] > largest[0] * low:
+            largest = (high, low)
+    return Fraction(*largest)
+
+
+def _largest_excess(columns: Columns, total: int, delta: Fraction) -> Fraction | None:
+    """Return max (P(S) − δ)/P'(S) over pairs and events, None if infinite."""
+    if len(columns) == 1:
+        return Fraction(1)
+    zeros = [x for x, column in enumerate(columns) if min(column) == 0]
+    for z in zeros:
+        for column in columns:
+            if sum(p for p, q in zip(column, columns[z], strict=True) if q == 0) > delta * total:
+                return None
+    floats = _as_floats(columns, total)
+    if zeros or floats.min() < 1e-290:
+        pairs: Iterable[tuple[int, int]] = permutations(range(len(columns)), 2)
+    else:
+        pairs = _ranked(floats, float(delta))
+    # Symmetric channels have many pairs that are the same but for the order of outputs.
+    distinct = {tuple(sorted(zip(columns[x], columns[z], strict=True))) for x, z in pairs}
+    return max(_pair_excess(pair, delta * total) for pair in distinct)
+
+
+def _ranked(floats: FloatArray, delta: float) -> Iterator[tuple[int, int]]:
+    """Yield the pairs that may have the largest (P(S) − δ)/P'(S), by bounds on either side of it.
+
+    An event in the order of rounded ratios differs from the right one by outputs whose ratio is nearly the
+    one sought, which the margin on P(S) covers.
+    """
+    margin = (floats.shape[1] + 16) * 2.0**-48
+    count = len(floats)
+    upper, lower = np.zeros((count, count)), np.zeros((count, count))
+    for x, row in enumerate(floats):
+        order = np.argsort(-(row / floats), axis=1, kind="stable")
+        top = np.cumsum(row[order], axis=1)
+        bottom = np.cumsum(np.take_along_axis(floats, order, axis=1), axis=1)
+        upper[x] = ((top * (1 + margin) - delta * (1 - margin)) / bottom).max(axis=1) * (1 + margin)
+        lower[x] = ((top * (1 - margin) - delta * (1 + margin)) / bottom).max(axis=1) * (1 - margin)
+    np.fill_diagonal(upper, -np.inf)
+    np.fill_diagonal(lower, -np.inf)
+    for x, z in np.argwhere(upper >= lower.max()).tolist():
+        yield x, z
+
+
+def _pair_excess(pair: Sequence[tuple[int, int]], mass: Fraction) -> Fraction:
+    """Return max (P(S) − δ)/P'(S) of one pair, mass being δ·total; where P'(S) = 0, P(S) is no more than δ."""
+    best, top, bottom = Fraction(0), sum(p for p, q in pair if q == 0), 0
+    for _, p, q in sorted(((Fraction(p, q), p, q) for p, q in pair if q), reverse=True):
+        top, bottom = top + p, bottom + q
+        best = max(best, (top - mass) / bottom)
+    return best
+
+
+@dataclass(frozen=True)
+class FiniteLoss(PrivacyLoss):
+    """The exact loss of a finite channel, all inputs being neighbours.
+
+    Parameters
+    ----------
+    columns
+        One law per input: integers over ``total``, one per output.
+    total
+        The sum of every law.
+
+    Examples
+    --------
+    >>> loss = FiniteLoss(((3, 1), (1, 3)), 4)
+    >>> loss.epsilon(), loss.delta(0.5)
+    (1.0986122886681098, 0.337819682324968)
+    """
+
+    columns: tuple[tuple[int, ...], ...]
+    total: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(tuple(column) for column in self.columns))
+        _check_columns(self.columns, self.total)
+
+    @cached_property
+    def _pure(self) -> float:
+        return tight_epsilon(self.columns, self.total)
+
+    def pure(self) -> float:
+        """Return ln of the largest ratio of two probabilities of one output."""
+        return self._pure
+
+    def _curve(self, epsilon: float) -> Decimal:
+        return Decimal(tight_delta(self.columns, self.total, epsilon))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least δ, rounded up, for which the channel is (ε, δ)-private."""
+        if epsilon >= self.pure():
+            return 0.0
+        return tight_delta(self.columns, self.total, epsilon)
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Return the least ε, rounded up, for which the channel is (ε, δ)-private."""
+        return self.pure() if check_delta(delta) == 0 else tight_epsilon(self.columns, self.total, delta)
+
+
+def sufficient_sets(
+    columns: Sequence[Sequence[Any]], pairs: Iterable[tuple[int, int]] | None = None
+) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Return for each ordered pair of inputs the outputs where P > P'.
+
+    A channel is (ε, δ)-private if and only if P(S) ≤ e^ε·P'(S) + δ for all subsets S of these sets (Theorem 2):
+    2^s − 1 checks for a set of s outputs instead of 2^k − 2.
+
+    Parameters
+    ----------
+    columns
+        One law per input, over one total, of any numbers that compare exactly: integers, Fractions, `ExpSum`.
+    pairs
+        The ordered pairs of inputs that are neighbours, by default all.
+
+    Examples
+    --------
+    >>> sufficient_sets([[3, 1, 2], [1, 3, 2]])
+    {(0, 1): (0,), (1, 0): (1,)}
+    """
+    chosen = permutations(range(len(columns)), 2) if pairs is None else pairs
+    return {
+        (x, z): tuple(y for y, (p, q) in enumerate(zip(columns[x], columns[z], strict=True)) if p > q)
+        for x, z in chosen
+    }
+
+
+class ExpSum:
+    """An exact number Σ c·e^r with rational c and r.
+
+    Such a sum is 0 only if it has no terms left once equal exponents are joined (Lindemann–Weierstrass), so
+    signs are found by working with ever more digits.
+
+    Examples
+    --------
+    >>> e = ExpSum({1: 1})
+    >>> e * ExpSum({-1: 1}) == ExpSum({0: 1}), e > ExpSum({0: 2}), e > ExpSum({0: 3})
+    (True, True, False)
+    """
+
+    __slots__ = ("terms",)
+    terms: dict[Fraction, Fraction]
+
+    def __init__(self, terms: Mapping[Any, Any]) -> None:
+        exact = ((Fraction(r), Fraction(c)) for r, c in terms.items())
+        self.terms = {r: c for r, c in exact if c}
+
+    def __add__(self, other: ExpSum) -> ExpSum:
+        keys = {**self.terms, **other.terms}
+        return ExpSum({r: self.terms.get(r, 0) + other.terms.get(r, 0) for r in keys})
+
+    def __sub__(self, other: ExpSum) -> ExpSum:
+        return self + ExpSum({r: -c for r, c in other.terms.items()})
+
+    def __mul__(self, other: ExpSum) -> ExpSum:
+        found: dict[Fraction, Fraction] = {}
+        for r, c in self.terms.items():
+            for s, d in other.terms.items():
+                found[r + s] = found.get(r + s, Fraction(0)) + c * d
+        return ExpSum(found)
+
+    def sign(self) -> int:
+        """Return −1, 0 or 1."""
+        if not self.terms:
+            return 0
+        digits = 30
+        while True:
+            with localcontext(Context(prec=digits)):
+                parts = [Decimal(c.numerator) / c.denominator * _exp(r) for r, c in self.terms.items()]
+                value, size = sum(parts, Decimal(0)), sum(map(abs, parts), Decimal(0))
+                # Every part and partial sum is right to a few units of its last digit.
+                if abs(value) > size * (len(parts) + 8) * Decimal(10) ** (2 - digits):
+                    return 1 if value > 0 else -1
+            digits *= 2
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExpSum) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.terms.items()))
+
+    def __gt__(self, other: ExpSum) -> bool:
+        return (self - other).sign() > 0
+
+    def __lt__(self, other: ExpSum) -> bool:
+        return (self - other).sign() < 0
+
+    def __float__(self) -> float:
+        with localcontext(_DIGITS):
+            parts = (Decimal(c.numerator) / c.denominator * _exp(r) for r, c in self.terms.items())
+            return float(sum(parts, Decimal(0)))
+
+    def __repr__(self) -> str:
+        return "ExpSum({" + ", ".join(f"{r}: {c}" for r, c in sorted(self.terms.items())) + "})"
+
+
+def _exp(r: Fraction) -> Decimal:
+    return (Decimal(r.numerator) / r.denominator).exp()
+
+
+def exponential_columns(scores: Sequence[Sequence[Any]]) -> tuple[list[list[ExpSum]], ExpSum]:
+    """Return the laws P(y|x) ∝ e^(u(x, y)) as exact numbers over one total, from rational scores u[x][y].
+
+    Examples
+    --------
+    >>> columns, total = exponential_columns([[0, -1], [-1, 0]])
+    >>> columns[0][0] + columns[0][1] == total
+    True
+    """
+    weights = [[ExpSum({u: 1}) for u in row] for row in scores]
+    sums = [reduce(ExpSum.__add__, row) for row in weights]
+    # Equal normalisers need not be multiplied twice.
+    distinct = list(dict.fromkeys(sums))
+    total = reduce(ExpSum.__mul__, distinct)
+    others = {s: reduce(ExpSum.__mul__, (d for d in distinct if d != s), ExpSum({0: 1})) for s in distinct}
+    return [[w * others[s] for w in row] for row, s in zip(weights, sums, strict=True)], total

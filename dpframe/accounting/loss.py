@@ -1,0 +1,188 @@
+"""Privacy loss as data: exact curves δ(ε) of the channels that are sampled, and budgets.
+
+All values are bounds from above, whatever the rounding: curves are evaluated with 50 digits and rounded
+outward to floats, budgets are split and added in exact fractions.
+
+ε is the largest factor e^ε by which one person's row can change the probability of anything that is
+released, and δ the probability mass that may escape that bound.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+
+from dpframe.accounting.budget import DIGITS, SLACK, check_delta, check_epsilon, round_down, round_up
+from dpframe.errors import ParameterError
+
+_HUGE = 1e4
+"""Above it e^ε is as good as infinite: no table resolves it, and a decimal may not hold it."""
+
+
+class PrivacyLoss(ABC):
+    """The worst hockey-stick divergence between neighbouring rows, as a curve."""
+
+    @abstractmethod
+    def pure(self) -> float:
+        """Return the ε at which δ(ε) = 0, rounded up."""
+
+    @abstractmethod
+    def _curve(self, epsilon: float) -> Decimal:
+        """Return δ(ε) or more, for 0 ≤ ε < pure."""
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least δ, rounded up, for which the channel is (ε, δ)-private."""
+        if not epsilon >= 0:
+            raise ParameterError("epsilon must be at least 0")
+        if epsilon >= self.pure():
+            return 0.0
+        with localcontext(DIGITS):
+            return min(1.0, round_up(max(Decimal(0), self._curve(epsilon))))
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Return the least ε, rounded up, for which the channel is (ε, δ)-private."""
+        delta = check_delta(delta)
+        low, high = 0.0, self.pure()
+        if delta == 0 or high == 0:
+            return high
+        if self.delta(0.0) <= delta:
+            return 0.0
+        while (middle := (low + high) / 2) not in (low, high):
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
+
+
+@dataclass(frozen=True)
+class ResponseLoss(PrivacyLoss):
+    """Loss of randomised response with weights ``keep`` and ``other`` out of ``total``.
+
+    Equality in Theorem 8 of the categorical paper: δ(ε) = (keep − e^ε·other) / total.
+    """
+
+    keep: int
+    other: int
+    total: int
+
+    def pure(self) -> float:
+        """Return |ln(keep/other)|."""
+        if self.keep == self.total:
+            return 0.0
+        with localcontext(DIGITS):
+            return round_up(abs((Decimal(self.keep) / self.other).ln()) + (0 if self.keep == self.other else SLACK))
+
+    def _curve(self, epsilon: float) -> Decimal:
+        factor = Decimal(epsilon).exp() * (1 - SLACK)
+        large, small = max(self.keep, self.other), min(self.keep, self.other)
+        return (large - factor * small) / self.total * (1 + SLACK)
+
+
+def laplace_delta(rate: float, distance: int, epsilon: Decimal | float) -> Decimal:
+    """Return the exact δ(ε) between two-sided geometric laws ``distance`` steps apart, rounded up.
+
+    P(k) ∝ e^(−rate·|k|). The likelihood ratio falls from e^(rate·distance) to e^(−rate·distance), so the
+    positive part ends at the last k with rate·(distance − 2k) > ε; in the limit of fine grids this is
+    1 − e^((ε − rate·distance)/2). Saturation at the ends of the grid changes nothing for the two ends.
+    """
+    with localcontext(DIGITS):
+        e, a = Decimal(epsilon), Decimal(rate)
+        if e >= a * distance:
+            return Decimal(0)
+        if e < 0:  # hockey-stick symmetry, E_γ(P‖Q) = 1 − γ + γ·E_(1/γ)(Q‖P)
+            return 1 - e.exp() + e.exp() * laplace_delta(rate, distance, -e)
+        last = int(((distance - e / a) / 2).to_integral_value(rounding=ROUND_FLOOR))
+        alpha, factor = (-a).exp(), e.exp()
+
+        def up_to(j: int) -> Decimal:
+            # Σ_{k≤j} P(k) − e^ε·Σ_{k≤j} P(k−distance)
+            head = 1 - factor * (-a * distance).exp()
+            body = 1 - (-a * j).exp()
+            return (head + alpha * body - factor * (-a * (distance - j)).exp() * body) / (1 + alpha)
+
+        return max(up_to(j) for j in (last - 1, last, last + 1) if 0 <= j < distance) * (1 + SLACK) + SLACK
+
+
+@dataclass(frozen=True)
+class LaplaceLoss(PrivacyLoss):
+    """Loss of two-sided geometric noise saturated at the ends of a grid of ``span`` steps.
+
+    ``spread`` bounds ln(P/ideal) between any two events, so P ≤ e^spread·ideal and
+    δ(ε) ≤ e^spread·δ_ideal(ε − spread).
+    """
+
+    span: int
+    rate: float
+    spread: float
+
+    def pure(self) -> float:
+        """Return rate·span + spread."""
+        return round_up(Fraction(self.rate) * self.span + Fraction(self.spread))
+
+    def _curve(self, epsilon: float) -> Decimal:
+        return self.curve_at(self.span, Decimal(epsilon))
+
+    def curve_at(self, distance: int, epsilon: Decimal) -> Decimal:
+        """Return a bound on δ(ε) between two inputs ``distance`` steps apart; ε may be negative."""
+        slack = Decimal(self.spread)
+        return slack.exp() * (1 + SLACK) * laplace_delta(self.rate, distance, epsilon - slack)
+
+
+@dataclass(frozen=True)
+class NullableLoss(PrivacyLoss):
+    """Loss of a null flag by randomised response beside a grid value (DESIGN: null is a value)."""
+
+    flag: ResponseLoss
+    value: LaplaceLoss
+
+    def pure(self) -> float:
+        """Return max(value against value, flag plus half the grid)."""
+        half = LaplaceLoss((self.value.span + 1) // 2, self.value.rate, self.value.spread)
+        return max(self.value.pure(), round_up(Fraction(self.flag.pure()) + Fraction(half.pure())))
+
+    def _curve(self, epsilon: float) -> Decimal:
+        half = (self.value.span + 1) // 2
+        keep = Decimal(self.flag.keep) / self.flag.total
+        flip = Decimal(self.flag.other) / self.flag.total
+        e, odds = Decimal(epsilon), (keep / flip).ln()
+        zero = Decimal(0)
+        between = keep * self.value.curve_at(self.value.span, e)
+        from_null = max(zero, keep - e.exp() * flip) + flip * self.value.curve_at(half, e + odds)
+        to_null = max(zero, flip - e.exp() * keep) + keep * self.value.curve_at(half, e - odds)
+        return max(between, from_null, to_null) * (1 + SLACK) + SLACK
+
+
+def response_probability(size: int, epsilon: float, delta: float, bits: int) -> int:
+    """Return ⌈2^bits·p⌉ with p = (1−δ)/(e^ε + size − 1), optimal randomised response (Thm 8, 10)."""
+    with localcontext(DIGITS):
+        p = (1 - Decimal(delta)) / (Decimal(min(epsilon, _HUGE)).exp() + size - 1)
+        return max(1, math.ceil(p * (1 << bits)))
+
+
+def laplace_scale(diameter: float, epsilon: float, delta: float = 0.0) -> float:
+    """Return the tight (ε, δ) Laplace scale, diam/(ε − 2 ln(1−δ)), in the limit of fine grids.
+
+    Examples
+    --------
+    >>> laplace_scale(10.0, 1.0)
+    10.0
+    """
+    return diameter / (check_epsilon(epsilon) - 2 * math.log1p(-check_delta(delta)))
+
+
+def laplace_scale_sufficient(diameter: float, epsilon: float, delta: float = 0.0) -> float:
+    """Return diam/(ε − ln(1−δ)), the metric-spaces paper's Example 5: sufficient, and not tight."""
+    return diameter / (check_epsilon(epsilon) - math.log1p(-check_delta(delta)))
+
+
+def laplace_rate(span: int, epsilon: float, delta: float, spread: float = 0.0) -> float:
+    """Return the largest loss per grid step, e^(−rate·|k|), whose `LaplaceLoss` meets (ε, δ)."""
+    low, high = 0.0, (epsilon - 2 * math.log1p(-delta)) * 4 / span + 64 / span * (delta > 0)
+    if delta == 0:
+        rate = round_down((Fraction(epsilon) - Fraction(spread)) / span)
+        return max(rate, 0.0)
+    while (middle := (low + high) / 2) not in (low, high):
+        fits = LaplaceLoss(span, middle, spread).delta(epsilon) <= delta
+        low, high = (middle, high) if fits else (low, middle)
+    return low

@@ -1,0 +1,296 @@
+"""Parquet to Parquet, in bounded memory: stream, randomise, put in a secret order, write atomically."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Unpack
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpframe.api.accessor import attach
+from dpframe.api.options import PlanOptions
+from dpframe.api.parquet_job import Request, run_once
+from dpframe.api.planning import TableFacts, choose_plan, new_key, noted, plan_for, refuse_release
+from dpframe.errors import ColumnError, FileError, ParameterError
+from dpframe.io.atomic import atomic
+from dpframe.io.checks import check_columns
+from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.parquet_writer import BATCH_ROWS, Job, Progress
+from dpframe.io.released import Source
+from dpframe.ledger.account import Account
+from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo, arrow_metadata
+
+
+def plan_parquet(
+    source: str | Path,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    ledger: Any = None,
+    dataset: str | None = None,
+    **options: Unpack[PlanOptions],
+) -> Plan:
+    """Plan how Parquet files would be sanitised; see `dpframe.make_plan`.
+
+    Raises
+    ------
+    FileError
+        If the source is missing or no Parquet.
+    """
+    table = ParquetInput.open(source)
+    refuse_release(table.text)
+    facts = _facts(table)
+    return plan_for(
+        facts, lambda: new_key(None), noted(facts, Account.of(ledger, dataset)), epsilon=epsilon, delta=delta, **options
+    )
+
+
+def _facts(table: ParquetInput) -> TableFacts:
+    return TableFacts(
+        table.names, table.n, table.fields, table.arrays, lambda names: table.batches(list(names), BATCH_ROWS)
+    )
+
+
+def sanitize_parquet(
+    source: str | Path,
+    target: str | Path,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    plan: Plan | None = None,
+    key: bytes | None = None,
+    ledger: Any = None,
+    dataset: str | None = None,
+    batch_rows: int = BATCH_ROWS,
+    compression: str = "snappy",
+    progress: Progress | None = None,
+    **options: Unpack[PlanOptions],
+) -> ReleaseInfo:
+    """Randomise every row of Parquet files into one Parquet file, in bounded memory.
+
+    Parameters
+    ----------
+    source
+        A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob.
+    target
+        The file to write. It appears whole or not at all, and replaces an older one.
+    epsilon, delta, **options
+        What decides the plan; see `dpframe.make_plan`.
+    plan
+        A ready plan instead of these.
+    key
+        32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh.
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn. A
+        job that is interrupted keeps its key beside the ledger: repeated over the same input and plan it costs
+        nothing more, and writes the same.
+    batch_rows
+        Rows worked on at a time; any number gives the same output.
+    compression
+        Parquet compression codec.
+    progress
+        Called with rows done and rows in all.
+
+    Returns
+    -------
+    What the release says about itself.
+
+    Raises
+    ------
+    FileError
+        If the source is missing or damaged, or the target is part of it or cannot be written.
+    ParameterError, ColumnError, AlreadySanitizedError
+        As `dpframe.sanitize`.
+    BudgetExceeded, LedgerError
+        If the ledger does not allow the spend, or the input changed since an interrupted run.
+    """
+    table = ParquetInput.open(source)
+    refuse_release(table.text)
+    chosen = choose_plan(plan, epsilon, delta, options)
+    if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
+        raise ParameterError("batch_rows must be a whole number of rows, at least 1")
+    path, account = _check_target(Path(target), table), Account.of(ledger, dataset)
+    if compression not in CODECS:
+        raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
+    show = progress or (lambda done, total: None)
+    if account is not None:
+        if key is not None:
+            raise ParameterError("key and ledger do not go together: under a ledger every job keeps its own key")
+        # What can be gone through only once is read once.
+        kept: Any = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in options.items()}
+        request = Request(table, path, _facts(table), chosen, epsilon, delta, kept)
+        made = chosen is None
+        return run_once(
+            request, account, lambda plan, key: _write(table, path, plan, made, key, batch_rows, compression, show)
+        )
+    secret = new_key(key)
+    if chosen is None:
+        assert epsilon is not None
+        facts = _facts(table)
+        chosen = plan_for(facts, lambda: secret, lambda found, share: None, epsilon=epsilon, delta=delta, **options)
+    return _write(table, path, chosen, plan is None, secret, batch_rows, compression, show)
+
+
+CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
+
+
+def _write(
+    table: ParquetInput,
+    path: Path,
+    plan: Plan,
+    made: bool,
+    key: bytes,
+    batch_rows: int,
+    compression: str,
+    progress: Progress,
+) -> ReleaseInfo:
+    """Check what is left to check, and write the output; ``made`` tells that the plan was made from this table."""
+    check_columns(table.names, plan)
+    plan.check_rows(table.n)
+    job = Job(table, plan, made and plan.inferred is not None, key, batch_rows, progress)
+    with atomic(path) as file:
+        return job.run(file, path.parent, compression)
+
+
+def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a Parquet file, directory or glob into pandas; a release keeps its plan.
+
+    Unlike `pandas.read_parquet` the metadata of every file is checked.
+
+    Raises
+    ------
+    FileError
+        If the source is missing or no Parquet, or its files carry different plans.
+    """
+    table = ParquetInput.open(path)
+    names = table.names if columns is None else columns
+    for name in names:
+        if name not in table.names:
+            raise ColumnError("is not in the file", column=name)
+    # Not pandas' own reader: of a directory it keeps the first file's attrs, whatever the others say.
+    frame: pd.DataFrame = table.read(names).to_pandas()
+    index = [name for name in names if name not in frame.columns]
+    frame = frame.reset_index(index)[list(names)] if index else frame
+    frame.attrs = {} if table.text is None else {"dpframe": table.text}
+    return frame
+
+
+def _check_target(path: Path, table: ParquetInput) -> Path:
+    if path.is_dir():
+        raise FileError(f"{path} is a directory; name a file to write")
+    if path.exists() and not path.is_file():
+        raise FileError(f"{path} is not a regular file; name another one to write")
+    if not path.parent.is_dir():
+        raise FileError(f"{path.parent} is not a directory; make it first")
+    inputs = {file.resolve() for file, _ in table.files}
+    inside = Path(table.source).is_dir() and Path(table.source).resolve() in path.resolve().parents
+    if path.resolve() in inputs or inside:
+        raise FileError(f"{path} is part of the input; write to another place")
+    return path
+
+
+def write_parquet(
+    table: Any, path: str | Path, plan: Plan | ReleaseInfo | None = None, *, compression: str = "snappy"
+) -> ReleaseInfo:
+    """Write a released table to a Parquet file that carries its plan.
+
+    `pandas.DataFrame.to_parquet` and `pyarrow.parquet.write_table` keep the plan as well; polars keeps no metadata.
+
+    Parameters
+    ----------
+    table
+        A release: a pandas or polars DataFrame, a pyarrow Table or RecordBatch, or anything with the Arrow C stream.
+    path
+        The file to write. It appears whole or not at all, and replaces an older one.
+    plan
+        The plan, or what the release said about itself, where the table lost it (polars). A plan alone is taken
+        at its word: nothing can tell whether the table was altered before.
+    compression
+        Parquet compression codec.
+
+    Returns
+    -------
+    What the file says about itself.
+
+    Raises
+    ------
+    NotSanitizedError
+        If the table carries no plan and none is given, or has none of the plan's columns.
+    ParameterError
+        If it is no table, a column cannot be stored, or the codec is unknown.
+    FileError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import polars as pl
+    >>> import dpframe as dpf
+    >>> frame = pl.DataFrame({"sex": ["F", "M"] * 500})
+    >>> plan = dpf.make_plan(frame, epsilon=1, spaces={"sex": ["F", "M"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     info = write_parquet(dpf.sanitize(frame, plan=plan), f"{folder}/safe.parquet", plan)
+    ...     dpf.read_parquet(f"{folder}/safe.parquet").dp.release == info
+    True
+    """
+    if compression not in CODECS:
+        raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
+    arrow = _as_table(table)
+    if plan is not None:
+        attached = attach(arrow, plan)
+        arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **attached.schema.metadata})
+    source = Source(arrow, None)
+    assert source.info is not None
+    target = Path(path)
+    if target.is_dir():
+        raise FileError(f"{target} is a directory; name a file to write")
+    with atomic(target) as file:
+        pq.write_table(arrow, file, compression=compression)
+    return source.info
+
+
+def _as_table(table: Any) -> pa.Table:
+    """Return a table as Arrow, a pandas release with its dtypes and its description."""
+    if isinstance(table, pd.DataFrame):
+        return _from_pandas(table)
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    if isinstance(table, pa.Table):
+        return table
+    if type(table).__module__.split(".")[0] == "polars" and hasattr(table, "to_arrow") and hasattr(table, "columns"):
+        return _from_polars(table)
+    try:
+        return pa.table(table if hasattr(table, "__arrow_c_stream__") else None)
+    except (pa.ArrowInvalid, TypeError):
+        raise ParameterError(f"{type(table).__name__} is no table; pass a pandas, polars or Arrow release") from None
+
+
+def _from_polars(frame: Any) -> pa.Table:
+    import polars as pl
+
+    # Categories are views otherwise, which Arrow's reader cannot decode.
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _from_pandas(frame: pd.DataFrame) -> pa.Table:
+    found = frame.apply(_listed, axis=0) if len(frame.columns) else frame
+    text = frame.attrs.get("dpframe")
+    found.attrs = {}
+    try:
+        arrow = pa.Table.from_pandas(found, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError):
+        raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it") from None
+    if not isinstance(text, str):
+        return arrow
+    return arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **arrow_metadata(text)})
+
+
+def _listed(series: pd.Series) -> pd.Series:
+    """Return a column whose sets are lists, which Parquet has."""
+    if series.dtype != object:
+        return series
+    return series.map(lambda value: list(value) if isinstance(value, set | frozenset) else value)

@@ -1,0 +1,140 @@
+"""What the rows of a process were asked, where no ledger keeps count: a help to the curator, no guarantee."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from dpframe.accounting.budget import Budget
+from dpframe.errors import RepeatedReleaseWarning, warn
+from dpframe.io.frames import Frame
+
+U64 = npt.NDArray[np.uint64]
+
+
+def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
+    """Return a 64-bit hash of every value of some columns, the same in every process."""
+    found = {}
+    for name in names:
+        values = next(frame.columns([name]))[name]
+        if isinstance(values, list) or pa.types.is_nested(values.type):
+            values = pd.Series([_shown(value) for value in values], dtype=object)
+        else:
+            values = values.to_pandas()
+        hashed = pd.util.hash_pandas_object(pd.Series(values), index=False)
+        found[name] = np.asarray(hashed, dtype=np.uint64)
+    return found
+
+
+def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U64:
+    """Return a 64-bit hash of every row (of its values, and of its label, where it has one).
+
+    Folds of a DataFrame keep their labels, so that equal rows of two persons are told apart; in arrays
+    they are not, and `ReleasedRows` can only tell how many rows are equal.
+    """
+    found = np.zeros(frame.n, dtype=np.uint64)
+    if labels is not None:
+        found += np.asarray(pd.util.hash_pandas_object(labels, index=False), dtype=np.uint64)
+    for name, column in column_hashes(frame, names).items():
+        seed = np.frombuffer(hashlib.sha256(name.encode()).digest(), dtype="<u8")[:2] | np.uint64(1)
+        found ^= (column + seed[0]) * seed[1]
+        found *= np.uint64(0xD6E8FEB86659FD93)
+        found ^= found >> np.uint64(32)
+    return found
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # an object's own; to refuse it would tell of a row
+        return ""
+
+
+RELEASES, INFERENCES, EPSILON, DELTA, AT_ONCE, TOLD = range(6)
+
+
+class ReleasedRows:
+    """Remembers, by their hashes, how often rows were asked in this process and what that adds up to.
+
+    Rows of equal hash in one release are several persons: their releases are counted together and divided by
+    the most that were seen at once. At most ``most`` hashes are remembered, the lowest ones, so that every
+    fold's are the same part of its rows.
+    """
+
+    def __init__(self, most: int = 1 << 17) -> None:
+        self.most = most
+        self._lock = threading.Lock()
+        self._below = (1 << 64) - 1
+        self._rows: U64 = np.zeros(0, dtype=np.uint64)
+        self._spent = np.zeros((0, 6))
+        """By hash: releases and inferences, their ε and δ, most rows at once, and what was warned of."""
+        self._keys: set[bytes] = set()
+        self._told: set[tuple[float, ...]] = set()
+
+    def add(
+        self, rows: U64, cost: Budget, key: bytes | None = None, *, inference: bool = False
+    ) -> tuple[int, int, float, float] | None:
+        """Count a release, or an inference of spaces, which belongs to the release that follows.
+
+        Returns releases, inferences, ε and δ of the row in the middle if they are worth a warning. What was drawn
+        under a ``key`` that was seen before is the same, and adds nothing.
+        """
+        with self._lock:
+            if key is not None:
+                digest = hashlib.sha256(key).digest()
+                if digest in self._keys:
+                    return None
+                self._keys.add(digest)
+            distinct, times = np.unique(rows, return_counts=True)
+            times = times[distinct <= self._make_room(distinct)]
+            here = np.searchsorted(self._rows, distinct[distinct <= self._below])
+            if not len(here):
+                return None
+            spent = self._spent[here]
+            spent[:, :AT_ONCE] += times[:, None] * np.array([not inference, inference, cost.epsilon, cost.delta])
+            spent[:, AT_ONCE] = np.maximum(spent[:, AT_ONCE], times)
+            each = spent[:, :AT_ONCE] / spent[:, AT_ONCE, None]
+            asked = np.maximum(each[:, RELEASES], each[:, INFERENCES] - 1)
+            # The row in the middle: single rows of two tables may be alike by chance.
+            order = np.argsort(asked, kind="stable")
+            middle = order[np.searchsorted(np.cumsum(times[order]), times.sum() / 2)]
+            tell = bool(asked[middle] >= 2 * max(1.0, spent[:, TOLD].max()))
+            if tell:
+                spent[:, TOLD] = asked[middle]
+            self._spent[here] = spent
+            found = each[middle]
+            return (int(found[0]), int(found[1]), float(found[2]), float(found[3])) if tell else None
+
+    def _make_room(self, rows: U64) -> int:
+        """Add distinct new hashes; return the largest that is remembered from now on."""
+        known = np.union1d(self._rows, rows[rows <= self._below])
+        while len(known) > self.most:
+            self._below //= 2
+            known = known[known <= self._below]
+        kept = self._rows[self._rows <= self._below]
+        spent = np.zeros((len(known), self._spent.shape[1]))
+        spent[np.searchsorted(known, kept)] = self._spent[: len(kept)]
+        self._rows, self._spent = known, spent
+        return self._below
+
+    def watch(self, rows: U64, cost: Budget, key: bytes | None, *, inference: bool = False) -> None:
+        """Count the same, and warn of rows that are asked again and again (of two folds in one)."""
+        found = self.add(rows, cost, key, inference=inference)
+        if found is None or found in self._told:
+            return
+        self._told.add(found)
+        releases, inferences, epsilon, delta = found
+        both = f"epsilon={epsilon:.6g}" + (f", delta={delta:.6g}" if delta else "")
+        inferred = f" and had spaces inferred {inferences} times" if inferences else ""
+        warn(
+            f"most of these rows were released {releases} times{inferred} in this process, which adds up to {both} "
+            "so far; sanitise once, outside the pipeline, and fit on the release, or hold the sum to a budget with "
+            "ledger=",
+            RepeatedReleaseWarning,
+        )

@@ -1,0 +1,376 @@
+"""`Sanitizer`: the release as a step of scikit-learn pipelines, rows in the order they came."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn import get_config
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpframe.accounting.budget import Budget
+from dpframe.api.memory import sanitize, table_facts
+from dpframe.api.options import PlanOptions
+from dpframe.api.planning import choose_plan, new_key, plan_for, refuse_release
+from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes
+from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
+from dpframe.infer.private import MOST_ITEMS
+from dpframe.io.checks import check_columns
+from dpframe.io.frames import Frame, wrap
+from dpframe.ledger.account import Account
+from dpframe.mechanisms import Mechanism
+from dpframe.plan.plan import Plan
+from dpframe.spaces import Space
+
+_DEFAULTS: dict[str, Any] = {
+    "spaces": None,
+    "infer": "private",
+    "infer_share": 0.1,
+    "max_items": MOST_ITEMS,
+    "drop": (),
+    "passthrough": (),
+    "allocation": "uniform",
+    "mechanisms": None,
+    "groups": (),
+    "nulls": "error",
+    "contributions": 1,
+}
+"""Options that a plan decides already."""
+
+
+class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Randomise every row under (ε, δ)-differential privacy, as a step of a scikit-learn pipeline.
+
+    ``fit`` makes the plan, ``transform`` releases: row i of the output is row i of the input, so there is no
+    credit for a secret order. The promise holds even against someone who knows which row is whose, and needs
+    several times the noise of a release whose rows are shuffled.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The promise, replace-one, per person, of ``fit`` and *one* transform. ``delta=None`` is min(1e-6, n^−1.5)
+        for the n rows of ``fit``.
+    spaces
+        ``{column: declaration}`` as for `dpframe.make_plan`; columns are named, or numbered from 0. A single
+        declaration, e.g. ``spaces=(-10, 10)``, serves all columns. Or another plan, whose spaces are taken.
+    infer, infer_share, max_items, drop, passthrough, allocation, mechanisms, groups, nulls, contributions
+        As for `dpframe.make_plan`; columns are named or numbered. With ``infer="private"``, and columns that are
+        not declared, ``fit`` spends ``infer_share`` of the promise.
+    plan
+        A ready plan with ``shuffle=False`` instead of all these.
+    random_state
+        None for noise that nobody can repeat. A seed or `numpy.random.RandomState` gives the noise of a key
+        derived from the seed *and the data* (folds reuse seeds), with a `SeededReleaseWarning`: whoever
+        guesses seed and data can confirm both, so it is for tests.
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it: ``fit`` spends there what inference costs, every transform
+        the rest of the promise, before any noise is drawn. Clones share it.
+
+    Attributes
+    ----------
+    plan_ : Plan
+        What every transform does.
+    n_features_in_ : int
+        Columns of the input.
+    feature_names_in_ : array of str
+        Their names, where they have some; columns of an array are called x0, x1, ….
+
+    Raises
+    ------
+    ParameterError, ColumnError
+        For an argument or a column that breaks its rule, when fitted or when transformed.
+    AlreadySanitizedError
+        If the input is a release.
+    BudgetExceeded, LedgerError
+        If the ledger does not allow the spend.
+
+    Notes
+    -----
+    *What comes out.* A table comes back as its own kind with its plan (``.dp`` works on a DataFrame), under
+    a fresh index; an array comes back as an array. With ``set_output(transform="pandas")`` a DataFrame
+    comes out whatever went in and keeps the input's index, by which scikit-learn lines up columns and
+    targets; an index other than a plain `RangeIndex` is copied unprotected then: a `PrivacyLeakWarning` says so, and
+    so does the plan of that release (``keeps_index``).
+
+    *What is spent.* ``fit`` alone spends only if it infers spaces privately. Every transform is a release of its
+    rows: ``fit_transform`` and a later ``transform`` of the same rows add up to 2ε less one inference (the very
+    same seeded release, repeated, adds nothing); two sanitizers in a `ColumnTransformer` add up, too; disjoint folds
+    do not. A grid search over 3 values with 5 folds fits or scores on every row 15 times and refits once: 16ε. A
+    shared ``ledger`` holds all of this to a total, and counts every call, disjoint folds included. Without one, rows
+    released again in one process are warned of (`RepeatedReleaseWarning`, at the 2nd, 4th, 8th, … time of most rows,
+    with the sum so far); other processes are not seen. It is nearly always better to sanitise once, outside, where
+    a secret order hides the rows, and to give the release to the search.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0, 2.0], [1.0, -3.0], [0.5, 9.0], [-1.0, 0.0]])
+    >>> sanitizer = Sanitizer(epsilon=4, spaces={0: (-1, 1), "x1": (-10, 10)}).fit(X)
+    >>> sanitizer.plan_.summary()["epsilon"].round(2).to_dict()
+    {'x0': 2.0, 'x1': 2.0}
+    >>> sanitizer.transform(X).shape
+    (4, 2)
+    """
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        *,
+        spaces: Any = None,
+        infer: str = "private",
+        infer_share: float = 0.1,
+        max_items: int = MOST_ITEMS,
+        drop: Iterable[Any] = (),
+        passthrough: Iterable[Any] = (),
+        allocation: Any = "uniform",
+        mechanisms: Mapping[Any, str | Mechanism] | None = None,
+        groups: Iterable[Sequence[Any]] = (),
+        nulls: str = "error",
+        contributions: int = 1,
+        plan: Plan | None = None,
+        random_state: Any = None,
+        ledger: Any = None,
+        dataset: str | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.spaces = spaces
+        self.infer = infer
+        self.infer_share = infer_share
+        self.max_items = max_items
+        self.drop = drop
+        self.passthrough = passthrough
+        self.allocation = allocation
+        self.mechanisms = mechanisms
+        self.groups = groups
+        self.nulls = nulls
+        self.contributions = contributions
+        self.plan = plan
+        self.random_state = random_state
+        self.ledger = ledger
+        self.dataset = dataset
+
+    def fit(self, X: Any, y: Any = None) -> Sanitizer:
+        """Make the plan; of the data only names, types and the number of rows are read, unless spaces are inferred.
+
+        Parameters
+        ----------
+        X
+            A table of any kind, or a numeric array of shape (n, columns).
+        y
+            Ignored.
+        """
+        account = Account.of(self.ledger, self.dataset)
+        self._names: list[str] | None = None
+        table = self._read(X, reset=True)
+        frame = wrap(table)
+        refuse_release(frame.text)
+        options = self._options(frame.names)
+        plan = choose_plan(self.plan, self.epsilon, self.delta, options)
+        if plan is None:
+            plan = self._planned(frame, options, account, _labels(table, X))
+        elif plan.shuffle:
+            raise ParameterError(
+                "plan shuffles rows, which must line up with a pipeline's targets; make it with shuffle=False"
+            )
+        elif plan.sample is not None:
+            raise ParameterError("plan releases a sample of the rows, but a pipeline's targets are all there")
+        check_columns(frame.names, plan)
+        self._names = frame.names
+        self.plan_ = plan
+        return self
+
+    def _planned(self, frame: Frame, options: PlanOptions, account: Account | None, labels: Any) -> Plan:
+        """Make a plan; what inference is about to spend is entered, or counted, first."""
+        assert self.epsilon is not None
+        found: list[bytes] = []
+
+        def key() -> bytes:
+            if not found:
+                found.append(new_key(None) if self.random_state is None else self._seeded(b"fit", _values(frame)))
+            return found[0]
+
+        def before(spaces: dict[str, Space], share: Budget) -> str | None:
+            if account is not None:
+                return account.spend(share, "inference")
+            # The same seed asks the same of the same data at this share, whatever else the plan is.
+            same = None if self.random_state is None else key() + repr((share, options)).encode()
+            _SPENT.watch(row_hashes(frame, frame.names, labels), share, same, inference=True)
+            return None
+
+        options["shuffle"] = False
+        return plan_for(table_facts(frame), key, before, epsilon=self.epsilon, delta=self.delta, **options)
+
+    def transform(self, X: Any) -> Any:
+        """Release the rows of X, in their order.
+
+        Parameters
+        ----------
+        X
+            A table with the columns of `fit`, or an array with as many.
+
+        Returns
+        -------
+        A table of the same kind, or an array of the same dtype, of shape (n, kept columns).
+        """
+        check_is_fitted(self, "plan_")
+        account, plan = Account.of(self.ledger, self.dataset), self.plan_
+        table = self._read(X, reset=False)
+        kept = self._gives_pandas() and isinstance(X, pd.DataFrame) and not _is_plain(X.index)
+        if kept:
+            _warn_of_index()
+            plan = replace(plan, keeps_index=True)
+        frame = wrap(table)
+        refuse_release(frame.text)
+        check_columns(frame.names, plan)
+        codes = frame.codes(plan)
+        key = None if self.random_state is None else self._seeded(b"transform", codes)
+        if account is None:
+            same = None if key is None else key + plan.digest
+            cost = plan.released if self.plan is None else plan.release
+            _SPENT.watch(row_hashes(frame, frame.names, _labels(table, X)), cost, same)
+        indexed = table.set_axis(X.index) if kept else table
+        out = sanitize(indexed, plan=plan, key=key, ledger=self.ledger, dataset=self.dataset)
+        if table is X or (self._gives_pandas() and isinstance(out, pd.DataFrame)):
+            return out
+        return out.to_numpy(dtype=table.dtypes.iloc[0])
+
+    def _seeded(self, what: bytes, columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
+        """Return a key derived from the seed and from the data, so that two folds under one seed differ."""
+        warn(
+            "noise is derived from random_state and the data: whoever guesses both can confirm them; leave "
+            "random_state out for a release",
+            SeededReleaseWarning,
+        )
+        derived = hmac.new(check_random_state(self.random_state).bytes(32), what, hashlib.sha256)
+        for name, column in columns.items():
+            for part in (name.encode(), np.ascontiguousarray(column).tobytes()):
+                derived.update(len(part).to_bytes(8, "little"))
+                derived.update(part)
+        return derived.digest()
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return the names of the output's columns: those of the input without the dropped ones."""
+        check_is_fitted(self, "plan_")
+        names = super().get_feature_names_out(input_features)
+        assert self._names is not None
+        kept = [name not in self.plan_.drop for name in self._names]
+        return np.asarray(names, dtype=object)[kept]
+
+    def _read(self, X: Any, *, reset: bool) -> Any:
+        """Return X as a table with the columns' names, checked as scikit-learn does."""
+        if _is_table(X) and (reset or self._names is None or hasattr(self, "feature_names_in_")):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            return X
+        array = validate_data(self, X, dtype="numeric", ensure_all_finite=self._finite(reset), reset=reset)
+        names = [f"x{i}" for i in range(array.shape[1])] if reset or self._names is None else self._names
+        return pd.DataFrame(array, columns=names)
+
+    def _options(self, names: list[str]) -> PlanOptions:
+        """Return the options that were given, with columns by name where they are by number, or all at once."""
+        given = {name: getattr(self, name) for name in _DEFAULTS}
+        found = {name: value for name, value in given.items() if not _is_same(value, _DEFAULTS[name])}
+        for option in ("drop", "passthrough"):
+            if option in found and not isinstance(found[option], str):
+                found[option] = [_name_of(key, names, option) for key in found[option]]
+        for option in ("spaces", "mechanisms", "allocation"):
+            if isinstance(found.get(option), Mapping):
+                found[option] = {_name_of(key, names, option): value for key, value in found[option].items()}
+        if "groups" in found and not isinstance(found["groups"], str):
+            found["groups"] = [_name_of(tuple(group), names, "groups") for group in found["groups"]]
+        spaces = found.get("spaces")
+        if spaces is not None and not isinstance(spaces, Mapping | Plan):
+            left_out = {*found.get("drop", ()), *found.get("passthrough", ())}
+            found["spaces"] = {name: spaces for name in names if name not in left_out}
+        return cast(PlanOptions, found)
+
+    def _gives_pandas(self) -> bool:
+        """Tell whether ``set_output``, or scikit-learn's configuration, asks for DataFrames."""
+        config = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
+        return bool(config == "pandas")
+
+    def _finite(self, reset: bool) -> bool | str:
+        """Return what scikit-learn is to ask of arrays: nothing where a refusal would tell of a value."""
+        plan = self.plan if reset else self.plan_
+        if isinstance(plan, Plan):
+            inferred = plan.inferred is not None
+        else:
+            inferred = self.infer == "private" and (self.spaces is None or isinstance(self.spaces, Mapping))
+        if inferred:
+            return False
+        return "allow-nan" if self._allows_nan() else True
+
+    def _allows_nan(self) -> bool:
+        spaces = self.plan if isinstance(self.plan, Plan) else self.spaces
+        if self.infer != "public" and (spaces is None or (isinstance(spaces, Mapping) and not self.plan)):
+            return True  # a column that is not declared may hold nulls
+        if isinstance(spaces, Plan):
+            declared: Iterable[Any] = [column.space for column in spaces.columns]
+        else:
+            declared = spaces.values() if isinstance(spaces, Mapping) else [spaces]
+        if isinstance(self.plan, Plan):
+            imputes = self.plan.nulls == "impute" or self.plan.inferred is not None
+        else:
+            imputes = self.nulls == "impute"
+        return imputes or any(getattr(space, "tag", "") == "nullable" for space in declared)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._allows_nan()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _is_table(X: Any) -> bool:
+    """Tell whether X has named columns (rather than being an array, a list, a sparse matrix)."""
+    return hasattr(X, "column_names") or hasattr(X, "columns")
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and value == default)
+
+
+def _name_of(key: Any, names: list[str], option: str) -> Any:
+    """Return the name of a column given by name or number, or the names of several."""
+    if isinstance(key, tuple):
+        return tuple(_name_of(part, names, option) for part in key)
+    if isinstance(key, bool) or not isinstance(key, int | np.integer):
+        return key
+    if not 0 <= key < len(names):
+        raise ParameterError(f"{option} numbers column {key}, but columns are numbered from 0 to {len(names) - 1}")
+    return names[key]
+
+
+def _is_plain(index: pd.Index[Any]) -> bool:
+    """Tell whether an index is made of nothing but the number of rows."""
+    return isinstance(index, pd.RangeIndex) and (index.start, index.step, index.name) == (0, 1, None)
+
+
+def _warn_of_index() -> None:
+    warn(
+        "the output keeps the input's index, which is copied unprotected; reset_index(drop=True) before, or leave "
+        "set_output at its default",
+        PrivacyLeakWarning,
+    )
+
+
+def _labels(table: Any, X: Any) -> pd.Index | None:
+    """Return the labels by which the rows of a DataFrame are told apart."""
+    return table.index if isinstance(table, pd.DataFrame) and table is X else None
+
+
+def _values(frame: Frame) -> dict[str, npt.NDArray[Any]]:
+    return dict(column_hashes(frame, frame.names))
+
+
+_SPENT = ReleasedRows()
+"""What the rows of this process were asked without a ledger."""

@@ -1,0 +1,120 @@
+"""The command ``dpframe ledger``: make a ledger, show what is left, and what was spent on what."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from dpframe.ledger import job_keys
+from dpframe.ledger.ledger import Ledger, yearly
+
+app = typer.Typer(
+    help="Keep the budget of datasets: what there is, what was spent, what is left.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+File = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger's file.", show_default=False)]
+Dataset = Annotated[str, typer.Option(help="Name of a dataset.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.command()
+def create(
+    file: File,
+    dataset: Dataset,
+    epsilon: Annotated[float, typer.Option(help="Total budget ε of all its releases.", show_default=False)],
+    delta: Annotated[float, typer.Option(help="Total budget δ of all its releases.")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Register a dataset with its total budget, for good; the file is made if there is none."""
+    Ledger(file).create(dataset, epsilon, delta)
+    _show(Ledger(file), as_json)
+
+
+@app.command()
+def show(file: File, as_json: AsJson = False) -> None:
+    """Show what every dataset has left, what a year of releases like its last would cost, and interrupted jobs."""
+    _show(Ledger(file), as_json)
+
+
+@app.command()
+def history(
+    file: File,
+    dataset: Annotated[str | None, typer.Option(help="Of this dataset only.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every spend: who, when (UTC), for what, how much, and what it came to."""
+    table = Ledger(file).history(dataset)
+    if as_json:
+        typer.echo(_json(table))
+        return
+    if table.empty:
+        typer.echo(f"{file}: nothing was spent yet")
+        return
+    table["when"] = table["when"].dt.strftime("%Y-%m-%d %H:%M:%S")
+    _print(table.rename(columns=lambda name: name.replace("cumulative_", "total ")))
+
+
+@app.command()
+def forget(
+    file: File,
+    dataset: Dataset,
+    job: Annotated[str, typer.Option(help="The file that the job was to write.", show_default=False)],
+) -> None:
+    """Delete the key of an interrupted job: it can never be repeated, and what it spent stays spent."""
+    ledger = Ledger(file)
+    kept = {(p.dataset, p.name) for p in job_keys.pending(ledger)}
+    name = job if (dataset, job) in kept else job_keys.job_name(job)
+    job_keys.forget(ledger, dataset, name)
+    typer.echo(f"{name}: its key is deleted; what was spent stays spent")
+
+
+def _show(ledger: Ledger, as_json: bool) -> None:
+    table, spends, jobs = ledger.summary(), ledger.history(), job_keys.pending(ledger)
+    if as_json:
+        rows = json.loads(_json(table.reset_index()))
+        for row in rows:
+            row["interrupted"] = [job.name for job in jobs if job.dataset == row["dataset"]]
+        typer.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    _print(table.rename(columns=lambda name: name.replace("_", " ")).reset_index())
+    left = {str(row["dataset"]): row for row in table.reset_index().to_dict(orient="records")}
+    # A dataset's last spend, as later ones take the place of earlier ones.
+    for name, last in {str(row["dataset"]): row for row in spends.to_dict(orient="records")}.items():
+        more = _more(left[name], last)
+        typer.echo(f"{plain(name)}: {yearly(last['epsilon'], last['delta'])}; what is left is enough for {more} more")
+    for job in jobs:
+        typer.echo(f"{plain(job.name)} ({plain(job.dataset)}): runs, or was interrupted; repeat it at no further cost")
+
+
+def _more(row: Mapping[Hashable, Any], last: Mapping[Hashable, Any]) -> str:
+    """Return how many releases like the last one still fit."""
+    left = [Fraction(str(row[f"left_{x}"])) / Fraction(str(last[x])) for x in ("epsilon", "delta") if last[x]]
+    return f"{math.floor(min(left)):,}"
+
+
+def plain(text: Any) -> str:
+    """Return text for a terminal, in one line whatever it holds."""
+    return str(text) if str(text).isprintable() else repr(text)
+
+
+def _json(table: pd.DataFrame) -> str:
+    # Not pandas' own writer: it rounds to 15 places, and a delta may be smaller than that.
+    rows = table.assign(when=table["when"].map(lambda t: t.isoformat())) if "when" in table else table
+    return json.dumps(rows.to_dict(orient="records"), ensure_ascii=False)
+
+
+def _print(table: pd.DataFrame) -> None:
+    for name in table.columns:
+        if not pd.api.types.is_numeric_dtype(table[name]):
+            table[name] = table[name].map(plain)
+    typer.echo(table.to_string(index=False, float_format=lambda x: f"{x:.12g}"))

@@ -1,0 +1,65 @@
+"""Messages in the words of the command line: what Python calls ``drop=[…]`` is ``--drop COLUMN`` there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+Turn = str | Callable[[re.Match[str]], str]
+
+_CELLS = {
+    "(LOWER, UPPER)": '{"lower": LOWER, "upper": UPPER}',
+    "(FROM, TO)": '{"lower": "FROM", "upper": "TO"}',
+    "[CATEGORY, …]": '["CATEGORY", …]',
+    "Subset([ITEM, …])": '{"space": "subset", "items": ["ITEM", …]}',
+}
+"""Placeholders of spaces, as JSON."""
+
+
+def _spaces_file(found: re.Match[str]) -> str:
+    text = found[1]
+    for python, plain in _CELLS.items():
+        text = text.replace(python, plain)
+    text = re.sub(r"'([^']*)': (?=[\[{S])", lambda name: f"{json.dumps(name[1], ensure_ascii=False)}: ", text)
+    return f'pass --spaces FILE, which holds {{{text}}} ({{"space": "nullable", "inner": …}} keeps nulls)'
+
+
+_TURNS: list[tuple[str, Turn]] = [
+    (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _spaces_file),
+    (r"\bspaces=\{…\}", "--spaces FILE"),
+    (r"\bspaces=plan\b", "--plan FILE"),
+    (r"\bshuffle=False\b", "--no-shuffle"),
+    (r"\bshuffle=True\b", "--shuffle"),
+    (r", or a plan$", ", or --plan FILE"),
+    (r"; plan\.replan\(\d+\) calibrates it anew", "; make one for this table with dpframe plan"),
+    (r"\bledger=\"?([\w.]*)\"?", lambda m: f"--ledger {m[1] or 'FILE'}"),
+    (r"\bgroups=\[\(([^)]*)\)\]", lambda m: "--group " + ",".join(re.findall(r"\w+", m[1]))),
+    (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
+    (r"\b(drop|passthrough|given)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
+    (r"\bbins=\{[^}]*: (\d+)\}", r"--bins \1"),
+    # Elsewhere what follows epsilon= and delta= is a size, not what to type.
+    (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)( or )\1=([\d.e-]+)", r"--\1 \2\3--\1 \4"),
+    (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)", r"--\1 \2"),
+    (
+        r"\b(infer|infer_share|max_items|nulls|contributions|sample|allocation|dataset|by|bins|method|target|"
+        r"confidence_level|q)=(['\"]?)([^\s,;'\")]+)\2",
+        lambda m: f"--{m[1].replace('_', '-')} {m[3]}",
+    ),
+]
+"""What a message says of Python, and what it is on the command line, in this order."""
+
+
+def in_options(message: str) -> str:
+    """Return a message that speaks of options.
+
+    Examples
+    --------
+    >>> in_options("give epsilon, e.g. epsilon=1.0, or a plan")
+    'give epsilon, e.g. --epsilon 1.0, or --plan FILE'
+    >>> in_options("is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'")
+    'is null, and its space holds no nulls; declare Nullable(…) or pass --nulls impute'
+    """
+    for pattern, turn in _TURNS:
+        message = re.sub(pattern, turn, message)
+    return message

@@ -1,0 +1,288 @@
+"""What all estimates are made with: counts of the release, fits to it, and how results are presented."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpframe.errors import ParameterError
+from dpframe.estimate import moments, surrogates
+from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
+from dpframe.estimate.distribution import Distribution, aggregation
+from dpframe.estimate.joint_fits import METHODS, Fits, Unit
+from dpframe.estimate.not_found import NOT_FOUND
+from dpframe.estimate.with_counts import Both, Combined
+from dpframe.io.released import Source
+from dpframe.plan.forecast import mean_errors
+from dpframe.plan.plan import Plan
+
+FloatArray = npt.NDArray[np.float64]
+Bins = Mapping[str, int | Sequence[Any]]
+
+RESULTS = ("estimate", "std_error", "lower", "upper")
+
+GRID_CELLS = 128
+"""Cells of the grid on which the distribution of a numeric column is fitted."""
+
+FEW_VALUES = 32
+"""Numeric columns of no more values are drawn value by value."""
+
+
+class Reading:
+    """A release as estimates see it; `Estimates` adds the questions."""
+
+    def __init__(
+        self,
+        source: Any,
+        plan: Plan | None = None,
+        *,
+        confidence_level: float = 0.95,
+        use_measured: bool | None = None,
+        clipped: bool = False,
+    ) -> None:
+        if use_measured is not None and not isinstance(use_measured, bool):
+            raise ParameterError("use_measured must be True, False or None")
+        if not isinstance(clipped, bool):
+            raise ParameterError("clipped must be True or False")
+        if not isinstance(confidence_level, float) or not 0 < confidence_level < 1:
+            raise ParameterError("confidence_level must lie in (0, 1), e.g. 0.95")
+        self.confidence_level = confidence_level
+        self._source = Source(source, plan)
+        self.plan = self._source.plan
+        self.n, self.rows = self._source.n, self._source.rows
+        self._use_measured = use_measured
+        self.clipped = clipped
+
+    def is_listed(self, column: str) -> bool:
+        """Tell whether a column is one of listed values (or of so few that they can be listed)."""
+        space = self._source.column(column).space
+        if space.code_words:
+            return False
+        return space.metric == "discrete" or space.tag == "ordinal" or space.size <= FEW_VALUES
+
+    def _distribution(self, column: str) -> Distribution | Combined:
+        axis = make_axis(self._source.column(column), self._grid_bins(column))
+        assert isinstance(axis, BinnedAxis)
+        if self._both is not None:
+            both = self._both.distribution(self._both.snapped(axis), lambda fine: self._counts([fine]))
+            if both is not None:
+                return both
+        counts = surrogates.count_classes([axis], self._source.codes([column]))
+        return Distribution.fit(axis, counts)
+
+    def _grid_bins(self, column: str) -> int:
+        space = self._source.column(column).space
+        return min(GRID_CELLS, space.size - (space.tag == "nullable"))
+
+    def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
+        if not names:
+            raise ParameterError("name at least one column")
+        _ = [self._source.column(name) for name in names]
+        if len(set(names)) < len(names):
+            raise ParameterError("a column cannot be crossed with itself")
+        if not isinstance(bins, Mapping):
+            raise ParameterError("bins must be a mapping {column: number or bounds}")
+        stray = [name for name in bins if name not in names]
+        if stray:
+            raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
+        axes = join_axes([make_axis(self._source.column(name), bins.get(name)) for name in names], self.plan.groups)
+        surrogates.check_cells([axis.classes for axis in axes])
+        return axes
+
+    def _cells(
+        self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
+    ) -> tuple[FloatArray, FloatArray, str]:
+        """Return estimates and variances of all cells of a joint, and the method used."""
+        drawn = self._source.drawn(target)
+        if method not in METHODS:
+            raise ParameterError(f"method must be one of {', '.join(METHODS)}")
+        counts = self._counts(axes)
+        if method == "auto":
+            method = self._fits.pick(axes, counts)
+        both = self._with_measured(axes, counts, normalize, dropna, method, target)
+        if both is not None:
+            return *both, method
+        if method == "inverse" or not self.n:
+            found = surrogates.joint_cells(counts, axes, normalize=normalize, given=given, dropna=dropna, drawn=drawn)
+            return *self._weighted(*found, normalize), "inverse"
+        unit = Unit(axes, normalize, tuple(given), dropna, self._all_rows)
+        shares, errors = self._fits.joint(axes, counts, method, unit, drawn)
+        return shares, errors**2, method
+
+    def _with_measured(
+        self, axes: Sequence[Axis], counts: FloatArray, normalize: bool, dropna: bool, method: str, target: str
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Return the cells of one column from its rows and what inference measured of it, if it did."""
+        population, axis = target == "population", axes[0]
+        if len(axes) > 1 or self._both is None:
+            return None
+        if method == "inverse":
+            return self._both.cells(axis, counts, normalize=normalize, dropna=dropna, population=population)
+        if method != "em":
+            return None
+        fitted = self._both.distribution(self._fine(axis), lambda fine: self._counts([fine]))
+        if fitted is None:
+            return None
+        parts = np.eye(axis.cells)
+        if axis.grid is not None and fitted.axis.grid is not None:
+            parts = aggregation(fitted.axis.grid, axis.grid)
+        unit = Unit(axes, normalize, (), dropna, self._all_rows)
+
+        def presented(shares: FloatArray) -> FloatArray:
+            merged = parts @ shares
+            return np.asarray(merged / unit.of(merged))
+
+        return presented(fitted.shares), fitted.errors_of(presented, target) ** 2
+
+    @cached_property
+    def _both(self) -> Both | None:
+        """The counts that inference measured, if they are of the table that these rows are."""
+        inferred, info = self.plan.inferred, self._source.info
+        whole = self.rows == self.plan.n and (info is None or info.n == self.n)
+        own = info is not None and info.measured if self._use_measured is None else self._use_measured
+        if not own or inferred is None or not whole:
+            return None
+        return Both(inferred, self._source.weight, self._source.drawn("table"))
+
+    def _takes_measured(self, axes: Sequence[Axis], method: str) -> bool:
+        """Tell whether a result is from measured counts too."""
+        if self._both is None or len(axes) > 1 or method not in ("inverse", "em"):
+            return False
+        return self._both.readings(axes[0] if method == "inverse" else self._fine(axes[0])) is not None
+
+    def _fine(self, axis: Axis) -> Axis:
+        """Return an axis with the bins of a fit to both rows and measured counts."""
+        assert self._both is not None
+        return axis if axis.grid is None else self._both.snapped(axis.grid.refine(self._grid_bins(axis.name)))
+
+    @property
+    def _all_rows(self) -> float:
+        """Rows of the table that those released stand for."""
+        return self.n * self._source.weight
+
+    def _weighted(self, estimate: FloatArray, variance: FloatArray, normalize: bool) -> tuple[FloatArray, FloatArray]:
+        """Return counts of the rows that those released stand for; shares as they are."""
+        weight = 1.0 if normalize else self._source.weight
+        return estimate * weight, variance * weight**2
+
+    def _counts(self, axes: Sequence[Axis]) -> FloatArray:
+        return surrogates.count_classes(axes, self._source.codes([axis.name for axis in axes]))
+
+    @cached_property
+    def _fits(self) -> Fits:
+        return Fits(self._source)
+
+    def _statistic(
+        self, statistic: moments.Statistic, names: Iterable[str | None], title: str, target: str
+    ) -> pd.Series[Any]:
+        """Evaluate a smooth statistic of product moments."""
+        drawn = self._source.drawn(target)
+        used = list(dict.fromkeys(name for name in names if name is not None))
+        columns = {name: self._source.column(name) for name in used}
+        sums = surrogates.product_sums(statistic.terms, columns, self._source.codes(used), self.plan.groups)
+        weight = self._source.weight
+        values, covariance = surrogates.delta_method(sums, lambda m, n: [statistic.function(m, n)], drawn, weight)
+        value, variance = float(values[0]), float(covariance[0, 0])
+        if variance <= 0 and statistic.kind == "instant" and self.n:
+            # A handful of rows can leave a mean no variance: that of a uniform type stands in.
+            column = columns[used[0]]
+            typical, _ = mean_errors(column.space, column.mechanism, None, self.n, drawn)
+            variance = (typical / statistic.scale) ** 2
+        if not np.isfinite(value) or not variance > 0:
+            # ... and other statistics leave unknown.
+            value, variance = (value if np.isfinite(value) else math.nan), math.inf
+        point, spread = value * statistic.scale + statistic.shift, variance * statistic.scale**2
+        results = self._results(np.array([point]), np.array([spread]), (slice(None),))
+        return self._dressed_series(results, used[0], statistic.kind, title)
+
+    def _dressed_series(self, results: Mapping[str, FloatArray], column: str, kind: str, title: str) -> pd.Series[Any]:
+        dressed = self._dressed(results, column, kind)
+        # By way of a Series, so that times are pandas' own scalars.
+        return pd.Series({name: pd.Series(values).iloc[0] for name, values in dressed.items()}, name=title)
+
+    def _dressed(self, results: Mapping[str, FloatArray], column: str, kind: str = "instant") -> dict[str, Any]:
+        """Return results in the column's own units: of times, instants (in its zone) and durations."""
+        space, zone = self._source.column(column).space, self._source.zone(column)
+        if not space.is_time or kind == "number":
+            return dict(results)
+        out: dict[str, Any] = {}
+        for name, values in results.items():
+            instant = kind == "instant" and name != "std_error"
+            out[name] = space.instants(values) if instant else space.durations(values)
+            if instant and zone is not None:
+                out[name] = pd.DatetimeIndex(out[name], tz="UTC").tz_convert(zone)
+        return out
+
+    def _weight(self, weights: str | None, column: str) -> moments.Scale | None:
+        if weights == column:
+            raise ParameterError("a column cannot be weighted by itself; var and mean give its second moment")
+        return None if weights is None else moments.Scale.of(self._source.column(weights))
+
+    def _matrix(
+        self, columns: Sequence[str] | None, pair: Callable[[moments.Scale, moments.Scale], Any], target: str
+    ) -> pd.DataFrame:
+        """Evaluate a statistic of every two columns, and show it as pandas shows a matrix."""
+        self._source.drawn(target)  # an unknown target is refused whatever the columns
+        names = self._numeric() if columns is None else column_names(columns, "columns")
+        scales = {name: moments.Scale.of(self._source.column(name)) for name in names}
+        tables = {result: pd.DataFrame(np.nan, index=names, columns=names) for result in RESULTS}
+        missing = {one.column: f"not found: {one.why}" for one in self.plan.not_found if one.column in names}
+        hidden = {} if self.clipped else missing
+        for i, a in enumerate(names):
+            for b in names[i:]:
+                if a in hidden or b in hidden:
+                    continue
+                found = pair(scales[a], scales[b])
+                for result in RESULTS:
+                    tables[result].loc[a, b] = tables[result].loc[b, a] = found[result]
+        out = pd.concat(tables, axis=1)
+        if missing:
+            out.attrs[NOT_FOUND] = missing
+        return out
+
+    def _moments(
+        self, terms: Sequence[surrogates.Term], functions: Any, scales: Sequence[moments.Scale], target: str
+    ) -> tuple[FloatArray, FloatArray]:
+        """Evaluate smooth functions of product moments, and their covariance."""
+        columns = {scale.column.name: scale.column for scale in scales}
+        sums = surrogates.product_sums(terms, columns, self._source.codes(list(columns)), self.plan.groups)
+        return surrogates.delta_method(sums, functions, self._source.drawn(target), self._source.weight)
+
+    def _numeric(self) -> list[str]:
+        return [c.name for c in self.plan.columns if c.name not in self._source.missing and moments.is_numeric(c.space)]
+
+    def _frame(self, estimate: FloatArray, variance: FloatArray, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
+        kept = kept_parts(axes, dropna)
+        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
+        results = {name: values.ravel() for name, values in self._results(estimate, variance, kept).items()}
+        return pd.DataFrame(results, index=labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels))
+
+    def _results(
+        self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], least: float | None = None
+    ) -> dict[str, FloatArray]:
+        point, error = estimate[kept], np.sqrt(np.maximum(variance[kept], 0.0))
+        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+        lower, upper = point - z * error, point + z * error
+        if least is not None:
+            lower = np.maximum(lower, least)
+        return dict(zip(RESULTS, (point, error, lower, upper), strict=True))
+
+
+def kept_parts(axes: Sequence[Axis], dropna: bool) -> tuple[slice, ...]:
+    """Return the cells of each axis that are shown: all, or all but null."""
+    return tuple(slice(0, axis.cells - (dropna and axis.has_null)) for axis in axes)
+
+
+def column_names(value: str | Sequence[str], name: str) -> list[str]:
+    """Return column names as a list; one name is a list of one."""
+    names = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else None
+    if names is None or not all(isinstance(n, str) for n in names):
+        raise ParameterError(f"{name} must be a column name or a list of them")
+    return names

@@ -1,0 +1,68 @@
+"""Shares of fine cells of a numeric column, and quantiles read off them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpframe.estimate.axes import BinnedAxis
+from dpframe.estimate.likelihood import fit_columns, replicate
+from dpframe.estimate.moments import REPLICATES, FloatArray, numbers
+from dpframe.spaces import Space
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A numeric column's distribution on a grid of cells, by maximum likelihood through the channel.
+
+    ``channel`` is P(stretch | cell), of the axis's `BinnedAxis.stretches`.
+    """
+
+    axis: BinnedAxis
+    n: int
+    shares: FloatArray
+    channel: FloatArray
+
+    @classmethod
+    def fit(cls, axis: BinnedAxis, counts: FloatArray) -> Distribution:
+        """Fit to counts of released classes."""
+        pooled, channel = (np.add.reduceat(values, axis.stretches, axis=0) for values in (counts, axis.channel))
+        return cls(axis, int(counts.sum()), fit_columns(pooled[:, None], channel)[:, 0], channel)
+
+    def errors_of(self, function: Callable[[FloatArray], FloatArray], drawn: float) -> FloatArray:
+        """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
+        pairs = replicate(self.shares, [self.channel], self.n, drawn, REPLICATES)
+        fits = fit_columns(np.stack([counts for _, counts in pairs], axis=1), self.channel)
+        differences = [function(fit) - function(truth) for (truth, _), fit in zip(pairs, fits.T, strict=True)]
+        return np.asarray(np.sqrt(np.mean(np.square(differences), axis=0)))
+
+
+def line_of(space: Space) -> tuple[float, float]:
+    """Return the number of code 0 and the distance between neighbouring codes' numbers."""
+    first, second = numbers(space, np.array([0, 1]))
+    return float(first), float(second - first)
+
+
+def aggregation(fine: BinnedAxis, coarse: BinnedAxis) -> FloatArray:
+    """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
+    a, b = np.asarray(fine.edges, dtype=np.float64), np.asarray(coarse.edges, dtype=np.float64)
+    low = np.maximum(b[:-1, None], a[None, :-1])
+    high = np.minimum(b[1:, None], a[None, 1:])
+    inside = np.maximum(high - low, 0) / np.diff(a)
+    if not fine.has_null:
+        return np.asarray(inside)
+    padded = np.zeros((coarse.cells, fine.cells))
+    padded[:-1, :-1] = inside
+    padded[-1, -1] = 1.0
+    return padded
+
+
+def quantiles(axis: BinnedAxis, shares: FloatArray, levels: FloatArray) -> FloatArray:
+    """Return quantiles of the values that are present, as positions on the grid of codes."""
+    present = shares[: axis.bins]
+    heights = np.concatenate([[0.0], np.cumsum(present)])
+    heights /= max(heights[-1], 1e-300)
+    # A code stands for the interval of width one around it.
+    return np.clip(np.interp(levels, heights, axis.edges) - 0.5, 0, axis.edges[-1] - 1)

@@ -1,0 +1,637 @@
+"""`Estimates`: the questions an analyst asks, in pandas' words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpframe.errors import ParameterError
+from dpframe.estimate import moments, sets, surrogates
+from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
+from dpframe.estimate.base import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
+from dpframe.estimate.distribution import aggregation, line_of, quantiles
+from dpframe.estimate.not_found import of_found
+from dpframe.estimate.plot import draw
+
+
+class Estimates(Reading):
+    """Estimates from a sanitised table.
+
+    Parameters
+    ----------
+    source
+        A DataFrame, Arrow table or Parquet path (file, directory or glob) that dpframe released.
+    plan
+        The plan, where the table lost it.
+    confidence_level
+        Level of the intervals, in (0, 1).
+    use_measured
+        Combine the rows with the noisy counts that private inference of spaces measured, where the plan has some:
+        in `value_counts`, `joint` of one column, `support` of values, `null_rate`, `histogram` and `quantile`. They
+        are of the table that the plan was made from. By default they are used where the release says that this is
+        its own table (its plan was made as it was released); pass True where you know so of a plan made before.
+    clipped
+        Give estimates of columns whose spaces private inference did not find (`Plan.not_found`), too: they are those
+        of the column clipped to its space, not the table's. By default they are NaN, and ``attrs["not_found"]`` of
+        every result of such a column says why.
+
+    Raises
+    ------
+    NotSanitizedError
+        If the source carries no plan and none is given.
+    ParameterError
+        If ``confidence_level`` is outside (0, 1).
+
+    Notes
+    -----
+    Every statistic takes ``target``: ``"table"`` is the original table's own statistic, ``"population"``
+    that of the population from which the table is seen as a sample; its intervals are wider.
+
+    Of a release that is a secret sample the table is the whole one: counts, sums and sizes are those of all its
+    ``rows``, of which ``n`` are in the release, and intervals hold what the choice of these adds (the
+    finite-population correction).
+
+    Joints take ``method``: ``"inverse"`` is unbiased and may leave the simplex, its errors are analytic;
+    ``"project"`` (nearest point of the simplex), ``"em"`` (maximum likelihood) and ``"model"`` (maximum
+    likelihood under a mixture fitted to all pairs of columns) are closer to the truth where cells are many,
+    their errors come from a parametric bootstrap, which sees their spread but not the bias that shrinking
+    costs; ``"auto"`` picks, and says in ``attrs["method"]`` what it picked.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
+    >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
+    >>> Estimates(safe).value_counts("sex").round()
+         estimate  std_error   lower   upper
+    sex
+    F      1043.0        6.0  1030.0  1055.0
+    M       957.0        6.0   945.0   970.0
+    """
+
+    def holds_sets(self, column: str) -> bool:
+        """Tell whether a column holds sets."""
+        return sets.is_sets(self._source.column(column))
+
+    def plot(self, *columns: str, ax: Any = None, **options: Any) -> Any:
+        """Draw a marginal with its intervals, a histogram, or (two columns) a cross table.
+
+        Options go to `value_counts`, `histogram` or `crosstab`. Returns the matplotlib axes.
+
+        Raises
+        ------
+        ParameterError
+            If matplotlib is not installed, or for more than two columns.
+        """
+        return draw(self, columns, ax, options)
+
+    def __repr__(self) -> str:
+        rows = f"{self.n:,}" if self.plan.sample is None else f"{self.n:,} of {self.rows:,}"
+        return f"<Estimates of a release of {rows} rows: {', '.join(self.plan.names)}>"
+
+    def verify(self) -> bool:
+        """Tell whether the table is, cell by cell, what was released (rows in any order)."""
+        return self._source.verify()
+
+    # Joints
+
+    @of_found
+    def value_counts(
+        self,
+        column: str,
+        normalize: bool = False,
+        sort: bool = True,
+        ascending: bool = False,
+        bins: int | Sequence[Any] | None = None,
+        dropna: bool = True,
+        *,
+        method: str | None = None,
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return how many rows hold each value of a column (pandas' ``Series.value_counts``).
+
+        Parameters
+        ----------
+        column
+            A randomised column; every value of its space has a row in the result.
+        normalize
+            Give shares instead of counts (of the rows that are not null, if ``dropna``).
+        sort, ascending
+            Order by estimate; otherwise in the space's order.
+        bins
+            Cut a numeric column into bins first: a number of them (where there are fewer values, one for each),
+            or their bounds (the outer bins reach to the bounds of the space).
+        dropna
+            Leave nulls out.
+        method
+            See the class; by default ``"inverse"``, and with ``bins`` ``"em"``: unbiased counts between bins
+            have errors beyond use.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by value, with ``estimate, std_error, lower, upper``.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or of too many values.
+        """
+        axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
+        method = method or _default_method(axes)
+        estimate, variance, used = self._cells(axes, normalize, (), dropna, method, target)
+        out = self._frame(estimate, variance, axes, dropna)
+        out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
+        return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
+
+    @of_found
+    def joint(
+        self,
+        columns: Sequence[str],
+        *,
+        normalize: bool = False,
+        given: str | Sequence[str] = (),
+        bins: Bins | None = None,
+        dropna: bool = True,
+        method: str = "auto",
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return the joint counts (or shares) of any number of columns.
+
+        Parameters
+        ----------
+        columns
+            Randomised columns; those of many values need ``bins``.
+        normalize
+            Give shares instead of counts.
+        given
+            Columns to condition on: shares within each of their values (implies ``normalize``).
+        bins
+            ``{column: number or bounds}`` for numeric columns.
+        dropna
+            Leave cells with a null out.
+        method, target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by the columns' values, with ``estimate, std_error, lower, upper``.
+        """
+        columns, held = column_names(columns, "columns"), column_names(given, "given")
+        axes = self._axes(columns, bins or {})
+        stray = [name for name in held if name not in columns]
+        if stray:
+            raise ParameterError(f"given names {stray[0]!r}, which is not among the joint's columns")
+        if held and len(held) == len(columns):
+            raise ParameterError("given names every column of the joint; leave one free")
+        positions = tuple(columns.index(name) for name in held)
+        estimate, variance, used = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
+        out = self._frame(estimate, variance, axes, dropna)
+        out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
+        return out
+
+    @of_found
+    def crosstab(
+        self,
+        index: str,
+        columns: str,
+        margins: bool = False,
+        dropna: bool = True,
+        normalize: bool | str = False,
+        *,
+        bins: Bins | None = None,
+        method: str | None = None,
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return the joint counts of two columns as a cross table (pandas' ``crosstab``).
+
+        Parameters
+        ----------
+        index, columns
+            Randomised columns for the rows and the columns of the result.
+        margins
+            Add the totals of rows and columns as ``All`` (unbiased counts only).
+        dropna
+            Leave nulls out.
+        normalize
+            False for counts; True or ``"all"``, ``"index"``, ``"columns"`` for shares.
+        bins, method, target
+            See `value_counts` and `joint`.
+
+        Returns
+        -------
+        DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
+        """
+        given: dict[Any, tuple[int, ...]] = {False: (), True: (), "all": (), "index": (0,), "columns": (1,)}
+        if not isinstance(normalize, bool | str) or normalize not in given:
+            raise ParameterError('normalize must be False, True, "all", "index" or "columns"')
+        if margins and normalize:
+            raise ParameterError("margins are given with counts only; leave normalize out")
+        axes = self._axes([index, columns], bins or {})
+        method = method or _default_method(axes)
+        if margins and method != "inverse":
+            raise ParameterError("margins are given with method='inverse' only")
+        estimate, variance, used = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
+        kept = kept_parts(axes, dropna)
+        rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
+        results = {name: pd.DataFrame(v, rows, cols) for name, v in self._results(estimate, variance, kept).items()}
+        if margins:
+            results = self._with_margins(results, axes, dropna, target)
+        out = pd.concat(results, axis=1, names=[None])
+        out.attrs["method"] = used
+        return out
+
+    def _with_margins(
+        self, tables: dict[str, pd.DataFrame], axes: Sequence[Axis], dropna: bool, target: str
+    ) -> dict[str, pd.DataFrame]:
+        """Add row, column and grand totals, estimated on their own so that their errors are right."""
+        counts, kept, weight = self._counts(axes), kept_parts(axes, dropna), self._source.weight
+        totals, drawn = [], self._source.drawn(target)
+        for keep in ((0,), (1,), ()):
+            estimate, variance = surrogates.margin_cells(counts, axes, keep, dropna, drawn)
+            part = kept[keep[0]] if keep else slice(None)
+            totals.append(self._results(estimate.ravel() * weight, variance.ravel() * weight**2, (part,)))
+        out = {}
+        for name, table in tables.items():
+            # Plain labels: an index of intervals has no place for "All".
+            rows, cols = (pd.Index(list(v), name=v.name) for v in (table.index, table.columns))
+            wide = pd.DataFrame(table.to_numpy(), index=rows, columns=cols)
+            wide["All"] = totals[0][name]
+            wide.loc["All"] = [*totals[1][name], *totals[2][name]]
+            out[name] = wide
+        return out
+
+    @of_found
+    def support(
+        self,
+        column: str,
+        items: Sequence[Any] | None = None,
+        *,
+        by: str | None = None,
+        bins: Any = None,
+        normalize: bool = True,
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return the share of rows whose set holds each item; of other columns, the share of each value.
+
+        Sets larger than their space's ``max_size`` were cut before they were randomised: supports are those of the
+        cut sets. Rows that are null do not count.
+
+        Parameters
+        ----------
+        column
+            A randomised column of sets; or of few values, in the space's order.
+        items
+            Items of an item set: the share of rows that hold them all.
+        by
+            A randomised column: supports within each of its values (nulls of it left out).
+        bins
+            Cut ``by`` into bins.
+        normalize
+            Give shares; otherwise counts.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by item with ``estimate, std_error, lower, upper``; with ``by`` these are an outer level
+        over its values.
+
+        Raises
+        ------
+        ParameterError
+            For items that are not declared, or ``items`` or ``by`` of a column that holds no sets.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(5_000, columns=["hobbies"])
+        >>> space = dpf.Subset(dpf.datasets.HOBBIES, max_size=6)
+        >>> safe = dpf.sanitize(frame, epsilon=12, delta=0, spaces={"hobbies": space}, key=bytes(32))
+        >>> Estimates(safe).support("hobbies")[["estimate", "std_error"]].head(2).round(3)
+                        estimate  std_error
+        hobbies
+        watching films     0.366      0.014
+        reading            0.308      0.014
+        """
+        drawn = self._source.drawn(target)
+        chosen = self._source.column(column)
+        if bins is not None and by is None:
+            raise ParameterError("bins are for the column of by; name one, or leave bins out")
+        if not sets.is_sets(chosen):
+            if items is not None or by is not None:
+                raise ParameterError(f"column {column!r} holds no sets, whose support takes items and by; see crosstab")
+            return self.value_counts(column, normalize=normalize, sort=False, target=target)
+        mine = sets.SetColumn.of(chosen)
+        places = None if items is None else mine.places(items)
+        index = pd.Index(mine.labels, name=column)
+        if places is not None:
+            index = pd.Index([" & ".join(str(mine.labels[i]) for i in places)], name=column)
+        if by is not None:
+            if not normalize:
+                raise ParameterError("by goes with shares only; leave normalize out")
+            group = make_axis(self._source.column(by), bins)
+            found = mine.shares_by(group, places, self._source.codes([column, by]), drawn)
+            part = slice(0, group.cells - group.has_null)
+            return self._wide(*found, (slice(None), part), index, group.labels[part])
+        if places is None:
+            shown, released, nulls = mine.count_items(self._source.codes([column]))
+            sums = mine.counted(shown, released)
+        else:
+            sums, released, nulls = mine.count_together(places, self._source.codes([column]))
+        found = sets.share_of(sums, mine, released, nulls, normalize, drawn)
+        return pd.DataFrame(self._results(*self._weighted(*found, normalize), (slice(None),)), index=index)
+
+    @of_found
+    def cooccurrence(
+        self, column: str, items: Sequence[Any] | None = None, *, normalize: bool = False, target: str = "table"
+    ) -> pd.DataFrame:
+        """Return how many rows hold both items of every pair; on the diagonal, each item.
+
+        Parameters
+        ----------
+        column
+            A randomised column of sets.
+        items
+            Items to pair, at most 300; by default all.
+        normalize
+            Give shares of the rows that are not null instead of counts.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
+        """
+        drawn = self._source.drawn(target)
+        mine = sets.SetColumn.of(self._source.column(column))
+        places = list(range(len(mine.labels))) if items is None else mine.places(items)
+        if len(places) > sets.MOST_PAIRED:
+            raise ParameterError(f"cooccurrence pairs at most {sets.MOST_PAIRED} items; name some with items=[…]")
+        both, released, nulls = mine.count_pairs(places, self._source.codes([column]))
+        found = sets.share_of(sets.pair_counts(mine, both, released), mine, released, nulls, normalize, drawn)
+        index = pd.Index([mine.labels[i] for i in places], name=column)
+        return self._wide(*self._weighted(*found, normalize), (slice(None), slice(None)), index, index)
+
+    @of_found
+    def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
+        """Return how many rows hold sets of each size, by maximum likelihood; errors are by parametric bootstrap.
+
+        Sizes are those of sets that were cut to ``max_size``. The unbiased mean size is in ``attrs["mean_size"]``.
+
+        Parameters
+        ----------
+        column
+            A randomised column of sets.
+        normalize
+            Give shares of the rows that are not null instead of counts.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by size with ``estimate, std_error, lower, upper``.
+        """
+        drawn = self._source.drawn(target)
+        mine = sets.SetColumn.of(self._source.column(column))
+        channel, counts = sets.size_counts(mine, self._source.codes([column]))
+        estimate, errors = channel.fit(counts, normalize, drawn)
+        estimate, variance = self._weighted(estimate, errors**2, normalize)
+        index = pd.RangeIndex(channel.most + 1, name="size")
+        out = pd.DataFrame(self._results(estimate, variance, (slice(None),), least=0.0), index=index)
+        mean, spread = channel.mean(counts, drawn)
+        found = self._results(np.array([mean]), np.array([spread]), (slice(None),))
+        out.attrs["mean_size"] = {name: float(values[0]) for name, values in found.items()}
+        return out
+
+    def _wide(
+        self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], rows: Any, columns: Any
+    ) -> pd.DataFrame:
+        """Return results as a cross table, their names an outer level of its columns."""
+        results = self._results(estimate, variance, kept)
+        return pd.concat({k: pd.DataFrame(v, rows, columns) for k, v in results.items()}, axis=1, names=[None])
+
+    # Moments
+
+    @of_found
+    def mean(
+        self, column: str, by: str | None = None, *, weights: str | None = None, bins: Any = None, target: str = "table"
+    ) -> pd.Series[Any] | pd.DataFrame:
+        """Return the mean of a numeric column, over the rows where it is not null.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers, booleans or times.
+        by
+            A randomised column: one mean per value (nulls of ``by`` are left out).
+        weights
+            A randomised numeric column of non-negative weights.
+        bins
+            Cut ``by`` into bins.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper``; with ``by`` a DataFrame with a row per value.
+        """
+        drawn = self._source.drawn(target)
+        scale = moments.Scale.of(self._source.column(column))
+        if by is None:
+            return self._statistic(
+                moments.mean(scale, self._weight(weights, column)), [column, weights], column, target
+            )
+        if weights is not None:
+            raise ParameterError("weights and by do not go together; leave one of them out")
+        group, home = make_axis(self._source.column(by), bins), self.plan.group_of(by)
+        if home is not None and column in home.names:
+            group = MemberAxis(group.column, group, home)
+        surrogates.check_cells([group.classes * 6])
+        if by == column:
+            # The same noise in both factors: a product of surrogates is unbiased for independent noise only.
+            raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")
+        batches = self._source.codes([column, by])
+        ratio, variance = surrogates.grouped_ratio(scale.column, scale.value, scale.present, group, batches, drawn)
+        part = slice(0, group.cells - group.has_null)
+        results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
+        return pd.DataFrame(self._dressed(results, column), index=group.labels[part])
+
+    @of_found
+    def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
+        """Return the sum of a numeric column, nulls left out; with ``weights``, of its products with them."""
+        scale = moments.Scale.of(self._source.column(column))
+        if scale.is_time:
+            raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
+        return self._statistic(moments.total(scale, self._weight(weights, column)), [column, weights], column, target)
+
+    @of_found
+    def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
+        """Return the variance of a numeric column (pandas' ``var``), in the square of its unit (times: steps)."""
+        scale = moments.Scale.of(self._source.column(column))
+        return self._statistic(moments.variance(scale, _check_ddof(ddof)), [column], column, target)
+
+    @of_found
+    def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
+        """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
+
+        Where noise makes the variance negative the estimate is NaN, and the interval begins at 0.
+        """
+        found = self.var(column, ddof, target=target)
+        roots = {name: math.sqrt(max(found[name], 0.0)) for name in ("estimate", "lower", "upper")}
+        known = found["estimate"] > 0
+        point = roots["estimate"] if known else math.nan
+        error = found["std_error"] / (2 * point) if known else math.nan
+        values = dict(zip(RESULTS, (point, error, roots["lower"], roots["upper"]), strict=True))
+        return self._dressed_series({name: np.array([v]) for name, v in values.items()}, column, "duration", column)
+
+    def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
+        """Return the covariances of numeric columns (pandas' ``DataFrame.cov``, nulls dropped by pair).
+
+        The result has an outer column level ``estimate, std_error, lower, upper``.
+        """
+
+        def covariance(a: moments.Scale, b: moments.Scale) -> pd.Series[Any]:
+            names = [a.column.name, b.column.name]
+            return self._statistic(moments.covariance(a, b, _check_ddof(ddof)), names, names[0], target)
+
+        return self._matrix(columns, covariance, target)
+
+    def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
+        """Return the correlations of numeric columns (pandas' ``DataFrame.corr``, nulls dropped by pair).
+
+        Intervals are by profile likelihood: where a variance cannot be told from noise they are −1 to 1, and the
+        estimate is NaN.
+        ``std_error`` is the interval's half width over its normal quantile.
+        """
+        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+
+        def correlation(a: moments.Scale, b: moments.Scale) -> dict[str, float]:
+            if a.column.name == b.column.name:
+                return dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
+            terms, functions = moments.second_moments(a, b)
+            values, covariance = self._moments(terms, functions, [a, b], target)
+            point, lower, upper = moments.profile_correlation(values, covariance, z)
+            return dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
+
+        return self._matrix(columns, correlation, target)
+
+    @of_found
+    def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
+        """Return the share of rows where a column is null."""
+        drawn = self._source.drawn(target)
+        chosen = self._source.column(column)
+        if chosen.space.tag != "nullable":
+            raise ParameterError(f"column {column!r} holds no nulls: its space is not Nullable")
+        if sets.is_sets(chosen):
+            rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), drawn)
+            results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
+            return self._dressed_series(results, column, "number", column)
+        if self._both is not None:
+            axis = make_axis(chosen, None if self.is_listed(column) else 1)
+            found = self._both.cells(
+                axis, self._counts([axis]), normalize=True, dropna=False, population=target == "population"
+            )
+            if found is not None:
+                results = self._results(found[0][-1:], found[1][-1:], (slice(None),))
+                return self._dressed_series(results, column, "number", column)
+        null = chosen.space.size - 1
+        absent: surrogates.Term = {column: (lambda codes: (codes == null).astype(np.float64),)}
+        return self._statistic(moments.Statistic([absent], lambda m, n: m[0]), [column], column, target)
+
+    # Distributions
+
+    @of_found
+    def histogram(
+        self, column: str, bins: int | Sequence[Any] = 10, *, density: bool = False, target: str = "table"
+    ) -> pd.DataFrame:
+        """Return the distribution of a numeric column in bins, by maximum likelihood.
+
+        The distribution is fitted on a grid of 128 cells, so that counts are not negative; errors are by
+        parametric bootstrap. `value_counts` with ``bins`` gives unbiased counts instead, whose errors are
+        much larger.
+
+        Parameters
+        ----------
+        column
+            A randomised numeric column.
+        bins
+            A number of bins between the space's bounds (where there are fewer values, one for each), or bounds in
+            order.
+        density
+            Give densities per unit instead of counts.
+        target
+            See the class.
+        """
+        drawn = self._source.drawn(target)
+        axis = make_axis(self._source.column(column), 10 if bins is None else bins)
+        assert isinstance(axis, BinnedAxis)
+        fitted = self._distribution(column)
+        parts, rows = aggregation(fitted.axis, axis), self._all_rows
+        estimate = parts @ fitted.shares * rows
+        error = fitted.errors_of(lambda shares: parts @ shares, drawn) * rows
+        variance = error**2
+        if density:
+            # Per unit and per row with a value: densities integrate to one, as NumPy's do.
+            widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.axis.bins].sum()
+            estimate, variance = (
+                np.append(v[: axis.bins] / (widths * rows) ** p, v[axis.bins :])
+                for v, p in ((estimate, 1), (variance, 2))
+            )
+        part = slice(0, axis.bins)
+        results = self._results(estimate, variance, (part,), least=0.0)
+        return pd.DataFrame(results, index=axis.labels[part])
+
+    @of_found
+    def quantile(
+        self, column: str, q: float | Sequence[float] = 0.5, *, target: str = "table"
+    ) -> pd.Series[Any] | pd.DataFrame:
+        """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
+
+        The distribution is fitted on a grid of 128 cells and interpolated within; errors are by parametric
+        bootstrap. Intervals stay within the space's bounds. Extremes (0 and 1) cannot be learnt from noisy rows.
+        """
+        drawn = self._source.drawn(target)
+        levels = _levels(q)
+        fitted = self._distribution(column)
+        space = fitted.axis.column.space
+
+        def of(shares: FloatArray) -> FloatArray:
+            return quantiles(fitted.axis, shares, levels)
+
+        # Half a cell stands for the interpolation within one, which no bootstrap sees.
+        floor = (fitted.axis.edges[1] - fitted.axis.edges[0]) / np.sqrt(12)
+        start, step = line_of(space)
+        error = np.hypot(fitted.errors_of(of, drawn), floor) * step
+        results = self._results(start + of(fitted.shares) * step, error**2, (slice(None),))
+        ends = start, start + (fitted.axis.edges[fitted.axis.bins] - 1) * step
+        results |= {bound: np.clip(results[bound], *ends) for bound in ("lower", "upper")}
+        table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
+        return table if np.ndim(q) else table.iloc[0].rename(column)
+
+
+def _default_method(axes: Sequence[Axis]) -> str:
+    return "em" if any(axis.grid is not None for axis in axes) else "inverse"
+
+
+def _check_ddof(ddof: int) -> int:
+    if isinstance(ddof, bool) or not isinstance(ddof, int) or ddof < 0:
+        raise ParameterError("ddof must be a whole number, at least 0")
+    return ddof
+
+
+def _levels(q: Any) -> FloatArray:
+    """Return the levels of quantiles, or raise `ParameterError`."""
+    try:
+        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+    except (TypeError, ValueError):
+        levels = np.array([np.nan])
+    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+        raise ParameterError("q must lie in (0, 1), e.g. q=0.5: extremes cannot be learnt from noisy rows")
+    return levels

@@ -1,0 +1,314 @@
+"""The surrogate calculus: averages of products of surrogates, with their variance for both targets.
+
+The surrogate φ_f = (Aᵀ)⁻¹f of a function f of a column's value satisfies E[φ_f(Y) | x] = f(x), so the mean
+of a product of surrogates, one per column, is an unbiased estimate of the mean of the product of functions.
+With U the product, the population's variance is Var(U)/n; the table's is (mean of U² − mean of the
+surrogate of the squared function)/n: what the square is without noise is subtracted. Of n rows drawn from a table of
+N, without replacement, c = (N−n)/(N−1) of what lies between the two is added to the table's. That c, the argument
+``drawn`` throughout, is 0 for the table itself, 1 for the population, and says in one number what is estimated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import ParameterError
+from dpframe.estimate.axes import Axis, MemberAxis
+from dpframe.estimate.joint_blocks import channel_of, surrogate_sums
+from dpframe.plan.columns import Column, Group
+
+FloatArray = npt.NDArray[np.float64]
+Codes = Mapping[str, npt.NDArray[Any]]
+CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
+Term = Mapping[str, tuple[CodeFunction, ...]]
+"""A product over columns, each factor being a product of functions of that column's code."""
+
+LARGEST_JOINT = 50_000_000
+"""Most cells of a joint that are counted (400 MB)."""
+
+CHUNK = 1 << 15
+"""Rows whose surrogates stand in memory at a time."""
+
+LARGEST_TABLE = 1 << 20
+"""Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
+
+
+def noise_free(table: Any, population: Any, drawn: float) -> Any:
+    """Return what squares are without noise, from what they are for the table of these rows and for the population."""
+    return (1 - drawn) * table + drawn * population
+
+
+def check_cells(shape: Sequence[int]) -> None:
+    """Raise `ParameterError` for a joint that would not fit in memory, with its size."""
+    cells = math.prod(shape)
+    if cells > LARGEST_JOINT:
+        raise ParameterError(
+            f"the joint has {cells:,} cells ({cells * 8 / 1e9:.1f} GB), more than {LARGEST_JOINT:,}; cross fewer "
+            "columns or give bins"
+        )
+
+
+def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
+    """Count the released codes of all axes jointly, in one pass by mixed radix."""
+    shape = [axis.classes for axis in axes]
+    check_cells(shape)
+    total = np.zeros(math.prod(shape), dtype=np.int64)
+    for codes in batches:
+        rows = len(codes[axes[0].name])
+        for start in range(0, rows, 1 << 16):
+            cell = axes[0].classify(codes[axes[0].name][start : start + (1 << 16)])
+            for axis in axes[1:]:
+                cell = cell * axis.classes
+                cell += axis.classify(codes[axis.name][start : start + (1 << 16)])
+            if len(total) > 1 << 16:
+                np.add.at(total, cell, 1)
+            else:
+                total += np.bincount(cell, minlength=len(total))
+    return total.reshape(shape).astype(np.float64)
+
+
+def joint_cells(
+    counts: FloatArray, axes: Sequence[Axis], *, normalize: bool, given: Sequence[int], dropna: bool, drawn: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return estimates and variances of all cells: counts, or shares within each value of ``given`` axes.
+
+    With Φ_v the surrogate of cell v and W that of its denominator, a share r = ΣΦ_v/ΣW has the residual
+    U = Φ_v − rW, whose squares' sum is expanded so that each term is a product over the axes. The table's
+    variance subtracts what the residual's square is without noise; the residual's mean is 0 for the population.
+    """
+    n = counts.sum()
+    estimate, squares = surrogate_sums(counts, axes), surrogate_sums(counts, axes, "cell²")
+    if not normalize:
+        return estimate, _positive(squares - noise_free(estimate, estimate**2 / max(n, 1), drawn), axes, n)
+    base, crossed, around = (
+        surrogate_sums(counts, axes, what, given, dropna) for what in ("base", "cell·base", "base²")
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = estimate / base
+        residual = squares - 2 * share * crossed + share**2 * around
+        residual = residual - noise_free(estimate * (1 - 2 * share) + share**2 * base, 0.0, drawn)
+        return share, _positive(residual, axes, n) / base**2
+
+
+def margin_cells(
+    counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, drawn: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return estimates and variances of the totals over all axes but those kept (nulls left out)."""
+    estimate, second = (surrogate_sums(counts, axes, what, kept, dropna) for what in ("base", "base²"))
+    without = noise_free(estimate, estimate**2 / max(counts.sum(), 1), drawn)
+    return estimate, np.maximum(second - without, 0)
+
+
+def _positive(variance: FloatArray, axes: Sequence[Axis], n: float) -> FloatArray:
+    """Return variances of counts, with that of a uniform type where too few rows left none.
+
+    A sample variance of a handful of rows can be zero or less; an interval of no width would be a lie.
+    """
+    if n <= 0 or not (variance <= 0).any():
+        return variance
+    expected = np.full([axis.cells for axis in axes], n / math.prod(axis.cells for axis in axes))
+    uniform = surrogate_sums(channel_of(axes).spread(expected), axes, "cell²")
+    return np.where(variance <= 0, uniform, variance)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over rows of the surrogates U of t terms, of all U·Uᵀ, and of the surrogates of all products."""
+
+    n: int
+    first: FloatArray
+    second: FloatArray
+    noise_free: FloatArray
+
+    def covariance(self, drawn: float) -> FloatArray:
+        """Return the covariance of the means of the terms, shape (t, t)."""
+        n = max(self.n, 1)
+        without = noise_free(self.noise_free, np.outer(self.first, self.first) / n, drawn)
+        return np.asarray((self.second - without) / n**2)
+
+
+class _Surrogates:
+    """Surrogates of products of functions of columns, tabulated once."""
+
+    def __init__(self, columns: Mapping[str, Column], groups: Sequence[Group] = ()) -> None:
+        self._columns = columns
+        self._groups = groups
+        self._tables: dict[tuple[Any, ...], FloatArray] = {}
+        self._totals: dict[tuple[Any, ...], float] = {}
+
+    def of(self, term: Term, codes: Codes) -> FloatArray:
+        """Return the surrogate of a term at released rows: a product over columns and groups."""
+        out, left = np.ones(len(next(iter(codes.values())))), dict(term)
+        for group in self._groups:
+            joined = {name: term[name] for name in group.names if name in term}
+            if len(joined) > 1:
+                out = out * self._joined(group, joined, codes)
+                left = {name: functions for name, functions in left.items() if name not in joined}
+        for name, functions in left.items():
+            out = out * self.at(name, functions, codes[name])
+        return out
+
+    def _joined(self, group: Group, term: Term, codes: Codes) -> FloatArray:
+        """Return (∏f(y) − p·∏Σf)/s, as of a product of functions the sum over tuples is the product of sums."""
+        channel = group.marginal(list(term))
+        here, total = np.ones(len(next(iter(codes.values())))), channel.other
+        for name, functions in term.items():
+            here = here * _product(functions)(codes[name])
+            key = (name, *sorted(map(id, functions)))
+            if key not in self._totals:
+                everywhere = np.arange(self._columns[name].space.size)
+                self._totals[key] = float(_product(functions)(everywhere).sum())
+            total = total * self._totals[key]
+        return np.asarray((here - total) / channel.table.signal)
+
+    def at(self, name: str, functions: tuple[CodeFunction, ...], codes: npt.NDArray[Any]) -> FloatArray:
+        """Return the surrogate of a product of functions of one column at released codes."""
+        column, product = self._columns[name], _product(functions)
+        if column.space.size > LARGEST_TABLE:
+            return column.mechanism.surrogate_at(product, codes)
+        key = (name, *sorted(map(id, functions)))
+        if key not in self._tables:
+            self._tables[key] = column.mechanism.surrogate_at(product, np.arange(column.space.size))
+        return np.asarray(self._tables[key][codes])
+
+
+def _product(functions: tuple[CodeFunction, ...]) -> CodeFunction:
+    def product(values: npt.NDArray[Any]) -> FloatArray:
+        out = np.ones(len(values))
+        for function in functions:
+            out = out * function(values)
+        return out
+
+    return product
+
+
+def product_sums(
+    terms: Sequence[Term], columns: Mapping[str, Column], batches: Iterable[Codes], groups: Sequence[Group] = ()
+) -> Sums:
+    """Sum products of surrogates, and what their covariance needs, in one pass.
+
+    Factors of columns that share one of the ``groups`` have one surrogate together.
+    """
+    surrogates, t = _Surrogates(columns, groups), len(terms)
+    n, first, second, noise_free = 0, np.zeros(t), np.zeros((t, t)), np.zeros((t, t))
+    for part, times in _weighted_parts(columns, batches):
+        n += int(times.sum())
+        values = np.stack([surrogates.of(term, part) for term in terms])
+        weighted = values * times
+        first += weighted.sum(axis=1)
+        second += weighted @ values.T
+        for i in range(t):
+            for j in range(i, t):
+                noise_free[i, j] += float(surrogates.of(_times(terms[i], terms[j]), part) @ times)
+                noise_free[j, i] = noise_free[i, j]
+    return Sums(n, first, second, noise_free)
+
+
+def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> Iterator[tuple[Codes, FloatArray]]:
+    """Yield rows in pieces that fit in a cache, each once; of a single column its codes, as often as they occur."""
+    name, *others = columns
+    size = columns[name].space.size
+    if others or size > LARGEST_TABLE:
+        for codes in batches:
+            for start in range(0, len(codes[name]), CHUNK):
+                part = {key: column[start : start + CHUNK] for key, column in codes.items()}
+                yield part, np.ones(len(part[name]))
+        return
+    counts = np.zeros(size, dtype=np.int64)
+    for codes in batches:
+        counts += np.bincount(codes[name], minlength=size)
+    found = np.flatnonzero(counts)
+    for start in range(0, len(found), CHUNK):
+        yield {name: found[start : start + CHUNK]}, counts[found[start : start + CHUNK]].astype(np.float64)
+
+
+def _times(a: Term, b: Term) -> Term:
+    return {name: (*a.get(name, ()), *b.get(name, ())) for name in {**a, **b}}
+
+
+def delta_method(
+    sums: Sums, statistics: Callable[[npt.NDArray[Any], float], Sequence[Any]], drawn: float, weight: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
+    """Return smooth statistics of the terms' means and their covariance by the delta method.
+
+    ``statistics(means, n)`` must take complex numbers: gradients are found by complex steps, exact to
+    rounding. Each of the rows that were added up stands for ``weight`` of the n.
+    """
+    means, n, step = sums.first / max(sums.n, 1), sums.n * weight, 1e-100
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.real(np.array(statistics(means, n)))
+        gradient = np.empty((len(values), len(means)))
+        for k in range(len(means)):
+            moved = means.astype(np.complex128)
+            moved[k] += 1j * step
+            gradient[:, k] = np.imag(np.array(statistics(moved, n))) / step
+        return values, gradient @ sums.covariance(drawn) @ gradient.T
+
+
+def grouped_ratio(
+    column: Column, numerator: CodeFunction, present: CodeFunction, group: Axis, batches: Iterable[Codes], drawn: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return Σ f·w·1_g / Σ w·1_g for every cell g of an axis, and the variances by the delta method.
+
+    Per released class of the group, the sums of a, p, a², ap, p², s are enough, where a, p and s are the
+    surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
+    """
+    if isinstance(group, MemberAxis):
+        return _ratio_together(column, numerator, present, group, batches, drawn)
+    surrogates = _Surrogates({column.name: column})
+    sums = np.zeros((group.classes, 6))
+    for codes in batches:
+        y, g = codes[column.name], group.classify(codes[group.name])
+        a, p, s = (
+            surrogates.at(column.name, functions, y)
+            for functions in ((numerator, present), (present,), (numerator, numerator, present))
+        )
+        for i, term in enumerate((a, p, a * a, a * p, p * p, s)):
+            sums[:, i] += np.bincount(g, weights=term, minlength=group.classes)
+    plain, square = group.invert(sums), group.invert(sums, squared=True)
+    a, p, s = plain[:, 0], plain[:, 1], plain[:, 5]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = a / p
+        residual = square[:, 2] - 2 * r * square[:, 3] + r**2 * square[:, 4]
+        residual = residual - noise_free(s - 2 * r * a + r**2 * p, 0.0, drawn)
+        # Too few rows in a group leave no variance: then nothing is known of its mean.
+        return r, np.where(residual > 0, residual / p**2, np.inf)
+
+
+def _ratio_together(
+    column: Column,
+    numerator: CodeFunction,
+    present: CodeFunction,
+    by: MemberAxis,
+    batches: Iterable[Codes],
+    drawn: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the same where both columns are in one group: h = (f−r)·w·1_g has the surrogate (h − p·Σh)/s.
+
+    Per released cell, the sums of f·w, w and f²·w are enough.
+    """
+    channel = by.group.marginal([column.name, by.name])
+    s, n = channel.table.signal, 0
+    functions = [_product(factors) for factors in ((numerator, present), (present,), (numerator, numerator, present))]
+    sums = np.zeros((3, by.cells))
+    for codes in batches:
+        g, y = by.classify(codes[by.name]), codes[column.name]
+        n += len(y)
+        for total, function in zip(sums, functions, strict=True):
+            total += np.bincount(g, weights=function(y), minlength=by.cells)
+    everywhere = np.array([function(np.arange(column.space.size)).sum() for function in functions])
+    # Σ over all tuples of a cell, times p: what noise alone would put there.
+    mean = channel.other * everywhere[:, None] * by.volumes
+    a, p, q = (sums - n * mean) / s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = a / p
+        here, around = sums[2] - 2 * r * sums[0] + r**2 * sums[1], mean[0] - r * mean[1]
+        residual = (here - 2 * around * (sums[0] - r * sums[1]) + n * around**2) / s**2
+        residual = residual - noise_free(q - 2 * r * a + r**2 * p, 0.0, drawn)
+        return r, np.where(residual > 0, residual / p**2, np.inf)

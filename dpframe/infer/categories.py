@@ -1,0 +1,238 @@
+"""Columns of text and of sets: the values that many rows have, by a threshold on noisy counts."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpframe.infer.column import Counter, Task
+from dpframe.infer.cost import CountNoise, Histogram
+from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.inferred import Measured
+from dpframe.spaces import Categorical, Ordinal, Space, Subset
+from dpframe.spaces.field import Field
+from dpframe.spaces.sets import MOST_ITEMS
+
+_PENDING = 1 << 20
+"""Partial counts kept before they are added up."""
+
+_SHARE = 0.5
+"""Share of the budget of a column of text, beside 1 of a numeric one."""
+
+_OTHER = "other"
+
+
+def set_share(cap: int) -> float:
+    """Return the share of a column of sets: by the root of their cap more than that of text."""
+    return _SHARE * math.sqrt(cap)
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Tell whether values are text, plain or in a dictionary."""
+    t = pa.types
+    inner = type_.value_type if t.is_dictionary(type_) else type_
+    empty = t.is_dictionary(type_) and t.is_null(inner)
+    return bool(t.is_string(inner) or t.is_large_string(inner) or t.is_string_view(inner) or empty)
+
+
+class _Values(Counter):
+    """Rows per value, as UTF-8; values that are no text count under nothing."""
+
+    def __init__(self) -> None:
+        self.nulls = 0
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, values: Any) -> None:
+        values = _plain(values)
+        self.nulls += values.null_count
+        found = pc.value_counts(values.drop_null())
+        self._keep(found.field(0), found.field(1))
+
+    def _keep(self, values: pa.Array, counts: pa.Array) -> None:
+        self._parts.append(pa.table({"value": values, "rows": counts}))
+        self._rows += len(values)
+        if self._rows > _PENDING:
+            self._parts = [self._summed()]
+            self._rows = 0
+
+    def _summed(self) -> pa.Table:
+        if not self._parts:
+            return pa.table({"value": pa.array([], pa.large_binary()), "rows": pa.array([], pa.int64())})
+        table = pa.concat_tables(self._parts).group_by("value").aggregate([("rows", "sum")])
+        return pa.table({"value": table["value"], "rows": table["rows_sum"]})
+
+    def counts(self) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.int64]]]:
+        """Return all values in the order of their bytes, and the rows of each."""
+        table = self._summed().sort_by("value")
+        return table["value"].combine_chunks(), np.asarray(table["rows"]).astype(np.int64)
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Return text as bytes, which Arrow never refuses to read."""
+    if pa.types.is_dictionary(values.type):  # of views Arrow takes nothing
+        entries = _plain(values.dictionary)
+        return pa.DictionaryArray.from_arrays(values.indices, entries).dictionary_decode()
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), pa.large_binary())
+    return values.cast(pa.large_string()).cast(pa.large_binary())
+
+
+class Texts(Task):
+    """A column of text."""
+
+    kind = "values"
+
+    @property
+    def histograms(self) -> tuple[Histogram, ...]:
+        """One, over all values that there are."""
+        return (Histogram(1, _SHARE, unknown=True),)
+
+    def counter(self) -> Counter:
+        """Return a counter of values."""
+        return _Values()
+
+    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+        """Release the values whose noisy count reaches the threshold, with their counts."""
+        assert isinstance(counter, _Values)
+        values, counts = counter.counts()
+        noisy, missing = self._noisy(counts, counter.nulls, noise, stream)
+        kept = np.flatnonzero(noisy >= threshold)
+        found = zip(values.take(pa.array(kept)).to_pylist(), noisy[kept].tolist(), strict=True)
+        decoded = [(_decoded(value), count) for value, count in found]
+        self._release([(text, count) for text, count in decoded if text is not None], noise.variance, missing)
+
+    def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        values, counts = tuple(v for v, _ in released), tuple(c for _, c in released)
+        self.measured.append(Measured(self.field.name, self.kind, values, counts, variance, missing))
+
+    def inner(self) -> Space:
+        """Return the values found; all others are in the bucket ``other``."""
+        return Categorical(self.measured[0].cells or (_OTHER,), other=_OTHER)
+
+
+def _decoded(value: bytes) -> str | None:
+    """Return bytes as text, or None where they are none."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+class _Rows(_Values):
+    """Rows per item, of Arrow lists; every row is cut to ``cap`` distinct items first."""
+
+    def __init__(self, cap: int, key: bytes, digits: bool = False) -> None:
+        super().__init__()
+        self.cap, self.key, self.digits = cap, key, digits
+
+    def add(self, values: Any) -> None:
+        self.nulls += values.null_count
+        if self.digits:
+            values = values.cast(pa.large_list(pa.large_string()))
+        if pa.types.is_string_view(values.type.value_type):  # of which Arrow takes no rows
+            values = values.cast(pa.large_list(pa.large_string()))
+        # Values may lie under null rows.
+        values = values.drop_null()
+        if pa.types.is_fixed_size_list(values.type):
+            values = values.cast(pa.large_list(values.type.value_type))
+        self._count(np.asarray(pc.list_parent_indices(values)), _plain(pc.list_flatten(values)))
+
+    def _count(self, rows: Any, items: pa.Array) -> None:
+        """Count items, the i-th of which belongs to row ``rows[i]``, once a row."""
+        present = np.asarray(items.is_valid())
+        encoded = items.filter(pa.array(present)).dictionary_encode()
+        names = encoded.dictionary
+        pairs = np.unique(rows[present].astype(np.int64) * max(len(names), 1) + np.asarray(encoded.indices))
+        row, item = np.divmod(pairs, max(len(names), 1))
+        kept = self._cut(row, item, names)
+        counts = np.bincount(item[kept], minlength=len(names)).astype(np.int64)
+        used = np.flatnonzero(counts)
+        self._keep(names.take(pa.array(used)), pa.array(counts[used]))
+
+    def _cut(self, row: Any, item: Any, names: pa.Array) -> Any:
+        """Return which of the items, ordered by row, are kept: the first ones of an order drawn for the row.
+
+        The order is a keyed hash of the row's own items: no other row changes it.
+        """
+        kept = np.ones(len(row), dtype=np.bool_)
+        _, starts, sizes = np.unique(row, return_index=True, return_counts=True)
+        for start, size in zip(starts[sizes > self.cap], sizes[sizes > self.cap], strict=True):
+            members = names.take(pa.array(item[start : start + size])).to_pylist()
+            whole = b"".join(len(member).to_bytes(8, "little") + member for member in sorted(members))
+            salt = hashlib.blake2b(whole, key=self.key).digest()
+            order = sorted(range(size), key=lambda i: hashlib.blake2b(salt + members[i], key=self.key).digest())
+            kept[start + np.array(order[self.cap :])] = False
+        return kept
+
+
+class Items(Texts):
+    """A column of sets of text."""
+
+    kind = "items"
+
+    def __init__(self, field: Field, cap: int, key: bytes) -> None:
+        super().__init__(field)
+        self.cap, self.key = cap, key
+
+    @property
+    def histograms(self) -> tuple[Histogram, ...]:
+        """One, over all items that there are."""
+        return (Histogram(self.cap, set_share(self.cap), unknown=True),)
+
+    def counter(self) -> Counter:
+        """Return a counter of items."""
+        return _Rows(self.cap, self.key)
+
+    def inner(self) -> Space:
+        """Return the items found; all others are in the bucket ``other``."""
+        return self._subset(self._frequent(MOST_ITEMS - 1) or (_OTHER,), _OTHER)
+
+    def _frequent(self, most: int) -> tuple[Any, ...]:
+        found = self.measured[0]
+        frequent = sorted(zip(found.counts, found.cells, strict=True), reverse=True)[:most]
+        return tuple(sorted(item for _, item in frequent))
+
+    def _subset(self, items: tuple[Any, ...], other: Any) -> Space:
+        return Subset(items, min(self.cap, Subset(items, other=other).count), other)
+
+
+class NumberedItems(Items):
+    """A column of sets of whole numbers, of which those that are not found are left out."""
+
+    def counter(self) -> Counter:
+        """Return a counter of items, by their digits."""
+        return _Rows(self.cap, self.key, digits=True)
+
+    def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        values, counts = tuple(int(v) for v, _ in released), tuple(c for _, c in released)
+        self.measured.append(Measured(self.field.name, self.kind, values, counts, variance, missing))
+
+    def inner(self) -> Space:
+        """Return the items found."""
+        return self._subset(self._frequent(MOST_ITEMS) or (0,), None)
+
+
+class Ranks(Texts):
+    """A column of text whose type declares an order: which of the values occur is found.
+
+    Values that are not found count with the nearest one that is, so that counts of single values, without those
+    beside them, are none of the column as it is released.
+    """
+
+    kind = "ranks"
+
+    def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        places = {value: place for place, value in enumerate(self.field.order)}
+        known = [pair for pair in released if pair[0] in places]
+        super()._release(sorted(known, key=lambda pair: places[pair[0]]), variance, missing)
+
+    def inner(self) -> Space:
+        """Return the values found in the declared order; of a single one, there is none."""
+        found = self.measured[0].cells
+        return Ordinal(found) if len(found) > 1 else super().inner()

@@ -1,0 +1,114 @@
+"""What private inference does with one column: which histograms it asks for, and the space they lead to."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpframe.infer.cost import CountNoise, Histogram
+from dpframe.noise.gaussian import Ints
+from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.inferred import Measured
+from dpframe.spaces import Nullable, Space
+from dpframe.spaces.field import Field
+
+_NULLS = 3.0
+"""Standard errors by which nulls must show, to be a value of the column."""
+
+
+class Counter(ABC):
+    """Exact counts of one round, gathered batch by batch."""
+
+    @abstractmethod
+    def add(self, values: Any) -> None:
+        """Count a batch: an Arrow array, or the objects of a column without a type."""
+
+
+class Task(ABC):
+    """Private inference for one column, in up to four rounds over the data."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self.measured: list[Measured] = []
+
+    @property
+    @abstractmethod
+    def histograms(self) -> tuple[Histogram, ...]:
+        """All histograms that the column may ask for: public facts, whatever it holds."""
+
+    def asks(self, i: int) -> int | None:
+        """Return the number of the histogram that is asked for in round ``i``, or None if the column is done."""
+        return i if i < len(self.histograms) else None
+
+    @abstractmethod
+    def counter(self) -> Counter:
+        """Return the counter of the next round."""
+
+    @abstractmethod
+    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+        """Add noise to a round's counts, and keep what comes out; everything after is post-processing."""
+
+    @abstractmethod
+    def inner(self) -> Space:
+        """Return the space of the values that are present."""
+
+    def space(self) -> Space:
+        """Return the column's space."""
+        inner = self.inner()
+        return Nullable(inner) if self._has_nulls() else inner
+
+    def _has_nulls(self) -> bool:
+        known = [(m.missing, m.variance) for m in self.measured if m.missing is not None]
+        weight = math.fsum(1 / variance for _, variance in known)
+        return bool(known) and math.fsum(count / variance for count, variance in known) > _NULLS * weight**0.5
+
+    def _noisy(
+        self, counts: Sequence[int] | Ints, nulls: int, noise: CountNoise, stream: ColumnStream
+    ) -> tuple[Ints, int | None]:
+        """Return noisy counts, and that of nulls where the type has them."""
+        exact = np.concatenate([np.array([nulls], dtype=np.int64), np.asarray(counts, dtype=np.int64)])
+        if not self.field.nullable:
+            return noise.add(exact[1:], stream), None
+        noisy = noise.add(exact, stream)
+        return noisy[1:], int(noisy[0])
+
+
+class _Nulls(Counter):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, values: Any) -> None:
+        self.count += values.null_count
+
+
+class Presence(Task):
+    """A column whose type says its space: only whether it has nulls is to be found, if it can."""
+
+    share = 0.1
+
+    def __init__(self, field: Field, space: Space) -> None:
+        super().__init__(field)
+        self._space = space
+
+    @property
+    def histograms(self) -> tuple[Histogram, ...]:
+        """One count of nulls, where the type has them."""
+        return (Histogram(1, self.share),) if self.field.nullable else ()
+
+    def counter(self) -> Counter:
+        """Return a counter of nulls."""
+        return _Nulls()
+
+    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+        """Measure the number of nulls."""
+        assert isinstance(counter, _Nulls)
+        _, missing = self._noisy([], counter.count, noise, stream)
+        self.measured.append(Measured(self.field.name, "nulls", (), (), noise.variance, missing))
+
+    def inner(self) -> Space:
+        """Return what the type says."""
+        return self._space

@@ -1,0 +1,127 @@
+"""Where the space of a column comes from when it is not declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dpframe.errors import ColumnError, ParameterError, PlanError, PrivacyLeakWarning, name_list, warn
+from dpframe.infer.from_data import Reader, from_data
+from dpframe.infer.types import from_type
+from dpframe.plan.plan import Plan
+from dpframe.spaces import Space, as_space
+from dpframe.spaces.field import Field
+
+INFER = ("private", "public", "data")
+
+
+def infer_spaces(
+    columns: Sequence[Field],
+    spaces: Mapping[str, Any] | Plan | None,
+    infer: str,
+    read: Reader,
+) -> tuple[dict[str, Space], list[Field], list[str]]:
+    """Return the spaces that are known, the columns left to private inference, and leaks.
+
+    Parameters
+    ----------
+    columns
+        The columns to randomise.
+    spaces
+        Declarations by column name (`as_space`), or a plan whose spaces are taken, and its leaks with them.
+    infer
+        ``"private"``: undeclared columns are left, unless their type says all. ``"public"``: undeclared columns
+        only where the type itself says the space (booleans, 8-bit integers). ``"data"``: read off the data, with
+        a `PrivacyLeakWarning`.
+    read
+        Gives a column's data; called with ``infer="data"`` only.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown mode, a declared column that is not there, or columns without a space: one message
+        for all of them, with the declaration to paste.
+    """
+    if infer not in INFER:
+        raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')
+    declared = _declared(spaces)
+    names = [column.name for column in columns]
+    stray = [name for name in declared if name not in names]
+    if stray and not isinstance(spaces, Plan):
+        raise ParameterError(
+            f"spaces names {stray[0]!r}, which is not a column to randomise; columns are {name_list(names)}"
+        )
+    found: dict[str, Space] = {}
+    missing: list[Field] = []
+    for column in columns:
+        space = _declared_space(column, declared) if column.name in declared else from_type(column)
+        if space is None or (infer == "private" and column.name not in declared and column.nullable):
+            missing.append(column)
+        else:
+            found[column.name] = space
+    if missing and infer == "public":
+        raise ParameterError(_request(missing))
+    fresh = [column.name for column in missing if infer == "data"]
+    for column in missing:
+        if column.name in fresh:
+            found[column.name] = from_data(column, read)
+    # A plan's spaces tell no less of the data for having been read off it earlier.
+    earlier = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
+    for leaks, when in ((fresh, "were read off the data"), (earlier, "were read off the data earlier")):
+        if leaks:
+            warn(
+                f"spaces of {name_list(leaks)} {when}: the guarantee does not cover what their "
+                "bounds and categories reveal; declare them with spaces={…}",
+                PrivacyLeakWarning,
+            )
+    left = [column for column in missing if column.name not in fresh]
+    return found, left, [name for name in names if name in fresh or name in earlier]
+
+
+def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
+    if isinstance(spaces, Plan):
+        return {column.name: column.space for column in spaces.columns}
+    if spaces is None:
+        return {}
+    if not isinstance(spaces, Mapping):
+        raise ParameterError("spaces must be a mapping {column: space}, or a plan")
+    return spaces
+
+
+def _declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
+    inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    type_ = None if pa.types.is_null(inner) else column.type
+    try:
+        space = as_space(declared[column.name], type_)
+        if type_ is not None:
+            space.check_type(type_)
+    except ColumnError as error:
+        raise error.located(column.name) from None
+    except (ParameterError, PlanError) as error:
+        raise type(error)(f"column {column.name!r}: {error}") from None
+    return space
+
+
+def _request(columns: Sequence[Field]) -> str:
+    """Return one line that asks for every missing declaration, with placeholders and never data."""
+    entries = ", ".join(f"{column.name!r}: {_placeholder(column.type)}" for column in columns)
+    return (
+        f"{len(columns)} column{'s need' if len(columns) > 1 else ' needs'} a declared space; fill in and pass "
+        f"spaces={{{entries}}} (Nullable(…) around a space keeps nulls), or name them in drop=[…] or "
+        "passthrough=[…], or let them be found with infer='private', or accept a leak with infer='data'"
+    )
+
+
+def _placeholder(type_: pa.DataType) -> str:
+    t = pa.types
+    if t.is_integer(type_) or t.is_floating(type_):
+        return "(LOWER, UPPER)"
+    if t.is_temporal(type_):
+        return "(FROM, TO)"
+    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+        return "Subset([ITEM, …])"
+    if t.is_string(type_) or t.is_large_string(type_) or t.is_dictionary(type_) or t.is_string_view(type_):
+        return "[CATEGORY, …]"
+    return "SPACE"

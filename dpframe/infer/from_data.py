@@ -1,0 +1,194 @@
+"""Spaces read off the data, without a budget: a leak that the plan records."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpframe.errors import ColumnError, ParameterError
+from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset
+from dpframe.spaces.base import LARGEST_GRID
+from dpframe.spaces.field import Field
+
+IDENTIFIER = re.compile(
+    r"(^|[\W_])(id|ids|uuid|guid|ssn|nino|iban|passport|e?mail|phone|address|surname|first_?name|last_?name"
+    r"|full_?name|name)$",
+    re.IGNORECASE,
+)
+
+
+Reader = Callable[[str], Iterable[pa.Array]]
+"""Gives the arrays of a column, in one pass."""
+
+
+def from_data(column: Field, read: Reader) -> Space:
+    """Return a column's space, read off its values."""
+    name = column.name
+    if IDENTIFIER.search(name):
+        raise ColumnError(
+            "looks like an identifier, which no noise makes useful; pass drop=[…], passthrough=[…] or declare "
+            "its space",
+            column=name,
+        )
+    try:
+        return _found(column, read)
+    except ColumnError as error:
+        raise error.located(name) from None
+
+
+def _found(column: Field, read: Reader) -> Space:
+    arrays = iter(read(column.name))
+    first = next(arrays, pa.nulls(0, column.type))
+    type_ = first.type.value_type if pa.types.is_dictionary(first.type) else first.type
+    finder = next((find for fits, find in FINDERS if fits(type_)), None)
+    if finder is None:
+        raise ColumnError(
+            f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space"
+        )
+    nulls = 0
+
+    def counted() -> Iterator[pa.Array]:
+        nonlocal nulls
+        for array in _chain(first, arrays):
+            array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+            if pa.types.is_floating(array.type):
+                # Arrow compares no half floats.
+                array = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
+                array = pc.if_else(pc.is_finite(array), array, pa.scalar(None, array.type))
+            nulls += array.null_count
+            yield array
+
+    space = finder(type_, counted())
+    return Nullable(space) if nulls and column.nullable else space
+
+
+def _chain(first: pa.Array, rest: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    yield first
+    yield from rest
+
+
+def _extremes(arrays: Iterable[pa.Array], empty: Any) -> tuple[Any, Any]:
+    low = high = None
+    for array in arrays:
+        found = pc.min_max(array).as_py()
+        if found["min"] is not None:
+            low = found["min"] if low is None else min(low, found["min"])
+            high = found["max"] if high is None else max(high, found["max"])
+    return (empty, empty) if low is None else (low, high)
+
+
+def _booleans(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    for _ in arrays:
+        pass
+    return Boolean()
+
+
+def integers(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of integers between the extremes of some arrays."""
+    low, high = (min(value, 2**63 - 1) for value in _extremes(arrays, 0))
+    step = -(-max(1, high - low) // LARGEST_GRID)
+    span = step * max(1, -(-(high - low) // step))
+    info = np.iinfo(type_.to_pandas_dtype())
+    if low + span <= min(int(info.max), 2**63 - 1):
+        return Integer(low, low + span, step)
+    # A grid that ends beyond the type's largest value starts below the smallest value, or is a step shorter.
+    return Integer(high - span, high, step) if high - span >= info.min else Integer(low, low + span - step, step)
+
+
+def reals(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of floats between the extremes of some arrays."""
+    # Well below the largest float, so that twice the range is finite too; values beyond are clamped.
+    most = float(np.finfo(type_.to_pandas_dtype()).max) / 5
+    low, high = (min(max(value, -most), most) for value in _extremes(arrays, 0.0))
+    try:
+        return Real.fitting(low, high, type_)
+    except (ParameterError, ColumnError):
+        # All values alike, or so near that no grid fits between them.
+        width = max(1.0, abs(low), abs(high))
+        wider = (low, max(high, low + width)) if low >= 0 else (min(low, high - width), high)
+        return Real.fitting(*wider, type_)
+
+
+_YEARS = (-62_135_596_800, 253_402_300_799)
+
+
+_DAYS = (-999_999_999 * 86_400, 999_999_999 * 86_400)
+
+
+def times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of dates, timestamps or durations between the extremes of some arrays."""
+    duration = pa.types.is_duration(type_)
+    physical = pa.int32() if pa.types.is_date32(type_) else pa.int64()
+    ticks = _extremes((array.view(physical) for array in arrays), 0)
+    per_second, seconds = {"D": (1, 86_400), "s": (1, 1), "ms": (1000, 1), "us": (10**6, 1), "ns": (10**9, 1)}[
+        "D" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else type_.unit
+    ]
+    # Python's own limits, years 1 to 9999 or a billion days, and the type's; times beyond are clamped.
+    most = (2**63 - 1) * seconds // per_second
+    least, latest = _DAYS if duration else _YEARS
+    first, last = max(-most, least), min(most, latest)
+    low, high = (min(max(tick * seconds // per_second, first), last) for tick in (ticks[0], ticks[1] + per_second - 1))
+    widths = {"D": 86_400} if pa.types.is_date(type_) else {"s": 1, "h": 3_600, "D": 86_400}
+    resolution, width = next((r, w) for r, w in widths.items() if (high - low) // w <= LARGEST_GRID // 2)
+    start = min(max(low // width, -(-first // width)), last // width - 1)
+    stop = max(start + 1, min(-(-high // width), last // width))
+    origin = dt.timedelta(0) if duration else dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    lower, upper = (origin + dt.timedelta(seconds=edge * width) for edge in (start, stop))
+    return Datetime(lower, upper, resolution)
+
+
+_ITEMS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_integer,
+    pa.types.is_boolean,
+)
+
+
+def _holds_sets(type_: pa.DataType) -> bool:
+    """Tell whether a column holds lists of what can be an item; numbers with fractions are measurements."""
+    if not any(fits(type_) for fits in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
+        return False
+    inner = type_.value_type.value_type if pa.types.is_dictionary(type_.value_type) else type_.value_type
+    return any(fits(inner) for fits in _ITEMS)
+
+
+def _sets(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    items: set[Any] = set()
+    most = 1
+    for array in arrays:
+        items.update(pc.unique(array.flatten()).to_pylist())
+        most = max(most, pc.max(pc.list_value_length(array)).as_py() or 0)
+    inner = type_.value_type.value_type if pa.types.is_dictionary(type_.value_type) else type_.value_type
+    only = False if pa.types.is_boolean(inner) else 0 if pa.types.is_integer(inner) else "other"
+    space = Subset(tuple(sorted(items - {None})) or (only,), other="other" if only == "other" else None)
+    return Subset(space.items, min(most, space.count), space.other)
+
+
+def texts(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of a column of text."""
+    values: set[Any] = set()
+    for array in arrays:
+        values.update(pc.unique(array).to_pylist())
+    return Categorical(tuple(sorted(values - {None})) or ("other",), other="other")
+
+
+FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterable[pa.Array]], Space]]] = [
+    (pa.types.is_boolean, _booleans),
+    (pa.types.is_integer, integers),
+    (pa.types.is_floating, reals),
+    (pa.types.is_date, times),
+    (pa.types.is_timestamp, times),
+    (pa.types.is_duration, times),
+    (pa.types.is_string, texts),
+    (pa.types.is_large_string, texts),
+    (pa.types.is_string_view, texts),
+    (_holds_sets, _sets),
+]

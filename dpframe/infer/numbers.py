@@ -1,0 +1,208 @@
+"""Columns of numbers and times: bounds from noisy counts of cells, in three rounds."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.errors import ColumnError, ParameterError
+from dpframe.infer.column import Counter, Task
+from dpframe.infer.cost import CountNoise, Histogram
+from dpframe.infer.from_data import integers, reals, times
+from dpframe.infer.ranges import Edge, Grid, Round, bounds, fitted, refined
+from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.inferred import Measured
+from dpframe.spaces import Integer, Space, as_space
+from dpframe.spaces.field import Field
+
+ROUND_SHARES = (0.33, 0.33, 0.34)
+"""Shares of a numeric column's budget for its three rounds."""
+
+_MOST_PARTS = (32, 1024)
+"""Parts into which a cell with most of the mass is divided, in the second and in the third round."""
+
+_LARGEST = 2**63 - 1
+
+_MOST_STEPS = 1 << 22
+"""Values of a whole-number column: noise hides the digits beyond, and finer grids take minutes to calibrate."""
+
+_MOST_LISTED = 1 << 16
+"""Values of a whole-number column whose type lists them."""
+
+
+def is_number(type_: pa.DataType) -> bool:
+    """Tell whether values are whole numbers or floats, plain or in a dictionary."""
+    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return bool(pa.types.is_integer(inner) or pa.types.is_floating(inner))
+
+
+def is_time(type_: pa.DataType) -> bool:
+    """Tell whether values are dates, timestamps or durations."""
+    t = pa.types
+    return bool(t.is_date(type_) or t.is_timestamp(type_) or t.is_duration(type_))
+
+
+def _numbers(array: pa.Array) -> tuple[npt.NDArray[Any], int]:
+    """Return the values that are present as int64 or float64, and how many are missing."""
+    array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    if pa.types.is_date32(array.type):
+        array = array.view(pa.int32())
+    elif is_time(array.type):
+        array = array.view(pa.int64())
+    present = np.asarray(array.drop_null())
+    missing = array.null_count
+    if present.dtype.kind == "f":
+        known = present[~np.isnan(present)].astype(np.float64)
+        return known, missing + len(present) - len(known)
+    if present.dtype == np.uint64:
+        present = np.minimum(present, np.uint64(_LARGEST))
+    return present.astype(np.int64), missing
+
+
+def first_grid(type_: pa.DataType) -> Grid:
+    """Return the public grid that a type starts from.
+
+    Whole numbers: 0, and between powers of 2 of either sign. Floats: the same from 2^−48 to 2^64, beyond by factors
+    of 2^64. Times: decades from 1800 to 2200, and centuries and more around. Durations as whole numbers.
+    """
+    if pa.types.is_floating(type_):
+        most = float(np.finfo(type_.to_pandas_dtype()).max)
+        powers = [*range(-1008, -48, 64), *range(-48, 64), *range(64, 1024, 64)]
+        sizes = [math.ldexp(1.0, power) for power in powers if math.ldexp(1.0, power) < most]
+        return Grid((*(-size for size in reversed(sizes)), *sizes), -most, most)
+    if pa.types.is_integer(type_):
+        info = np.iinfo(type_.to_pandas_dtype())
+        least, most_int = int(info.min), min(int(info.max), _LARGEST)
+    else:
+        least, most_int = (-(2**31), 2**31 - 1) if pa.types.is_date32(type_) else (-_LARGEST - 1, _LARGEST)
+    if is_time(type_) and not pa.types.is_duration(type_):
+        edges = [_tick(type_, year) for year in (1, 1000, 1500, 1700, *range(1800, 2201, 10), 2300, 2500, 3000, 10_000)]
+    else:
+        edges = [*(1 - 2**i for i in range(63, -1, -1)), *(2**i for i in range(63))]
+    return Grid(tuple(edge for edge in edges if least < edge < most_int), least, most_int)
+
+
+def _tick(type_: pa.DataType, year: int) -> int:
+    """Return the start of a year in a type's unit, since 1970."""
+    days = int(np.datetime64(f"{year:04d}-01-01", "D").astype(np.int64))
+    return days * _ticks_per_day(type_) if not pa.types.is_date32(type_) else days
+
+
+def _unit(type_: pa.DataType) -> str:
+    """Return the unit of a type of times."""
+    return "D" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else str(type_.unit)
+
+
+def _ticks_per_day(type_: pa.DataType) -> int:
+    return 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[_unit(type_)]
+
+
+class _InCells(Counter):
+    def __init__(self, grid: Grid) -> None:
+        self.grid, self.nulls = grid, 0
+        self.counts = np.zeros(len(grid.edges) + 1, dtype=np.int64)
+
+    def add(self, values: Any) -> None:
+        present, missing = _numbers(values)
+        self.nulls += missing
+        self.counts += self.grid.count(present)
+
+
+class Numbers(Task):
+    """A column of whole numbers or floats."""
+
+    def __init__(self, field: Field, n: int) -> None:
+        super().__init__(field)
+        type_ = field.type
+        self.type = type_.value_type if pa.types.is_dictionary(type_) else type_
+        self.n = n
+        self.unit = _unit(self.type) if is_time(self.type) else None
+        self.rounds: list[Round] = []
+
+    @property
+    def histograms(self) -> tuple[Histogram, ...]:
+        """One a round."""
+        return tuple(Histogram(1, share) for share in ROUND_SHARES)
+
+    def counter(self) -> Counter:
+        """Return a counter of the next grid's cells."""
+        if not self.rounds:
+            return _InCells(first_grid(self.type).opened())
+        return _InCells(refined(fitted(self.rounds), self.n, _MOST_PARTS[len(self.rounds) - 1]).opened())
+
+    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+        """Measure the cells of a round."""
+        assert isinstance(counter, _InCells)
+        noisy, missing = self._noisy(counter.counts, counter.nulls, noise, stream)
+        counts = tuple(noisy.tolist())
+        self.rounds.append(Round(counter.grid, counts, noise.variance))
+        self.measured.append(
+            Measured(self.field.name, "intervals", counter.grid.edges, counts, noise.variance, missing, self.unit)
+        )
+
+    def inner(self) -> Space:
+        """Return the space between the bounds found, or between 0 and 1 where nothing was."""
+        low, high = bounds(fitted(self.rounds), self.n) or (0, 1)
+        if pa.types.is_floating(self.type):
+            return reals(self.type, [pa.array(_friendly(low, high), pa.float64())])
+        ends = [_clamped(edge, self.rounds[0].grid) for edge in _friendly(round(low), round(high))]
+        space: Any = integers(self.type, [pa.array(ends, self.type)])
+        # A dictionary lists its values: they are made few enough for that, too.
+        most = _MOST_LISTED if pa.types.is_dictionary(self.field.type) else _MOST_STEPS
+        if space.size <= most:
+            return cast(Space, space)
+        step = -(-space.size // most) * space.step
+        return Integer(space.lower, space.lower + (space.upper - space.lower) // step * step, step)
+
+
+class Times(Numbers):
+    """A column of dates, timestamps or durations."""
+
+    def inner(self) -> Space:
+        """Return the space between the bounds found, or a public one where nothing was: a century, or a day."""
+        found = bounds(fitted(self.rounds), self.n)
+        if found is None:
+            day = 1 if pa.types.is_date32(self.type) else _ticks_per_day(self.type)
+            found = (0, day if pa.types.is_duration(self.type) else 36_525 * day)
+        ends = [_clamped(edge, self.rounds[0].grid) for edge in self._rounded(*map(round, found))]
+        physical = pa.int32() if pa.types.is_date32(self.type) else pa.int64()
+        space: Any = times(self.type, [pa.array(ends, physical).view(self.type)])
+        with contextlib.suppress(ParameterError, ColumnError):
+            # As for bounds that are declared: no finer than a thousand steps ask for.
+            return as_space((space.lower, space.upper), self.type)
+        fine: Space = space
+        return fine
+
+    def _rounded(self, low: int, high: int) -> tuple[int, int]:
+        """Return times moved outwards to whole days or hours, by 1 % of the width at most each."""
+        if pa.types.is_date32(self.type):
+            return low, high
+        day = _ticks_per_day(self.type)
+        whole = next((unit for unit in (day, day // 24) if high - low > 100 * unit), 1)
+        return low // whole * whole, -(-high // whole) * whole
+
+
+def _clamped(edge: Edge, grid: Grid) -> int:
+    return int(min(max(edge, grid.least), grid.most))
+
+
+def _friendly(low: Edge, high: Edge) -> tuple[Edge, Edge]:
+    """Return bounds moved outwards to multiples of 1, 2 or 5 times a power of ten, by 5 % of the width at most each."""
+    width = high - low
+    if not 1e-290 < width < math.inf:
+        return low, high
+    power = math.floor(math.log10(width / 20))
+    step = next(m * 10.0**power for m in (5, 2, 1) if m * 10.0**power <= width / 20)
+    if isinstance(low, int) and isinstance(high, int):
+        whole = max(1, int(step))
+        return low // whole * whole, -(-high // whole) * whole
+    if not math.isfinite(max(abs(low), abs(high)) / step):
+        return low, high
+    lower, upper = math.floor(low / step), math.ceil(high / step)
+    # Fractions by their inverse: 0.1 is no float, 10 is.
+    return (lower * step, upper * step) if power >= 0 else (lower / (1 / step), upper / (1 / step))

@@ -1,0 +1,161 @@
+"""Columns of objects: what kinds they are of is counted first, then they are read as the kind that was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from dpframe.infer.categories import Items, NumberedItems, Texts, set_share
+from dpframe.infer.column import Counter, Presence, Task
+from dpframe.infer.cost import CountNoise, Histogram
+from dpframe.infer.numbers import Numbers, Times
+from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.inferred import Measured
+from dpframe.spaces import Boolean, Space
+from dpframe.spaces.field import Field
+from dpframe.spaces.python_values import KINDS, kind_counts, read_as
+
+_SHARE = 0.1
+"""Share of the budget for the kinds, beside 1 of a numeric column."""
+
+_SHOWS = 3.0
+"""Standard errors by which a kind must show."""
+
+
+class _Maker(Protocol):
+    def __call__(self, field: Field, n: int, cap: int, key: bytes) -> Task: ...
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a column is inferred once its kinds are known: as an Arrow column of ``type``, by the task made."""
+
+    type: pa.DataType
+    make: _Maker
+
+
+_WAYS: dict[str, _Way] = {
+    "text": _Way(pa.string(), lambda field, n, cap, key: Texts(field)),
+    "boolean": _Way(pa.bool_(), lambda field, n, cap, key: Presence(field, Boolean())),
+    "whole number": _Way(pa.int64(), lambda field, n, cap, key: Numbers(field, n)),
+    "number": _Way(pa.float64(), lambda field, n, cap, key: Numbers(field, n)),
+    "date": _Way(pa.date32(), lambda field, n, cap, key: Times(field, n)),
+    "timestamp": _Way(pa.timestamp("us"), lambda field, n, cap, key: Times(field, n)),
+    "duration": _Way(pa.duration("us"), lambda field, n, cap, key: Times(field, n)),
+    "set of text": _Way(pa.list_(pa.string()), lambda field, n, cap, key: Items(field, cap, key)),
+    "set of whole numbers": _Way(pa.list_(pa.int64()), lambda field, n, cap, key: NumberedItems(field, cap, key)),
+}
+"""The ways by name, in a public order."""
+
+_CANDIDATES: dict[str, tuple[str, ...]] = {
+    "text": ("text", "bytes"),
+    "boolean": ("boolean",),
+    "number": ("whole number", "number"),
+    "timestamp": ("date", "timestamp"),
+    "duration": ("duration", "time of day"),
+    "set of text": ("set of text",),
+    "set of whole numbers": ("set of whole numbers",),
+    "list of numbers": ("list of numbers",),
+}
+"""Kinds that are read alike."""
+
+_NARROWER = {"number": "whole number", "timestamp": "date"}
+"""What a column is read as where nothing shows that needs the wider kind."""
+
+
+def _way(counts: dict[str, int], error: float) -> str:
+    """Return the way that noisy counts of kinds ask for; text, where they show none that can be read."""
+    sums = {name: sum(counts[kind] for kind in kinds) for name, kinds in _CANDIDATES.items()}
+    sets = max("set of text", "set of whole numbers", key=lambda name: sums[name])
+    sums[sets] += counts["empty set"]
+    most = max(sums, key=lambda name: sums[name])
+    if sums[most] <= _SHOWS * error * 2**0.5 or most not in _WAYS:
+        return "text"
+    return most if most not in _NARROWER or counts[most] > _SHOWS * error else _NARROWER[most]
+
+
+class _Kinds(Counter):
+    def __init__(self) -> None:
+        self.counts = np.zeros(len(KINDS), dtype=np.int64)
+
+    def add(self, values: Any) -> None:
+        self.counts += kind_counts(_listed(values))
+
+
+class _Read(Counter):
+    """Counts objects as an Arrow column of a type."""
+
+    def __init__(self, counter: Counter, type_: pa.DataType) -> None:
+        self.counter, self.type = counter, type_
+
+    def add(self, values: Any) -> None:
+        self.counter.add(read_as(_listed(values), self.type))
+
+
+def _listed(values: Any) -> Sequence[Any]:
+    found: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
+    return found
+
+
+class Objects(Task):
+    """A column of objects, whose kinds are no fact of the schema.
+
+    Whatever it holds, the same histograms are asked first, and the same share is spent: one over the public list of
+    kinds, then those of the way that was found. What is not of the kind found is read as null.
+    """
+
+    def __init__(self, field: Field, n: int, cap: int, key: bytes) -> None:
+        super().__init__(field)
+        self._ways = {name: way.make(replace(field, type=way.type), n, cap, key) for name, way in _WAYS.items()}
+        self._share = max(1.0, set_share(cap))
+        self._gone: str | None = None
+
+    @property
+    def histograms(self) -> tuple[Histogram, ...]:
+        """That of the kinds, and those of every way, which have one share together."""
+        found = [Histogram(1, _SHARE)]
+        for name, task in self._ways.items():
+            whole = sum(histogram.share for histogram in task.histograms)
+            found += [
+                replace(histogram, share=histogram.share / whole * self._share, way=(self.field.name, name))
+                for histogram in task.histograms
+            ]
+        return tuple(found)
+
+    def asks(self, i: int) -> int | None:
+        """Return the place of the kinds, then those of the way that is gone."""
+        if self._gone is None:
+            return 0
+        if i > len(self._ways[self._gone].histograms):
+            return None
+        ways = [histogram.way for histogram in self.histograms]
+        return ways.index((self.field.name, self._gone)) + i - 1
+
+    def counter(self) -> Counter:
+        """Return a counter of kinds, then of the values of the kind found."""
+        if self._gone is None:
+            return _Kinds()
+        return _Read(self._ways[self._gone].counter(), _WAYS[self._gone].type)
+
+    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+        """Measure the kinds, then what the way asks for."""
+        if isinstance(counter, _Read):
+            assert self._gone is not None
+            task = self._ways[self._gone]
+            before = len(task.measured)
+            task.measure(counter.counter, noise, threshold, stream)
+            self.measured += task.measured[before:]
+            return
+        assert isinstance(counter, _Kinds)
+        counts = tuple(noise.add(counter.counts, stream).tolist())
+        self.measured.append(Measured(self.field.name, "kinds", KINDS, counts, noise.variance))
+        self._gone = _way(dict(zip(KINDS, counts, strict=True)), noise.variance**0.5)
+
+    def inner(self) -> Space:
+        """Return the space of the way that was gone."""
+        assert self._gone is not None
+        return self._ways[self._gone].inner()

@@ -1,0 +1,227 @@
+"""Private inference of column spaces: one joint noisy histogram over all columns, in four passes at most.
+
+What the data says leaves through noisy counts alone, and what is made of these is post-processing. Nothing branches
+on the values: any table of the schema is read the same number of times, none makes inference fail, and the types
+of the spaces that come out follow from the columns' types; of objects from their kinds, which are measured first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from dpframe.accounting.budget import Budget
+from dpframe.errors import ColumnError, ParameterError, name_list
+from dpframe.infer.categories import Items, Ranks, Texts, is_text
+from dpframe.infer.column import Presence, Task
+from dpframe.infer.cost import Spending, spend
+from dpframe.infer.from_data import IDENTIFIER
+from dpframe.infer.numbers import Numbers, Times, is_number, is_time
+from dpframe.infer.objects import Objects
+from dpframe.infer.types import from_type
+from dpframe.noise.keystream import Keystream
+from dpframe.plan.inferred import Measured
+from dpframe.spaces import Space
+from dpframe.spaces.field import Field
+
+MOST_ITEMS = 8
+"""Items of a row that are counted, where nothing else is said."""
+
+Read = Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
+"""Gives the named columns in batches; of columns without a type, the objects."""
+
+_ROUNDS = 4
+"""Times that the data is read: kinds of objects first, then three for numbers."""
+
+_PLANES = 16
+"""Planes of a column's stream that a round may take words from."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What private inference found.
+
+    ``spent`` is None where types said everything; ``threshold`` has the rows, by column, from which values of text
+    and items of sets are found: those of twice as many are missed with probability below 10⁻⁴.
+    """
+
+    spaces: dict[str, Space]
+    measured: tuple[Measured, ...]
+    spent: Budget | None
+    threshold: dict[str, int]
+
+
+def infer_privately(
+    columns: Sequence[Field],
+    n: int,
+    read: Read,
+    budget: Budget,
+    key: bytes | Callable[[], bytes],
+    *,
+    contributions: int = 1,
+    most_items: int = MOST_ITEMS,
+    request: bytes = b"",
+    before: Callable[[], None] | None = None,
+) -> Inference:
+    """Return a space for every column, found under (ε, δ)-differential privacy.
+
+    Parameters
+    ----------
+    columns
+        The columns whose spaces are wanted, by name, type and nullability.
+    n
+        Rows of the table, which are public.
+    read
+        Gives columns in batches, as Arrow arrays; columns of type null as lists of objects. Called three times at
+        most (four times with objects), and as often for any table but where the kinds found ask for more.
+    budget
+        What may be spent, replace-one, per person. Noise is discrete Gaussian, or geometric with δ = 0.
+    key
+        32 secret bytes, or what gives them. Noise is bound to the request too: columns, n, budget and ``request``.
+        One key serves one table: over changed data the same request would reveal the difference.
+    contributions
+        Rows that one person may own.
+    most_items
+        Items a row of a set column counts under, at most; longer rows are cut by a keyed choice.
+    request
+        Further bytes that the noise is bound to.
+    before
+        Called when nothing can be refused any more, before the key is asked for and any noise is drawn.
+
+    Raises
+    ------
+    ParameterError
+        Without δ, for columns of text or sets; for a budget too small to draw its noise.
+    ColumnError
+        For identifiers, by name, and types that no space is known for.
+
+    Examples
+    --------
+    >>> table = pa.table({"age": [20, 30, 40, 50, 60] * 2000, "sex": ["F", "M"] * 5000})
+    >>> fields = [Field(f.name, f.type, f.nullable) for f in table.schema]
+    >>> found = infer_privately(fields, 10_000, lambda names: iter(table.to_batches()), Budget(1.0, 1e-6), bytes(32))
+    >>> found.spaces["sex"]
+    Categorical(categories=('F', 'M'), other='other')
+    """
+    columns = [_public(column) for column in columns]
+    tasks = [_task(column, n, most_items, Keystream(bytes(32))) for column in columns]
+    if budget.delta == 0:
+        _refuse_unknown(tasks)
+    asked = [(task, i) for task in tasks for i in range(len(task.histograms))]
+    if not asked:
+        return Inference({task.field.name: task.space() for task in tasks}, (), None, {})
+    spending = spend(budget, [task.histograms[i] for task, i in asked], n, contributions)
+    if before is not None:
+        before()
+    secret = key() if callable(key) else key
+    stream = Keystream(secret, _digest(columns, n, budget, contributions, most_items, request))
+    tasks = [_task(column, n, most_items, stream) for column in columns]
+    places = {(task.field.name, i): at for at, (task, i) in enumerate(asked)}
+    threshold: dict[str, int] = {}
+    for i in range(_ROUNDS):
+        asking = {
+            task.field.name: (task, places[task.field.name, at]) for task in tasks if (at := task.asks(i)) is not None
+        }
+        if asking:
+            _round(i, asking, read, spending, stream)
+        threshold |= {name: spending.thresholds[at] for name, (_, at) in asking.items() if spending.thresholds[at]}
+    return Inference(
+        {task.field.name: task.space() for task in tasks},
+        tuple(measured for task in tasks for measured in task.measured),
+        budget,
+        {task.field.name: threshold[task.field.name] for task in tasks if task.field.name in threshold},
+    )
+
+
+def _public(column: Field) -> Field:
+    """Return a column without what its dictionary's type says of the entries: whether there are any, how many."""
+    type_ = column.type
+    if not pa.types.is_dictionary(type_):
+        return column
+    entries = pa.string() if is_text(type_) else type_.value_type
+    return replace(column, type=pa.dictionary(pa.int32(), entries, ordered=type_.ordered))
+
+
+def _round(i: int, asking: Mapping[str, tuple[Task, int]], read: Read, spending: Spending, stream: Keystream) -> None:
+    """Read the data once, and add to every column's counts the noise of the histogram that it asks for."""
+    counters = {name: task.counter() for name, (task, _) in asking.items()}
+    for batch in read(list(counters)):
+        for name, counter in counters.items():
+            counter.add(batch[name])
+    for name, (task, at) in asking.items():
+        words = stream.column(name, "infer").skip(i * _PLANES)
+        task.measure(counters[name], spending.noises[at], spending.thresholds[at], words)
+
+
+def _digest(columns: Sequence[Field], n: int, budget: Budget, *rest: Any) -> bytes:
+    """Return a digest of the request, so that no two requests have the same noise."""
+    facts = [[[c.name, str(c.type), c.nullable] for c in columns], n, budget.epsilon, budget.delta]
+    facts += [part.hex() if isinstance(part, bytes) else part for part in rest]
+    return hashlib.sha256(json.dumps(facts).encode()).digest()
+
+
+def _task(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+    if any("\ud800" <= letter <= "\udfff" for letter in column.name):
+        raise ParameterError(f"column name {column.name!r} is not valid Unicode; rename it")
+    said = from_type(Field(column.name, column.type, False))
+    if said is not None:
+        return Presence(column, said)
+    if IDENTIFIER.search(column.name):
+        raise ColumnError(
+            "looks like an identifier, which no noise makes useful; pass drop=[…], passthrough=[…] or declare "
+            "its space",
+            column=column.name,
+        )
+    type_ = column.type
+    make = next((make for fits, make in _TASKS if fits(type_)), None)
+    if make is None:
+        raise ColumnError(
+            f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space",
+            column=column.name,
+        )
+    return make(column, n, most_items, stream)
+
+
+def _items(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+    return Items(column, most_items, _secret(column, stream))
+
+
+def _objects(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+    return Objects(column, n, most_items, _secret(column, stream))
+
+
+def _secret(column: Field, stream: Keystream) -> bytes:
+    """Return the key by which rows are cut."""
+    # The planes before are the rounds' noise.
+    return stream.column(column.name, "infer").skip(_ROUNDS * _PLANES).words(0, 0, 4).tobytes()
+
+
+def _is_set(type_: pa.DataType) -> bool:
+    t = pa.types
+    nested = t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_)
+    return bool(nested and is_text(type_.value_type))
+
+
+_TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, Keystream], Task]]] = [
+    (is_number, lambda column, n, *_: Numbers(column, n)),
+    (is_time, lambda column, n, *_: Times(column, n)),
+    (is_text, lambda column, *_: Ranks(column) if column.order else Texts(column)),
+    (_is_set, _items),
+    (pa.types.is_null, _objects),
+]
+"""What is done with a column, by its type; null is the type of columns whose objects have none."""
+
+
+def _refuse_unknown(tasks: Sequence[Task]) -> None:
+    names = [task.field.name for task in tasks if any(h.unknown for h in task.histograms)]
+    if names:
+        raise ParameterError(
+            f"text and sets can be inferred only with delta above 0, and {name_list(names)} "
+            f"{'is' if len(names) == 1 else 'are'} such: pass delta, or declare spaces={{…}}, or name them in drop=[…] "
+            "or passthrough=[…], or accept a leak with infer='data'"
+        )

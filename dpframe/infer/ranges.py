@@ -1,0 +1,240 @@
+"""Ranges of numbers from noisy counts: grids of cells, and what they say of where a column's mass lies.
+
+Everything here is post-processing: it sees noisy counts and public facts, never the data (but `Grid.count`).
+The first grid covers all values of a type, by cells that double in width away from 0 (times: by decades). Each
+later grid divides those cells where much mass was found, so that grids are nested, and all rounds together
+give the cells' counts by least squares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.plan.nested_counts import Layer, fit_layers
+
+Edge = int | float
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+_PART = 0.035
+"""Share of the rows that a part of a divided cell should hold: less drowns in the noise."""
+
+_WIDTHS = (1, 2, 3, 4, 6, 8)
+"""Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none alone."""
+
+_FALSE_ALARM = 0.0005
+"""Probability, per column and round, that noise alone passes for mass."""
+
+_ADJACENT = 2.3
+"""Standard errors that mass beside other mass must show."""
+
+_LEAST_TAIL, _MOST_TAIL = 0.005, 0.05
+"""Share of the rows beyond the quantiles that bounds are made of: least where counts are exact, most by noise."""
+
+_GROWTH, _SPIKE = (1.25, 2.8), 2.3
+"""Limits of the factor by which the way from the median to a bound is continued, and the factor beside a spike."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells of the line: ``edges`` ascend, cell i is [edge i−1, edge i), and the first and last are open.
+
+    Edges are all whole numbers or all floats, as the values are; ``least`` and ``most`` are the type's limits. Those
+    of floats are infinite in the grids that values are counted in: the outermost cells have the infinities, and
+    nothing is made of them.
+    """
+
+    edges: tuple[Edge, ...]
+    least: Edge
+    most: Edge
+
+    def count(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return how many values lie in every cell; infinities belong to the outermost cells."""
+        edges = np.array(self.edges, dtype=np.int64 if values.dtype.kind == "i" else np.float64)
+        return np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1).astype(np.int64)
+
+    def opened(self) -> Grid:
+        """Return the grid with cells for the infinities, where values may be infinite."""
+        return self if self.whole else Grid((self.least, *self.edges, self.most), -math.inf, math.inf)
+
+    @property
+    def ends(self) -> tuple[Edge, ...]:
+        """All edges, the type's limits included: one more than there are cells."""
+        return (self.least, *self.edges, self.most)
+
+    @property
+    def whole(self) -> bool:
+        """Whether values are whole numbers."""
+        return isinstance(self.least, int)
+
+
+@dataclass(frozen=True)
+class Round:
+    """Noisy counts of a grid's cells, each with the same variance."""
+
+    grid: Grid
+    counts: Sequence[int]
+    variance: float
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Estimated counts of a grid's cells, and their covariance."""
+
+    grid: Grid
+    counts: Floats
+    covariance: Floats
+
+    def finite(self) -> Cells:
+        """Return the cells without those of the infinities."""
+        if self.grid.whole or math.isfinite(self.grid.most):
+            return self
+        grid, inside = Grid(self.grid.edges[1:-1], self.grid.edges[0], self.grid.edges[-1]), slice(1, -1)
+        return Cells(grid, self.counts[inside], self.covariance[inside, inside])
+
+    def reversed(self) -> Cells:
+        """Return the cells seen from the other end."""
+        return Cells(self.grid, self.counts[::-1], self.covariance[::-1, ::-1])
+
+
+def fitted(rounds: Sequence[Round]) -> Cells:
+    """Return the counts of the last, finest grid's cells by weighted least squares over all rounds.
+
+    Those of infinities are left out. Every grid divides cells of the one before, so that each count measures a sum of
+    finest cells.
+    """
+    fit, covariance = fit_layers([Layer(one.grid.ends, one.counts, one.variance) for one in rounds])
+    return Cells(rounds[-1].grid, fit, covariance).finite()
+
+
+def hull(cells: Cells) -> tuple[int, int] | None:
+    """Return the first and last cell where there is mass beyond doubt, or None if there is no such cell.
+
+    A run of cells counts if its sum is larger than noise makes anywhere on the grid, and no shorter run inside
+    it is; then cells beside it, at a lower level.
+    """
+    size = len(cells.counts)
+    widths = [width for width in _WIDTHS if width <= size]
+    level = NormalDist().inv_cdf(1 - _FALSE_ALARM / (size * len(widths)))
+    sums = np.concatenate([[0.0], np.cumsum(cells.counts)])
+    spread = np.zeros((size + 1, size + 1))
+    spread[1:, 1:] = cells.covariance.cumsum(0).cumsum(1)
+
+    def score(start: Places, stop: Places) -> Floats:
+        variance = spread[stop, stop] - 2 * spread[start, stop] + spread[start, start]
+        return np.asarray((sums[stop] - sums[start]) / np.sqrt(variance))
+
+    marked = np.zeros(size, dtype=np.bool_)
+    for width in widths:
+        places = np.arange(size + 1 - width)
+        for start in np.flatnonzero(score(places, places + width) > level):
+            if not marked[start : start + width].any():
+                # Without the cells at its ends that only weaken it.
+                stop = start + 1 + np.argmax(score(np.full(width, start), start + 1 + np.arange(width)))
+                begin = start + np.argmax(score(np.arange(start, stop), np.full(stop - start, stop)))
+                marked[begin:stop] = True
+    if not marked.any():
+        return None
+    first, last = int(np.argmax(marked)), size - 1 - int(np.argmax(marked[::-1]))
+    ends = np.array([float(edge) for edge in cells.grid.ends])
+    near = 0.25 * (ends[last + 1] / 2 - ends[first] / 2)  # halved: the difference may be beyond all floats
+    upwards = _grown(cells, last, ends[1:] / 2, near)
+    downwards = _grown(cells.reversed(), size - 1 - first, -ends[:-1][::-1] / 2, near)
+    return size - 1 - downwards, upwards
+
+
+def _grown(cells: Cells, last: int, stops: Floats, near: float) -> int:
+    """Return the last cell, moved outwards while the cells right beyond it seem to hold mass.
+
+    These are up to three, or as many as are ``near``; cells end at ``stops``.
+    """
+    while True:
+        count = max(3, int(np.searchsorted(stops, stops[last] + near, side="right")) - last - 1)
+        beyond = slice(last + 1, last + 1 + count)
+        spread = np.diag(cells.covariance[beyond, beyond].cumsum(0).cumsum(1))
+        scores = cells.counts[beyond].cumsum() / np.sqrt(spread)
+        if not len(scores) or scores.max() < _ADJACENT:
+            return last
+        last += 1 + int(np.argmax(scores))
+
+
+def refined(cells: Cells, n: int, most_parts: int) -> Grid:
+    """Return the grid of the next round: cells divided into equal parts, the more the more mass they hold."""
+    found = hull(cells)
+    if found is None:
+        return cells.grid
+    ends, edges = cells.grid.ends, set(cells.grid.edges)
+    for i in range(max(found[0] - 1, 0), min(found[1] + 2, len(cells.counts))):
+        share = float(cells.counts[i]) / max(n, 1)
+        parts = most_parts if share > 0.4 else math.ceil(share / _PART)
+        if parts > 1 and not (ends[i] <= 0 < ends[i + 1] and not cells.grid.whole):
+            edges |= set(_divided(ends[i], ends[i + 1], parts))
+    inside = sorted(edge for edge in edges if cells.grid.least < edge < cells.grid.most)
+    return Grid(tuple(inside), cells.grid.least, cells.grid.most)
+
+
+def _divided(low: Edge, high: Edge, parts: int) -> list[Edge]:
+    if isinstance(low, int) and isinstance(high, int):
+        return [low + (high - low) * i // parts for i in range(parts)]
+    # Divided first: the difference may be beyond all floats.
+    return [low + (high / parts - low / parts) * i for i in range(parts)]
+
+
+def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
+    """Return bounds that hold nearly all of ``n`` values, or None where no mass was found.
+
+    They are made of two quantiles, which leave out a share t of the rows on either side. Where counts are exact, t
+    is 0.5 %. Noise makes that impossible to see (at n = 32,561 it has the size of 1 % of the rows): then t is up to
+    5 %, and the way from the median is continued as it went on before: by (t-quantile − median) over (4t-quantile
+    − median), which is 1.2 where the density is flat, 1.7 for a normal one, 2.6 for a log-normal one.
+    """
+    found = hull(cells)
+    if found is None:
+        return None
+    first, last = found
+    ends, whole = cells.grid.ends, cells.grid.whole
+    inside = cells.counts[first : last + 1]
+    spread = float(np.median(np.diag(cells.covariance)[first : last + 1])) ** 0.5 / max(n, 1)
+    tail = min(max(4 * spread, _LEAST_TAIL), _MOST_TAIL)
+    weight = math.log(tail / _LEAST_TAIL) / math.log(_MOST_TAIL / _LEAST_TAIL)
+    starts = [float(edge) for edge in ends[first : last + 1]]
+    # Of whole numbers, the last one in the cell.
+    stops = [float(edge) - whole for edge in ends[first + 1 : last + 2]]
+    middle = _quantile(inside, starts, stops, float(inside.sum()) / 2)
+    low = _reach(inside, starts, stops, middle, tail * n, weight)
+    high = _reach(inside[::-1], stops[::-1], starts[::-1], middle, tail * n, weight)
+    if low < 0 <= ends[first]:
+        low = 0.0
+    if ends[last + 1] <= 0 < high:
+        high = 0.0
+    return low, high
+
+
+def _reach(
+    inside: Floats, starts: Sequence[float], stops: Sequence[float], middle: float, rank: float, weight: float
+) -> float:
+    """Return a bound on the side where cells start, at a distance from the median that follows from two quantiles."""
+    far = _quantile(inside, starts, stops, rank) - middle
+    near = _quantile(inside, starts, stops, min(4 * rank, 0.4 * float(inside.sum()))) - middle
+    growth = far / near if near and far / near > 0 else math.inf
+    # The median may be a spike, which tells nothing of the tail.
+    growth = _SPIKE if growth > 6 else min(max(growth, _GROWTH[0]), _GROWTH[1])
+    return middle + far * (1 + (growth - 1) * weight)
+
+
+def _quantile(counts: Floats, starts: Sequence[float], stops: Sequence[float], rank: float) -> float:
+    """Return where the running sum of counts first exceeds ``rank``, linearly within the cell."""
+    passed = 0.0
+    for count, start, stop in zip(counts.tolist(), starts, stops, strict=True):
+        if passed + count > rank:
+            part = max(0.0, (rank - passed) / count)
+            return float(start * (1 - part) + stop * part)  # the difference may be beyond all floats
+        passed += count
+    return stops[-1]

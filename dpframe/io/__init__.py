@@ -1,0 +1,1 @@
+"""Tables in and out: frames, Parquet files, and releases that are read back."""

@@ -1,0 +1,59 @@
+"""Batches of released codes and copied columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Batch = dict[str, Any]
+"""Released codes (NumPy) and columns passed through (Arrow), by name."""
+
+
+def indexed(type_: pa.DataType) -> pa.DataType:
+    """Return the type a copied column has on disk."""
+    return pa.dictionary(pa.int32(), pa.large_string() if pa.types.is_large_string(type_) else pa.string())
+
+
+def length(batch: Batch) -> int:
+    """Return the rows of a batch."""
+    return len(next(iter(batch.values()), ()))
+
+
+def joined(batches: list[Batch]) -> Batch:
+    """Return batches as one, every column in one piece."""
+    return {name: _concat([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def _concat(parts: list[Any]) -> Any:
+    """Return batches as one."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+    return pa.chunked_array(chunks, parts[0].type).unify_dictionaries().combine_chunks()
+
+
+def reordered(records: npt.NDArray[Any], order: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    """Return records in another order."""
+    # As plain bytes: NumPy would copy records field by field.
+    return records.view(np.dtype((np.void, records.itemsize)))[order].view(records.dtype)
+
+
+def row_groups(batches: Iterator[Batch], most: int) -> Iterator[Batch]:
+    """Gather batches to row groups, which neither in size nor in pages tell of batches and input files."""
+    waiting, rows = [], 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += length(batch)
+        while rows >= most:
+            whole = joined(waiting)
+            yield {name: column[:most] for name, column in whole.items()}
+            waiting = [{name: column[most:] for name, column in whole.items()}]
+            rows -= most
+    if rows:
+        yield joined(waiting)

@@ -1,0 +1,418 @@
+"""Tables of any kind become Arrow columns here, and come back as their own kind.
+
+Nothing of the input reaches the output but names and types: no index, attrs, metadata or dictionary.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from dpframe.errors import ColumnError, ParameterError
+from dpframe.io.checks import located
+from dpframe.io.passthrough import Order, copied, passed
+from dpframe.io.types import output_type
+from dpframe.plan.plan import Plan
+from dpframe.release.info import METADATA_KEY, arrow_metadata, metadata_text
+from dpframe.spaces import Space, as_arrow
+from dpframe.spaces.field import Field
+from dpframe.spaces.python_values import elements, read_as
+
+_MOST_CATEGORIES = 1_000_000
+"""More than these a pandas categorical column is not given."""
+
+
+class Frame(ABC):
+    """A table of one kind, read column by column."""
+
+    kind: str
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Column names, in order."""
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Number of rows."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str | None:
+        """The description that a release carries, if the table is one."""
+
+    @abstractmethod
+    def fields(self, names: Sequence[str]) -> list[Field]:
+        """Return what is public about columns."""
+
+    @abstractmethod
+    def array(self, name: str) -> pa.Array:
+        """Return a column as one Arrow array."""
+
+    def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield columns, as Arrow arrays; of object columns the objects."""
+        yield {name: self.array(name) for name in names}
+
+    @abstractmethod
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
+        """Return released codes, decoded, beside the columns passed through, as a table of this kind."""
+
+    def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
+        """Return a column's codes; a tolerant one takes objects that the space cannot hold for nulls."""
+        try:
+            array = self.array(name)
+            space.check_type(output_type(self.fields([name])[0].type))
+            return space.encode(array, nulls=nulls)
+        except ColumnError as error:
+            raise located(error, name) from None
+
+    def codes(self, plan: Plan) -> dict[str, npt.NDArray[np.unsignedinteger]]:
+        """Return the codes of a plan's columns; whatever stands in one whose space was inferred has one."""
+        inferred = () if plan.inferred is None else plan.inferred.columns
+        return {c.name: self.encode(c.name, c.space, plan.nulls_of(c.name), c.name in inferred) for c in plan.columns}
+
+    def output_names(self, plan: Plan) -> list[str]:
+        """Return the names of the output's columns, in the table's order."""
+        kept = {*plan.names, *plan.passthrough}
+        return [name for name in self.names if name in kept]
+
+
+class ArrowFrame(Frame):
+    """A `pyarrow.Table`, or anything that speaks the Arrow C stream and was read into one."""
+
+    kind = "arrow"
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    @property
+    def names(self) -> list[str]:
+        """Column names, in order."""
+        return list(self.table.column_names)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.table.num_rows)
+
+    @property
+    def text(self) -> str | None:
+        """The description that a release carries."""
+        return metadata_text(self.table.schema.metadata)
+
+    def fields(self, names: Sequence[str]) -> list[Field]:
+        """Return what is public about columns."""
+        return [Field(f.name, f.type, f.nullable) for f in map(self.table.schema.field, names)]
+
+    def array(self, name: str) -> pa.Array:
+        """Return a column as one Arrow array."""
+        return as_arrow(self.table.column(name))
+
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pa.Table:
+        """Return a Table with fresh metadata."""
+        columns, fields = [], []
+        for name in self.output_names(plan):
+            field = self.table.schema.field(name)
+            if name in codes:
+                space = plan[name].space
+                released = codes[name] if order is None else codes[name][order]
+                array = space.decode(released, output_type(field.type))
+                fields.append(pa.field(name, array.type, nullable=field.nullable or space.tag == "nullable"))
+            else:
+                array = copied(self.table.column(name), order)
+                fields.append(pa.field(name, array.type, nullable=field.nullable))
+            columns.append(array)
+        return pa.table(columns, schema=pa.schema(fields, metadata=arrow_metadata(text)))
+
+
+class BatchFrame(ArrowFrame):
+    """A `pyarrow.RecordBatch`."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__(pa.Table.from_batches([batch]))
+
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pa.RecordBatch:
+        """Return a RecordBatch with fresh metadata."""
+        table = super().rebuild(plan, codes, order, text)
+        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=table.schema)
+
+
+def _stored(type_: pa.DataType) -> pa.DataType:
+    """Return a type without views: short texts leave views without data, on which polars crashes before pyarrow 26."""
+    if pa.types.is_large_list(type_):
+        return pa.large_list(type_.value_field.with_type(_stored(type_.value_type)))
+    if pa.types.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _stored(type_.value_type), type_.ordered)
+    if pa.types.is_string_view(type_):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(type_) else type_
+
+
+class PolarsFrame(ArrowFrame):
+    """A polars DataFrame; polars keeps no metadata, so attach the plan to estimate."""
+
+    kind = "polars"
+
+    def __init__(self, table: pa.Table, schema: Any) -> None:
+        super().__init__(table)
+        self.schema = schema
+
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
+        """Return a polars DataFrame."""
+        import polars as pl
+
+        table = super().rebuild(plan, codes, order, text)
+        frame = pl.from_arrow(table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema])))
+        assert isinstance(frame, pl.DataFrame)
+        # In Arrow an Enum is a dictionary like any other; its categories are those declared.
+        enums: Any = {}
+        for name in codes:
+            space, dtype = plan[name].space, self.schema[name]
+            if isinstance(dtype, pl.Enum):
+                enums[name] = pl.Enum([label for label in space.labels() if label is not None])
+            elif isinstance(getattr(dtype, "inner", None), pl.Enum):
+                items: Any = getattr(space, "inner", space)
+                enums[name] = pl.List(pl.Enum(items.listed.labels()))
+        return frame.cast(enums)
+
+
+class PandasFrame(Frame):
+    """A pandas DataFrame; every dtype arrives as Arrow and comes back as it was."""
+
+    kind = "pandas"
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        for name in frame.columns:
+            if not isinstance(name, str):
+                raise ParameterError(
+                    f"column names must be strings, one level; rename {type(name).__name__} names with "
+                    "df.rename(columns=str)"
+                )
+        self.frame = frame
+
+    @property
+    def names(self) -> list[str]:
+        """Column names, in order."""
+        return list(self.frame.columns)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.frame)
+
+    @property
+    def text(self) -> str | None:
+        """The description that a release carries in ``attrs``."""
+        return release_text(self.frame)
+
+    def fields(self, names: Sequence[str]) -> list[Field]:
+        """Return what is public about columns; the content of an object column is not."""
+        return [self._field(name) for name in names]
+
+    def _field(self, name: str) -> Field:
+        dtype: Any = self.frame[name].dtype
+        if _is_category_of_text(dtype):
+            # Which entries there are is no fact of the schema, but for the order of an ordered dtype.
+            entries = pa.null() if _is_open(dtype) else pa.string()
+            order = read_as(dtype.categories.tolist(), pa.string()).drop_null().to_pylist() if dtype.ordered else ()
+            return Field(name, pa.dictionary(pa.int32(), entries, ordered=bool(dtype.ordered)), True, tuple(order))
+        if _is_open(dtype):
+            return Field(name, pa.null(), True)
+        type_ = _type_of(dtype)
+        if type_ is None:
+            kind = "category" if isinstance(dtype, pd.CategoricalDtype) else dtype  # its text lists the entries
+            raise ColumnError(f"has dtype {kind}, which is not supported; pass drop=[…]", column=name)
+        return Field(name, type_, not (isinstance(dtype, np.dtype) and dtype.kind in "biu"))
+
+    def array(self, name: str) -> pa.Array:
+        """Return a column as one Arrow array; NaN is null."""
+        series = self.frame[name]
+        if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
+            # Its strings may hold lone surrogates, which Arrow refuses: one row would tell by a refusal.
+            series = series.map(_storable, na_action="ignore")
+        return as_arrow(list(series) if _is_open(series.dtype) else series)
+
+    def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield columns, as Arrow arrays; of object columns the objects."""
+        dtypes = {name: self.frame[name].dtype for name in names}
+        read = {name: self._entries if _is_category_of_text(dtype) else self._batch for name, dtype in dtypes.items()}
+        yield {name: read[name](name) for name in names}
+
+    def _batch(self, name: str) -> Any:
+        return list(self.frame[name]) if _is_open(self.frame[name].dtype) else self.array(name)
+
+    def _entries(self, name: str) -> pa.Array:
+        """Return a categorical column as a dictionary of text; entries that are no text are null."""
+        column = self.frame[name].cat
+        codes = np.asarray(column.codes, dtype=np.int32)
+        entries = read_as(column.categories.tolist(), pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), entries)
+
+    def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
+        """Return a column's codes; those of an object column are found value by value."""
+        field = self.fields([name])[0]
+        if isinstance(self.frame[name].dtype, pd.CategoricalDtype) and space.size > _MOST_CATEGORIES:
+            raise ColumnError(
+                "is categorical, with more values than can be listed; convert the column to numbers", column=name
+            )
+        if isinstance(self.frame[name].dtype, pd.CategoricalDtype) and space.code_words:
+            raise ColumnError("is categorical, and sets cannot be; convert the column with astype(object)", column=name)
+        if not field.nullable and "nullable" in space.tag:
+            dtype = self.frame[name].dtype
+            raise ColumnError(
+                f"has dtype {dtype}, which holds no nulls, but a Nullable space; declare the inner space, or "
+                "convert_dtypes() first",
+                column=name,
+            )
+        try:
+            if tolerant and _is_category_of_text(self.frame[name].dtype):
+                return space.encode(_nearest(self._entries(name), space, field.order), nulls=nulls)
+            if _is_open(self.frame[name].dtype):
+                return space.encode(list(self.frame[name]), nulls=nulls, tolerant=tolerant)
+            space.check_type(output_type(field.type))
+            return space.encode(self.array(name), nulls=nulls)
+        except ColumnError as error:
+            raise located(error, name) from None
+
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pd.DataFrame:
+        """Return a DataFrame with a fresh index, unless the plan keeps the input's, and the plan in ``attrs``."""
+        data = {}
+        rows = self.n if order is None else len(order)
+        index: pd.Index = pd.RangeIndex(rows, name="shuffled" if plan.shuffle else None)
+        if plan.keeps_index:
+            index = self.frame.index if order is None else self.frame.index[order]
+        for name in self.output_names(plan):
+            series = self.frame[name]
+            if name in codes:
+                released = codes[name] if order is None else codes[name][order]
+                data[name] = _restore(plan[name].space, released, series.dtype, index)
+            else:
+                data[name] = passed(series, order).set_axis(index)
+        out = pd.DataFrame(data, index=index)
+        out.attrs = {METADATA_KEY: text}
+        return out
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _nearest(array: pa.DictionaryArray, space: Space, order: Sequence[str]) -> pa.Array:
+    """Return an ordered column with the entries that ranks lack replaced by the nearest ones in a declared order."""
+    kept = {label for label in space.labels() if label is not None} if "line" in space.metric else set()
+    places = [place for place, entry in enumerate(order) if entry in kept]
+    if not places:
+        return array
+    nearest = np.abs(np.subtract.outer(np.arange(len(order)), places)).argmin(axis=1)
+    near = {entry: order[places[at]] for entry, at in zip(order, nearest.tolist(), strict=True)}
+    entries = pa.array([near.get(entry) for entry in array.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(array.indices, entries)
+
+
+def _is_category_of_text(dtype: Any) -> bool:
+    """Tell whether a dtype is categorical with entries that are text, objects, or none.
+
+    pandas chooses between these by the values: a single one must not change which counts are asked for.
+    """
+    if not isinstance(dtype, pd.CategoricalDtype):
+        return False
+    kind = dtype.categories.dtype
+    return _is_empty(dtype) or isinstance(kind, pd.StringDtype) or kind == np.dtype(object)
+
+
+def _is_empty(dtype: Any) -> bool:
+    """Tell whether a dtype is categorical without entries, which pandas makes of a column without values."""
+    return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
+
+
+def _is_open(dtype: Any) -> bool:
+    """Tell whether a dtype leaves the values' types open, so that they are to be read one by one."""
+    return _is_empty(dtype) or elements(pd.Series([], dtype=dtype)) is not None
+
+
+def _type_of(dtype: Any) -> pa.DataType | None:
+    """Return the Arrow type of a dtype, which an empty column has, and nothing else; None if there is none."""
+    try:
+        return pa.array(pd.Series([], dtype=dtype), from_pandas=True).type
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+
+
+def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series:
+    """Decode codes into a Series of the dtype a column had."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        labels: Any = space.labels()
+        values = codes.astype(np.int64)
+        if labels[-1] is None:
+            labels, values = labels[:-1], np.where(values == len(labels) - 1, -1, values)
+        return pd.Series(pd.Categorical.from_codes(values, labels, ordered=dtype.ordered), index=index)
+    if _is_open(dtype):
+        # Decoded by the space alone: what type the values had is not in the schema.
+        natural = space.natural_type
+        plain = natural.value_type if pa.types.is_dictionary(natural) else natural
+        # One by one: of lists of one length NumPy would make a table.
+        objects = np.fromiter(space.decode(codes, plain).to_pylist(), dtype=object, count=len(codes))
+        read: pd.Series[Any] = pd.Series(objects, index=index, dtype=dtype)
+        return read
+    if isinstance(dtype, pd.ArrowDtype):
+        array = space.decode(codes, output_type(dtype.pyarrow_dtype))
+        return pd.Series(pd.arrays.ArrowExtensionArray(array), index=index)
+    array = space.decode(codes, _type_of(dtype))
+    if hasattr(dtype, "__from_arrow__"):
+        restored: pd.Series[Any] = pd.Series(dtype.__from_arrow__(pa.chunked_array([array])), index=index)
+        return restored
+    series: pd.Series[Any] = pd.Series(array.to_pandas(), dtype=dtype)
+    series.index = index
+    return series
+
+
+def release_text(frame: pd.DataFrame) -> str | None:
+    """Return the description in ``attrs`` of a DataFrame, if there is one."""
+    found = frame.attrs.get(METADATA_KEY)
+    return found if isinstance(found, str) else None
+
+
+def wrap(table: Any) -> Frame:
+    """Return a table of any kind as a `Frame`.
+
+    Raises
+    ------
+    ParameterError
+        If it is no table, or its column names are not unique strings that are not empty.
+    """
+    frame = _wrap(table)
+    names = frame.names
+    if "" in names:
+        raise ParameterError("a column has an empty name; rename it")
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ParameterError(f"column name {twice!r} appears twice; names must be unique")
+    return frame
+
+
+def _wrap(table: Any) -> Frame:
+    if isinstance(table, pd.DataFrame):
+        return PandasFrame(table)
+    if isinstance(table, pa.RecordBatch):
+        return BatchFrame(table)
+    if isinstance(table, pa.Table):
+        return ArrowFrame(table)
+    try:
+        arrow = pa.table(table) if hasattr(table, "__arrow_c_stream__") else None
+    except pa.ArrowInvalid:  # the stream is of single values, as of a polars Series
+        arrow = None
+    if arrow is None:
+        raise ParameterError(
+            f"{type(table).__name__} is no table; pass a pandas or polars DataFrame (collect() a LazyFrame), a "
+            "pyarrow Table, or anything with __arrow_c_stream__"
+        )
+    if type(table).__module__.split(".")[0] == "polars":
+        return PolarsFrame(arrow, table.schema)
+    return ArrowFrame(arrow)

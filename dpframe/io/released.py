@@ -1,0 +1,162 @@
+"""What estimates read: a released table of any kind, as codes in batches, and whether it is still itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError, warn
+from dpframe.io.frames import wrap
+from dpframe.io.parquet_reader import ParquetInput
+from dpframe.plan.columns import Column
+from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.release import Digest
+
+TARGETS = ("table", "population")
+
+BATCH_ROWS = 1 << 18
+
+CHECKED_ROWS = 1 << 18
+"""Tables in memory of no more rows are compared with the release's digest each time; `verify` checks any."""
+
+
+class Source:
+    """A released table: its plan, its rows, and the codes of its columns."""
+
+    def __init__(self, table: Any, plan: Plan | None, *, quiet: bool = False) -> None:
+        if plan is not None and not isinstance(plan, Plan):
+            raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
+        self._table: Any = ParquetInput.open(table) if isinstance(table, str | Path) else wrap(table)
+        self.info: ReleaseInfo | None = None
+        if self._table.text is not None:
+            self.info = ReleaseInfo.from_json(self._table.text)
+        if plan is not None:
+            self.plan = plan
+        elif self.info is not None:
+            self.plan = self.info.plan
+        else:
+            raise NotSanitizedError(
+                "the table carries no release plan; sanitise it first, or, if it was released and lost its metadata, "
+                "give it back with attach(table, plan)"
+            )
+        self.n = int(self._table.n)
+        self.rows = self._table_rows()
+        self._check_columns()
+        if not quiet:
+            self._check_release()
+
+    def _table_rows(self) -> int:
+        """Return the rows of the table: as many as there are here, or more if they are a sample.
+
+        The table may have had more rows than its plan was made for: then the release says how many.
+        """
+        if self.plan.sample is None or self.plan.n is None:
+            return self.n
+        told = self.info is not None and self.plan == self.info.plan
+        return (self.info.rows if told and self.info is not None else None) or self.plan.n
+
+    @property
+    def weight(self) -> float:
+        """Rows of the table that a released row stands for."""
+        return 1.0 if self.plan.sample is None else self.rows / self.plan.sample
+
+    def drawn(self, target: str) -> float:
+        """Return how much of the values' own variance errors have, or raise `ParameterError` for an unknown target.
+
+        All of it for the population, none for a table that was released whole; of a sample of m of N rows the
+        table's are short of the finite-population correction, (N−m)/(N−1).
+        """
+        if target not in TARGETS:
+            raise ParameterError('target must be "table" or "population"')
+        if target == "population":
+            return 1.0
+        return 0.0 if self.plan.sample is None else (self.rows - self.plan.sample) / max(self.rows - 1, 1)
+
+    def _check_columns(self) -> None:
+        """Refuse a table without any of the plan's columns."""
+        missing = [name for name in self.plan.names if name not in self._table.names]
+        if len(missing) == len(self.plan.names) and missing:
+            raise NotSanitizedError("the table has none of the plan's columns; pass the plan it was released under")
+        self.missing = missing
+
+    def _check_release(self) -> None:
+        """Warn of a table that is not, or not all of, what was released."""
+        if self.info is None or self.plan != self.info.plan:
+            return
+        if self.n != self.info.n:
+            warn(
+                f"the table has {self.n:,} rows, the release {self.info.n:,}: rows chosen by noisy values are a biased "
+                "choice, and repeated ones count twice; estimate on the whole release (mean has by=, joint has given=)",
+                AlteredReleaseWarning,
+            )
+        elif self._is_small and not self.missing and not self.verify():
+            warn("the table is not what was released, cell by cell; use the release itself", AlteredReleaseWarning)
+
+    @property
+    def _is_small(self) -> bool:
+        return self.n <= CHECKED_ROWS and not isinstance(self._table, ParquetInput)
+
+    def column(self, name: str) -> Column:
+        """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""
+        if not isinstance(name, str):
+            raise ParameterError("a column is given by its name; several together are for joint([…]), or by= of a mean")
+        if name in self.plan.names and name not in self.missing:
+            return self.plan[name]
+        if name in self.plan.passthrough:
+            raise ParameterError(f"column {name!r} was passed through unprotected: plain pandas is exact for it")
+        why = "is not in the release"
+        if name in self.plan.drop:
+            why = "was dropped"
+        elif name in self.missing:
+            why = "was released, but is not in this table"
+        there = [known for known in self.plan.names if known not in self.missing]
+        raise ParameterError(f"column {name!r} {why}; randomised columns are {', '.join(there)}")
+
+    def zone(self, name: str) -> str | None:
+        """Return the time zone of a column, if its type has one."""
+        return getattr(self._table.fields([name])[0].type, "tz", None)
+
+    def codes(self, names: Sequence[str]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
+        """Yield the released codes of columns, in batches."""
+        columns = [self.column(name) for name in names]
+        try:
+            if isinstance(self._table, ParquetInput):
+                for batch in self._table.batches(list(names), BATCH_ROWS):
+                    yield {c.name: c.space.released.encode(batch[c.name]) for c in columns}
+            else:
+                yield {c.name: self._table.encode(c.name, c.space.released, "error") for c in columns}
+        except ColumnError as error:
+            raise ColumnError(
+                f"is not what was released ({error.rule}); estimate on the release itself", column=error.column
+            ) from None
+
+    def verify(self) -> bool:
+        """Tell whether the randomised columns are those that were released, by count and digest.
+
+        Raises
+        ------
+        NotSanitizedError
+            If the table carries no digest to compare with.
+        """
+        if self.info is None:
+            raise NotSanitizedError("the table carries no digest; only a release with its metadata can be checked")
+        if self.missing or self.n != self.info.n:
+            return False
+        try:
+            return self.digest() == self.info.digest
+        except ColumnError:
+            return False
+
+    def digest(self) -> str:
+        """Return the digest of the randomised columns as they are; empty if one of them is missing."""
+        if self.missing:
+            return ""
+        digest = Digest(self.plan)
+        for codes in self.codes(self.plan.names):
+            digest.update(codes)
+        return digest.hexdigest()

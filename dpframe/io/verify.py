@@ -1,0 +1,182 @@
+"""Verification of a released file from the file alone: its plan's claims, and that its rows are those released."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dpframe.accounting.budget import Budget
+from dpframe.errors import ColumnError, NotSanitizedError, ParameterError, PlanError
+from dpframe.io.parquet_reader import ParquetInput
+from dpframe.plan.certificate import Certificate, certify
+from dpframe.plan.plan import SCHEMA, Plan
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.release import Digest
+
+BATCH_ROWS = 1 << 18
+
+
+def verify_file(path: str | Path) -> Certificate:
+    """Verify a released Parquet file, directory or glob from what it says about itself.
+
+    The plan's claims are proved anew (see `Certificate`), and the rows are compared with the release's own
+    account of them: number, columns, types, values within their spaces, digest. The digest tells damage and
+    mistakes; it is no signature, and whoever rewrites a file can make another.
+
+    Parameters
+    ----------
+    path
+        What `sanitize_parquet` wrote.
+
+    Returns
+    -------
+    A certificate; ``failures`` names every claim that does not hold.
+
+    Raises
+    ------
+    FileError
+        If nothing is there, or no Parquet.
+    NotSanitizedError
+        If the file carries no release plan.
+    PlanError
+        If the release has a newer schema than this version reads.
+
+    Examples
+    --------
+    >>> import tempfile, pandas as pd, dpframe as dpf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     source, target = f"{folder}/in.parquet", f"{folder}/out.parquet"
+    ...     pd.DataFrame({"sex": ["F", "M", "F"]}).to_parquet(source, index=False)
+    ...     info = dpf.sanitize_parquet(source, target, epsilon=1, spaces={"sex": ["F", "M"]})
+    ...     verify_file(target).ok
+    True
+    """
+    table = ParquetInput.open(path)
+    if table.text is None:
+        raise NotSanitizedError(f"{path} carries no release plan: there is nothing to verify")
+    try:
+        info = ReleaseInfo.from_json(table.text)
+    except PlanError as error:
+        return _refuted(table.text, error)
+    certificate = certify(info.plan)
+    failures = _table_failures(table, info)
+    checks = [] if failures else [f"the file holds the {info.n:,} rows that were released (number, types, digest)"]
+    return replace(
+        certificate,
+        checks=(*certificate.checks, *checks),
+        failures=(*certificate.failures, *failures),
+    )
+
+
+def _table_failures(table: ParquetInput, info: ReleaseInfo) -> list[str]:
+    """Return what tells a table from the released one, beginning with what is plainest."""
+    plan = info.plan
+    kept = [*plan.names, *plan.passthrough]
+    stored = [*table.names, *(() if plan.keeps_index else table.indices)]
+    found = [f"column {name!r} of the plan is not in the file" for name in kept if name not in table.names]
+    found += [f"column {name!r} is in the file but not in the plan" for name in stored if name not in kept]
+    if table.n != info.n:
+        found.append(f"the file has {table.n:,} rows, the release had {info.n:,}")
+    found += _row_failures(info)
+    for field in table.fields([name for name in plan.names if name in table.names]):
+        try:
+            plan[field.name].space.check_type(field.type)
+        except ColumnError as error:
+            found.append(str(error.located(field.name)))
+    if found:
+        return found
+    try:
+        same = _digest(table, plan) == info.digest
+    except ColumnError as error:
+        return [str(error)]
+    return [] if same else ["the rows are not those that were released under this plan: their digest is another"]
+
+
+def _row_failures(info: ReleaseInfo) -> list[str]:
+    """Return whether a release had fewer rows, or another sample, than its plan's credit rests on."""
+    plan = info.plan
+    if plan.sample is not None:
+        drawn = f"the plan samples {plan.sample:,} rows, the release had {info.n:,}"
+        return [] if info.n == plan.sample else [drawn]
+    try:
+        plan.check_rows(info.n)
+    except PlanError:
+        return [f"the plan counts on {plan.n:,} rows, the release had {info.n:,}"]
+    return []
+
+
+def _digest(table: ParquetInput, plan: Plan) -> str:
+    """Return the digest of a table's randomised columns; `ColumnError` for a value outside its space."""
+    digest, first_row = Digest(plan), 0
+    for batch in table.batches(list(plan.names), BATCH_ROWS):
+        codes = {}
+        for column in plan.columns:
+            try:
+                codes[column.name] = column.space.released.encode(batch[column.name])
+            except ColumnError as error:
+                raise error.located(column.name, first_row) from None
+        digest.update(codes)
+        first_row += len(next(iter(batch.values()), ()))
+    return digest.hexdigest()
+
+
+def _refuted(text: str, error: PlanError) -> Certificate:
+    """Return a certificate of a plan that does not stand up to being read, with all that is wrong."""
+    data = _objects(text)
+    for part in (data, data.get("plan")):
+        if isinstance(part, dict) and type(part.get("schema")) is int and part["schema"] > SCHEMA:
+            raise error
+    plan: Any = data.get("plan")
+    if not isinstance(plan, dict) or not isinstance(plan.get("columns"), list):
+        return _unreadable([str(error)])
+    failures = [str(wrong) for unit in _units(plan) if (wrong := _wrong(unit)) is not None]
+    if failures:
+        return _unreadable(failures)
+    try:
+        # Without a claim that it could break, the plan is certified like any other, and compared with its claim.
+        claimed, rows = Budget(plan["epsilon"], plan.get("delta", 0.0)), plan.get("contributions", 1)
+        _ = claimed.per_row(rows)
+        certificate = certify(_lenient(plan | {"contributions": 1}), claimed, rows)
+    except (PlanError, ParameterError, KeyError):
+        return _unreadable([str(error)])
+    return replace(certificate, failures=certificate.failures or (str(error),))
+
+
+def _units(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a plan of its own for every column, or group of columns, that is randomised on its own."""
+    columns = [column for column in plan["columns"] if isinstance(column, dict)]
+    groups = plan.get("groups")
+    groups = [g for g in groups if isinstance(g, dict)] if isinstance(groups, list) else []
+    named = [names if isinstance(names := g.get("names"), list) else [] for g in groups]
+    members = [[column for column in columns if column.get("name") in names] for names in named]
+    grouped = {id(column) for inner in members for column in inner}
+    found = [{"columns": inner, "groups": [g]} for g, inner in zip(groups, members, strict=True)]
+    return found + [{"columns": [column]} for column in columns if id(column) not in grouped]
+
+
+def _wrong(unit: dict[str, Any]) -> PlanError | None:
+    try:
+        _lenient(unit)
+    except PlanError as error:
+        return error
+    return None
+
+
+def _lenient(plan: dict[str, Any]) -> Plan:
+    """Read a plan as if it claimed nothing."""
+    return Plan.from_json(json.dumps(plan | {"schema": SCHEMA, "epsilon": 1e300, "delta": math.nextafter(1, 0)}))
+
+
+def _objects(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _unreadable(failures: list[str]) -> Certificate:
+    return Certificate(None, 1, math.inf, 1.0, (), (), (), (), tuple(failures))

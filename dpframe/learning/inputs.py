@@ -1,0 +1,60 @@
+"""What every model does first: put a release and its target together, encode true rows, check numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpframe.errors import AlteredReleaseWarning, ColumnError, ParameterError, warn
+from dpframe.io.frames import release_text, wrap
+from dpframe.io.released import Source
+from dpframe.plan.columns import Column
+from dpframe.plan.plan import Plan
+
+
+def open_release(X: Any, y: Any, plan: Plan | None) -> tuple[Source, str]:
+    """Return a release and the name of its target, put together from ``fit``'s two arguments."""
+    if isinstance(y, str):
+        return Source(X, plan), y
+    name = getattr(y, "name", None)
+    if not isinstance(y, pd.Series) or not isinstance(name, str):
+        raise ParameterError("y must be a released column, e.g. y=safe['income'], or its name if X holds it")
+    if not isinstance(X, pd.DataFrame):
+        raise ParameterError("y must be the name of a column of X where X is no pandas DataFrame")
+    if len(y) != len(X) or not y.index.equals(X.index):
+        raise ParameterError("X and y must be rows of one release, in one order; their indices differ")
+    whole = X.assign(**{name: y})
+    if release_text(whole) is None:
+        whole.attrs = dict(y.attrs)
+    return Source(whole, plan), name
+
+
+def check_number(value: Any, name: str, *, above: bool = False) -> None:
+    """Raise `ParameterError` unless a parameter is a finite number from 0, or above it."""
+    number = not isinstance(value, bool) and isinstance(value, int | float | np.integer | np.floating)
+    if not number or not 0 <= value < np.inf or (above and value == 0):
+        raise ParameterError(f"{name} must be a number {'above' if above else 'from'} 0")
+
+
+def feature_columns(source: Source, target: str) -> list[Column]:
+    """Return the randomised columns of a release but the target, which must be one of them."""
+    source.column(target)
+    found = [c for c in source.plan.columns if c.name != target and c.name not in source.missing]
+    if not found:
+        raise ParameterError("X has no randomised column besides the target")
+    return found
+
+
+def encode_rows(X: Any, columns: Sequence[Column]) -> dict[str, npt.NDArray[Any]]:
+    """Return the codes of true rows' columns."""
+    frame = wrap(X)
+    if frame.text is not None:
+        warn("X is a release, whose noise predictions take for truth; predict on true rows", AlteredReleaseWarning)
+    for column in columns:
+        if column.name not in frame.names:
+            raise ColumnError("is a feature of the model but not in X", column=column.name)
+    return {c.name: frame.encode(c.name, c.space, "error") for c in columns}

@@ -1,0 +1,214 @@
+"""Naive Bayes on true columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dpframe.errors import ParameterError, name_list
+from dpframe.estimate.axes import Axis, join_axes, make_axis
+from dpframe.estimate.joint_blocks import channel_of
+from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint
+from dpframe.estimate.moments import is_numeric
+from dpframe.estimate.surrogates import count_classes, joint_cells
+from dpframe.io.released import Source
+from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
+from dpframe.plan.columns import Column
+from dpframe.plan.plan import Plan
+
+FloatArray = npt.NDArray[np.float64]
+
+FEW_VALUES = 32
+"""Numeric columns of no more values enter naive Bayes value by value."""
+
+DEFAULT_BINS = 20
+"""Bins of other numeric columns."""
+
+LEAST_RATIO = 0.05
+"""Least share of a cell relative to independence: noise never says that something is impossible."""
+
+
+class DebiasedNaiveBayes(ClassifierMixin, BaseEstimator):
+    """Naive Bayes on true columns, learnt from a release.
+
+    Parameters
+    ----------
+    bins
+        Bins of numeric columns of more than 32 values: a number of them, or ``{column: number or bounds}``.
+    prior_sd
+        How far the cells of a table are expected to stray from independence of feature and class, relative to
+        it; cells are drawn to independence as far as noise is larger than this.
+    evidence
+        Power in (0, 1] to which the likelihood of every feature is raised; 1 is naive Bayes. See the notes.
+    plan
+        The plan, where the table lost it (arrow, polars).
+
+    Attributes
+    ----------
+    classes_ : array of shape (k,)
+        Values of the target (null is none of them: such rows are left out).
+    class_prior_ : array of shape (k,)
+        Their estimated shares.
+    tables_ : dict
+        For every feature the shares of its values (or bins) within each class, a DataFrame with a column per
+        class.
+    feature_names_in_ : array of str
+        The feature columns.
+
+    Notes
+    -----
+    The joint type of each feature with the class is estimated through both channels: by the unbiased inverse
+    with its analytic variance, and in bins by maximum likelihood with a bootstrap's. With r a cell's estimate
+    relative to independence and s its standard error, the table holds r drawn to 1, by the factor
+    τ²/(τ² + s²), τ = ``prior_sd``: the posterior mean of a normal prior. So the tables are consistent however
+    noisy the release, where those counted on noisy rows drift to independence for good; and a column that
+    noise has drowned has next to no say.
+
+    Features that go together are counted twice, with or without noise, and what noise is left in the tables
+    counts as evidence as well: classes other than the most frequent are predicted too often. How much so cannot be
+    told from a release of many columns (the variance of a product of two surrogates is too large), so ``evidence``
+    is a choice, made once on Adult: 0.5 there gave more accurate classes and better probabilities at every
+    ε than 1. For features that are independent within a class, or for one alone, 1 is right. Ranks of rows do not
+    depend on it.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(4_000, columns=["age", "sex", "region"])
+    >>> spaces = {"age": (18, 95), "sex": ["F", "M"], "region": list(dpf.datasets.REGIONS)}
+    >>> safe = dpf.sanitize(frame, epsilon=9, spaces=spaces, key=bytes(32))
+    >>> model = DebiasedNaiveBayes(bins=5).fit(safe[["age", "region"]], safe["sex"])
+    >>> model.classes_.tolist(), model.predict_proba(frame).shape
+    (['F', 'M'], (4000, 2))
+    """
+
+    def __init__(
+        self,
+        bins: int | Mapping[str, Any] = DEFAULT_BINS,
+        prior_sd: float = 0.7,
+        evidence: float = 0.5,
+        plan: Plan | None = None,
+    ) -> None:
+        self.bins = bins
+        self.prior_sd = prior_sd
+        self.evidence = evidence
+        self.plan = plan
+
+    def fit(self, X: Any, y: Any) -> DebiasedNaiveBayes:
+        """Fit to a release.
+
+        Parameters
+        ----------
+        X
+            A released table: its randomised columns, but the target, are the features.
+        y
+            The released target column as a Series, or its name where X holds it.
+
+        Raises
+        ------
+        NotSanitizedError
+            If neither X nor y carries a plan, and none is given.
+        ParameterError
+            If the target is no column of listed values, or a parameter breaks its rule.
+        """
+        check_number(self.prior_sd, "prior_sd", above=True)
+        check_number(self.evidence, "evidence", above=True)
+        if self.evidence > 1:
+            raise ParameterError("evidence must be at most 1, which is naive Bayes")
+        source, target = open_release(X, y, self.plan)
+        columns = feature_columns(source, target)
+        if isinstance(self.bins, Mapping):
+            stray = [name for name in self.bins if name not in [column.name for column in columns]]
+            if stray:
+                raise ParameterError(
+                    f"bins names {stray[0]!r}, which is not a feature; features are "
+                    f"{name_list(column.name for column in columns)}"
+                )
+        answer = make_axis(source.column(target), None)
+        self._axes = [self._axis(column) for column in columns]
+        self.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
+        self.n_features_in_ = len(columns)
+        part = slice(0, answer.cells - answer.has_null)
+        self.classes_ = np.asarray(answer.labels[part].to_numpy())
+        self.class_prior_ = _shares(answer, count_classes([answer], source.codes([target])))[part]
+        self.class_prior_ /= self.class_prior_.sum()
+        self.tables_ = {axis.name: self._table(axis, answer, source) for axis in self._axes}
+        return self
+
+    def _axis(self, column: Column) -> Axis:
+        if column.space.code_words:
+            raise ParameterError(f"column {column.name!r} holds sets, which are no categories; leave it out of X")
+        bins = self.bins.get(column.name) if isinstance(self.bins, Mapping) else None
+        listed = column.space.metric == "discrete" or not is_numeric(column.space) or column.space.size <= FEW_VALUES
+        if bins is None and not listed:
+            bins = DEFAULT_BINS if isinstance(self.bins, Mapping) else self.bins
+        return make_axis(column, bins)
+
+    def _table(self, axis: Axis, answer: Axis, source: Source) -> pd.DataFrame:
+        """Return P(feature | class), shape (cells, classes)."""
+        # A feature that was randomised together with the class has one channel with it.
+        axis, answer = join_axes([axis, answer], source.plan.groups)
+        counts = count_classes([axis, answer], source.codes([axis.name, answer.name]))
+        independent = np.outer(_shares(axis, counts.sum(axis=1)), _shares(answer, counts.sum(axis=0)))
+        shares, variance = _joint(axis, answer, counts)
+        relative, noise = shares / independent, variance / independent**2
+        drawn = 1 + self.prior_sd**2 / (self.prior_sd**2 + noise) * (relative - 1)
+        joint = (independent * np.maximum(drawn, LEAST_RATIO))[:, : len(self.classes_)]
+        return pd.DataFrame(joint / joint.sum(axis=0), index=axis.labels, columns=self.classes_)
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Return the logarithm of `predict_proba`."""
+        check_is_fitted(self, "tables_")
+        codes = encode_rows(X, [axis.column for axis in self._axes])
+        total = np.log(self.class_prior_)[None, :]
+        for axis in self._axes:
+            total = total + self.evidence * np.log(self.tables_[axis.name].to_numpy())[axis.cell_of(codes[axis.name])]
+        return np.asarray(total - logsumexp(total, axis=1, keepdims=True))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of every class for true rows, shape (n, k).
+
+        Parameters
+        ----------
+        X
+            A table with the feature columns; others are ignored.
+
+        Raises
+        ------
+        ColumnError
+            If a feature is missing or does not fit its space.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the likeliest class of true rows, shape (n,)."""
+        return np.asarray(self.classes_[np.argmax(self.predict_log_proba(X), axis=1)])
+
+
+def _shares(axis: Axis, counts: FloatArray) -> FloatArray:
+    """Return an axis' shares by maximum likelihood, one row spread evenly added."""
+    n = max(counts.sum(), 1.0)
+    return np.asarray((expectation_maximization(counts, [axis.channel]) * n + 1 / axis.cells) / (n + 1))
+
+
+def _joint(axis: Axis, answer: Axis, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the shares of a feature and the class and their variances, both of shape (cells, cells)."""
+    n, axes = max(counts.sum(), 1.0), [axis, answer]
+    if axis.grid is None:
+        found = joint_cells(counts, axes, normalize=False, given=(), dropna=False, drawn=1.0)
+        return found[0] / n, found[1] / n**2
+    # Between bins the unbiased inverse has errors beyond use.
+    channel = channel_of(axes)
+    shares = fit_joint(counts, channel)
+
+    def fit(replica: FloatArray) -> FloatArray:
+        return fit_joint(replica, channel)
+
+    return shares, bootstrap_errors(shares, channel, int(n), fit, 1.0, lambda found: found, 10) ** 2

@@ -1,0 +1,470 @@
+"""The key of a job under a ledger, kept as long as the job may have to be repeated.
+
+What was spent on a job that is then killed stays spent. So that its repetition costs nothing more, the job's key
+is stored in ``<ledger>.keys/`` *before* it spends, and deleted once its output is complete: the same key over the
+same input and plan gives the very same output, which tells nothing new. The same key over *changed* data would
+reveal the difference between the two. Therefore the file holds, beside key and release id, the tag
+HMAC-SHA256(key, digests of dataset, input and plan), and a job whose tag differs is refused.
+
+A job is known by its dataset and its name (the file it writes), and has one key file, which it keeps locked while
+it runs. A second process at the same job is refused rather than let in: it would write the same output, but the
+one that ends first would delete the key that the other, if killed, needs. The lock ends with the process, however
+it ends. Nobody else's key is ever removed: a file is removed only by who holds its lock.
+
+The key file is as secret as the input. It lives in a folder of mode 0700, with mode 0600, on the ledger's disk; it
+is overwritten before it is deleted, which a disk may or may not honour. Its name can be guessed, so whoever may write
+beside the ledger could have put a folder or file of theirs in its place: neither is used unless it is the user's own,
+has no rights for others, is no link, and (the file) has one link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import shlex
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
+from dpframe.ledger.ledger import Entry, Ledger
+from dpframe.ledger.sqlite import sync_folder
+
+SCHEMA = 1
+
+STREAM = 1
+"""To be raised with every change of what is released under one key: it would be a second output of one key."""
+
+
+def job_name(target: str | os.PathLike[str]) -> str:
+    """Return the name of the job that writes a file, from wherever it is started."""
+    return str(Path(target).resolve())
+
+
+def _framed(parts: Iterable[bytes]) -> bytes:
+    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+
+
+def bind(input_digest: bytes, plan_digest: bytes) -> bytes:
+    """Return what a job's key is bound to: its input, its plan, and how this version draws from a key."""
+    return _framed((STREAM.to_bytes(4, "little"), input_digest, plan_digest))
+
+
+def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
+    """Return SHA-256 over names, sizes and contents of files, in the order in which they are read.
+
+    The names are whole paths: folders may hold partition keys, which are data. It is for the key file alone;
+    the digest of an input tells who guesses the input right.
+
+    Raises
+    ------
+    FileError
+        If a file cannot be read.
+    """
+    whole = hashlib.sha256()
+    for path in files:
+        try:
+            with Path(path).open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").digest()
+                size = file.tell()
+        except OSError as error:
+            raise FileError(f"{path} cannot be read: {error.strerror or 'input/output error'}") from None
+        whole.update(_framed((os.fsencode(Path(path).absolute()), str(size).encode(), content)))
+    return whole.digest()
+
+
+class CodesDigest:
+    """SHA-256 over columns of codes, fed in batches of any size: what the noise is added to, wherever it came from.
+
+    Examples
+    --------
+    >>> whole, parts, other = CodesDigest(), CodesDigest(), CodesDigest()
+    >>> whole.update({"sex": np.array([0, 1, 1], np.uint8)})
+    >>> parts.update({"sex": np.array([0], np.uint8)})
+    >>> parts.update({"sex": np.array([1, 1], np.uint8)})
+    >>> other.update({"sex": np.array([0, 1, 0], np.uint8)})
+    >>> whole.digest() == parts.digest(), whole.digest() == other.digest()
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, Any] = {}
+        self._kinds: dict[str, bytes] = {}
+
+    def update(self, codes: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Add rows: for every column its next codes, of one dtype and width for all batches."""
+        for name, array in codes.items():
+            kind = f"{array.dtype.str} {array.shape[1:]}".encode()
+            column = self._columns.setdefault(name, hashlib.sha256(kind))
+            if self._kinds.setdefault(name, kind) != kind:
+                raise ParameterError(f"codes of column {name!r} must be of one dtype and width in all batches")
+            column.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+    def digest(self) -> bytes:
+        """Return the digest of all rows so far; columns count in their order."""
+        parts = [(name.encode("utf-8", "surrogatepass"), each.digest()) for name, each in self._columns.items()]
+        return hashlib.sha256(_framed(part for pair in parts for part in pair)).digest()
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What a key file says."""
+
+    dataset: str
+    name: str
+    release_id: str
+    key: bytes = field(repr=False)
+    tag: bytes
+
+    @classmethod
+    def fresh(cls, dataset: str, name: str, bound: bytes) -> _Record:
+        key = secrets.token_bytes(32)
+        return cls(dataset, name, secrets.token_hex(16), key, _tag(key, dataset, bound))
+
+    @classmethod
+    def parse(cls, text: bytes, path: Path) -> _Record | None:
+        """Read a file; None if it was never finished. No noise was drawn then, as the key comes first."""
+        try:
+            data = json.loads(text)
+            schema, dataset, name, release_id = (data[k] for k in ("schema", "dataset", "name", "release_id"))
+            key, tag = bytes.fromhex(data["key"]), bytes.fromhex(data["tag"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+        if type(schema) is int and schema > SCHEMA:
+            raise LedgerError(f"{path} has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
+        whole = schema == SCHEMA and len(key) == 32 and all(isinstance(x, str) for x in (dataset, name, release_id))
+        return cls(dataset, name, release_id, key, tag) if whole else None
+
+    def to_json(self) -> bytes:
+        """Return it as text."""
+        data = {"schema": SCHEMA, "dataset": self.dataset, "name": self.name, "release_id": self.release_id}
+        return json.dumps(data | {"key": self.key.hex(), "tag": self.tag.hex()}).encode()
+
+    def fits(self, bound: bytes) -> bool:
+        return hmac.compare_digest(self.tag, _tag(self.key, self.dataset, bound))
+
+
+def _tag(key: bytes, dataset: str, bound: bytes) -> bytes:
+    # The keystream's own messages begin with another word: no tag is ever one of its subkeys.
+    return hmac.new(key, _framed((b"replay", dataset.encode(), bound)), hashlib.sha256).digest()
+
+
+@dataclass
+class Job:
+    """A job while it runs: first the spend, then the key to draw with."""
+
+    ledger: Ledger
+    dataset: str
+    release_id: str
+    resumed: bool
+    """Whether key and release id are those of an interrupted run."""
+    paid: bool
+    """Whether the spend is, or may be, in the ledger."""
+    _key: bytes = field(repr=False)
+    _spent: bool = False
+
+    def spend(self, epsilon: float, delta: float, what: str = "release") -> Entry:
+        """Spend before the first draw; an interrupted job's spend is found there and costs nothing more.
+
+        Raises as `Ledger.spend`.
+        """
+        paid, self.paid = self.paid, True  # whatever interrupts the commit: the key stays
+        try:
+            entry = self.ledger.spend(self.dataset, epsilon, delta, release_id=self.release_id, what=what)
+        except (ParameterError, BudgetExceeded):  # refused before anything was written
+            self.paid = paid
+            raise
+        self._spent = True
+        return entry
+
+    @property
+    def key(self) -> bytes:
+        """The 32 bytes to draw with; `LedgerError` before `spend`."""
+        if not self._spent:
+            raise LedgerError("a job has no key before it has spent; call its spend first")
+        return self._key
+
+    @property
+    def kept(self) -> bool:
+        """Whether the key must outlive this run although nothing failed: it was paid for and not drawn from."""
+        return self.paid and not self._spent
+
+
+@contextlib.contextmanager
+def job(ledger: Ledger, dataset: str, name: str, binding: bytes, *, forget: bool = False) -> Iterator[Job]:
+    """Run a job under a key that outlives it only if it is interrupted after it spent.
+
+    Parameters
+    ----------
+    ledger, dataset
+        Where the job spends.
+    name
+        What the job is known by, e.g. `job_name` of its output: one run at a time.
+    binding
+        What decides the output beside the key; see `bind`.
+    forget
+        Delete the key of an interrupted run, whose spend stands, and start anew.
+
+    Raises
+    ------
+    LedgerError
+        If the input or the plan changed since the interrupted run, the job is running, the dataset is unknown,
+        or the key cannot be stored where nobody else reads it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = Ledger(f"{folder.name}/ledger.sqlite")
+    >>> total = ledger.create("survey", epsilon=1.0)
+    >>> with job(ledger, "survey", "out.parquet", b"input and plan") as first:
+    ...     entry = first.spend(0.5, 0.0)
+    ...     key = first.key
+    ...     raise OSError
+    Traceback (most recent call last):
+        ...
+    OSError
+    >>> with job(ledger, "survey", "out.parquet", b"input and plan") as again:
+    ...     again.resumed, again.spend(0.5, 0.0).cumulative, again.key == key
+    (True, Amount(epsilon=0.5, delta=0.0), True)
+    >>> folder.cleanup()
+    """
+    ledger.total(dataset)  # a wrong name shall leave nothing behind
+    path = _key_path(ledger, dataset, name)
+    with _locked(path) as file:
+        record = _Record.parse(file.content(), path)
+        paid = record is not None and ledger.find(record.release_id) is not None
+        fits = record is not None and record.fits(binding)
+        if paid and not fits and not forget:
+            raise LedgerError(
+                f"the input or the plan changed since the interrupted run of {name_list([name])}, and its key must "
+                f"not be used again: {_remedy(ledger, dataset, name)}"
+            )
+        resumed = fits and not forget
+        if record is None or not resumed:
+            record, paid = _Record.fresh(dataset, name, binding), False
+            file.store(record)
+        running = Job(ledger, dataset, record.release_id, resumed, paid, record.key)
+        try:
+            yield running
+        except BaseException:
+            if not running.paid:
+                file.remove()
+            raise
+        if not running.kept:
+            file.remove()
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A job whose key is kept, because it runs or was interrupted."""
+
+    dataset: str
+    name: str
+    release_id: str
+
+
+def pending(ledger: Ledger) -> list[Pending]:
+    """Return the jobs whose keys are kept, by dataset and name.
+
+    Raises
+    ------
+    LedgerError
+        If a key cannot be read, or is not the user's alone.
+    """
+    path = _folder(ledger)
+    if not os.path.lexists(path):
+        return []
+    try:
+        with _opened_folder(path) as folder:
+            names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(".key")]
+            records = [_read(folder, path / name) for name in names]
+    except OSError as error:
+        raise error if isinstance(error, FileError) else _unusable(path, error) from None
+    found = [Pending(r.dataset, r.name, r.release_id) for r in records if r is not None]
+    return sorted(found, key=lambda p: (p.dataset, p.name))
+
+
+def _read(folder: int, path: Path) -> _Record | None:
+    """Return what a key file says, or None if it was never finished or its job ended just now."""
+    try:
+        # A pipe in its place shall not be waited for.
+        descriptor = os.open(path.name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(path, error) from None
+    with os.fdopen(descriptor, "rb") as file:
+        _refuse_shared(path, os.fstat(descriptor))
+        return _Record.parse(file.read(), path)
+
+
+def forget(ledger: Ledger, dataset: str, name: str) -> None:
+    """Delete the key of an interrupted job: it can never be repeated, and its spend stands.
+
+    Raises
+    ------
+    LedgerError
+        If there is no such job, or it is running.
+    """
+    path = _key_path(ledger, dataset, name)
+    if not os.path.lexists(path):
+        jobs = name_list(f"{p.name} ({p.dataset})" for p in pending(ledger)) or "none"
+        raise LedgerError(f"no interrupted job {name_list([name])} of dataset {name_list([dataset])}; there is: {jobs}")
+    with _locked(path) as file:
+        file.remove()
+
+
+def _remedy(ledger: Ledger, dataset: str, name: str) -> str:
+    words = ["dpframe", "ledger", "forget", str(ledger.path), "--dataset", dataset, "--job", name]
+    return f"forget=True or `{shlex.join(words)}` deletes it (what was spent stays spent)"
+
+
+def _folder(ledger: Ledger) -> Path:
+    return Path(f"{Path(ledger.path).resolve()}.keys")
+
+
+def _key_path(ledger: Ledger, dataset: str, name: str) -> Path:
+    if not isinstance(name, str) or not name:
+        raise ParameterError("name must be text of at least one character, e.g. the file that the job writes")
+    parts = (part.encode("utf-8", "surrogateescape") for part in (dataset, name))
+    return _folder(ledger) / f"{hashlib.sha256(_framed(parts)).hexdigest()[:32]}.key"
+
+
+def _unusable(path: Path, error: OSError) -> LedgerError:
+    return LedgerError(f"the key file {path} cannot be used: {error.strerror or 'input/output error'}")
+
+
+@dataclass(frozen=True)
+class _KeyFile:
+    """A key file that is open, locked and nobody else's, in a folder that is open and nobody else's.
+
+    Both were looked at by their descriptors, and everything after goes by these: what stands at ``path`` may be
+    changed in between, what was looked at may not.
+    """
+
+    descriptor: int
+    folder: int
+    path: Path
+
+    def content(self) -> bytes:
+        """Return what it holds."""
+        return os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0)
+
+    def store(self, record: _Record) -> None:
+        """Put a key on disk, with its name, before anything is spent under it."""
+        try:
+            os.ftruncate(self.descriptor, 0)
+            text = record.to_json()
+            if os.pwrite(self.descriptor, text, 0) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self.descriptor)
+            os.fsync(self.folder)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.remove()
+            raise _unusable(self.path, error) from None
+
+    def remove(self) -> None:
+        """Overwrite and delete it."""
+        try:
+            os.pwrite(self.descriptor, bytes(os.fstat(self.descriptor).st_size), 0)
+            os.fsync(self.descriptor)
+            os.unlink(self.path.name, dir_fd=self.folder)
+            os.fsync(self.folder)
+        except OSError as error:
+            raise _unusable(self.path, error) from None
+
+
+def _refuse_shared(path: Path, found: os.stat_result) -> None:
+    """Raise `LedgerError` for a folder or file that is not the user's alone: whoever made it may read the key."""
+    folder = stat.S_ISDIR(found.st_mode)
+    noun, mode = ("folder", "0700") if folder else ("file", "0600")
+    faults = {
+        "belongs to another user": found.st_uid != os.geteuid(),
+        f"has rights for others (it must have mode {mode})": bool(found.st_mode & 0o077),
+        "is no regular file": not folder and not stat.S_ISREG(found.st_mode),
+        "has another link": not folder and found.st_nlink > 1,
+    }
+    fault = next((name for name, is_so in faults.items() if is_so), None)
+    if fault is not None:
+        raise LedgerError(
+            f"the key {noun} {path} {fault}, so that the key may not stay secret: find out who made it, and remove it"
+        )
+
+
+@contextlib.contextmanager
+def _opened_folder(path: Path) -> Iterator[int]:
+    """Open the folder of the keys, refused unless it is the user's alone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError:
+        raise LedgerError(
+            f"the key folder {path} is a link or no folder: find out who made it, and remove it"
+        ) from None
+    try:
+        _refuse_shared(path, os.fstat(descriptor))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[_KeyFile]:
+    """Open a key file, made if there is none, and keep it locked; refuse one that another process holds."""
+    with contextlib.ExitStack() as stack:
+        try:
+            with contextlib.suppress(FileExistsError):
+                path.parent.mkdir(mode=0o700)
+                sync_folder(path.parent.parent)
+            folder = stack.enter_context(_opened_folder(path.parent))
+            descriptor = None
+            while descriptor is None:
+                descriptor = _try_lock(folder, path)
+            stack.callback(os.close, descriptor)
+            _refuse_shared(path, os.fstat(descriptor))
+        except OSError as error:
+            raise error if isinstance(error, FileError) else _unusable(path, error) from None
+        yield _KeyFile(descriptor, folder, path)
+
+
+def _try_lock(folder: int, path: Path) -> int | None:
+    """Return a locked descriptor, or None if the file was removed between opening and locking it."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path.name, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+    except FileExistsError:
+        try:
+            descriptor = os.open(path.name, flags, dir_fd=folder)
+        except FileNotFoundError:
+            return None
+    if _holds(descriptor, folder, path):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _holds(descriptor: int, folder: int, path: Path) -> bool:
+    """Lock an open file and tell whether it is still the one at ``path``; close and refuse it if it is locked."""
+    import fcntl  # not on Windows, where the rest of the library shall still be importable
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise LedgerError("this job is running already; wait until it has ended") from None
+    try:
+        here = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), here)

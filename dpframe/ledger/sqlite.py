@@ -1,0 +1,149 @@
+"""The SQLite file under a ledger: its tables, durable transactions, and what can go wrong in one clear line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from dpframe.errors import DpframeError, LedgerError
+
+APPLICATION_ID = 0x6470664C
+"""Marks the file as a ledger ("dpfL")."""
+
+SCHEMA = 1
+
+# Amounts are text, the decimals that they were written as: SQLite's own numbers would round them.
+_TABLES = (
+    "CREATE TABLE datasets (name TEXT NOT NULL PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL, "
+    "at TEXT NOT NULL)",
+    "CREATE TABLE spends (position INTEGER PRIMARY KEY AUTOINCREMENT, "
+    "dataset TEXT NOT NULL REFERENCES datasets (name), release_id TEXT NOT NULL UNIQUE, what TEXT NOT NULL, "
+    "who TEXT NOT NULL, at TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL)",
+    "CREATE INDEX amounts ON spends (dataset, epsilon, delta)",
+    *(
+        f"CREATE TRIGGER no_{verb}_of_{table} BEFORE {verb} ON {table} "
+        "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END"
+        for table in ("datasets", "spends")
+        for verb in ("UPDATE", "DELETE")
+    ),
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA}",
+)
+
+_LONGEST_WAIT = 86_400.0
+"""Seconds; SQLite counts milliseconds in 32 bits."""
+
+_LOCKED = "is locked: another process keeps writing to it; try again when that has ended"
+_CLOSED = "cannot be opened for writing; give yourself read and write permission for the file and its folder"
+
+_TROUBLE = {
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_READONLY: _CLOSED,
+    sqlite3.SQLITE_CANTOPEN: _CLOSED,
+    sqlite3.SQLITE_PERM: _CLOSED,
+    sqlite3.SQLITE_FULL: "cannot be written: the disk is full; free some space and try again",
+    sqlite3.SQLITE_IOERR: "cannot be read or written (input/output error); check the disk and the space left on it",
+    sqlite3.SQLITE_NOTADB: "is no ledger; name another file",
+    sqlite3.SQLITE_CORRUPT: "is damaged; restore a copy and spend again what was released since",
+}
+
+_creating = threading.Lock()
+"""Closing a file drops all of this process's locks on it: no thread may open a ledger that another just makes."""
+
+
+def remedy(file: Path) -> str:
+    """Say how a ledger and its datasets come about."""
+    return f"make it with: dpframe ledger create {shlex.quote(str(file))} --dataset NAME --epsilon TOTAL"
+
+
+@contextlib.contextmanager
+def transaction(
+    file: Path, timeout: float, *, write: bool = False, create: bool = False
+) -> Iterator[sqlite3.Connection]:
+    """Give a connection inside a transaction, durable when the block has ended and undone when it fails.
+
+    ``create`` fills an empty file. Raises `LedgerError`, whatever SQLite had to say.
+    """
+    with explained(file), contextlib.closing(_connect(file, timeout)) as connection:
+        # Who reads first and writes later may find that another wrote in between: writers lock at once.
+        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        _check(connection, file, create)
+        yield connection
+        connection.execute("COMMIT")
+        if create:
+            with contextlib.suppress(sqlite3.OperationalError):  # in use just now: without it readers wait, no more
+                connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _connect(file: Path, timeout: float) -> sqlite3.Connection:
+    if not file.exists():
+        raise LedgerError(f"{file} does not exist; {remedy(file)}")
+    if not file.is_file():
+        raise LedgerError(f"{file} is not a regular file; name the ledger's file")
+    # mode=rw: SQLite itself would make a new and empty ledger at a mistyped path.
+    uri = f"{file.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, timeout=min(timeout, _LONGEST_WAIT), isolation_level=None)
+    # FULL and, where there is no write-ahead log, the folder too: on disk when COMMIT returns.
+    connection.execute("PRAGMA synchronous = EXTRA")
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def _check(connection: sqlite3.Connection, file: Path, create: bool) -> None:
+    """Refuse a file that is no ledger, or of a newer schema; fill an empty one when asked to."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if (application, version, tables) == (0, 0, 0):
+        if not create:
+            raise LedgerError(f"{file} is empty; {remedy(file)}")
+        for statement in _TABLES:
+            connection.execute(statement)
+    elif application != APPLICATION_ID or version < 1:
+        raise LedgerError(f"{file} is no ledger; name another file")
+    elif version > SCHEMA:
+        raise LedgerError(f"{file} has schema {version}, this version reads up to {SCHEMA}; upgrade dpframe")
+
+
+@contextlib.contextmanager
+def explained(file: Path) -> Iterator[None]:
+    """Turn what SQLite and the system say into one clear line."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        says = _TROUBLE.get(code, f"cannot be used ({getattr(error, 'sqlite_errorname', 'SQLite error')})")
+        raise LedgerError(f"{file} {says}") from None
+    except DpframeError:
+        raise
+    except ValueError:  # an amount that is no number
+        raise LedgerError(f"{file} {_TROUBLE[sqlite3.SQLITE_CORRUPT]}") from None
+    except OSError as error:
+        raise LedgerError(f"{file} cannot be opened: {error.strerror or 'input/output error'}") from None
+
+
+def make_file(file: Path) -> None:
+    """Make an empty file that its owner alone may read, unless there is one; SQLite gives its log the same mode."""
+    try:
+        with _creating:
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        sync_folder(file.parent)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise LedgerError(f"{file} cannot be made: {error.strerror or 'input/output error'}") from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Put a folder's list of names on disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

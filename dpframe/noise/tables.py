@@ -1,0 +1,350 @@
+"""Exact integer tables: random words in, draws of a stated law out, and never a float in between.
+
+Every probability is an integer over 2^bits. Weights are chosen once, exactly, and the privacy loss is
+computed from those integers (`dpframe.loss`), so rounding can never make the stated ε false.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Context, Decimal, localcontext
+from functools import cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.noise.keystream import ColumnStream
+
+IntArray = npt.NDArray[np.integer]
+U64 = npt.NDArray[np.uint64]
+
+CHUNK = 1 << 15
+"""Rows a pass works on at a time: small enough that all its buffers stay in cache."""
+
+WORD = 1 << 64
+_FIXED = 192
+"""Fractional bits of the fixed-point numbers in which ideal laws are written down."""
+
+_SINGLE_TABLE_SPAN = 511
+"""Up to this span the noise has one alias table of at most 1,024 entries; beyond, two of about √span."""
+
+
+def integer_weights(ideal: Sequence[int], total: int = WORD) -> list[int]:
+    """Return positive integers that sum to ``total`` and follow ``ideal``, by largest remainders.
+
+    A weight is never 0: an outcome that one input can have and its neighbour cannot would be an
+    infinite privacy loss.
+    """
+    whole = sum(ideal)
+    shares = [divmod(part * total, whole) for part in ideal]
+    shares = [(quotient, remainder) if quotient else (1, 0) for quotient, remainder in shares]
+    weights = [quotient for quotient, _ in shares]
+    missing = total - sum(weights)
+    if missing >= 0:
+        by_remainder = sorted(range(len(shares)), key=lambda i: -shares[i][1])
+        for i in by_remainder[:missing]:
+            weights[i] += 1
+    else:
+        weights[weights.index(max(weights))] += missing
+    return weights
+
+
+def relative_spread(weights: Sequence[int], ideal: Sequence[int], total: int = WORD) -> float:
+    """Return ln(max/min) of weight over ideal, rounded up: what rounding can add to a log-ratio."""
+    whole = sum(ideal)
+    errors = [(w * whole - part * total) / (part * total) for w, part in zip(weights, ideal, strict=True)]
+    return (math.log1p(max(errors)) - math.log1p(min(errors))) * (1 + 2**-40)
+
+
+@dataclass(frozen=True, eq=False)
+class AliasTable:
+    """Walker's alias table in exact integers: ``values[i]`` with probability ``weights[i]`` / 2^64.
+
+    The bins are padded to a power of two, so that the top bits of a word choose the bin and the rest
+    decide within it. A. J. Walker (1977); built as by Vose (1991), without floats.
+
+    Examples
+    --------
+    >>> table = AliasTable.build([10, 20], [2**62, 3 * 2**62])
+    >>> table.weights() == {10: 2**62, 20: 3 * 2**62}
+    True
+    """
+
+    bits: int
+    limits: U64
+    values: npt.NDArray[np.signedinteger]
+
+    @classmethod
+    def build(cls, values: Sequence[int], weights: Sequence[int], dtype: npt.DTypeLike = np.int32) -> AliasTable:
+        """Make a table from outcomes and positive integer weights that sum to 2^64."""
+        if sum(weights) != WORD or min(weights) <= 0:
+            raise ValueError("weights must be positive and sum to 2**64")
+        bits = max(1, (len(weights) - 1).bit_length())
+        capacity = WORD >> bits
+        left = [*weights, *([0] * ((1 << bits) - len(weights)))]
+        alias = list(range(1 << bits))
+        threshold = [capacity] * (1 << bits)
+        small = [i for i, w in enumerate(left) if w < capacity]
+        large = [i for i, w in enumerate(left) if w > capacity]
+        while small:
+            i, j = small.pop(), large[-1]
+            threshold[i], alias[i] = left[i], j
+            left[j] -= capacity - left[i]
+            if left[j] <= capacity:
+                large.pop()
+                if left[j] < capacity:
+                    small.append(j)
+        padded = [*values, *([0] * ((1 << bits) - len(values)))]
+        pairs = np.empty((1 << bits, 2), dtype=dtype)
+        limits = np.empty(1 << bits, dtype=np.uint64)
+        for i, (t, j) in enumerate(zip(threshold, alias, strict=True)):
+            # An empty bin would need the limit "one below its start"; it gives its alias either way.
+            pairs[i] = (padded[i] if t else padded[j], padded[j])
+            limits[i] = i * capacity + (t or capacity) - 1
+        return cls(bits, limits, pairs.reshape(-1))
+
+    def weights(self) -> dict[int, int]:
+        """Return the integer weight of every value, read back from the table itself."""
+        capacity = WORD >> self.bits
+        found: dict[int, int] = {}
+        for i, limit in enumerate(self.limits.tolist()):
+            inside = limit - i * capacity + 1
+            first, second = int(self.values[2 * i]), int(self.values[2 * i + 1])
+            found[first] = found.get(first, 0) + inside
+            if inside < capacity:
+                found[second] = found.get(second, 0) + capacity - inside
+        return found
+
+    def draw(self, words: U64, index: U64, limit: U64, out: npt.NDArray[np.signedinteger]) -> None:
+        """Turn words into values; ``index`` and ``limit`` are scratch arrays of the same length."""
+        np.right_shift(words, np.uint64(64 - self.bits), out=index)
+        self.limits.take(index.view(np.int64), out=limit, mode="wrap")
+        # |limit − word| < 2^63 within a bin, so the sign bit of the difference is the comparison.
+        np.subtract(limit, words, out=limit)
+        np.right_shift(limit, np.uint64(63), out=limit)
+        np.add(index, index, out=index)
+        np.add(index, limit, out=index)
+        self.values.take(index.view(np.int64), out=out, mode="wrap")
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelTable:
+    """Any finite channel: an alias table per input, all of one shape and laid end to end.
+
+    Input x has the bins from x·2^bits on, so that one look-up serves rows with different inputs.
+
+    Examples
+    --------
+    >>> table = ChannelTable.build([[2**62, 3 * 2**62], [2**63, 2**63]])
+    >>> table.weights(1)
+    [9223372036854775808, 9223372036854775808]
+    """
+
+    size: int
+    bits: int
+    limits: U64
+    values: npt.NDArray[np.signedinteger]
+
+    @classmethod
+    def build(cls, laws: Sequence[Sequence[int]]) -> ChannelTable:
+        """Make a table from one law per input: positive integer weights of the outputs that sum to 2^64."""
+        size = len(laws[0])
+        kind = np.int16 if size <= 1 << 15 else np.int32
+        parts = [AliasTable.build(range(size), law, kind) for law in laws]
+        limits, values = (np.concatenate(arrays) for arrays in zip(*((t.limits, t.values) for t in parts), strict=True))
+        return cls(size, parts[0].bits, limits, values)
+
+    def weights(self, code: int) -> list[int]:
+        """Return the weights over 2^64 of all outputs of one input, read back from the table itself."""
+        bins = slice(code << self.bits, (code + 1) << self.bits)
+        part = AliasTable(self.bits, self.limits[bins], self.values[2 * bins.start : 2 * bins.stop])
+        found = part.weights()
+        return [found[y] for y in range(self.size)]
+
+    def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        """Randomise codes into ``out``; one 64-bit word a row."""
+        reader = stream.reader(0, first_row)
+        n = min(CHUNK, len(codes))
+        words, index, limit, bins = (np.empty(n, np.uint64) for _ in range(4))
+        drawn = np.empty(n, self.values.dtype)
+        shift, width = np.uint64(64 - self.bits), np.uint64(self.bits)
+        for start in range(0, len(codes), CHUNK):
+            part = codes[start : start + CHUNK]
+            k = len(part)
+            w, i, low, b, d = words[:k], index[:k], limit[:k], bins[:k], drawn[:k]
+            reader.fill(w.view(np.uint8))
+            np.copyto(b, part, casting="unsafe")
+            np.left_shift(b, width, out=b)
+            np.right_shift(w, shift, out=i)
+            np.bitwise_or(i, b, out=i)
+            # As in `AliasTable.draw`: the sign bit of limit − word is the comparison.
+            self.limits.take(i.view(np.int64), out=low, mode="wrap")
+            np.subtract(low, w, out=low)
+            np.right_shift(low, np.uint64(63), out=low)
+            np.add(i, i, out=i)
+            np.add(i, low, out=i)
+            self.values.take(i.view(np.int64), out=d, mode="wrap")
+            np.copyto(out[start : start + CHUNK], d, casting="unsafe")
+
+
+@dataclass(frozen=True)
+class ResponseTable:
+    """Randomised response on 0…size−1: every other code with weight ``threshold`` / 2^bits."""
+
+    size: int
+    threshold: int
+    bits: int
+
+    @property
+    def keep(self) -> int:
+        """Weight of the true code."""
+        return (1 << self.bits) - (self.size - 1) * self.threshold
+
+    @property
+    def signal(self) -> float:
+        """Probability keep − other, 1 − size·p, by which inversion divides; as floats it would cancel."""
+        return (self.keep - self.threshold) / (1 << self.bits) if self.size > 1 else 1.0
+
+    def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        """Randomise codes into ``out``; one word of ``bits`` a row."""
+        if self.size == 1:
+            out[:] = 0
+            return
+        word = np.dtype(f"<u{self.bits // 8}")
+        reader = stream.reader(0, first_row, self.bits)
+        n = min(CHUNK, len(codes))
+        words, shifted = np.empty(n, word), np.empty(n, word)
+        # An array as second operand: NumPy's minimum is five times slower against a scalar.
+        last = np.full(n, self.size - 1, dtype=word)
+        divisor, modulus = word.type(self.threshold), word.type(self.size - 1)
+        for start in range(0, len(codes), CHUNK):
+            part = codes[start : start + CHUNK]
+            w, s = words[: len(part)], shifted[: len(part)]
+            reader.fill(w.view(np.uint8))
+            np.floor_divide(w, divisor, out=w)
+            np.minimum(w, last[: len(part)], out=w)
+            np.copyto(s, part, casting="unsafe")
+            np.add(w, s, out=w)
+            # (x + z) mod size without a division: of s+1 and s−m, the wrong one wraps to a huge number.
+            np.subtract(w, modulus, out=s)
+            np.add(w, word.type(1), out=w)
+            np.minimum(w, s, out=w)
+            np.copyto(out[start : start + CHUNK], w, casting="unsafe")
+
+
+@dataclass(frozen=True, eq=False)
+class GeometricTable:
+    """Two-sided geometric noise, P(k) ∝ e^(−rate·|k|), for a grid of ``span`` steps.
+
+    D ≥ 0 with probability 1/(1+α), then D = G, else D = −1−G, with G = block·q + r geometric: r and
+    (sign, q) are independent and have one alias table each. The last q starts at or beyond the span and
+    carries all the tail, which the bounds absorb. ``spread`` bounds ln(P/ideal) from above minus below,
+    over every event that the saturated noise can make.
+    """
+
+    span: int
+    rate: float
+    block: int
+    low: AliasTable | None
+    high: AliasTable
+    spread: float = field(default=0.0)
+
+    def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        """Write the codes plus noise, clipped to 0…span, into ``out``; two 64-bit words a row."""
+        n = min(CHUNK, len(codes))
+        words, index, limit = np.empty(n, np.uint64), np.empty(n, np.uint64), np.empty(n, np.uint64)
+        signed = self.high.values.dtype
+        noise, within = np.empty(n, signed), np.zeros(n, signed)
+        high, low = stream.reader(0, first_row), stream.reader(1, first_row)
+        floor, ceiling = signed.type(0), signed.type(self.span)
+        for start in range(0, len(codes), CHUNK):
+            part = codes[start : start + CHUNK]
+            k = len(part)
+            w, d, r = words[:k], noise[:k], within[:k]
+            high.fill(w.view(np.uint8))
+            self.high.draw(w, index[:k], limit[:k], d)
+            if self.low is not None:
+                low.fill(w.view(np.uint8))
+                self.low.draw(w, index[:k], limit[:k], r)
+                # block·q | r, or its complement −1−G: both are one exclusive or, as block is a power of 2.
+                np.bitwise_xor(d, r, out=d)
+            np.copyto(r, part, casting="unsafe")
+            np.add(d, r, out=d)
+            np.clip(d, floor, ceiling, out=d)
+            np.copyto(out[start : start + CHUNK], d, casting="unsafe")
+
+    @cached_property
+    def noise_weights(self) -> dict[int, int]:
+        """Weight over 2^128 of every noise value in −span…span (the ends hold the tails)."""
+        low = {0: WORD} if self.low is None else self.low.weights()
+        found: dict[int, int] = {}
+        for base, w in self.high.weights().items():
+            for r, v in low.items():
+                k = max(-self.span, min(self.span, base ^ r))
+                found[k] = found.get(k, 0) + w * v
+        return found
+
+    @cached_property
+    def _noise(self) -> npt.NDArray[np.float64]:
+        return np.array([self.noise_weights[k] / (1 << 128) for k in range(-self.span, self.span + 1)])
+
+    def weights(self, code: int) -> list[int]:
+        """Return the weights over 2^128 of 0…span when ``code`` is saturated after noise."""
+        noise, start = [self.noise_weights[k] for k in range(-self.span, self.span + 1)], self.span - code
+        column = noise[start : start + self.span + 1]
+        column[0], column[-1] = sum(noise[: start + 1]), sum(noise[start + self.span :])
+        return column
+
+    def law(self, code: int) -> npt.NDArray[np.float64]:
+        """Return the probabilities of 0…span when ``code`` is saturated after noise."""
+        start = self.span - code
+        column = self._noise[start : start + self.span + 1].copy()
+        column[0], column[-1] = self._noise[: start + 1].sum(), self._noise[start + self.span :].sum()
+        return column
+
+
+def _fixed(x: Decimal) -> int:
+    return int(x * (1 << _FIXED))
+
+
+@lru_cache(maxsize=256)
+def geometric_table(span: int, rate: float) -> GeometricTable:
+    """Build the tables of two-sided geometric noise with loss ``rate`` per grid step.
+
+    Notes
+    -----
+    The ideal law is written in 192-bit fixed point from a 80-digit exponential; weights are then rounded
+    to integers over 2^64, and ``spread`` is what that rounding can add to any log-ratio.
+    """
+    single = span <= _SINGLE_TABLE_SPAN
+    block = 1 if single else 1 << round(math.log2(span) / 2)
+    blocks = -(-span // block) + 1
+    with localcontext(Context(prec=80)):
+        alpha = _fixed((-Decimal(rate)).exp())
+        beta = _fixed((-Decimal(rate) * block).exp())
+    one = 1 << _FIXED
+    inside, power = [], one
+    for _ in range(block):
+        inside.append(power)
+        power = power * alpha >> _FIXED
+    # One sign's blocks: (1−β)β^q, and β^q alone for the last, which is everything from there on. Negative
+    # noise starts at −1, so its blocks reach −span sooner; one more would only round a rarer event.
+    powers = [one]
+    for _ in range(blocks - 1):
+        powers.append(powers[-1] * beta >> _FIXED)
+    below = -(-(span - 1) // block) + 1
+    inner = [power * (one - beta) >> _FIXED for power in powers]
+    upper, lower = [*inner[:-1], powers[-1]], [*inner[: below - 1], powers[below - 1]]
+    both = [*upper, *(part * alpha >> _FIXED for part in lower)]
+    values = [*(block * q for q in range(blocks)), *(~(block * q) for q in range(below))]
+    dtype = np.int32 if 3 * span + 4 * block < 2**31 else np.int64
+    high_weights = integer_weights(both)
+    high = AliasTable.build(values, high_weights, dtype)
+    spread, low = relative_spread(high_weights, both), None
+    if not single:
+        low_weights = integer_weights(inside)
+        low = AliasTable.build(range(block), low_weights, dtype)
+        spread += relative_spread(low_weights, inside)
+    return GeometricTable(span, rate, block, low, high, spread + 2.0**-100)

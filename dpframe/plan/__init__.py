@@ -1,0 +1,6 @@
+"""The public description of a release: its columns, their noise, and what it promises."""
+
+from dpframe.plan.columns import Column, Group
+from dpframe.plan.plan import Plan, build_plan
+
+__all__ = ["Column", "Group", "Plan", "build_plan"]

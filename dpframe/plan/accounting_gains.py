@@ -1,0 +1,116 @@
+"""What each lever of the accounting contributes to a plan: composition, secret sample, secret order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpframe.accounting.budget import Budget, compose
+from dpframe.errors import ParameterError
+from dpframe.mechanisms import Mechanism, mechanism_for
+from dpframe.plan.calibration import Maker, Terms, calibrate, recalibrate
+from dpframe.plan.columns import Column, Group, Randomised
+from dpframe.plan.forecast import typical_error
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ORDER_METHODS = {
+    "blanket": "the privacy blanket of these columns",
+    "clones": "clones of the row",
+    "closed form": "the closed form for shuffling",
+}
+"""What a bound for a secret order rests on, in words."""
+
+
+def normalized(values: Sequence[float]) -> list[float]:
+    """Return numbers divided by their sum."""
+    return [value / math.fsum(values) for value in values]
+
+
+def _settings(terms: Terms) -> dict[str, Terms]:
+    """Return the accountings from the simplest to the one in force, by name."""
+    pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False)
+    plain = replace(terms, sample=None, secret=False)
+    found = {"basic composition": pure}
+    if terms.budget.delta > 0:
+        found["optimal composition"] = plain
+    if terms.shuffled_rows is not None:
+        found["secret order"] = replace(terms, sample=None)
+    if terms.sampled_budget != terms.budget:
+        found["secret sample"] = terms
+    return found
+
+
+def _units_under(units: Sequence[Randomised], terms: Terms) -> tuple[Randomised, ...] | None:
+    """Return the units calibrated for other terms, or None where no noise reaches them."""
+    try:
+        return recalibrate(tuple(units), terms)
+    except ParameterError:
+        return None
+
+
+def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mechanism]:
+    """Return the mechanisms that all columns would have if every group's share were divided over its columns."""
+    makers: list[Maker] = []
+    shares: list[float] = []
+    fixed = [unit for unit in units if unit.mechanism.fixed]
+    for unit in units:
+        if isinstance(unit, Group):
+            makers += [_column_maker(unit.column(name)) for name in unit.names]
+            shares += [unit.mechanism.epsilon / len(unit.names)] * len(unit.names)
+        elif not unit.mechanism.fixed:
+            makers.append(unit.remade)
+            shares.append(unit.mechanism.epsilon)
+    made = calibrate(makers, normalized(shares), fixed, terms)
+    return {unit.names[0]: unit.mechanism for unit in [*made, *fixed]}
+
+
+def _column_maker(column: Column) -> Maker:
+    return lambda epsilon, delta: Column(column.name, column.space, mechanism_for(column.space, epsilon, delta))
+
+
+def _noise(units: Sequence[Randomised], rows: int) -> float:
+    """Return the geometric mean over columns of their typical standard errors."""
+    columns = [c for unit in units for c in (map(unit.column, unit.names) if isinstance(unit, Group) else [unit])]
+    return math.exp(float(np.mean([math.log(max(typical_error(c, rows), 1e-300)) for c in columns])))
+
+
+def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
+    """Return a row per accounting; see `Plan.accounting_gains`."""
+    import pandas as pd
+
+    rows = []
+    for name, setting in _settings(terms).items():
+        found = _units_under(units, setting)
+        lost = noise = math.nan
+        if found is not None and terms.rows:
+            lost = compose(unit.certified for unit in found).epsilon
+            noise = _noise(found, (terms.rows if setting.sample is None else setting.sample) or 1)
+        rows.append({"accounting": name, "row_epsilon": lost, "noise": noise})
+    table = pd.DataFrame(rows).set_index("accounting")
+    table["noise"] /= table["noise"].iloc[-1]
+    table["in_force"] = [False] * (len(table) - 1) + [True]
+    return table
+
+
+def gain_lines(units: Sequence[Randomised], terms: Terms) -> list[str]:
+    """Return one line on what the secret order is worth, or what its absence costs."""
+    if not units or not terms.rows or terms.budget.delta == 0:
+        return []
+    kept = replace(terms, sample=None, secret=False)
+    if terms.shuffled_rows is not None:
+        others, says = kept, "With the order kept (shuffle=False) about {:.2g} times more noise would be needed"
+    else:
+        others = replace(terms, secret=True)
+        says = "Without the credit of a secret order about {:.2g} times more noise is needed"
+    found = _units_under(units, others)
+    if found is None:
+        return []
+    own, other = _noise(units, terms.sample or terms.rows), _noise(found, others.sample or terms.rows)
+    ratio = other / own if terms.shuffled_rows is not None else own / other
+    return [says.format(ratio)] if ratio > 1.05 else []

@@ -1,0 +1,266 @@
+"""From the promise of a whole release to what each column may lose, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting import Bound, ColumnLoss, composed_delta, shuffled_delta, unsampled
+from dpframe.accounting.budget import Budget, compose
+from dpframe.errors import ParameterError
+from dpframe.plan.columns import Randomised
+
+Floats = npt.NDArray[np.float64]
+
+Maker = Callable[[float, float], Randomised]
+"""Makes a column or group from the (ε, δ) that it may lose."""
+
+_MOST = 42.0
+"""Loss of a column beyond which its tables are as fine as they get."""
+_USED = 0.999
+"""Share of δ that is enough to stop at."""
+_WIDTH = 1e-6
+"""Relative width at which the search for the columns' losses stops, where their cost is steep."""
+_LEAP = 2e-4
+"""The same once bisection has taken over, because their cost leaps over δ."""
+_TURNS = 4
+"""Totals that are found by the model before bisection takes over."""
+_FLOOR = 1e-300
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a promise rests on.
+
+    Parameters
+    ----------
+    budget
+        What one changed row may cost.
+    rows
+        Rows of the table, where known.
+    sample
+        Rows that are chosen from them in secret, or None for all.
+    secret
+        Whether rows leave in a secret order that nothing else in the output undoes. Without it neither order nor
+        sampling earns credit: a row's position would tell of the choice.
+    """
+
+    budget: Budget
+    rows: int | None = None
+    sample: int | None = None
+    secret: bool = True
+
+    @cached_property
+    def sampled_budget(self) -> Budget:
+        """What the release of the sampled rows alone may cost: sampling stands outside all else."""
+        if self.sample is None or not self.rows or not self.secret:
+            return self.budget
+        return Budget(*unsampled(self.budget.epsilon, self.budget.delta, self.sample, self.rows))
+
+    @property
+    def shuffled_rows(self) -> int | None:
+        """Rows that leave in one secret order, if that earns credit: it needs δ > 0 and a known number of rows."""
+        if not self.secret or not self.rows or self.sampled_budget.delta == 0:
+            return None
+        return self.rows if self.sample is None else self.sample
+
+    def delta_of(self, units: Sequence[Randomised]) -> Bound:
+        """Return the δ at `sampled_budget`'s ε of rows randomised by these units, certified, and how it was proved."""
+        if any(unit.mechanism.delta > 0 for unit in units):
+            # The theory of shuffling and of privacy-loss distributions here is for pure columns.
+            total = compose(unit.certified for unit in units)
+            return Bound(total.delta if total.epsilon <= self.sampled_budget.epsilon else 1.0, "composition")
+        return self.delta_of_losses([unit.column_loss for unit in units])
+
+    def delta_of_losses(self, parts: Sequence[ColumnLoss]) -> Bound:
+        """Return the same for pure columns of which the accountant knows this much."""
+        return _cost(tuple(parts), self.shuffled_rows, self.sampled_budget.epsilon)
+
+    def allow(self, units: Sequence[Randomised]) -> bool:
+        """Tell whether the promise is kept by these units."""
+        return not units or self.delta_of(units).value <= self.sampled_budget.delta
+
+
+@lru_cache(maxsize=4096)
+def _cost(parts: tuple[ColumnLoss, ...], permuted: int | None, epsilon: float) -> Bound:
+    if permuted is None:
+        return Bound(composed_delta(parts, epsilon), "composition")
+    return shuffled_delta(parts, permuted, epsilon)
+
+
+def calibrate(
+    makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms
+) -> list[Randomised]:
+    """Return the units with the largest losses, in the proportion of their shares, that keep the promise.
+
+    ``ready`` units have their losses already. Columns are pure, whatever δ: it buys more in the accounting of the
+    whole. Only a single column without credit for its order takes δ itself.
+
+    Raises
+    ------
+    ParameterError
+        If the ready units leave nothing, or a share is too small for its column.
+    """
+    inside = terms.sampled_budget
+    if not makers:
+        return []
+    if len(makers) == 1 and not ready and terms.shuffled_rows is None:
+        return [makers[0](inside.epsilon, inside.delta)]
+    if inside.delta == 0 or any(unit.mechanism.delta > 0 for unit in ready):
+        rest = inside.less(compose(unit.certified for unit in ready)) if ready else inside
+        return [make(part.epsilon, 0.0) for make, part in zip(makers, rest.split(shares), strict=True)]
+
+    if ready and terms.delta_of(ready).value >= inside.delta:
+        inside.less(compose(unit.certified for unit in ready))  # refuses, and says what they spend
+    return _largest(makers, shares, ready, terms)
+
+
+@lru_cache(maxsize=256)
+def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
+    """Return units calibrated for other terms, in their order: their shares are kept, and so are fixed channels.
+
+    Raises
+    ------
+    ParameterError
+        As `calibrate`.
+    """
+    moving = [unit for unit in units if not unit.mechanism.fixed]
+    fixed = [unit for unit in units if unit.mechanism.fixed]
+    total = math.fsum(unit.mechanism.epsilon for unit in moving)
+    made = calibrate([u.remade for u in moving], [u.mechanism.epsilon / total for u in moving], fixed, terms)
+    found = {unit.names: unit for unit in [*made, *fixed]}
+    return tuple(found[unit.names] for unit in units)
+
+
+def _largest(
+    makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms
+) -> list[Randomised]:
+    """Return units with nearly the largest total loss that keeps the promise; their own cost has been computed.
+
+    Making units may take a second (linear programmes), so that few totals are tried: each is what a model of the
+    units made so far says. Their cost may leap (optima do), which bisection then closes in on.
+    """
+    inside, model = terms.sampled_budget, _Model(shares, [unit.column_loss for unit in ready], terms)
+    most = _MOST / min(shares)
+    best: list[Randomised] | None = None
+    low, high, total = 0.0, math.inf, model.largest(min(inside.epsilon, most / 2), most)
+    while True:
+        units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+        value = terms.delta_of([*ready, *units]).value
+        if value <= inside.delta:
+            low, best = total, units
+            if value >= _USED * inside.delta or total >= most:
+                return units
+        else:
+            high = total
+        if high < inside.epsilon * 1e-9:
+            raise ParameterError("epsilon is too small for the mechanisms that are given ready; raise it")
+        model.learn(total, [unit.column_loss for unit in units])
+        width = low * (1 + (_WIDTH if model.known < _TURNS else _LEAP))
+        last, total = total, model.largest(total, most)
+        if best is not None and min(high, total if last == low else math.inf) <= width:
+            return best
+        if model.known >= _TURNS or not low < total < high:
+            total = _between(low, high, inside.epsilon, most)
+
+
+def _between(low: float, high: float, start: float, most: float) -> float:
+    """Return a total between bounds to try: first the one that basic composition allows, where δ may leap from 0."""
+    if low < start < high:
+        return start
+    if high == math.inf:
+        return min(1.1 * low, most)
+    return math.sqrt(low * high) if low else high / 2
+
+
+class _Model:
+    """Parts as functions of the total loss, from those of units that were made.
+
+    1/γ − 1 is (e^ε − 1)/size for randomised response and about e^(ε/2) for grids, so that the logarithm of its
+    ratio to e^ε − 1 is nearly linear; so is ε in the total, but for the rounding of tables. Before any is made they
+    are taken as grids.
+    """
+
+    def __init__(self, shares: Sequence[float], ready: Sequence[ColumnLoss], terms: Terms) -> None:
+        self._shares = np.array(shares)
+        self._ready, self._terms = list(ready), terms
+        self._seen: dict[float, tuple[Floats, Floats]] = {}
+
+    @property
+    def known(self) -> int:
+        """Totals that units were made for."""
+        return len(self._seen)
+
+    def learn(self, total: float, parts: Sequence[ColumnLoss]) -> None:
+        """Take in the parts of units that were made for a total loss."""
+        losses = np.array([max(part.epsilon, 1e-300) for part in parts])
+        masses = np.array([part.blanket for part in parts])
+        odds = np.log(np.maximum(1 - masses, _FLOOR)) - np.log(masses)
+        self._seen[total] = losses / total, odds - _log_expm1(losses)
+
+    def parts(self, total: float) -> list[ColumnLoss]:
+        """Return what is expected of units made for a total loss, by the two nearest totals known."""
+        if not self._seen:
+            rates, odds = self._shares, -np.logaddexp(0.0, self._shares * total / 2)
+        elif len(self._seen) == 1:
+            rates, odds = next(iter(self._seen.values()))
+        else:
+            near = sorted(self._seen, key=lambda seen: abs(math.log(seen / total)))
+            one, two = near[0], next((other for other in near[1:] if (other > total) != (near[0] > total)), near[1])
+            share = (total - one) / (two - one)
+            rates, odds = (a + share * (b - a) for a, b in zip(self._seen[one], self._seen[two], strict=True))
+        losses = np.maximum(rates, 0.0) * total
+        logs = np.minimum(0.0, -np.logaddexp(0.0, odds + _log_expm1(np.maximum(losses, 1e-300))))
+        masses = np.maximum(np.exp(np.maximum(logs, -losses)), _FLOOR)
+        return [ColumnLoss(float(loss), float(mass)) for loss, mass in zip(losses, masses, strict=True)]
+
+    def largest(self, start: float, most: float) -> float:
+        """Return the total at which the model's cost is just below δ, searched for about a start.
+
+        Regula falsi (Illinois) on logarithms, in which δ of the total is nearly straight.
+        """
+        target = math.log(self._terms.sampled_budget.delta) + math.log((1 + _USED) / 2)
+
+        def excess(x: float) -> float:
+            value = self._terms.delta_of_losses([*self._ready, *self.parts(math.exp(x))]).value
+            return math.log(max(value, 5e-324)) - target
+
+        x = math.log(start)
+        found, step = excess(x), 0.02 if len(self._seen) > 1 else math.log(2)
+        while True:
+            near, at_near = x, found
+            x += math.copysign(step, -found)
+            if x >= math.log(most):
+                return most
+            found, step = excess(x), 2 * step
+            if (found <= 0) != (at_near <= 0) or x < math.log(start) - 50:
+                break
+        near_enough = (1 - _USED) / 5 if self.known > 1 else 0.03
+        low, high = sorted([(near, at_near), (x, found)])
+        return math.exp(_root(excess, low, high, near_enough))
+
+
+def _root(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], near: float) -> float:
+    """Return where an increasing function is nearly 0, by regula falsi (Illinois), from two points of its graph."""
+    (x, below), (y, above) = low, high
+    while y - x > _WIDTH / 2:
+        middle = x - below * (y - x) / (above - below)
+        if not x + 0.01 * (y - x) < middle < y - 0.01 * (y - x):
+            middle = (x + y) / 2
+        found = excess(middle)
+        if abs(found) < near:
+            return middle
+        if found <= 0:
+            x, below, above = middle, found, above / 2
+        else:
+            y, above, below = middle, found, below / 2
+    return x
+
+
+def _log_expm1(x: Floats) -> Floats:
+    return np.asarray(x + np.log(-np.expm1(-x)))

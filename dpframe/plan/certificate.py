@@ -1,0 +1,476 @@
+"""Certificates: what a plan's integers prove of its promise, apart from what only its curator can attest.
+
+Every claim is compared with a value computed anew from the tables that are sampled. Small channels are
+enumerated by sufficient sets (Holohan, Leith and Mason, categorical paper, Theorems 2 and 3, Corollaries 1 and 2),
+whatever closed form their mechanism has; products of small factors are proved factor by factor. Of others the
+mechanism's own outward-rounded loss is taken, and compared with what the pairs of a few codes lose. A product
+sanitisation is as private as its one-row mechanism (metric-spaces paper, Lemma 3 and Theorem 5), so what holds for
+a row holds for the table.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from html import escape
+from typing import Any, Protocol
+
+from dpframe.accounting import ColumnLoss, sampled
+from dpframe.accounting.budget import Budget, round_down, round_up
+from dpframe.accounting.finite import tight_epsilon
+from dpframe.accounting.loss import PrivacyLoss
+from dpframe.accounting.zcdp import zcdp_delta
+from dpframe.errors import ParameterError, name_list
+from dpframe.mechanisms import Mechanism
+from dpframe.mechanisms.flip_loss import FlipLoss
+from dpframe.plan.accounting_gains import ORDER_METHODS
+from dpframe.plan.calibration import Terms
+from dpframe.plan.inferred import Inferred
+
+ENUMERATED = 256
+"""Most codes for which every pair of inputs is enumerated; with δ > 0, when it takes longer, half as many."""
+
+SAMPLED = 1 << 12
+"""Most codes for which the pairs of a few codes are enumerated."""
+
+Factor = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Weights of a factor's outcomes for one input and for the other, and how often the factor occurs."""
+
+_STEEPEST = 1000
+"""Beyond this exponent any δ above 0 grows to 1."""
+
+_ALIKE = 1e-12
+"""Relative difference of two outward roundings of one loss; what lies beyond is a contradiction."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One unit's claim beside the ε that its integers are proved to lose at the claimed δ.
+
+    A unit is a column, or the columns that are randomised together; ``blanket`` is the mass Σ_y min_x P(y|x) that
+    its laws are proved to share, and ``failures`` is empty if the claim holds.
+    """
+
+    unit: str
+    mechanism: str
+    claimed: Budget
+    epsilon: float
+    blanket: float
+    method: str
+    failures: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        claim = f"claims epsilon={self.claimed.epsilon:.9g}, loses {self.epsilon:.9g}"
+        return f"{self.unit} ({self.mechanism}): {claim}, at delta={self.claimed.delta:.6g}; {self.method}"
+
+
+class Unit(Protocol):
+    """A column of a plan, or columns that are randomised together."""
+
+    @property
+    def label(self) -> str:
+        """Its name, or names."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Its channel."""
+
+
+class Promise(Protocol):
+    """What a certificate reads of a plan."""
+
+    @property
+    def units(self) -> Sequence[Unit]:
+        """All that is randomised on its own."""
+
+    @property
+    def release(self) -> Budget:
+        """The promise for a person."""
+
+    @property
+    def local(self) -> Budget:
+        """The promise for each row on its own, composed of the units' losses and what inference spent."""
+
+    @property
+    def contributions(self) -> int:
+        """Rows that one person may own."""
+
+    @property
+    def n(self) -> int | None:
+        """Rows, where known."""
+
+    @property
+    def terms(self) -> Terms:
+        """What the promise rests on."""
+
+    @property
+    def inferred(self) -> Inferred | None:
+        """What private inference of spaces spent."""
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether rows leave in a secret order."""
+
+    @property
+    def passthrough(self) -> tuple[str, ...]:
+        """Columns copied as they are."""
+
+    @property
+    def keeps_index(self) -> bool:
+        """Whether a DataFrame's index is copied as it is."""
+
+    @property
+    def leaks(self) -> tuple[str, ...]:
+        """Columns whose spaces were read off the data."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was proved of a promise, what is attested, what is not protected, and what failed.
+
+    ``epsilon`` and ``delta`` are the certified totals per person, replace-one, and ``local`` is what each row loses
+    on its own; ``claimed`` is None where no claim could be read, ``local`` where it is not proved. `Plan.verify`
+    makes a certificate from a plan, `verify_file` from a released file.
+
+    Examples
+    --------
+    >>> from dpframe.plan import build_plan
+    >>> certificate = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0).verify()
+    >>> certificate.ok, certificate.failures
+    (True, ())
+    >>> 0.999 < certificate.epsilon <= 1.0
+    True
+    """
+
+    claimed: Budget | None
+    contributions: int
+    epsilon: float
+    delta: float
+    proofs: tuple[Proof, ...]
+    checks: tuple[str, ...]
+    attested: tuple[str, ...]
+    unprotected: tuple[str, ...]
+    failures: tuple[str, ...]
+    local: Budget | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether every claim holds."""
+        return not self.failures
+
+    def _sections(self) -> list[tuple[str, list[str]]]:
+        return [
+            ("Failed", list(self.failures)),
+            ("Proved", [*map(str, self.proofs), *self.checks]),
+            ("Attested by the curator, beyond any proof", list(self.attested)),
+            ("Not protected", list(self.unprotected)),
+        ]
+
+    @property
+    def _title(self) -> str:
+        people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
+        verdict = "VERIFIED" if self.ok else "NOT VERIFIED"
+        claim = "no claim that can be read" if self.claimed is None else _pair(self.claimed)
+        return f"{verdict}: {claim}, replace-one, per person with {people}"
+
+    def __str__(self) -> str:
+        lines = [self._title]
+        for title, items in self._sections():
+            lines += [f"{title}:", *(f"  {item}" for item in items)] if items else []
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        parts = [f"<strong>{escape(self._title)}</strong>"]
+        for title, items in self._sections():
+            if items:
+                parts.append(f"<p>{escape(title)}</p><ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>")
+        return f"<div>{''.join(parts)}</div>"
+
+    def to_json(self) -> str:
+        """Return JSON text: the verdict, the totals, and every list; an infinite ε is null."""
+        data = {
+            "ok": self.ok,
+            "claimed": None if self.claimed is None else _json_pair(self.claimed.epsilon, self.claimed.delta),
+            "certified": _json_pair(self.epsilon, self.delta),
+            "local": None if self.local is None else _json_pair(self.local.epsilon, self.local.delta),
+            "contributions": self.contributions,
+            "proved": [
+                {
+                    "unit": proof.unit,
+                    "mechanism": proof.mechanism,
+                    "claimed": _json_pair(proof.claimed.epsilon, proof.claimed.delta),
+                    "certified": _json_pair(proof.epsilon, proof.claimed.delta),
+                    "method": proof.method,
+                    "failures": list(proof.failures),
+                }
+                for proof in self.proofs
+            ],
+            "checks": list(self.checks),
+            "attested": list(self.attested),
+            "unprotected": list(self.unprotected),
+            "failures": list(self.failures),
+        }
+        return json.dumps(data, ensure_ascii=False)
+
+
+def certify(plan: Promise, claimed: Budget | None = None, contributions: int | None = None) -> Certificate:
+    """Compare a plan's claims with values computed from its tables.
+
+    ``claimed`` and ``contributions`` stand for other claims than the plan's own: a total, rows per person.
+    """
+    own = claimed is None
+    claimed = plan.release if claimed is None else claimed
+    contributions = plan.contributions if contributions is None else contributions
+    proofs = tuple(prove(unit.label, unit.mechanism) for unit in plan.units)
+    failures = [failure for proof in proofs for failure in proof.failures]
+    failures += _undercut(plan.inferred, contributions) if plan.inferred is not None else []
+    # It is composed of losses that the proofs, where none failed, found no integer to exceed.
+    local = plan.local if own and not failures else None
+    pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
+    rows = _released(plan, claimed, contributions)
+    if rows is None:
+        epsilon, delta, how = math.inf, 1.0, "total: inference of spaces spent more than is claimed"
+    else:
+        terms = replace(plan.terms, budget=rows.per_row(contributions))
+        certified = _accounted if pure and rows.delta > 0 else _added
+        epsilon, delta, how = certified(terms, proofs, rows, contributions)
+    if plan.inferred is not None:
+        spent = plan.inferred.budget
+        epsilon, delta = (
+            round_up(Fraction(own) + Fraction(other)) if math.isfinite(own) else own
+            for own, other in ((epsilon, spent.epsilon), (delta, spent.delta))
+        )
+    if epsilon > claimed.epsilon or delta > claimed.delta:
+        failures.append(
+            f"the total claims epsilon={claimed.epsilon!r}, delta={claimed.delta!r} but its units lose "
+            f"epsilon={epsilon!r}, delta={delta!r}"
+        )
+    return Certificate(
+        claimed=claimed,
+        contributions=contributions,
+        epsilon=epsilon,
+        delta=delta,
+        proofs=proofs,
+        checks=(how,) if local is None else (how, f"local: {local.stated()} of {_LOCAL}"),
+        attested=tuple(_attested(plan, contributions)),
+        unprotected=tuple(_unprotected(plan)),
+        failures=tuple(failures),
+        local=local,
+    )
+
+
+_LOCAL = "each row, even against someone who knows which output row it became"
+
+
+def _undercut(inferred: Inferred, contributions: int) -> list[str]:
+    """Return whether the noise of the measured counts is less than what inference claims to have spent on them.
+
+    Every histogram counts a row in one cell at least, so that what is added up here is the least that was spent.
+    """
+    spent, variances = inferred.budget, [measured.variance for measured in inferred.measured]
+    if spent.delta > 0:
+        rho = math.fsum(contributions**2 / variance for variance in variances) * (1 - 1e-9)
+        kept = rho == 0 or (rho < _LOUDEST and zcdp_delta(rho, spent.epsilon) <= spent.delta)
+    else:
+        # 2α/(1 − α)² = 1/(cosh(rate) − 1)
+        rates = [2 * contributions * math.acosh(1 + 1 / variance) for variance in variances]
+        kept = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
+    return [] if kept else [f"inference claims {_pair(spent)} but its counts have less noise than that asks for"]
+
+
+_LOUDEST = 1e4
+"""A ρ beyond which noise hides nothing."""
+
+
+def _released(plan: Promise, claimed: Budget, contributions: int) -> Budget | None:
+    """Return what is claimed of the rows' release alone, or None if inference leaves nothing of the claim."""
+    try:
+        rows = claimed if plan.inferred is None else claimed.less(plan.inferred.budget)
+        _ = rows.per_row(contributions)
+    except ParameterError:
+        return None
+    return rows
+
+
+def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int) -> tuple[float, float, str]:
+    """Return the (ε, δ) of a person by basic composition, the secret sample outside the row, and how."""
+    spent = [(p.epsilon, p.claimed.delta) for p in proofs]
+    row, failed = _composed(spent, 1)
+    if terms.sampled_budget == terms.budget or not row < math.inf or failed == 1.0:
+        epsilon, delta = _composed(spent, contributions)
+        return epsilon, delta, _composition(contributions, epsilon, delta)
+    assert terms.sample is not None
+    assert terms.rows is not None
+    once = sampled(row or 5e-324, failed, terms.sample, terms.rows)
+    epsilon, delta = _composed([once], contributions)
+    drawn = f"{terms.sample:,} of {terms.rows:,} rows chosen in secret, of epsilon={row:.9g} each"
+    return epsilon, delta, f"{_composition(contributions, epsilon, delta)}; {drawn}"
+
+
+def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
+    """Return the δ at the claimed ε, from nothing but the losses and blankets that were proved, and how."""
+    bound = terms.delta_of_losses([ColumnLoss(p.epsilon, p.blanket) for p in proofs])
+    # What holds for a row within `sampled_budget` holds for the person within the claim, and in proportion.
+    delta = claimed.delta
+    if bound.value != terms.sampled_budget.delta:
+        delta = bound.value / terms.sampled_budget.delta * claimed.delta if terms.sampled_budget.delta else math.inf
+    how = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person"]
+    if terms.shuffled_rows is None:
+        how.append("losses of a row's columns composed by their privacy-loss distributions")
+    else:
+        how.append(
+            f"{terms.shuffled_rows:,} rows in secret order: {ORDER_METHODS.get(bound.method, 'composition alone')}"
+        )
+    if terms.sampled_budget != terms.budget:
+        how.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
+    if contributions > 1:
+        how.append(f"{contributions} rows of one person (group privacy)")
+    return claimed.epsilon, min(1.0, delta), "; ".join(how)
+
+
+def prove(unit: str, mechanism: Mechanism) -> Proof:
+    """Return the ε that a channel is proved to lose at the δ it was made for."""
+    claimed, size = mechanism.budget, mechanism.size
+    stated = mechanism.loss.epsilon(claimed.delta)
+    epsilon, method, failures = stated, "bounded by its outward-rounded loss", []
+    try:
+        if size <= (ENUMERATED if claimed.delta == 0 else ENUMERATED // 2):
+            epsilon, method = _exact(mechanism, range(size)), f"every pair of {size} codes enumerated"
+        elif type(mechanism.loss) in FACTORS and claimed.delta == 0:
+            factors = FACTORS[type(mechanism.loss)](mechanism.loss)
+            epsilon, method = _product(factors), f"factor by factor, {sum(k for *_, k in factors)} of which may differ"
+        elif size <= SAMPLED:
+            few = sorted({0, 1, size // 2, size - 2, size - 1})
+            epsilon, method = max(stated, _exact(mechanism, few)), f"{method}; pairs of {len(few)} codes enumerated"
+    except ParameterError as error:
+        epsilon, method = math.inf, "its weights are no law"
+        failures.append(f"column {unit!r}: {error}")
+    if math.isfinite(epsilon) and stated < epsilon * (1 - _ALIKE):
+        failures.append(f"column {unit!r} states a loss of epsilon={stated!r}; its integers lose {epsilon!r}")
+    if epsilon > claimed.epsilon:
+        failures.append(
+            f"column {unit!r} claims epsilon={claimed.epsilon!r}, delta={claimed.delta!r} but its integers lose "
+            f"epsilon={epsilon!r} at that delta"
+        )
+    blanket = mechanism.blanket
+    if size <= ENUMERATED:
+        shared = _shared(mechanism)
+        if blanket > shared:
+            failures.append(f"column {unit!r} states a blanket mass of {blanket!r}; its laws share {shared!r}")
+        blanket = shared
+    return Proof(unit, mechanism.tag, claimed, epsilon, blanket, method, tuple(failures))
+
+
+def _shared(mechanism: Mechanism) -> float:
+    """Return Σ_y min_x P(y|x) from the integer weights, rounded down."""
+    laws = [mechanism.weights(code) for code in range(mechanism.size)]
+    return round_down(Fraction(sum(map(min, zip(*(weights for weights, _ in laws), strict=True))), laws[0][1]))
+
+
+def _flip_factors(loss: FlipLoss) -> list[Factor]:
+    """Return the items that only the first, and only the second, of two sets holds, as many as there can be.
+
+    Every item in which they differ is shown on its own; those that they share say nothing.
+    """
+    first = min(loss.most, loss.items)
+    held, missing = (loss.ones, loss.total - loss.ones), (loss.zeros, loss.total - loss.zeros)
+    return [(held, missing, first), (missing, held, min(loss.most, loss.items - first))]
+
+
+FACTORS: dict[type[PrivacyLoss], Callable[[Any], list[Factor]]] = {FlipLoss: _flip_factors}
+"""Losses of channels that are products of small ones, and how the worst pair of inputs is read off them."""
+
+
+def _product(factors: list[Factor]) -> float:
+    """Return ln ∏ max(P/P')^count, rounded up: the pure loss of independent factors adds up."""
+    with localcontext(Context(prec=80)):
+        ratios = [(max(Fraction(p, q) for p, q in zip(one, other, strict=True)), k) for one, other, k in factors]
+        exact = sum(((Decimal(r.numerator) / r.denominator).ln() * k for r, k in ratios), Decimal(0))
+        return round_up(exact * (1 + Decimal(10) ** -70))
+
+
+def _exact(mechanism: Mechanism, codes: Iterable[int]) -> float:
+    """Return the least ε over all pairs of the given inputs, by sufficient sets, from the integer weights."""
+    laws = [mechanism.weights(code) for code in codes]
+    totals = {total for _, total in laws}
+    if len(totals) != 1:
+        raise ParameterError("laws of different inputs must have one total")
+    return tight_epsilon([weights for weights, _ in laws], totals.pop(), mechanism.delta)
+
+
+def _composed(parts: Iterable[tuple[float, float]], contributions: int) -> tuple[float, float]:
+    """Return the total for a person: basic composition over units, then group privacy over a person's rows.
+
+    k steps of (ε, δ) make (kε, δ·(1 + e^ε + … + e^((k−1)ε))) (Vadhan 2017, Lemma 2.2).
+    """
+    spent = list(parts)
+    if not all(math.isfinite(epsilon) for epsilon, _ in spent):
+        return math.inf, 1.0
+    row = sum((Fraction(epsilon) for epsilon, _ in spent), Fraction(0))
+    delta = sum((Fraction(part) for _, part in spent), Fraction(0))
+    if contributions > 1 and delta and row * (contributions - 1) > _STEEPEST:
+        return round_up(row * contributions), 1.0
+    if contributions > 1 and delta:
+        with localcontext(Context(prec=60)):
+            exact = Decimal(row.numerator) / row.denominator
+            steps = (exact * contributions).exp() - 1
+            # Where e^ε − 1 would lose its digits, the last term bounds every other.
+            last = contributions * (exact * (contributions - 1)).exp()
+            factor = steps / (exact.exp() - 1) if row > Fraction(1, 10**20) else last
+            delta *= Fraction(factor * (1 + Decimal(10) ** -30))
+    return round_up(row * contributions), min(1.0, round_up(delta))
+
+
+def _composition(contributions: int, epsilon: float, delta: float) -> str:
+    how = "epsilons and deltas of a row added up (basic composition)"
+    if contributions > 1:
+        how += f", times {contributions} rows of one person (group privacy)"
+    return f"total: epsilon={epsilon:.9g}, delta={delta:g} per person; {how}"
+
+
+def _attested(plan: Promise, contributions: int) -> list[str]:
+    rows = "one row" if contributions == 1 else f"{contributions} rows"
+    lines = [
+        "the key was secret, served this table alone, and is gone",
+        "the noise was drawn from these tables, with that key",
+        f"one person owns at most {rows}",
+        "the table's columns and types are public",
+        "spaces were declared without looking at the data, or found with noise that was paid for apart"
+        + (", but those named below" if plan.leaks else ""),
+    ]
+    if plan.inferred is not None:
+        spent = plan.inferred.budget
+        lines[-1] = (
+            f"spaces of {name_list(plan.inferred.columns)} were found with noise worth {_pair(spent)}, and the others "
+            "declared without looking at the data"
+        )
+    if plan.n is not None:
+        lines.append(f"the table had {plan.n:,} rows, and that number is public")
+    if plan.shuffle:
+        lines.append("rows left in an order drawn uniformly, and secret")
+    if plan.terms.sample is not None and plan.terms.secret:
+        lines.append("the rows released were drawn uniformly, and the choice is secret")
+    return lines
+
+
+def _unprotected(plan: Promise) -> list[str]:
+    lines = [] if plan.shuffle else ["the order of the rows: it was kept"]
+    if plan.passthrough:
+        lines.append("copied as they are: " + name_list(plan.passthrough))
+    if plan.keeps_index:
+        lines.append("copied as it is: the index of the rows")
+    if plan.leaks:
+        lines.append("spaces read off the data: " + name_list(plan.leaks))
+    return lines
+
+
+def _pair(budget: Budget) -> str:
+    return f"epsilon={budget.epsilon:g}, delta={budget.delta:g}"
+
+
+def _json_pair(epsilon: float, delta: float) -> dict[str, Any]:
+    return {"epsilon": epsilon if math.isfinite(epsilon) else None, "delta": delta}

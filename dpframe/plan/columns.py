@@ -1,0 +1,287 @@
+"""What a plan randomises on its own: a column, or a group of columns that share one channel."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting import ColumnLoss
+from dpframe.accounting.budget import Budget
+from dpframe.errors import ColumnError, ParameterError, PlanError, tuple_label
+from dpframe.mechanisms import GammaDiagonal, Mechanism, mechanism_for, mechanism_from_json
+from dpframe.noise.keystream import Keystream
+from dpframe.spaces import Product, Space, as_space
+
+Codes = npt.NDArray[np.integer]
+
+
+class Randomised(ABC):
+    """What columns and groups share: names, a space, a channel on its codes, and what that loses.
+
+    The units of a row are randomised independently of each other.
+    """
+
+    if TYPE_CHECKING:  # fields of the dataclasses below: a property would stand in their way
+
+        @property
+        def names(self) -> tuple[str, ...]:
+            """Names of the columns."""
+
+        @property
+        def space(self) -> Space:
+            """What is randomised lies in it."""
+
+        @property
+        def mechanism(self) -> Mechanism:
+            """The channel on the space's codes."""
+
+    @abstractmethod
+    def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
+        """Randomise the codes of the unit's columns."""
+
+    @abstractmethod
+    def remade(self, epsilon: float, delta: float) -> Randomised:
+        """Return the unit with its mechanism calibrated anew."""
+
+    @property
+    def label(self) -> str:
+        """The names as one line of text."""
+        return tuple_label(self.names)
+
+    @cached_property
+    def certified(self) -> Budget:
+        """The loss of the integers that are sampled, at the δ that was asked for."""
+        asked = self.mechanism.budget
+        # A channel that reveals nothing has no budget to speak of; the smallest float stands for 0.
+        return Budget(self.mechanism.loss.epsilon(asked.delta) or 5e-324, asked.delta)
+
+    @property
+    def epsilon(self) -> float:
+        """Certified loss at δ = 0."""
+        return self.mechanism.loss.epsilon(0.0)
+
+    @property
+    def blanket(self) -> float:
+        """γ, the share of a release that says nothing of its row, rounded down."""
+        return self.mechanism.blanket
+
+    @cached_property
+    def column_loss(self) -> ColumnLoss:
+        """What the accountant of the whole release needs."""
+        return ColumnLoss(self.epsilon, self.blanket)
+
+    @property
+    def expected_error(self) -> float:
+        """Worst expected distance between a value and its release, in the space's unit."""
+        return self.mechanism.expected_error(self.space) * self.space.step
+
+    @property
+    def error_bounds(self) -> tuple[float, float]:
+        """Least expected errors that any mechanism can have at this budget, in the space's unit.
+
+        Metric-spaces paper, Theorem 6: (1−δ)·diam/(2(1+e^ε)), and for m+1 points at least κ apart
+        Theorem 7: (1−δ)·κm/(m+e^ε).
+        """
+        asked, space = self.mechanism.budget, self.space
+        odds, kept = math.exp(min(asked.epsilon, 700.0)), 1 - asked.delta
+        others = math.exp(min(math.log(max(space.points - 1, 1)), 700.0))
+        seventh = kept * space.min_distance * others / (others + odds) if space.size > 1 else 0.0
+        return kept * space.diameter / (2 * (1 + odds)) if space.size > 1 else 0.0, seventh
+
+    @property
+    def error_bound(self) -> float:
+        """The larger of the two `error_bounds`."""
+        return max(self.error_bounds)
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise PlanError("a column's name must be a string that is not empty")
+
+
+def _shown(size: int) -> str:
+    """Return a number of codes as text; Python writes no integer of thousands of digits."""
+    if size < 1 << 64:
+        return str(size)
+    items = size.bit_length() - 1
+    return f"2^{items}" + (f" + {size - (1 << items)}" if size > 1 << items else "")
+
+
+@dataclass(frozen=True)
+class Column(Randomised):
+    """A randomised column: its name, its space and the channel on the space's codes.
+
+    The mechanism of a column in a group is what the group's channel does to this column alone.
+    """
+
+    name: str
+    space: Space
+    mechanism: Mechanism
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if isinstance(self.space, Product):
+            raise PlanError(
+                f"column {self.name!r}: Product is for several columns; declare each and name them in groups"
+            )
+        if self.mechanism.size != self.space.size:
+            mine, other = _shown(self.mechanism.size), _shown(self.space.size)
+            raise PlanError(f"column {self.name!r}: the mechanism has {mine} codes, the space {other}")
+        if self.mechanism.code_words != self.space.code_words:
+            raise PlanError(f"column {self.name!r}: mechanism {self.mechanism.tag} is not for space {self.space.tag}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name alone."""
+        return (self.name,)
+
+    def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
+        """Randomise the column's codes by its own stream."""
+        return {self.name: self.mechanism.sample(codes[self.name], stream.column(self.name), first_row)}
+
+    def remade(self, epsilon: float, delta: float) -> Column:
+        """Return the column with its mechanism calibrated anew; one that is fixed stays."""
+        kind = type(self.mechanism)
+        mechanism = self.mechanism if kind.fixed else kind.calibrate(self.space, epsilon, delta)
+        return Column(self.name, self.space, mechanism)
+
+    def to_json(self, grouped: bool = False) -> dict[str, Any]:
+        """Return the column as a JSON object; one in a group has no mechanism of its own."""
+        own = {} if grouped else {"mechanism": self.mechanism.to_json()}
+        return {"name": self.name, "space": self.space.to_json(), **own}
+
+
+@dataclass(frozen=True)
+class Group(Randomised):
+    """Columns that are randomised together by one γ-diagonal channel on their tuples, which spends its ε once.
+
+    Parameters
+    ----------
+    names
+        The columns, two or more, in the order of the channel's coordinates.
+    space
+        The product of their spaces.
+    mechanism
+        The channel, all its coordinates seen.
+
+    Raises
+    ------
+    PlanError
+        For fewer than two names, one that appears twice, or a channel for other sizes.
+
+    Examples
+    --------
+    >>> space = Product(["F", "M"], ["low", "mid", "high"])
+    >>> group = Group(("sex", "income"), space, GammaDiagonal((2, 3), epsilon=1.0))
+    >>> group.label, group.column("income").mechanism.size
+    ('sex × income', 3)
+    """
+
+    names: tuple[str, ...]
+    space: Product
+    mechanism: GammaDiagonal
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            _check_name(name)
+        if len(self.names) < 2 or len(set(self.names)) < len(self.names):
+            raise PlanError("a group must name two or more columns, each once")
+        channel = self.mechanism
+        if not isinstance(channel, GammaDiagonal):
+            raise PlanError(f"group {self.label}: the mechanism must be gamma_diagonal")
+        if channel.sizes != self.space.sizes or channel.kept != tuple(range(len(self.names))):
+            raise PlanError(
+                f"group {self.label}: the mechanism must have all of the columns' numbers of codes, {self.space.sizes}"
+            )
+
+    def marginal(self, names: Sequence[str]) -> GammaDiagonal:
+        """Return the channel of some of the columns, their coordinates in the group's order."""
+        return self.mechanism.marginal(sorted(self.names.index(name) for name in names))
+
+    def column(self, name: str) -> Column:
+        """Return a column of the group with the channel that it sees."""
+        return Column(name, self.space.spaces[self.names.index(name)], self.marginal([name]))
+
+    def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
+        """Randomise the columns' codes together, by the stream of the first of them."""
+        columns = [codes[name] for name in self.names]
+        found = self.mechanism.sample_columns(columns, stream.column(self.names[0]), first_row)
+        return dict(zip(self.names, found, strict=True))
+
+    def remade(self, epsilon: float, delta: float) -> Group:
+        """Return the group with its channel calibrated anew."""
+        return Group(self.names, self.space, GammaDiagonal.calibrate(self.space, epsilon, delta))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the group as a JSON object; the spaces are those of its columns."""
+        return {"names": list(self.names), "mechanism": self.mechanism.to_json()}
+
+
+def column_from_json(data: Any, groups: Sequence[Group]) -> Column:
+    """Read a column back; those in a group take their channel from it."""
+    name, space = _named_space(data)
+    group = next((group for group in groups if name in group.names), None)
+    if group is not None:
+        if {"mechanism", "epsilon", "delta"} & set(data):
+            raise PlanError(
+                f"column {name!r} is in the group {group.label}, which has the mechanism; leave its own out"
+            )
+        return group.column(name)
+    try:
+        mechanism = _mechanism_of(data, space)
+    except (ParameterError, PlanError, ColumnError) as error:
+        raise PlanError(f"column {name!r}: {error}") from None
+    return Column(name, space, mechanism)
+
+
+def _named_space(data: Any) -> tuple[str, Space]:
+    if not isinstance(data, Mapping) or not {"name", "space"} <= set(data):
+        raise PlanError("every column needs a name, a space, and a mechanism or an epsilon")
+    unknown = sorted(set(data) - {"name", "space", "mechanism", "epsilon", "delta"})
+    if unknown:
+        raise PlanError(f"column {data['name']!r} has the unknown field {unknown[0]!r}")
+    _check_name(data["name"])
+    try:
+        return data["name"], as_space(data["space"])
+    except (ParameterError, PlanError, ColumnError) as error:
+        raise PlanError(f"column {data['name']!r}: {error}") from None
+
+
+def group_from_json(data: Any, columns: Sequence[Any]) -> Group:
+    """Read a group back; ``columns`` are the JSON objects of the plan's columns."""
+    if not isinstance(data, Mapping) or not set(data) <= {"names", "mechanism", "epsilon", "delta"}:
+        raise PlanError("every group has names, and a mechanism or an epsilon")
+    names = data.get("names")
+    if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
+        raise PlanError("every group needs a list of two or more column names")
+    spaces = dict(map(_named_space, columns))
+    unknown = [name for name in names if name not in spaces]
+    if unknown:
+        raise PlanError(f"groups name {unknown[0]!r}, which is not a randomised column")
+    try:
+        space = Product(*(spaces[name] for name in names))
+        mechanism = _mechanism_of(data, space)
+    except (ParameterError, PlanError) as error:
+        raise PlanError(f"group {tuple_label(names)}: {error}") from None
+    if not isinstance(mechanism, GammaDiagonal):
+        raise PlanError(f"group {tuple_label(names)}: the mechanism must be gamma_diagonal")
+    return Group(tuple(names), space, mechanism)
+
+
+def _mechanism_of(data: Mapping[str, Any], space: Space) -> Mechanism:
+    if ("mechanism" in data) == ("epsilon" in data):
+        raise PlanError("give a mechanism or an epsilon, one of them")
+    if "epsilon" in data:
+        return mechanism_for(space, data["epsilon"], data.get("delta", 0.0))
+    if "delta" in data:
+        raise PlanError("delta stands beside an epsilon; a mechanism has its own")
+    if not isinstance(data["mechanism"], Mapping):
+        raise PlanError("the mechanism must be an object with its tag")
+    return mechanism_from_json(data["mechanism"])

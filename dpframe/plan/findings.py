@@ -1,0 +1,168 @@
+"""What private inference did not find, judged from its noisy counts alone.
+
+A plan holds the counts that inference measured, the noise's variance and the number of rows. From these follow the
+share of the rows that the space found does not hold, and its standard error; all of it is post-processing, and costs
+nothing. A column is *not found* where that share may be more than a fifth: its estimate and two standard errors are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.plan.columns import Column
+from dpframe.plan.inferred import Inferred, Measured
+from dpframe.plan.nested_counts import Layer, fit_layers
+from dpframe.spaces import Space
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST_OUTSIDE = 0.2
+"""Share of the rows that may lie in ``other``, or beyond a bound."""
+
+ERRORS = 2.0
+"""Standard errors by which the rows that bounds leave out must lie below that share."""
+
+
+@dataclass(frozen=True)
+class NotFound:
+    """A column whose space private inference did not find.
+
+    ``why`` says on which grounds, and ``placeholder`` is the form of a declaration, with no value of the data.
+    """
+
+    column: str
+    why: str
+    placeholder: str
+
+
+def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFound, ...]:
+    """Return the columns of a plan for ``n`` rows whose spaces inference did not find, in the plan's order.
+
+    Examples
+    --------
+    >>> from dpframe.plan import build_plan
+    >>> from dpframe.loss import Budget
+    >>> counts = Measured("sex", "values", ("F", "M"), (300, 310), 400.0)
+    >>> inferred = Inferred(Budget(0.1, 1e-7), ("sex",), (counts,), (("sex", 100),))
+    >>> plan = build_plan({"sex": ["F", "M", "other"]}, epsilon=1.0, n=1_000, inferred=inferred)
+    >>> [(missing.column, missing.why) for missing in judge(inferred, plan.columns, 1_000)]
+    [('sex', 'more than a fifth of the rows seems to hold other values')]
+    """
+    found = []
+    for column in columns:
+        known = [measured for measured in inferred.measured if measured.column == column.name]
+        mine = [measured for measured in known if measured.kind == known[-1].kind]
+        rule = _RULES.get(mine[-1].kind) if mine and n > 0 and column.name in inferred.columns else None
+        why = None if rule is None else rule(mine, column.space, n)
+        if why is not None:
+            found.append(NotFound(column.name, why, _placeholder(column.space)))
+    return tuple(found)
+
+
+def _beyond_bounds(measured: Sequence[Measured], space: Space, n: int) -> str | None:
+    share, error = share_outside(measured, space, n)
+    if share - ERRORS * error > MOST_OUTSIDE:
+        return "more than a fifth of the rows lies beyond its bounds"
+    if share + ERRORS * error > MOST_OUTSIDE:
+        return "its bounds rest on counts that do not stand out of their noise"
+    return None
+
+
+def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[float, float]:
+    """Return the estimated share of the rows beyond a space's bounds, at least 0, and its standard error.
+
+    Nulls lie outside, too, where the space holds none. All cells of a round, and the nulls, add up to n rows: of
+    counts x with the covariance C that knowledge leaves x + C1·(n − 1ᵀx)/(1ᵀC1), and C − C11ᵀC/(1ᵀC1).
+    """
+    layers = [Layer((-math.inf, *m.cells, math.inf), m.counts, m.variance) for m in measured]
+    counts, covariance = fit_layers(layers)
+    outside = 1 - _inside(np.array(layers[-1].ends, dtype=np.float64), space, measured[-1].unit)
+    nulls = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
+    if nulls:
+        weight = sum(w for _, w in nulls)
+        counts = np.append(counts, sum(count * w for count, w in nulls) / weight)
+        covariance = np.pad(covariance, (0, 1))
+        covariance[-1, -1] = 1 / weight
+        outside = np.append(outside, float(space.tag != "nullable"))
+    spread = covariance.sum(axis=1)
+    counts = counts + spread * (n - counts.sum()) / spread.sum()
+    covariance = covariance - np.outer(spread, spread) / spread.sum()
+    variance = max(float(outside @ covariance @ outside), 0.0)
+    return max(float(outside @ counts), 0.0) / n, math.sqrt(variance) / n
+
+
+def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
+    """Return the part of every cell that lies between a space's bounds, as if its rows were spread out evenly."""
+    grid: Any = getattr(space, "inner", space)
+    low, high = _bounds(grid, unit)
+    whole = grid.tag == "integer" or unit is not None
+    # Halved, as the difference of floats may be beyond them all; of whole numbers the last one is inside.
+    starts, stops = ends[:-1] / 2, ends[1:] / 2
+    with np.errstate(invalid="ignore"):
+        shared = np.minimum(stops, (high + whole) / 2) - np.maximum(starts, low / 2)
+        parts = np.where(np.isfinite(stops - starts), shared / (stops - starts), shared == stops - starts)
+    return np.clip(parts, 0.0, 1.0)
+
+
+def _bounds(grid: Any, unit: str | None) -> list[float]:
+    """Return a space's bounds as its column's counts have them: times in their unit, since 1970."""
+    if unit is None:
+        return [float(grid.lower), float(grid.upper)]
+    times = np.asarray(grid.instants(grid.numbers(np.array([0, grid.size - 1]))))
+    return [float(tick) / _MICROSECONDS[unit] for tick in times.astype(f"{times.dtype.kind}8[us]").astype(np.int64)]
+
+
+_MICROSECONDS = {"D": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1e-3}
+
+
+def _other_values(measured: Sequence[Measured], space: Space, n: int) -> str | None:
+    (counts,) = measured[-1:]
+    if not counts.cells:
+        return "no value cleared the threshold"
+    nulls = max(counts.missing or 0, 0) if space.tag == "nullable" else 0
+    if n - nulls - sum(counts.counts) > MOST_OUTSIDE * n:
+        return "more than a fifth of the rows seems to hold other values"
+    return None
+
+
+def _no_items(measured: Sequence[Measured], space: Space, n: int) -> str | None:
+    return None if measured[-1].cells else "no item cleared the threshold"
+
+
+def _no_kind(measured: Sequence[Measured], space: Space, n: int) -> str | None:
+    counts = dict(zip(measured[-1].cells, measured[-1].counts, strict=True))
+    if max(counts, key=counts.__getitem__) == "list of numbers":
+        return "it seems to hold lists of numbers, which no space that is inferred holds"
+    return "no kind of value that a space holds stood out of the noise"
+
+
+_RULES: dict[str, Callable[[Sequence[Measured], Space, int], str | None]] = {
+    "intervals": _beyond_bounds,
+    "values": _other_values,
+    "ranks": _other_values,
+    "items": _no_items,
+    "kinds": _no_kind,
+}
+"""What is asked of a column, by the kind of its last counts; ``"nulls"`` alone need nothing to be found."""
+
+
+def _placeholder(space: Space) -> str:
+    inner: Any = getattr(space, "inner", space)
+    if inner.is_time:
+        return "(FROM, TO)"
+    return _DECLARATIONS.get(inner.tag, "SPACE")
+
+
+_DECLARATIONS = {
+    "integer": "(LOWER, UPPER)",
+    "real": "(LOWER, UPPER)",
+    "categorical": "[CATEGORY, …]",
+    "ordinal": "[CATEGORY, …]",
+    "subset": "Subset([ITEM, …])",
+}

@@ -1,0 +1,199 @@
+"""Standard errors to expect of a plan, in closed form and without data.
+
+For a type t (the shares of a column's codes) the released law is At, and the variance of an estimate per row
+is E[φ²] − t(f²), with φ the surrogate of f. It is linear in t, so the worst type is a single code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import ParameterError
+from dpframe.mechanisms import Mechanism, ResponseChannel
+from dpframe.mechanisms.bit_flips import SetMechanism
+from dpframe.spaces import Integer, Nullable, Space
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST_CELLS = 1_024
+"""Columns of more values have no marginal to speak of; a joint is forecast up to the square of it."""
+
+NOTHING = "share: no information"
+"""The unit of shares that are forecast an error above 1: such an error says nothing of a share."""
+
+FINEST = 1 << 16
+"""A finer grid is forecast by this one: errors depend on its steps by no more than rounding does."""
+
+
+def marginal_errors(mechanism: Mechanism, shares: FloatArray, n: int, sampled: float = 0.0) -> tuple[float, float]:
+    """Return the root mean square over cells of the standard error of a share: for a type, and the worst.
+
+    ``sampled`` is the part of the values' own variance that a sample of the table adds, (N−n)/(N−1).
+    """
+    return joint_errors([(mechanism, shares)], n, sampled)
+
+
+def joint_errors(parts: Sequence[tuple[Mechanism, FloatArray]], n: int, sampled: float = 0.0) -> tuple[float, float]:
+    """Return the same for the cells of a joint of independent columns.
+
+    Of a product of surrogates the second moment is the product of the columns' own.
+    """
+    typical = worst = own = alike = cells = 1.0
+    for mechanism, shares in parts:
+        squares = mechanism.invert(mechanism.apply(shares), squared=True)
+        per_code = mechanism.apply(_squared_sums(mechanism), adjoint=True)
+        typical *= float(squares.sum())
+        worst *= float(per_code.max())
+        own *= float(shares.sum())
+        alike *= float(shares @ shares)
+        cells *= mechanism.size
+    drawn = sampled * (own - alike)
+    return math.sqrt((max(typical - own, 0) + drawn) / cells / n), math.sqrt((max(worst - 1, 0) + drawn) / cells / n)
+
+
+def _squared_sums(mechanism: Mechanism) -> FloatArray:
+    """Return Σ_v Φ[y, v]² for every released code y."""
+    if isinstance(mechanism, ResponseChannel):  # symmetric, and of too many codes for a matrix where tuples are
+        return mechanism.invert(np.ones(mechanism.size), squared=True)
+    return np.asarray(mechanism.invert(np.eye(mechanism.size), squared=True).sum(axis=0))
+
+
+def mean_errors(
+    space: Space, mechanism: Mechanism, shares: FloatArray | None, n: int, sampled: float = 0.0
+) -> tuple[float, float]:
+    """Return the standard error of the mean over present values: for a type, and the worst."""
+    null = space.tag == "nullable"
+    values = space.size - null
+    width = float(values - 1)
+    if values - 1 > FINEST and not isinstance(mechanism, ResponseChannel):
+        coarse = Nullable(Integer(0, FINEST)) if null else Integer(0, FINEST)
+        mechanism, shares = type(mechanism).calibrate(coarse, mechanism.epsilon, mechanism.delta), None
+        values = FINEST + 1
+    first, second = _numbers(space, np.array([0, 1]))
+    numbers = np.append(np.linspace(-0.5, 0.5, values), np.zeros(int(null)))
+    present = np.append(np.ones(values), np.zeros(int(null)))
+    t = np.full(len(present), 1 / len(present)) if shares is None else shares
+    share = float(t @ present)
+    residual = np.where(present > 0, numbers - float(t @ numbers) / max(share, 1e-300), 0.0)
+    squared = mechanism.surrogate(residual) ** 2
+    typical = float(mechanism.apply(t) @ squared) - float(t @ residual**2)
+    worst = float((mechanism.apply(squared, adjoint=True) - residual**2).max())
+    unit, drawn = width * (second - first), sampled * float(t @ residual**2)
+    found = [math.sqrt((max(v, 0) + drawn) / n) / max(share, 1e-300) * unit for v in (typical, worst)]
+    return found[0], found[1]
+
+
+def support_errors(mechanism: SetMechanism, n: int) -> tuple[float, float]:
+    """Return the standard error of the share of sets that hold an item: of a rare one, and the worst.
+
+    Nulls are taken as rare.
+    """
+    (p, q), (kept, _) = mechanism.shown, mechanism.present
+    rare, common = ((share * (1 - share) / (p - q) ** 2 / kept / n) for share in (q, p))
+    return math.sqrt(rare), math.sqrt(max(rare, common))
+
+
+def _numbers(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:
+    found = space.numbers(codes)
+    assert found is not None
+    return found
+
+
+def typical_error(column: Any, n: int) -> float:
+    """Return one standard error that stands for a column: of its marginal, its items, or its mean by diameter."""
+    space, mechanism = column.space, column.mechanism
+    if isinstance(mechanism, SetMechanism):
+        return support_errors(mechanism, n)[0]
+    if space.size <= MOST_CELLS:
+        return marginal_errors(mechanism, np.full(space.size, 1 / space.size), n)[0]
+    if space.numbers(np.zeros(1, dtype=np.int64)) is None:
+        return float(column.expected_error / math.sqrt(n))
+    return mean_errors(space, mechanism, None, n)[0] / float(space.diameter)
+
+
+def forecast_table(
+    columns: Sequence[Any],
+    n: int,
+    types: Mapping[str, Any] | None,
+    groups: Sequence[Any] = (),
+    population: int | None = None,
+    split: Mapping[str, Mechanism] | None = None,
+) -> pd.DataFrame:
+    """Return the errors of every marginal, pair, group and mean.
+
+    ``columns`` have name, space and mechanism; ``groups`` have names and give the mechanism of some of these. With
+    groups there is one more column, ``split_error``: what ``std_error`` would be with the mechanisms in ``split``,
+    which every column has if no columns are grouped. ``population`` is the number of rows that the n are a sample of.
+    """
+    import pandas as pd
+
+    drawn = 0.0 if population is None else (population - n) / max(population - 1, 1)
+
+    if types is not None and not isinstance(types, Mapping):
+        raise ParameterError("types must be a mapping {column: shares of its values}")
+    known = {name: _shares(name, value, columns) for name, value in (types or {}).items()}
+    listed = [c for c in columns if c.space.size <= MOST_CELLS and not c.space.code_words]
+    shares = {c.name: known.get(c.name, np.full(c.space.size, 1 / c.space.size)) for c in listed}
+    asked = [(c.name,) for c in listed] + [(a.name, b.name) for a, b in combinations(listed, 2)]
+    for group in groups:
+        cells = math.prod(c.space.size for c in columns if c.name in group.names)
+        if len(group.names) > 2 and cells <= MOST_CELLS**2 and set(group.names) <= set(shares):
+            asked.append(group.names)
+    apart = {c.name: c.mechanism for c in columns} if split is None else split
+    rows: list[tuple[str, str, float, float, str, float]] = []
+    for names in asked:
+        found = joint_errors(_parts(names, {c.name: c.mechanism for c in columns}, shares, groups), n, drawn)
+        alone = joint_errors(_parts(names, apart, shares, ()), n, drawn)[0]
+        rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *found, _of_share(found), alone))
+    for c in columns:
+        if c.space.numbers(np.zeros(1, dtype=np.int64)) is not None:
+            found = mean_errors(c.space, c.mechanism, known.get(c.name), n, drawn)
+            alone = mean_errors(c.space, apart[c.name], known.get(c.name), n, drawn)[0]
+            rows.append(("mean", c.name, *found, c.space.unit, alone))
+    for c in columns:
+        if isinstance(c.mechanism, SetMechanism):
+            found = support_errors(c.mechanism, n)
+            rows.append(("support", c.name, *found, _of_share(found), found[0]))
+    table = pd.DataFrame(rows, columns=["statistic", "columns", "std_error", "worst", "unit", "split_error"])
+    return table.set_index(["statistic", "columns"]).drop(columns=[] if groups else ["split_error"])
+
+
+def _of_share(errors: tuple[float, float]) -> str:
+    """Return the unit of a share's errors, which says so if even the first of them is above 1."""
+    return "share" if errors[0] <= 1 else NOTHING
+
+
+def _parts(
+    names: Sequence[str], mechanisms: Mapping[str, Mechanism], shares: Mapping[str, FloatArray], groups: Sequence[Any]
+) -> list[tuple[Mechanism, FloatArray]]:
+    """Return the independent factors of a joint: columns, and the columns of a group as one."""
+    found, left = [], list(names)
+    for group in groups:
+        members = [name for name in group.names if name in names]
+        if len(members) > 1:
+            product = reduce(np.multiply.outer, [shares[name] for name in members])
+            found.append((group.marginal(members), product.ravel()))
+            left = [name for name in left if name not in members]
+    return found + [(mechanisms[name], shares[name]) for name in left]
+
+
+def _shares(name: str, value: Any, columns: Sequence[Any]) -> FloatArray:
+    column = next((c for c in columns if c.name == name), None)
+    if column is None:
+        raise ParameterError(f"types names {name!r}, which is not a randomised column")
+    if column.space.code_words:
+        raise ParameterError(f"types[{name!r}] means nothing: sets have too many values; leave it out")
+    shares = np.asarray(value, dtype=np.float64)
+    if shares.shape != (column.space.size,) or (shares < 0).any() or not math.isclose(shares.sum(), 1, abs_tol=1e-6):
+        raise ParameterError(f"types[{name!r}] must be {column.space.size} shares that add up to 1, one per value")
+    return shares

@@ -1,0 +1,120 @@
+"""What private inference paid for, as it stays in the plan: its spend, and its noisy counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dpframe.accounting.budget import Budget
+from dpframe.errors import PlanError
+
+UNITS = ("D", "s", "ms", "us", "ns")
+"""Units of times; days are those of dates."""
+
+_KINDS = ("intervals", "values", "ranks", "items", "nulls", "kinds")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Noisy counts of one histogram, as inference paid for them.
+
+    ``kind`` says what ``cells`` are: of ``"intervals"`` the edges between cells, one fewer than counts: cell i is
+    [cells[i−1], cells[i]), the outermost without end, times in the column's unit since 1970; of ``"values"`` and
+    ``"items"`` those that reached the threshold, all others being unknown; of ``"ranks"`` the same in a declared
+    order; ``"nulls"`` has none; of ``"kinds"`` the kinds that objects may be of (`dpframe.spaces.objects.KINDS`).
+    ``missing`` is the noisy count of nulls, where they may occur; of objects, of all that are not of the kind found.
+    ``unit`` is the unit of times. All counts have noise of the same variance, and may be negative.
+    """
+
+    column: str
+    kind: str
+    cells: tuple[Any, ...]
+    counts: tuple[int, ...]
+    variance: float
+    missing: int | None = None
+    unit: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as a JSON object."""
+        data = {
+            "column": self.column,
+            "kind": self.kind,
+            "cells": list(self.cells),
+            "counts": list(self.counts),
+            "variance": self.variance,
+            "missing": self.missing,
+        }
+        return data if self.unit is None else data | {"unit": self.unit}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Measured:
+        """Read the counts back; `PlanError` for anything else."""
+        names = {f.name for f in fields(cls)}
+        if not isinstance(data, Mapping) or set(data) | {"unit"} != names or data["kind"] not in _KINDS:
+            raise PlanError(f"measured counts have the fields {', '.join(sorted(names))}")
+        cells, counts, variance = data["cells"], data["counts"], data["variance"]
+        whole = isinstance(counts, list) and all(type(count) is int for count in counts)
+        spread = isinstance(variance, int | float) and math.isfinite(variance) and variance > 0
+        missing = data["missing"] is None or type(data["missing"]) is int
+        if data.get("unit") not in (None, *UNITS):
+            raise PlanError(f"the unit of measured times must be one of {', '.join(UNITS)}")
+        if not (isinstance(data["column"], str) and isinstance(cells, list) and whole and spread and missing):
+            raise PlanError("measured counts must be whole numbers with a positive variance")
+        return cls(
+            data["column"],
+            data["kind"],
+            tuple(cells),
+            tuple(counts),
+            float(variance),
+            data["missing"],
+            data.get("unit"),
+        )
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What private inference of spaces cost, and what came of it beside the spaces.
+
+    ``columns`` are those whose space was inferred: whatever they hold is coded without complaint, as a refusal would
+    tell of a value. ``thresholds`` are the rows, by column, from which values of text and items of sets are found.
+    ``receipt`` is the ledger's entry of the spend, if it was entered apart from the release.
+    """
+
+    budget: Budget
+    columns: tuple[str, ...]
+    measured: tuple[Measured, ...] = ()
+    thresholds: tuple[tuple[str, int], ...] = ()
+    receipt: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "columns": list(self.columns),
+            "measured": [measured.to_json() for measured in self.measured],
+            "thresholds": dict(self.thresholds),
+            "receipt": self.receipt,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Inferred:
+        """Read it back; `PlanError` for anything else."""
+        names = {"epsilon", "delta", "columns", "measured", "thresholds", "receipt"}
+        if not isinstance(data, Mapping) or set(data) != names:
+            raise PlanError(f"inferred has the fields {', '.join(sorted(names))}")
+        columns, measured, thresholds = data["columns"], data["measured"], data["thresholds"]
+        lists = isinstance(columns, list) and isinstance(measured, list) and isinstance(thresholds, Mapping)
+        if not lists or not all(isinstance(name, str) for name in columns):
+            raise PlanError("inferred must list its columns, measured counts and thresholds")
+        if not all(type(rows) is int for rows in thresholds.values()) or not isinstance(data["receipt"], str | None):
+            raise PlanError("inferred must have whole numbers of rows for thresholds, and text or null for a receipt")
+        return cls(
+            Budget(data["epsilon"], data["delta"]),
+            tuple(columns),
+            tuple(map(Measured.from_json, measured)),
+            tuple(thresholds.items()),
+            data["receipt"],
+        )

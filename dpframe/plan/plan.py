@@ -1,0 +1,679 @@
+"""The plan: a frozen, public description of how a table is randomised. It travels with every release."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpframe.accounting import composed_epsilon
+from dpframe.accounting.budget import Budget, check_delta, compose
+from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError, name_list, warn
+from dpframe.mechanisms import Mechanism
+from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines, gains_table, split_mechanisms
+from dpframe.plan.build import build_units
+from dpframe.plan.calibration import Terms, recalibrate
+from dpframe.plan.certificate import Certificate, certify
+from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json
+from dpframe.plan.findings import NotFound, judge
+from dpframe.plan.forecast import forecast_table
+from dpframe.plan.inferred import Inferred
+from dpframe.plan.sample_size import best_size, sample_curve
+from dpframe.spaces import as_space
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA = 1
+"""Version of a plan's JSON; a plan of a newer one is refused."""
+
+NULLS = ("error", "impute")
+
+_MOST_ROWS = (1 << 62) - 1
+"""Positions beyond it have no place in the keystream."""
+
+UNORDERED = ("discrete", "product")
+"""Metrics in which values are equal or not."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a table is randomised: columns, order, totals, and what is left unprotected.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The promise, replace-one, per person; the columns' certified losses may not exceed it.
+    columns
+        The randomised columns, in the table's order.
+    n
+        Rows the plan was made for, where known.
+    shuffle
+        Whether rows leave in a secret, uniformly random order.
+    contributions
+        Rows that one person may own.
+    nulls
+        ``"error"`` or ``"impute"``: what to do with a null in a column whose space holds none.
+    drop, passthrough
+        Columns that are left out, and that are copied *unprotected*.
+    leaks
+        Columns whose space was read off the data without a budget: not covered by the promise.
+    groups
+        Columns that are randomised together; these columns have the group's channel, as each sees it.
+    sample
+        Rows that are chosen in secret and released, of the ``n`` there are; None for all.
+    inferred
+        What private inference of spaces spent of the promise, and what it measured.
+    keeps_index
+        Whether a DataFrame's index, which may name persons, is copied *unprotected*; only rows in their order have it.
+
+    Raises
+    ------
+    PlanError
+        If columns appear twice, or in two groups, or spend more than the promise.
+
+    Examples
+    --------
+    >>> plan = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0)
+    >>> plan.summary()[["mechanism", "epsilon"]]
+                      mechanism  epsilon
+    column
+    age               geometric      0.5
+    sex     randomized_response      0.5
+    >>> Plan.from_json(plan.to_json()) == plan
+    True
+    """
+
+    epsilon: float
+    delta: float
+    columns: tuple[Column, ...]
+    n: int | None = None
+    shuffle: bool = True
+    contributions: int = 1
+    nulls: str = "error"
+    drop: tuple[str, ...] = ()
+    passthrough: tuple[str, ...] = ()
+    leaks: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
+    sample: int | None = None
+    inferred: Inferred | None = None
+    keeps_index: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("columns", "drop", "passthrough", "leaks", "groups"):
+            if not isinstance(getattr(self, name), list | tuple):
+                raise PlanError(f"{name} must be a list of {name if name in ('columns', 'groups') else 'column names'}")
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        budget = Budget(self.epsilon, self.delta)
+        object.__setattr__(self, "epsilon", budget.epsilon)
+        object.__setattr__(self, "delta", budget.delta)
+        if self.nulls not in NULLS:
+            raise ParameterError('nulls must be "error" or "impute"')
+        if not isinstance(self.shuffle, bool):
+            raise ParameterError("shuffle must be True or False")
+        if not isinstance(self.keeps_index, bool) or (self.keeps_index and self.shuffle):
+            raise ParameterError("keeps_index must be False, or True with shuffle=False: an index tells the order")
+        if self.n is not None and (
+            isinstance(self.n, bool) or not isinstance(self.n, int) or not 0 <= self.n <= _MOST_ROWS
+        ):
+            raise ParameterError("n must be a number of rows, below 2^62, or None")
+        self._check_names()
+        self._check_groups()
+        if self.sample is not None:
+            self._check_sample(self.sample)
+        if not self.terms.allow(self.units):
+            raise PlanError(self._excess())
+
+    def _check_sample(self, sample: int) -> None:
+        if isinstance(sample, bool) or not isinstance(sample, int) or sample < 1:
+            raise ParameterError('sample must be a whole number of rows, at least 1, or "optimal"')
+        if self.n is None or sample > self.n:
+            rows = "the plan does not know how many there are" if self.n is None else f"there are {self.n:,}"
+            raise ParameterError(f"sample={sample:,} rows cannot be chosen: {rows}; leave sample out or lower it")
+
+    def _excess(self) -> str:
+        inside, lost = self.terms.sampled_budget, self.local_sum
+        return (
+            f"the plan claims epsilon={self.epsilon}, delta={self.delta} but its columns add up to "
+            f"epsilon={lost.epsilon * self.contributions}, delta={lost.delta} per row, which costs "
+            f"delta={self.terms.delta_of(self.units).value:.4g} at epsilon={inside.epsilon:.6g} where "
+            f"{inside.delta:.4g} is allowed; raise the claim or lower a column's epsilon"
+        )
+
+    def _check_names(self) -> None:
+        for name in [*self.names, *self.drop, *self.passthrough, *self.leaks]:
+            if not isinstance(name, str) or not name:
+                raise PlanError("a column's name must be a string that is not empty")
+            if any("\ud800" <= letter <= "\udfff" for letter in name):
+                raise PlanError(f"column name {name!r} is not valid Unicode; rename it")
+        seen: set[str] = set()
+        for name in [*self.names, *self.drop, *self.passthrough]:
+            if name in seen:
+                raise PlanError(f"column {name!r} appears twice among columns, drop and passthrough")
+            seen.add(name)
+        stray = [name for name in self.leaks if name not in self.names]
+        if stray:
+            raise PlanError(f"leaks names {stray[0]!r}, which is not a randomised column")
+
+    def _check_groups(self) -> None:
+        seen: set[str] = set()
+        for group in self.groups:
+            for name in group.names:
+                if name not in self.names:
+                    raise PlanError(f"groups name {name!r}, which is not a randomised column")
+                if name in seen:
+                    raise PlanError(f"column {name!r} is in two groups; name it in one of them")
+                seen.add(name)
+                if self[name] != group.column(name):
+                    raise PlanError(f"column {name!r} must have the space and the channel of its group {group.label}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the randomised columns."""
+        return tuple(column.name for column in self.columns)
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    @cached_property
+    def units(self) -> tuple[Randomised, ...]:
+        """What is randomised on its own, in the columns' order: groups, and the columns outside them.
+
+        Every unit has ``names``, a ``space``, a ``mechanism``, and what it is certified to lose; the loss of a row
+        is composed of them.
+        """
+        first = {group.names[0]: group for group in self.groups}
+        grouped = {name for group in self.groups for name in group.names}
+        return tuple(first.get(c.name, c) for c in self.columns if c.name in first or c.name not in grouped)
+
+    def group_of(self, name: str) -> Group | None:
+        """Return the group that a column is in, if any."""
+        return next((group for group in self.groups if name in group.names), None)
+
+    @cached_property
+    def local_sum(self) -> Budget:
+        """The columns' certified losses added up: one row's loss by basic composition."""
+        return compose(unit.certified for unit in self.units) if self.units else Budget(5e-324)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What the promise rests on: the budget of a row, and whether its order and sample are secret."""
+        secret = self.shuffle and not self.passthrough
+        return Terms(self.released.per_row(self.contributions), self.n, self.sample, secret)
+
+    @cached_property
+    def released(self) -> Budget:
+        """What the release of the rows may cost a person: the promise, less what inference spent."""
+        return self.release if self.inferred is None else self.release.less(self.inferred.budget, "inference")
+
+    def nulls_of(self, name: str) -> str:
+        """Return what a null in a column means: what inference chose a space for is coded without complaint."""
+        return "impute" if self.inferred is not None and name in self.inferred.columns else self.nulls
+
+    @cached_property
+    def not_found(self) -> tuple[NotFound, ...]:
+        """The columns whose spaces private inference did not find, each with the reason; see `InferenceWarning`."""
+        return () if self.inferred is None or self.n is None else judge(self.inferred, self.columns, self.n)
+
+    def _misses(self, unit: Randomised) -> bool:
+        """Tell whether the space of a unit, or of a column in it, was not found."""
+        return any(missing.column in unit.names for missing in self.not_found)
+
+    @property
+    def release(self) -> Budget:
+        """The promise for the release as a whole, replace-one, per person."""
+        return Budget(self.epsilon, self.delta)
+
+    @cached_property
+    def local(self) -> Budget:
+        """The promise for each row, even against someone who knows which output row it became.
+
+        The columns' losses, composed, and what inference spent: its counts are of this row as well, and no order
+        hides them. Where neither order nor sample earns credit it is the promise itself.
+        """
+        if self.terms.shuffled_rows is None and self.terms.sampled_budget == self.terms.budget:
+            return self.release
+        return self._local_rows if self.inferred is None else compose([self._local_rows, self.inferred.budget])
+
+    @property
+    def _local_rows(self) -> Budget:
+        """The columns' losses composed: basically, or by their privacy-loss distributions at the δ of the rows."""
+        basic, delta = self.local_sum, self.released.delta
+        if basic.delta > 0 or delta == 0:
+            return basic
+        epsilon = composed_epsilon([unit.column_loss for unit in self.units], delta)
+        return Budget(min(epsilon, basic.epsilon) or 5e-324, delta)
+
+    def check_rows(self, n: int) -> None:
+        """Raise `PlanError` for a table of too few rows: the credit of the plan's order and sample needs them."""
+        needed = self.sample is not None or self.terms.shuffled_rows is not None
+        if needed and self.n is not None and n < self.n and not replace(self.terms, rows=None).allow(self.units):
+            raise PlanError(
+                f"the plan was made for {self.n:,} rows and the table has {n:,}: fewer rows hide each other less; "
+                f"plan.replan({n}) calibrates it anew"
+            )
+
+    def replan(self, n: int) -> Plan:
+        """Return the plan for another number of rows: the same promise and shares, calibrated anew.
+
+        A sample keeps its share of the rows.
+
+        Examples
+        --------
+        >>> plan = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0, n=1_000)
+        >>> [round(p["sex"].mechanism.epsilon, 1) for p in (plan, plan.replan(1_000_000))]
+        [1.9, 5.1]
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise ParameterError("n must be a number of rows, at least 1")
+        sample = None if self.sample is None or not self.n else max(1, self.sample * n // self.n)
+        return self._recalibrated(replace(self.terms, rows=n, sample=sample))
+
+    def _resampled(self, sample: int | None) -> Plan:
+        return self if sample is None else self._recalibrated(replace(self.terms, sample=sample))
+
+    def _recalibrated(self, terms: Terms) -> Plan:
+        units = recalibrate(self.units, terms)
+        groups = tuple(unit for unit in units if isinstance(unit, Group))
+        columns = {unit.names[0]: unit for unit in units if isinstance(unit, Column)}
+        columns |= {name: group.column(name) for group in groups for name in group.names}
+        kept = tuple(columns[name] for name in self.names)
+        return replace(self, n=terms.rows, sample=terms.sample, columns=kept, groups=groups)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the plan's JSON; it enters every key that noise is drawn with."""
+        return hashlib.sha256(self.to_json().encode()).digest()
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the plan as JSON text with a schema number: public facts only."""
+        data: dict[str, Any] = {
+            "schema": SCHEMA,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "n": self.n,
+            "shuffle": self.shuffle,
+            "contributions": self.contributions,
+            "nulls": self.nulls,
+            "columns": [column.to_json(grouped=self.group_of(column.name) is not None) for column in self.columns],
+            "drop": list(self.drop),
+            "passthrough": list(self.passthrough),
+            "leaks": list(self.leaks),
+        }
+        if self.sample is not None:
+            data["sample"] = self.sample
+        if self.inferred is not None:
+            data["inferred"] = self.inferred.to_json()
+        if self.keeps_index:
+            data["keeps_index"] = True
+        if self.groups:
+            data["groups"] = [group.to_json() for group in self.groups]
+        return json.dumps(data, indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Read a plan from JSON text, and check it.
+
+        Raises
+        ------
+        PlanError
+            For text that is no plan, a newer schema, an unknown tag or field, or a claim that the columns
+            exceed.
+        """
+        data = _json_object(text)
+        schema = data.pop("schema", None)
+        if type(schema) is not int or schema < 1:
+            raise PlanError('this is no plan: it has no "schema" number')
+        if schema > SCHEMA:
+            raise PlanError(f"the plan has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
+        known = {
+            "epsilon",
+            "delta",
+            "n",
+            "shuffle",
+            "contributions",
+            "nulls",
+            "columns",
+            "drop",
+            "passthrough",
+            "leaks",
+            "groups",
+            "sample",
+            "inferred",
+            "keeps_index",
+        }
+        unknown = sorted(set(data) - known)
+        if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
+            what = f"the unknown field {unknown[0]!r}" if unknown else "no epsilon or no list of columns"
+            raise PlanError(f"the plan has {what}")
+        if not isinstance(data.setdefault("groups", []), list):
+            raise PlanError("groups must be a list of groups")
+        data["groups"] = tuple(group_from_json(group, data["columns"]) for group in data["groups"])
+        data["columns"] = tuple(column_from_json(column, data["groups"]) for column in data["columns"])
+        data.setdefault("delta", 0.0)
+        try:
+            if data.get("inferred") is not None:
+                data["inferred"] = Inferred.from_json(data["inferred"])
+            return cls(**data)
+        except ParameterError as error:
+            raise PlanError(f"the plan is not valid: {error}") from None
+
+    @classmethod
+    def read(cls, path: str | Path) -> Plan:
+        """Read a plan from a JSON file; `FileError` if there is none."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            raise FileError(f"{path} is not a readable plan file") from None
+
+    def summary(self) -> pd.DataFrame:
+        """Return a table with a row per randomised column, and one for all columns of a group.
+
+        ``expected_error`` is the worst expected distance between a value and its release, in ``unit``
+        (for unordered columns the chance that a value changes); ``error_bound`` is the least that any
+        mechanism could have at the same budget (metric-spaces paper, Theorems 6 and 7). Of a column whose space
+        inference did not find both are NaN, and ``unit`` is ``"not found"``.
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "column": unit.label,
+                "space": _short(repr(unit.space)),
+                "mechanism": unit.mechanism.tag,
+                "epsilon": unit.mechanism.budget.epsilon,
+                "delta": unit.mechanism.budget.delta,
+                "expected_error": math.nan if missed else unit.expected_error,
+                "error_bound": math.nan if missed else unit.error_bound,
+                "unit": "not found" if missed else unit.space.unit or _unit_of(unit.space.metric),
+            }
+            for unit, missed in ((unit, self._misses(unit)) for unit in self.units)
+        ]
+        names = ["column", "space", "mechanism", "epsilon", "delta", "expected_error", "error_bound", "unit"]
+        return pd.DataFrame(rows, columns=names).set_index("column")
+
+    def forecast(self, n_rows: int | None = None, types: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Return the standard errors to expect, without data and in closed form.
+
+        Parameters
+        ----------
+        n_rows
+            Rows of the table; by default those that the plan was made for.
+        types
+            ``{column: shares of its values}`` where they are known; otherwise values are taken as uniform,
+            and the columns of a joint as independent.
+
+        Returns
+        -------
+        DataFrame indexed by statistic (``marginal``, ``joint`` of two columns, ``mean``) and columns, with
+        the ``std_error`` for that type and the ``worst`` over all types. Of shares it is the root mean square
+        over the cells, for the unbiased inverse and the table as target, and where it is above 1 ``unit`` says
+        "no information"; means are in ``unit``. With groups
+        there are the joint of all columns of each, and ``split_error``: what ``std_error`` would be if the same
+        promise were kept with every group's share split evenly over its columns. Grouping pays where it is larger.
+
+        Raises
+        ------
+        ParameterError
+            If the number of rows is unknown or not positive, or a type is no vector of shares.
+
+        Examples
+        --------
+        >>> plan = build_plan({"sex": ["F", "M"], "age": (0, 100)}, epsilon=2.0)
+        >>> plan.forecast(10_000)["std_error"].round(4)
+        statistic  columns
+        marginal   sex           0.0096
+                   age          14.7098
+        joint      sex × age    17.5329
+        mean       age           1.1680
+        Name: std_error, dtype: float64
+        >>> grouped = build_plan({"a": [1, 2], "b": [1, 2, 3]}, epsilon=1.0, groups=[("a", "b")])
+        >>> table = grouped.forecast(10_000).loc["joint"]
+        >>> table.loc["a × b", ["std_error", "split_error"]].astype(float).round(4).tolist()
+        [0.0163, 0.056]
+        """
+        n = self.n if n_rows is None else n_rows
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise ParameterError("n_rows must be a number of rows, at least 1")
+        split = split_mechanisms(self.units, self.terms) if self.groups else None
+        if self.sample is None or self.n is None:
+            return forecast_table(self.columns, n, types, self.groups, split=split)
+        return forecast_table(self.columns, max(1, self.sample * n // self.n), types, self.groups, n, split)
+
+    def verify(self) -> Certificate:
+        """Prove the promise from the integers that are sampled; see `Certificate`."""
+        return certify(self)
+
+    def sample_curve(
+        self, statistic: str = "joint", columns: Sequence[str] | None = None, points: int = 25
+    ) -> pd.DataFrame:
+        """Return the error of a statistic for secret samples of any size, at the same promise, and which is best.
+
+        Parameters
+        ----------
+        statistic
+            ``"joint"``, ``"marginal"`` (the root mean square over the columns), ``"mean"`` (of one column) or
+            ``"support"`` (of a rare item of sets).
+        columns
+            Columns of the statistic; by default all that it fits.
+        points
+            Sample sizes to calibrate the plan for: more than half of them even, the others about the best.
+
+        Returns
+        -------
+        DataFrame indexed by ``sample``, the number of rows, with ``row_epsilon``, what the columns of one row may lose
+        together, ``std_error`` as `forecast` has it, for uniform values and the table as target, and ``best``.
+        ``curve["std_error"].plot(loglog=True)`` draws it.
+
+        Where the sampling paper's Theorem III.4 holds, of the joint of all columns of a plan that are one group (or a
+        single column) under randomised response, at δ = 0 and so without credit for the order, ``attrs["theorem"]``
+        is the size that it finds best, and two columns bound the expected ℓ₂ error of the K cells' shares (as a root
+        mean square over cells, ``std_error`` is √K smaller): ``bound_printed``, (c√K + 1)/√m as in the paper, and
+        ``bound``, (c + 1)/√m, with c = (γ + K − 1)/(γ − 1). Proof of the latter: c is the norm of the channel's
+        inverse on vectors that sum to 0, and of m rows the released types are within 1/√m of their law, in mean
+        square, as are those of the sample of the table's.
+
+        Raises
+        ------
+        ParameterError
+            If the plan does not know its number of rows, or for a statistic or columns that are not known.
+
+        Examples
+        --------
+        >>> plan = build_plan({"colour": ["red", "blue"], "size": ["s", "m", "l"]}, epsilon=0.5, delta=0.0, n=10_000)
+        >>> curve = plan.sample_curve()
+        >>> curve[curve["best"]].round(3)
+                row_epsilon  std_error  best
+        sample
+        477           2.681      0.046  True
+        """
+        return sample_curve(self.units, self.terms, statistic, columns, points)
+
+    def accounting_gains(self) -> pd.DataFrame:
+        """Return what each lever of the accounting contributes, at the same promise.
+
+        Returns
+        -------
+        DataFrame with a row per accounting, from basic composition to the plan's own: ``row_epsilon``, what the
+        columns of one row may lose together, ``noise``, the typical standard error of the columns' marginals
+        (numeric columns: of the mean) in multiples of the plan's own, and ``in_force``.
+        """
+        return gains_table(self.units, self.terms)
+
+    @cached_property
+    def _order(self) -> str:
+        if not self.shuffle:
+            return "kept: positions are not protected"
+        if self.terms.shuffled_rows is None:
+            why = "columns are passed through" if self.passthrough else "delta is 0" if self.n else "n is not known"
+            return f"secret, uniformly random; it earns no credit, as {why}"
+        method = self.terms.delta_of(self.units).method
+        credit = f"accounted for by {ORDER_METHODS[method]}" if method in ORDER_METHODS else "of no use at this size"
+        return f"secret, uniformly random among {self.terms.shuffled_rows:,} rows; {credit}"
+
+    def lines(self) -> list[str]:
+        """Return the promise and what it does not cover, in plain words."""
+        people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
+        text = [
+            f"Release: epsilon={self.epsilon:g}, delta={self.delta:g} (replace-one, per person with {people})",
+            f"Local: {self.local.stated()}, each row, even against someone who knows which output row it became",
+            f"Order: {self._order}",
+        ]
+        if self.sample is not None:
+            alone = "" if self.terms.secret else "; without a secret order that earns no credit"
+            text.append(f"Sample: {self.sample:,} of {self.n:,} rows, chosen in secret{alone}")
+        text += gain_lines(self.units, self.terms)
+        if self.inferred is not None:
+            spent = self.inferred.budget
+            text.append(
+                f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} of the total found the spaces of "
+                + name_list(self.inferred.columns)
+            )
+        if self.not_found:
+            text.append(
+                "NOT FOUND by inference, estimates are NaN: "
+                + "; ".join(f"{name_list([missing.column])} ({missing.why})" for missing in self.not_found)
+            )
+        if self.groups:
+            text.append(
+                "Randomised together, one epsilon for all: " + "; ".join(name_list(g.names) for g in self.groups)
+            )
+        if self.passthrough:
+            text.append("NOT PROTECTED, copied as they are: " + name_list(self.passthrough))
+        if self.keeps_index:
+            text.append("NOT PROTECTED, copied as it is: the index of the rows")
+        if self.leaks:
+            text.append("NOT COVERED, spaces read off the data: " + name_list(self.leaks))
+        if self.drop:
+            text.append("Dropped: " + name_list(self.drop))
+        return text
+
+    def __str__(self) -> str:
+        table = self.summary().to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
+        return "\n".join([*self.lines(), "", table])
+
+    def __repr__(self) -> str:
+        """Return what `str` says, cut to a screen: what inference measured alone may be thousands of numbers."""
+        lines = [_short(line, _WIDEST) for line in str(self).splitlines()]
+        if len(lines) > MOST_LINES:
+            left = len(lines) - MOST_LINES + 1
+            lines[MOST_LINES - 1 :] = [f"… and {left} more lines; print(plan) shows all, plan.to_json() writes them"]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        items = "".join(f"<li>{escape(line)}</li>" for line in self.lines())
+        table = self.summary().reset_index().to_html(float_format=_digits, border=0, index=False, justify="left")
+        for cell in ("td", "th"):
+            table = table.replace(f"<{cell}>", f'<{cell} style="text-align: left">')
+        return f"<div><strong>dpframe plan</strong><ul>{items}</ul>{table}</div>"
+
+
+MOST_LINES = 20
+"""Lines of a plan's repr."""
+
+_WIDEST = 200
+"""Letters of each of them."""
+
+
+def _digits(x: float) -> str:
+    return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
+
+
+def _unit_of(metric: str) -> str:
+    return "chance of change" if metric in UNORDERED else ""
+
+
+def _short(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise PlanError("this is no plan: it is not a JSON object")
+    return data
+
+
+def default_delta(n: int | None) -> float:
+    """Return min(1e-6, n^−1.5), the δ of a plan that is not told one; 0 where n is not known."""
+    return 0.0 if n is None else min(1e-6, max(n, 1) ** -1.5)
+
+
+def build_plan(
+    spaces: Mapping[str, Any],
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    n: int | None = None,
+    allocation: str | Mapping[Any, float] = "uniform",
+    mechanisms: Mapping[str, str | Mechanism] | None = None,
+    contributions: int = 1,
+    shuffle: bool = True,
+    sample: int | str | None = None,
+    nulls: str = "error",
+    drop: Iterable[str] = (),
+    passthrough: Iterable[str] = (),
+    leaks: Sequence[str] = (),
+    groups: Iterable[Sequence[str]] = (),
+    inferred: Inferred | None = None,
+) -> Plan:
+    """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
+
+    The columns' losses are the largest, in the proportion of their shares, for which the whole release keeps
+    (ε, δ): rows in a secret order hide each other (the privacy blanket of the plan's own channels), and so does a
+    secret sample. That needs δ > 0, a known ``n`` and nothing passed through; else losses are composed within a
+    row, optimally if δ > 0.
+
+    ``delta=None`` is min(1e-6, n^−1.5), or 0 where n is not known. ``allocation`` is ``"uniform"``, ``"error"``
+    (the least total normalised error) or ``{column: share}``. ``mechanisms`` names other mechanisms than the
+    spaces' own by their tags, or gives ready ones, which cost what they are certified to lose. ``groups`` are
+    randomised together, each column list by one channel on its tuples; a group's share is that of all its columns,
+    unless ``allocation={("sex", "income"): 0.4}`` says otherwise. ``sample="optimal"`` takes the number of rows at
+    which the forecast error of the columns' marginals is least under this accounting (see `Plan.sample_curve`);
+    beside a secret order that is most often all of them. See `Plan` for the other parameters.
+    """
+    delta = default_delta(n) if delta is None else check_delta(delta)
+    if n is not None and n > 1 and delta > 1 / n:
+        warn(f"delta={delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
+    known = {name: as_space(spec) for name, spec in spaces.items()}
+    _check_sample_size(sample, n)
+    chosen = None if isinstance(sample, str) else sample
+    budget = Budget(epsilon, delta) if inferred is None else Budget(epsilon, delta).less(inferred.budget, "inference")
+    terms = Terms(budget.per_row(contributions), n, chosen, shuffle and not tuple(passthrough))
+    columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups)
+    plan = Plan(
+        epsilon=epsilon,
+        delta=delta,
+        columns=columns,
+        n=n,
+        shuffle=shuffle,
+        contributions=contributions,
+        nulls=nulls,
+        drop=tuple(drop),
+        passthrough=tuple(passthrough),
+        leaks=tuple(leaks),
+        groups=joined,
+        sample=chosen,
+        inferred=inferred,
+    )
+    return plan._resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
+
+
+def _check_sample_size(sample: Any, n: int | None) -> None:
+    whole = isinstance(sample, int) and not isinstance(sample, bool)
+    if sample is not None and not (sample == "optimal" and n) and not (whole and n is not None and 1 <= sample <= n):
+        rows = "" if n is None else f" to {n:,}"
+        raise ParameterError(f'sample must be a whole number of rows from 1{rows}, or "optimal"')

@@ -1,0 +1,211 @@
+"""How large a secret sample should be: the error of a named statistic, forecast over the sample's size.
+
+A smaller sample lets each of its rows be randomised less for the same promise, but there are fewer of them, and which
+rows they are adds to the error. Where the balance lies depends on the statistic, the columns and the accounting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting import best_sample
+from dpframe.accounting.budget import compose
+from dpframe.errors import ParameterError, name_list
+from dpframe.mechanisms import Mechanism, ResponseChannel
+from dpframe.mechanisms.bit_flips import SetMechanism
+from dpframe.plan.calibration import Terms, recalibrate
+from dpframe.plan.columns import Column, Group, Randomised
+from dpframe.plan.forecast import MOST_CELLS, joint_errors, mean_errors, support_errors
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = npt.NDArray[np.float64]
+
+_SMALLEST = 1e-4
+"""Share of the rows at which a curve begins."""
+
+_FEW = 12
+"""Points of the curve on which the best size is looked for."""
+
+Point = tuple[float, float, float, float]
+"""What the columns of a row may lose, the error, and the theorem's bounds, NaN where it does not hold."""
+
+_BOUNDS = ["bound_printed", "bound"]
+_NO_BOUNDS = math.nan, math.nan
+
+_COARSE = 0.6
+"""Share of a curve's points that are spread evenly; the others close in on the best."""
+
+
+@dataclass(frozen=True)
+class _Statistic:
+    """Which columns a statistic is for by default, how many it takes, and the square of its standard error."""
+
+    fits: Callable[[Column], bool]
+    count: int | None
+    squared: Callable[[Sequence[Randomised], Sequence[Column], int, float], float]
+
+
+def _is_listed(column: Column) -> bool:
+    return column.space.size <= MOST_CELLS and not column.space.code_words
+
+
+def _is_numeric(column: Column) -> bool:
+    return column.space.numbers(np.zeros(1, dtype=np.int64)) is not None
+
+
+def _joint(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
+    """Return the mean square over the cells of a joint of uniform columns; those of a group are one factor."""
+    names = [column.name for column in columns]
+    parts: list[tuple[Mechanism, FloatArray]] = []
+    for unit in units:
+        members = [name for name in unit.names if name in names]
+        if members:
+            mechanism = unit.marginal(members) if isinstance(unit, Group) else unit.mechanism
+            parts.append((mechanism, np.full(mechanism.size, 1 / mechanism.size)))
+    return joint_errors(parts, m, drawn)[0] ** 2
+
+
+def _marginal(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
+    return float(np.mean([_joint(units, [column], m, drawn) for column in columns]))
+
+
+def _mean(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
+    (column,) = columns
+    return mean_errors(column.space, column.mechanism, None, m, drawn)[0] ** 2
+
+
+def _support(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
+    # Of a rare item, whose own variance is nothing beside the noise.
+    squares = [support_errors(c.mechanism, m)[0] ** 2 for c in columns if isinstance(c.mechanism, SetMechanism)]
+    return float(np.mean(squares))
+
+
+STATISTICS = {
+    "joint": _Statistic(_is_listed, None, _joint),
+    "marginal": _Statistic(_is_listed, None, _marginal),
+    "mean": _Statistic(_is_numeric, 1, _mean),
+    "support": _Statistic(lambda column: isinstance(column.mechanism, SetMechanism), None, _support),
+}
+
+
+def sample_curve(
+    units: Sequence[Randomised], terms: Terms, statistic: str, columns: Sequence[str] | None, points: int
+) -> pd.DataFrame:
+    """Return the curve of `Plan.sample_curve` for units whose shares are kept, under terms whose sample varies."""
+    import pandas as pd
+
+    if statistic not in STATISTICS:
+        raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
+    if isinstance(points, bool) or not isinstance(points, int) or points < 3:
+        raise ParameterError("points must be a whole number, at least 3")
+    if not terms.rows:
+        raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) tells it")
+    asked, names = STATISTICS[statistic], _names(units, statistic, columns)
+
+    holds = statistic == "joint" and _theorem_holds(units, terms, names)
+
+    def point(m: int) -> Point:
+        try:
+            found = recalibrate(tuple(units), replace(terms, sample=None if m == terms.rows else m))
+        except ParameterError:
+            return math.nan, math.inf, *_NO_BOUNDS
+        drawn = (terms.rows - m) / max(terms.rows - 1, 1) if terms.rows else 0.0
+        chosen = [column for name in names for column in _columns(found) if column.name == name]
+        error = math.sqrt(asked.squared(found, chosen, m, drawn))
+        return compose(unit.certified for unit in found).epsilon, error, *(_bounds(found, m) if holds else _NO_BOUNDS)
+
+    curve = _explore(point, terms.rows, points)
+    results = ["row_epsilon", "std_error", *_BOUNDS]
+    table = pd.DataFrame.from_dict(curve, orient="index", columns=results).sort_index()
+    table = table.rename_axis("sample").replace({"std_error": {math.inf: math.nan}})
+    table.insert(2, "best", table.index == table["std_error"].idxmin())
+    if not holds:
+        return table.drop(columns=_BOUNDS)
+    table.attrs["theorem"] = best_sample(terms.rows, units[0].mechanism.size, terms.budget.epsilon)
+    return table
+
+
+def _theorem_holds(units: Sequence[Randomised], terms: Terms, names: Sequence[str]) -> bool:
+    """Tell whether Theorem III.4 is of these units.
+
+    It is of one γ-diagonal channel on the asked columns and nothing else, of which rows are sampled in secret, and
+    without credit for the order that they leave in.
+    """
+    alone = len(units) == 1 and set(units[0].names) == set(names)
+    channel = units[0].mechanism
+    gamma = isinstance(channel, ResponseChannel) and channel.size > 1
+    return alone and gamma and terms.secret and terms.shuffled_rows is None
+
+
+def _bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
+    """Return Theorem III.4's bound of the ℓ₂ error, (c√K + 1)/√m, and (c + 1)/√m, with c = (γ + K − 1)/(γ − 1)."""
+    channel = units[0].mechanism
+    assert isinstance(channel, ResponseChannel)
+    c = 1 / channel.table.signal
+    return (c * math.sqrt(channel.size) + 1) / math.sqrt(m), (c + 1) / math.sqrt(m)
+
+
+def _names(units: Sequence[Randomised], statistic: str, columns: Sequence[str] | None) -> list[str]:
+    """Return the columns that a statistic is for, or raise `ParameterError`."""
+    asked, known = STATISTICS[statistic], _columns(units)
+    fitting = [column.name for column in known if asked.fits(column)]
+    names = fitting if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    for name in names:
+        if name not in [column.name for column in known]:
+            raise ParameterError(f"columns names {name!r}, which is not a randomised column")
+        if name not in fitting or names.count(name) > 1:
+            raise ParameterError(f"columns names {name!r}, which statistic={statistic!r} does not take (or not twice)")
+    if not names or len(names) != (asked.count or len(names)):
+        fits = f"those it takes are {name_list(fitting)}" if fitting else "no column of the plan fits it"
+        raise ParameterError(f"statistic={statistic!r} needs columns={'[name]' if asked.count else '[…]'}; {fits}")
+    return names
+
+
+def _columns(units: Sequence[Randomised]) -> list[Column]:
+    """Return all columns, those of a group with the channel that each sees."""
+    found: list[Column] = []
+    for unit in units:
+        if isinstance(unit, Group):
+            found += [unit.column(name) for name in unit.names]
+        elif isinstance(unit, Column):
+            found.append(unit)
+    return found
+
+
+def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
+    """Return the sample size of least forecast error of the columns' marginals, or None for all rows.
+
+    Where no column has a marginal to speak of, it is that of the first column's mean, or of the supports of items.
+    """
+    for statistic, asked in STATISTICS.items():
+        fitting = [column.name for column in _columns(units) if asked.fits(column)]
+        if statistic != "joint" and fitting:
+            curve = sample_curve(units, terms, statistic, fitting[: asked.count], _FEW)
+            best: Any = curve["std_error"].idxmin()
+            return None if best == terms.rows else int(best)
+    return None
+
+
+def _explore(point: Callable[[int], Point], rows: int, points: int) -> dict[int, Point]:
+    """Evaluate some sample sizes evenly on logarithms, then halve the wider gap beside the best so far."""
+    coarse = np.geomspace(max(1, int(rows * _SMALLEST)), rows, max(3, int(points * _COARSE)))
+    found = {m: point(m) for m in sorted({round(float(m)) for m in coarse})}
+    while len(found) < points:
+        sizes = sorted(found)
+        i = min(range(len(sizes)), key=lambda j: found[sizes[j]][1])
+        pairs = [(sizes[j], sizes[j + 1]) for j in (i - 1, i) if 0 <= j < len(sizes) - 1]
+        gaps = [(high / low, round(math.sqrt(low * high))) for low, high in pairs if high > low + 1]
+        fresh = [(width, m) for width, m in gaps if m not in found]
+        if not fresh:
+            break
+        m = max(fresh)[1]
+        found[m] = point(m)
+    return found

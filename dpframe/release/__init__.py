@@ -1,0 +1,1 @@
+"""The one loop that every face releases through, the secret order, and what a release says about itself."""

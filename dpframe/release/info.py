@@ -1,0 +1,77 @@
+"""What a release says about itself, and where it is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpframe.errors import PlanError
+from dpframe.plan.plan import SCHEMA, Plan
+
+METADATA_KEY = "dpframe"
+"""Key under which a release's description travels in ``attrs`` and in Parquet metadata."""
+
+
+PANDAS_ATTRS = "PANDAS_ATTRS"
+"""Key under which pandas keeps ``attrs`` in Parquet metadata."""
+
+
+def arrow_metadata(text: str) -> dict[str, str]:
+    """Return the schema metadata of a release: under our own key, and as pandas reads ``attrs``."""
+    return {METADATA_KEY: text, PANDAS_ATTRS: json.dumps({METADATA_KEY: text})}
+
+
+def metadata_text(metadata: Mapping[bytes, bytes] | None) -> str | None:
+    """Return a release's description from Arrow or Parquet metadata, wherever it was kept."""
+    metadata = metadata or {}
+    if METADATA_KEY.encode() in metadata:
+        return metadata[METADATA_KEY.encode()].decode("utf-8", "replace")
+    try:
+        found = json.loads(metadata[PANDAS_ATTRS.encode()])[METADATA_KEY]
+    except (KeyError, ValueError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+@dataclass(frozen=True)
+class ReleaseInfo:
+    """What a release says about itself: its plan, its number of rows and its digest.
+
+    ``rows`` is the number of rows of the table, where those released are a sample of them. ``measured`` tells that
+    what inference measured, as the plan has it, is of this very table.
+    """
+
+    plan: Plan
+    n: int
+    digest: str
+    rows: int | None = None
+    measured: bool = False
+
+    def to_json(self) -> str:
+        """Return JSON text with a schema number."""
+        data = {"schema": SCHEMA, "n": self.n, "digest": self.digest, "plan": json.loads(self.plan.to_json())}
+        if self.rows is not None:
+            data["rows"] = self.rows
+        if self.measured:
+            data["measured"] = True
+        return json.dumps(data, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: Any) -> ReleaseInfo:
+        """Read it back; `PlanError` if it is no release's description, or one of a newer schema."""
+        damaged = PlanError("the release's metadata is damaged; attach its plan again")
+        try:
+            data = json.loads(text)
+            schema, n, digest, rows = data["schema"], data["n"], data["digest"], data.get("rows")
+            plan = json.dumps(data["plan"], ensure_ascii=False)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise damaged from None
+        if type(schema) is not int or type(n) is not int or not isinstance(digest, str) or schema < 1 or n < 0:
+            raise damaged
+        if rows is not None and (type(rows) is not int or rows < n):
+            raise damaged
+        if schema > SCHEMA:
+            raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
+        return cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True)

@@ -1,0 +1,186 @@
+"""The one loop that randomises, the secret order, and the digest of what was released.
+
+Every face calls these: the same key, plan and rows give the same values in the same order, in memory, in
+batches of any size, or in Parquet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import PlanError
+from dpframe.noise.keystream import Keystream
+from dpframe.plan.plan import Plan
+
+Codes = npt.NDArray[np.integer]
+
+
+U64 = npt.NDArray[np.uint64]
+
+
+def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, first_row: int = 0) -> dict[str, Codes]:
+    """Randomise the codes of every column of the plan, rows in the order they came.
+
+    Parameters
+    ----------
+    codes
+        One integer array per column of the plan, all of one length: 1-d, or of sets rows of 64-bit words.
+    plan
+        The plan; its digest enters the noise.
+    key
+        32 secret bytes that serve this table under this plan only.
+    first_row
+        Position of the first row in the table; row ``first_row + i`` of the stream decides row i.
+
+    Returns
+    -------
+    Released codes by column, of the same dtypes.
+    """
+    stream = Keystream(key, plan.digest)
+    found: dict[str, Codes] = {}
+    for unit in plan.units:
+        found |= unit.sample(codes, stream, first_row)
+    return {name: found[name] for name in plan.names}
+
+
+def order_words(plan: Plan, key: bytes, first_row: int, count: int) -> U64:
+    """Return the 128-bit order words of rows as shape (count, 2), low half first."""
+    return Keystream(key, plan.digest).column("", domain="order").words(0, first_row, count, bits=128)
+
+
+def rank(words: U64) -> npt.NDArray[np.intp]:
+    """Return the positions that sort rows by their 128-bit order word."""
+    high = np.ascontiguousarray(words[:, 1])
+    order = np.argsort(high)
+    ordered = high[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        order = np.lexsort((words[:, 0], high))
+    return order
+
+
+class Selection:
+    """Which rows of a table are released: those of the lowest words of a keyed plane, or all.
+
+    Parameters
+    ----------
+    plan, key
+        As for `release`.
+    count
+        Rows of the table.
+
+    Raises
+    ------
+    PlanError
+        If the table has fewer rows than the plan's sample.
+    """
+
+    def __init__(self, plan: Plan, key: bytes, count: int) -> None:
+        self._sample = plan.sample
+        self._stream = Keystream(key, plan.digest).column("", domain="sample")
+        if plan.sample is None:
+            return
+        if plan.sample > count:
+            raise PlanError(
+                f"the plan samples {plan.sample:,} rows and the table has {count:,}; plan.replan({count}) fits it"
+            )
+        self._last = self._threshold(plan.sample, count)
+
+    def _words(self, first_row: int, count: int) -> U64:
+        return self._stream.words(0, first_row, count, bits=128)
+
+    def _threshold(self, sample: int, count: int) -> tuple[int, int]:
+        """Return the word (high, low) of the last row that is chosen, in two passes over the plane and no more memory.
+
+        The first pass counts the words by their top bits, the second sorts those of the one bucket that matters.
+        """
+        tally = np.zeros(_TOPS, dtype=np.int64)
+        for start in range(0, count, _STRETCH):
+            high = self._words(start, min(_STRETCH, count - start))[:, 1]
+            tally += np.bincount((high >> _SHIFT).astype(np.int64), minlength=_TOPS)
+        before = np.concatenate([[0], np.cumsum(tally)])
+        bucket = int(np.searchsorted(before, sample, side="left")) - 1
+        kept = []
+        for start in range(0, count, _STRETCH):
+            words = self._words(start, min(_STRETCH, count - start))
+            kept.append(words[(words[:, 1] >> _SHIFT) == bucket])
+        words = np.concatenate(kept)
+        low, high = words[rank(words)[sample - before[bucket] - 1]]
+        return int(high), int(low)
+
+    def mask(self, first_row: int, count: int) -> npt.NDArray[np.bool_] | None:
+        """Return which of some rows are chosen, or None for all of them."""
+        if self._sample is None:
+            return None
+        words = self._words(first_row, count)
+        high, low = (np.uint64(part) for part in self._last)
+        return np.asarray((words[:, 1] < high) | ((words[:, 1] == high) & (words[:, 0] <= low)))
+
+
+_STRETCH = 1 << 18
+
+
+_TOPS = 1 << 16
+
+
+_SHIFT = np.uint64(48)
+
+
+def permutation(plan: Plan, key: bytes, count: int) -> npt.NDArray[np.intp] | None:
+    """Return the positions of the input rows that are released, in output order, or None for all as they are."""
+    mask = Selection(plan, key, count).mask(0, count)
+    if not plan.shuffle:
+        return None if mask is None else np.flatnonzero(mask)
+    words = order_words(plan, key, 0, count)
+    if mask is None:
+        return rank(words)
+    chosen = np.flatnonzero(mask)
+    return chosen[rank(words[chosen])]
+
+
+class Digest:
+    """Digest of released rows that does not depend on their order or on batches.
+
+    Each row's codes are mixed to 64 bits, and the row values are added up modulo 2^64 to the plan's own digest.
+    It tells an altered frame, or one under another plan, from the released one; it is no signature.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._factors = {
+            column.name: [_factors(column.name, word) for word in range(max(1, column.space.code_words))]
+            for column in plan.columns
+        }
+        self._sum = int.from_bytes(plan.digest[:8], "little")
+        self.count = 0
+
+    def update(self, codes: Mapping[str, Codes]) -> None:
+        """Add rows, given by their released codes."""
+        count = len(next(iter(codes.values()))) if codes else 0
+        self.count += count
+        for start in range(0, count, 1 << 15):
+            rows: U64 = np.zeros(min(1 << 15, count - start), dtype=np.uint64)
+            for name, factors in self._factors.items():
+                column = codes[name][start : start + (1 << 15)]
+                for word, (shift, factor) in enumerate(factors):
+                    part = (column[:, word] if column.ndim == 2 else column).astype(np.uint64)
+                    part += shift
+                    part *= factor
+                    rows ^= part >> np.uint64(29)
+                    rows += part
+            rows ^= rows >> np.uint64(32)
+            rows *= np.uint64(0xD6E8FEB86659FD93)
+            rows ^= rows >> np.uint64(32)
+            self._sum = (self._sum + int(rows.sum(dtype=np.uint64))) % (1 << 64)
+
+    def hexdigest(self) -> str:
+        """Return the digest as text."""
+        return f"{self._sum:016x}"
+
+
+def _factors(name: str, word: int) -> U64:
+    """Return what a word of a column's codes is shifted and multiplied by."""
+    seed = hashlib.sha256(name.encode() + b"\0" * word).digest()
+    return np.frombuffer(seed, dtype="<u8")[:2] | np.uint64(1)

@@ -1,0 +1,1 @@
+"""What to tell people about a release: its promise, its proof and its figures, in plain words."""

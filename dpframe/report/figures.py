@@ -1,0 +1,143 @@
+"""What a release says of its columns, and what its plan forecasts, as tables with bars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpframe.errors import ParameterError
+from dpframe.estimate import Estimates
+from dpframe.plan.plan import Plan
+from dpframe.report.elements import Html, bar, el, interval_bar, join, table
+from dpframe.report.words import number, unit_word
+
+MOST_COLUMNS = 8
+"""Columns that are drawn."""
+
+MOST_ROWS = 10
+"""Values of a column that are drawn."""
+
+BINS = 8
+
+FINEST = 256
+"""Numeric columns of no more values are drawn as a histogram, too; of finer ones the fit takes longer."""
+
+_Z = NormalDist().inv_cdf(0.975)
+
+
+def estimate_panels(estimates: Estimates) -> Html:
+    """Return a panel for each of the first columns: what the release says of it, with intervals."""
+    return join(_panel(estimates, name) for name in estimates.plan.names[:MOST_COLUMNS])
+
+
+def _panel(estimates: Estimates, name: str) -> Html:
+    missing = next((one for one in estimates.plan.not_found if one.column == name), None)
+    if missing is not None:
+        return el("section", el("h3", name), el("p", f"Not found: {missing.why}.", class_="note"), class_="panel")
+    try:
+        body = _body(estimates, name)
+    except ParameterError as error:
+        body = el("p", str(error), class_="note")
+    return el("section", el("h3", name), body, class_="panel")
+
+
+def _body(estimates: Estimates, name: str) -> Html:
+    if estimates.holds_sets(name):
+        found = estimates.support(name).sort_values("estimate", ascending=False, kind="stable")
+        return _shares(f"Sets that hold each item of {name}", "Item", found)
+    if estimates.is_listed(name):
+        ordered = estimates.plan[name].space.metric != "discrete"
+        found = estimates.value_counts(name, normalize=True, sort=not ordered, dropna=False)
+        return _shares(f"Shares of the values of {name}", "Value", found)
+    rows = _mean_row(estimates, name)
+    if estimates.plan[name].space.size > FINEST:
+        return rows
+    binned = estimates.histogram(name, BINS)
+    shares = binned[["estimate", "lower", "upper"]] / max(estimates.n, 1)
+    return join([rows, _shares(f"Shares of {name} in bins", "From … to", shares)])
+
+
+def _shares(caption: str, head: str, found: pd.DataFrame) -> Html:
+    top = max(float(np.nanmax(found["upper"].to_numpy(), initial=0.0)), 1e-9)
+    shown = (
+        found
+        if len(found) <= MOST_ROWS
+        else found.nlargest(MOST_ROWS, "estimate").sort_index(key=found.index.get_indexer)
+    )
+    rows = []
+    for label, estimate, lower, upper in zip(
+        shown.index, shown["estimate"], shown["lower"], shown["upper"], strict=True
+    ):
+        text = f"{100 * estimate:.1f} % ± {100 * (upper - estimate):.1f}".replace("-", "−")
+        rows.append((_label(label), text, interval_bar(estimate / top, lower / top, upper / top)))
+    made = table(caption, (head, "#Share", "Interval"), rows, "bars", hide=True)
+    hidden = len(found) - len(shown)
+    return join([made, el("p", f"and {hidden} more, each with a smaller share", class_="note")]) if hidden else made
+
+
+def _label(value: Any) -> str:
+    if isinstance(value, pd.Interval):
+        return f"{_value(value.left)} … {_value(value.right)}"
+    return "(missing)" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
+
+
+def _value(value: Any) -> str:
+    """Return a number or a time to read."""
+    if isinstance(value, pd.Timestamp):
+        return value.strftime("%Y-%m-%d")
+    if isinstance(value, pd.Timedelta):
+        return f"{number(value.total_seconds() / 86400)} days"
+    return number(float(value))
+
+
+def _mean_row(estimates: Estimates, name: str) -> Html:
+    found = estimates.mean(name)
+    space = estimates.plan[name].space
+    last = space.size - 1 - (space.tag == "nullable")
+    ends = space.numbers(np.array([0, last]))
+    assert ends is not None
+    low, high = [pd.Series(space.instants(ends)).iloc[i] for i in (0, 1)]
+    point, lower, upper = (_naive(found[key]) for key in ("estimate", "lower", "upper"))
+    at, left, right = (float((value - low) / (high - low)) for value in (point, lower, upper))
+    if not all(map(math.isfinite, (at, left, right))):
+        return el("p", "The mean cannot be told from noise.", class_="note")
+    text = f"{_value(point)} ± {_value((upper - lower) / 2)}"
+    drawn = interval_bar(at, left, right, point=True)
+    made = table(f"Mean of {name}", ("Statistic", "#Estimate", "Interval"), [("Mean", text, drawn)], "bars", hide=True)
+    return join([made, el("p", f"drawn from {_value(low)} to {_value(high)}", class_="note")])
+
+
+def _naive(value: Any) -> Any:
+    return value.tz_convert(None) if isinstance(value, pd.Timestamp) and value.tz is not None else value
+
+
+def forecast_rows(plan: Plan, n: int) -> list[Sequence[object]]:
+    """Return rows of column, statistic, half-width of its interval, and that as a bar of the statistic's range."""
+    errors: dict[Any, float] = plan.forecast(n)["std_error"].to_dict()
+    rows: list[Sequence[object]] = []
+    unknown = {missing.column for missing in plan.not_found}
+    for column in plan.columns:
+        if column.name in unknown:
+            rows.append((column.name, "not found", "", ""))
+            continue
+        for statistic in ("support", "mean", "marginal"):
+            if (statistic, column.name) in errors:
+                half = _Z * errors[statistic, column.name]
+                rows.append((column.name, *_expected(statistic, half, column.space)))
+                break
+    return rows
+
+
+def _expected(statistic: str, half: float, space: Any) -> tuple[str, str, Html]:
+    if statistic == "mean":
+        unit = f" {unit_word(space)}" if space.unit else ""
+        return "mean", f"± {number(half)}{unit}", bar(half / (float(space.diameter) or 1.0))
+    what = "share of sets that hold an item" if statistic == "support" else "share of rows with a value"
+    if half > 1:
+        return what, "no information", bar(1.0)
+    return what, f"± {100 * half:.2g} percentage points", bar(half)

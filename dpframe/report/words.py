@@ -1,0 +1,162 @@
+"""Numbers and plans in plain words. Numbers are rounded so that no sentence promises more than the plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from dpframe.accounting.budget import Budget
+from dpframe.spaces import Space
+
+MECHANISMS = {
+    "randomized_response": "kept with a fixed chance, otherwise replaced by another value drawn at random",
+    "geometric": "noise added in whole steps, small steps being likelier; kept within the bounds",
+    "nullable_geometric": "noise added as for other numbers; whether the value is missing is randomised, too",
+    "bitflip": "every item of the set is switched on or off with a fixed chance",
+    "asymmetric_bitflip": "every item is switched on or off, with different chances for items held and not held",
+    "nullable_bitflip": "every item is switched on or off; whether the set is missing is randomised, too",
+    "gamma_diagonal": "the columns are one value together: kept with a fixed chance, otherwise replaced at random",
+    "exponential": "replaced by a value drawn at random, nearer ones being likelier",
+    "optimal": "replaced by a value drawn from the least distorting law that the budget allows",
+    "matrix": "replaced by a value drawn from a table of chances given by the curator",
+}
+"""Mechanisms by tag, in one sentence each."""
+
+NAMES = {
+    "geometric": "Laplace (geometric on its grid)",
+    "nullable_geometric": "Laplace (geometric on its grid), with missing values",
+}
+"""Mechanisms by tag that are better known by another name."""
+
+
+def mechanism_name(tag: str) -> str:
+    """Return the name by which readers look for a mechanism.
+
+    Examples
+    --------
+    >>> mechanism_name("geometric"), mechanism_name("randomized_response")
+    ('Laplace (geometric on its grid)', 'randomized response')
+    """
+    return NAMES.get(tag, tag.replace("_", " "))
+
+
+_FEW = 8
+"""Values that are named; of more only these."""
+
+
+def number(x: float) -> str:
+    """Return a number to read: three digits, or whole ones; of four digits without a comma, as years are written.
+
+    Examples
+    --------
+    >>> number(73_271.4), number(2006.0), number(0.35574), number(12.0)
+    ('73,271', '2006', '0.356', '12')
+    """
+    if 1000 <= abs(x) < 1e15:
+        return f"{x:,.0f}" if round(abs(x)) >= 10_000 else f"{x:.0f}"
+    return f"{x:.3g}"
+
+
+def best_guess(budget: Budget) -> float:
+    """Return how often the best guess between two equally likely rows can be right: (e^ε + δ)/(1 + e^ε).
+
+    That is (1 + t)/2 for the largest total variation distance t that (ε, δ) allows.
+    """
+    return after(0.5, budget) * (1 - budget.delta) + budget.delta
+
+
+def after(before: float, budget: Budget) -> float:
+    """Return the largest belief in one of two rows after the release: odds grow by no more than e^ε.
+
+    With δ > 0 a pair of neighbours is no easier to tell apart than by a mechanism that with chance δ reveals all,
+    and otherwise is ε-private (Kairouz, Oh and Viswanath 2015, Theorem 3.1): of that mechanism this is the belief
+    in the second case.
+    """
+    return 1 / (1 + (1 - before) / before * math.exp(-budget.epsilon))
+
+
+def percent(share: float) -> str:
+    """Return a share below 1 as percent, rounded up in the first digit that still tells it from 100 %.
+
+    Examples
+    --------
+    >>> percent(0.73106), percent(0.999877), percent(1.0)
+    ('73.2 %', '99.99 %', '100 %')
+    """
+    gap = 1 - share
+    if gap <= 1e-9:
+        return "100 %"
+    digits = 1 if share <= 0.999 else -math.floor(math.log10(gap)) - 2
+    return f"{math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f} %"
+
+
+def chance(delta: float) -> str:
+    """Return a small chance as 1 in so many, never smaller than it is.
+
+    Examples
+    --------
+    >>> chance(3.53553e-07), chance(0.0)
+    ('1 in 2.8 million', '0')
+    """
+    if delta <= 0:
+        return "0"
+    odds = 1 / delta
+    if odds < 1000:
+        return f"1 in {math.floor(odds)}"
+    for size, name in ((1e12, " million million"), (1e9, " billion"), (1e6, " million"), (1.0, "")):
+        if odds >= size:
+            digits = 10.0 ** (math.floor(math.log10(odds / size)) - 1)
+            return f"1 in {math.floor(odds / size / digits) * digits:,.10g}{name}"
+    return "1"
+
+
+def _listed(values: Any) -> str:
+    values = list(values)
+    shown = ", ".join(str(value) for value in values[:_FEW])
+    return f"{len(values)} values: {shown}" + (f" and {len(values) - _FEW} more" if len(values) > _FEW else "")
+
+
+def _category(space: Any) -> str:
+    named = [*space.categories] + ([] if getattr(space, "other", None) is None else [space.other])
+    return _listed(named)
+
+
+def _grid(space: Any) -> str:
+    return f"{number(space.lower)} to {number(space.upper)}" + (
+        f", in steps of {number(space.step)}" if space.step != 1 else ""
+    )
+
+
+def _set(space: Any) -> str:
+    most = "" if space.max_size is None else f", at most {space.max_size} in a set"
+    named = [*space.items] + ([] if space.other is None else [space.other])
+    return _listed(named).replace(" values:", " items:", 1) + most
+
+
+SPACES: dict[str, Callable[[Any], str]] = {
+    "boolean": lambda space: "true or false",
+    "categorical": _category,
+    "ordinal": lambda space: _category(space) + ", in this order",
+    "integer": _grid,
+    "real": _grid,
+    "datetime": lambda space: f"{space.lower} to {space.upper}",
+    "subset": _set,
+    "nullable": lambda space: f"{space_words(space.inner)}, or missing",
+    "product": lambda space: " × ".join(f"({space_words(part)})" for part in space.spaces),
+}
+"""What a space holds, by tag."""
+
+
+UNITS = {"D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds"}
+"""Resolutions of times, in words."""
+
+
+def unit_word(space: Space) -> str:
+    """Return the unit in which a column's errors are."""
+    return UNITS.get(space.unit, space.unit) or "its own"
+
+
+def space_words(space: Space) -> str:
+    """Return what values a column may hold."""
+    return SPACES[space.tag](space)

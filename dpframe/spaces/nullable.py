@@ -1,0 +1,193 @@
+"""Null as one more value of a space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.errors import ParameterError, PlanError
+from dpframe.spaces.base import Codes, Mask, Space, register, space_from_json
+from dpframe.spaces.declare import TWO_NUMBERS, as_space, two_numbers
+
+
+@register
+@dataclass(frozen=True)
+class Nullable(Space):
+    """A space with null as one more value, at the diameter from all others, and protected like them.
+
+    Parameters
+    ----------
+    inner
+        The space of the values that are present.
+
+    Raises
+    ------
+    ParameterError
+        If ``inner`` is no space, or nullable itself.
+
+    Examples
+    --------
+    >>> Nullable(Categorical(["F", "M"])).encode(["M", None]).tolist()
+    [1, 2]
+    """
+
+    inner: Space
+
+    tag: ClassVar[str] = "nullable"
+
+    def __post_init__(self) -> None:
+        if two_numbers(self.inner):
+            raise ParameterError(TWO_NUMBERS)
+        object.__setattr__(self, "inner", as_space(self.inner))
+        if isinstance(self.inner, Nullable):
+            raise ParameterError("inner is nullable already")
+
+    @property
+    def metric(self) -> str:
+        """Discrete if the values are (null is then one more category)."""
+        return "discrete" if self.inner.metric == "discrete" else f"nullable {self.inner.metric}"
+
+    @cached_property
+    def size(self) -> int:
+        """Number of codes; the last one is null."""
+        return self.inner.size + 1
+
+    @property
+    def null(self) -> int:
+        """The code of null."""
+        return self.inner.size
+
+    @property
+    def points(self) -> int:
+        """Number of values, null among them."""
+        return self.inner.points + 1
+
+    @property
+    def code_words(self) -> int:
+        """Words of a code: those of the values, and a bit for null."""
+        return -(-self.null.bit_length() // 64) if self.inner.code_words else 0
+
+    @property
+    def released(self) -> Nullable:
+        """The space by which released values are read."""
+        return Nullable(self.inner.released)
+
+    def is_null(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return where codes are null's."""
+        found = codes == (self.code_array([self.null]) if self.code_words else self.null)
+        return np.asarray(found.all(axis=1) if self.code_words else found)
+
+    @property
+    def mechanism(self) -> str:
+        """``optimal`` where the values have it, which knows of null's distance; else that of the metric."""
+        return self.inner.mechanism if self.inner.mechanism == "optimal" else super().mechanism
+
+    @property
+    def step(self) -> float:
+        """Step of the values."""
+        return self.inner.step
+
+    @property
+    def unit(self) -> str:
+        """Unit of the values."""
+        return self.inner.unit
+
+    @property
+    def diameter(self) -> float:
+        """Diameter of the values, which is also null's distance to any of them."""
+        return self.inner.diameter
+
+    def _natural(self) -> pa.DataType:
+        return self.inner.natural_type
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept what the inner space accepts."""
+        self.inner.check_type(type_)
+
+    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
+        return self._with_null(*self.inner._encode(array, lenient=True))
+
+    @property
+    def object_type(self) -> pa.DataType:
+        """Type that the values are read as."""
+        return self.inner.object_type
+
+    def _known(self, array: pa.Array) -> pa.Array:
+        return self.inner._known(array)
+
+    def _object_code(self, value: Any, lenient: bool) -> int:
+        return self.inner._object_code(value, lenient=True)
+
+    def _encode_objects(self, values: Sequence[Any], lenient: bool) -> tuple[Codes, Mask]:
+        return self._with_null(*self.inner._encode_objects(values, lenient=True))
+
+    def _with_null(self, codes: Codes, missing: Mask) -> tuple[Codes, Mask]:
+        codes = codes.astype(self.code_type, copy=False)
+        if self.code_words > self.inner.code_words:
+            codes = np.pad(codes, ((0, 0), (0, 1)))
+        if missing is not None:
+            codes = np.where(missing[:, None] if self.code_words else missing, self.code_array([self.null]), codes)
+        return codes, None
+
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        null = self.is_null(codes)
+        # Whatever lies under a null slot must say nothing.
+        inside = np.where(null[:, None] if self.code_words else null, codes.dtype.type(0), codes)
+        if self.code_words:
+            inside = inside[:, : self.inner.code_words]
+        inside = inside.astype(self.inner.code_type, copy=False)
+        return self.inner._decode(inside, type_, null)
+
+    def labels(self) -> list[Any]:
+        """Return the inner labels and None."""
+        return [*self.inner.labels(), None]
+
+    def _holds(self, value: Any, code: int) -> bool:
+        return code == self.null or self.inner._holds(value, code)
+
+    def distance(self, a: Any, b: Any) -> float:
+        """Return the inner distance, or the diameter between null and a value."""
+        x, y = self.code_list(self.encode([a, b]))
+        return self.code_distance(x, y) if self.null in (x, y) else self.inner.distance(a, b)
+
+    def code_distance(self, x: int, y: int) -> float:
+        """Return the inner distance, or the diameter between null and a value."""
+        if self.null in (x, y):
+            return 0.0 if x == y else self.diameter
+        return self.inner.code_distance(x, y)
+
+    def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
+        """Return the inner numbers (anything where null)."""
+        if self.code_words:
+            return None
+        return self.inner.numbers(np.where(codes == self.null, 0, codes))
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the values are times."""
+        return self.inner.is_time
+
+    def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return the inner instants."""
+        return self.inner.instants(numbers)
+
+    def durations(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return the inner durations."""
+        return self.inner.durations(numbers)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as a JSON object with its tag."""
+        return {"space": self.tag, "inner": self.inner.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Space:
+        """Read the inner space back."""
+        if set(data) != {"inner"} or not isinstance(data["inner"], Mapping):
+            raise PlanError("space nullable has the field inner, a space")
+        return cls(space_from_json(data["inner"]))

@@ -1,0 +1,343 @@
+"""Sets: a column whose values are sets of listed items, with the symmetric difference."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpframe.errors import ColumnError, ParameterError
+from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
+from dpframe.spaces.listed import Categorical
+from dpframe.spaces.python_values import is_collection, is_missing
+
+MOST_ITEMS = 1 << 16
+"""Most items: a row's code is as many bits."""
+
+LISTED_ITEMS = 16
+"""Sets of no more items have their labels listed."""
+
+CHUNK_BYTES = 1 << 18
+"""Bits are unpacked to bytes in chunks of about this size, which stay in cache."""
+
+_OUTSIDE = "holds an item outside the declared list; declare it, or other=…"
+_NULL_ITEM = "holds a null item; remove it, or pass nulls='impute' to leave it out"
+_TWICE = "holds an item twice; remove it, or pass nulls='impute' to count it once"
+_NO_SET = "is no set, and Subset(…) holds nothing else; pass lists, tuples or sets of items"
+
+
+@register
+@dataclass(frozen=True)
+class Subset(Space):
+    """The sets of some listed items; their distance is the number of items in which they differ.
+
+    A set's code is a row of 64-bit words, lowest first: bit i tells whether it holds item i. Values are Arrow
+    lists (fixed-size ones come back as lists), or in object columns lists, tuples, sets and arrays.
+
+    Parameters
+    ----------
+    items
+        Strings, or numbers or booleans, all of one type, each once.
+    max_size
+        Most items of a set; half the diameter, to which standard errors are proportional at small ε. Larger sets
+        are cut to so many of their items, chosen at random by the mechanism, which lowers supports: choose one
+        that few sets exceed. None: as many as there are items.
+    other
+        Name of the item for items outside the list: one of them, or a further one.
+    strict
+        Refuse sets larger than ``max_size`` instead of cutting them.
+
+    Raises
+    ------
+    ParameterError
+        For an empty list, mixed types, duplicates, or a ``max_size`` that is no number of items.
+
+    Examples
+    --------
+    >>> space = Subset(["art", "chess", "yoga"], max_size=2)
+    >>> space.encode([["yoga", "art"], []]).tolist(), space.distance(["art"], ["yoga"]), space.diameter
+    ([[5], [0]], 2.0, 3.0)
+    """
+
+    items: tuple[Any, ...]
+    max_size: int | None = None
+    other: Any = None
+    strict: bool = False
+
+    tag: ClassVar[str] = "subset"
+
+    def __post_init__(self) -> None:
+        reason = None
+        try:
+            listed = Categorical(self.items, self.other)
+        except ParameterError as error:
+            reason = str(error)
+        if reason is not None:
+            raise ParameterError(reason.replace("categories", "items"))
+        h = listed.size
+        if h > MOST_ITEMS:
+            raise ParameterError(f"items must be at most {MOST_ITEMS}; put rare ones together with other=…")
+        most = self.max_size
+        whole = isinstance(most, int | np.integer) and not isinstance(most, bool)
+        if most is not None and not (whole and 1 <= most <= h):
+            raise ParameterError(f"max_size must be a number of items from 1 to {h}, or None")
+        if not isinstance(self.strict, bool):
+            raise ParameterError("strict must be True or False")
+        object.__setattr__(self, "items", listed.categories)
+        object.__setattr__(self, "other", listed.other)
+        object.__setattr__(self, "max_size", None if most is None else int(most))
+
+    @cached_property
+    def listed(self) -> Categorical:
+        """The items as a space of their own."""
+        return Categorical(self.items, self.other)
+
+    @property
+    def metric(self) -> str:
+        """Symmetric difference."""
+        return "symmetric difference"
+
+    @property
+    def count(self) -> int:
+        """Number of items, ``other`` included."""
+        return self.listed.size
+
+    @property
+    def most(self) -> int:
+        """Most items of a value."""
+        return self.count if self.max_size is None else self.max_size
+
+    @property
+    def size(self) -> int:
+        """2 to the number of items: released sets may be of any size."""
+        return 1 << self.count
+
+    @property
+    def points(self) -> int:
+        """Number of sets of at most ``max_size`` items."""
+        if self.most == self.count:
+            return self.size
+        ways, total = 1, 1
+        for k in range(self.most):  # each from the one before: binomials of thousands of items take long
+            ways = ways * (self.count - k) // (k + 1)
+            total += ways
+        return total
+
+    @property
+    def code_words(self) -> int:
+        """64-bit words of a code."""
+        return -(-self.count // 64)
+
+    @property
+    def unit(self) -> str:
+        """Items."""
+        return "items"
+
+    @property
+    def diameter(self) -> float:
+        """Most items in which two values differ, min(h, 2·max_size) of h items."""
+        return float(min(self.count, 2 * self.most))
+
+    @property
+    def released(self) -> Subset:
+        """The same items without a bound: noise heeds none."""
+        return Subset(self.items, None, self.other)
+
+    def _natural(self) -> pa.DataType:
+        return pa.list_(self.listed.natural_type.value_type)
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept lists of what the items are: text (dictionaries, too), numbers or booleans."""
+        t = pa.types
+        if not (t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_)):
+            raise refuse_type("Subset(…)", type_, "convert the column to lists of items")
+        fits = True
+        try:
+            self.listed.check_type(type_.value_type)
+        except ColumnError:
+            fits = False
+        if not fits:
+            kind = self.listed.natural_type.value_type
+            raise refuse_type(f"a set of {kind} items", type_, "declare items of the lists' own type")
+
+    def _known(self, array: pa.Array) -> pa.Array:
+        # Encoding leaves null items out.
+        items = self.listed._known(array.values)
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, items, mask=mask)
+
+    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
+        missing = missing_of(array)
+        # What lies under a null list is left out by both.
+        flat, lengths = array.flatten(), np.asarray(pc.list_value_length(array).fill_null(0)).astype(np.int64)
+        codes, null_items = self.listed.find(flat)
+        if null_items is not None and null_items.any():
+            if not lenient:
+                raise ColumnError(_NULL_ITEM, row=_row_of(first_row(null_items), lengths))
+            codes, lengths = codes[~null_items], _counted(~null_items, lengths)
+        unknown = codes < 0
+        if unknown.any():
+            if self.other is None:
+                raise ColumnError(_OUTSIDE, row=_row_of(first_row(unknown), lengths))
+            codes = np.where(unknown, self._other, codes)
+        words = self._packed(codes, lengths)
+        held = set_sizes(words)
+        if not lenient:
+            # Several items outside the list are one: the bucket for all of them.
+            bucket = 0 if self.other is None else _counted(codes == self._other, lengths)
+            twice = held + np.maximum(bucket - 1, 0) != lengths
+            if twice.any():
+                raise ColumnError(_TWICE, row=first_row(twice))
+        if self.strict and (held > self.most).any():
+            raise ColumnError(self._too_large, row=first_row(held > self.most))
+        return words, missing
+
+    @property
+    def _too_large(self) -> str:
+        return f"holds more than max_size={self.most} items; raise max_size, or leave strict out to cut such sets"
+
+    @property
+    def _other(self) -> int:
+        return self.listed.labels().index(self.other)
+
+    def _packed(self, codes: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64]) -> Codes:
+        """Return rows of words whose bits are the codes of a row's items."""
+        n, width = len(lengths), 64 * self.code_words
+        words = np.zeros((n, self.code_words), dtype=np.uint64)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        step = max(1, CHUNK_BYTES // width)
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            a, b = int(ends[start]), int(ends[stop])
+            bits = np.zeros((stop - start) * width, dtype=np.uint8)
+            place = np.repeat(np.arange(0, (stop - start) * width, width), lengths[start:stop])
+            place += codes[a:b]
+            bits[place] = 1
+            words[start:stop] = np.packbits(bits, bitorder="little").view("<u8").reshape(-1, self.code_words)
+        return words
+
+    def _object_code(self, value: Any, lenient: bool) -> int:
+        if not is_collection(value):
+            raise ColumnError(_NO_SET)
+        code, known = 0, self._code_of
+        for item in value:
+            found = known.get(item) if type(item) is str else None
+            bit = self._item_bit(item, lenient) if found is None else found
+            if code & bit and not lenient and bit != self._bucket_bit:
+                raise ColumnError(_TWICE)
+            code |= bit
+        if self.strict and code.bit_count() > self.most:
+            raise ColumnError(self._too_large)
+        return code
+
+    def _item_bit(self, item: Any, lenient: bool) -> int:
+        """Return the bit of an item, 0 for a null one that is left out."""
+        if is_collection(item):
+            raise ColumnError("holds a list within a list; pass lists of items")
+        if is_missing(item):
+            if not lenient:
+                raise ColumnError(_NULL_ITEM)
+            return 0
+        with contextlib.suppress(ColumnError):
+            return 1 << self.listed._object_code(item, lenient)
+        raise ColumnError(_OUTSIDE)
+
+    @cached_property
+    def _code_of(self) -> dict[str, int]:
+        labels = self.listed.labels()
+        return {item: 1 << code for code, item in enumerate(labels)} if isinstance(labels[0], str) else {}
+
+    @cached_property
+    def _bucket_bit(self) -> int:
+        return -1 if self.other is None else 1 << self._other
+
+    def contains(self, value: Any) -> bool:
+        """Tell whether a value is a set of at most ``max_size`` of the items, ``other`` standing for itself."""
+        try:
+            code = Subset(tuple(self.listed.labels()))._object_code(value, False)
+        except (ColumnError, ParameterError):
+            return False
+        return code.bit_count() <= self.most
+
+    def _holds(self, value: Any, code: int) -> bool:
+        return self.contains(value)
+
+    def code_distance(self, x: int, y: int) -> float:
+        """Return the number of items in which the sets of two codes differ."""
+        return float((x ^ y).bit_count())
+
+    def labels(self) -> list[Any]:
+        """Return every set as a list of items, in the order of codes; `ParameterError` for more than 16 items."""
+        if self.count > LISTED_ITEMS:
+            raise ParameterError(f"{self.count} items have too many sets to list; support gives a share per item")
+        items = self.listed.labels()
+        return [[item for i, item in enumerate(items) if code >> i & 1] for code in range(self.size)]
+
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        found, lengths = _members(codes, np.min_scalar_type(-self.count))
+        kind, large = type_.value_type, pa.types.is_large_list(type_)
+        if int(lengths.sum()) >= 2**31 and not large:
+            raise ColumnError("holds too many items for one array of lists; decode fewer rows at a time")
+        # Decoded by the items' own space, which knows every type.
+        items = self._item_array(found, kind)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if large else np.int32)
+        field = pa.field(type_.value_field.name, items.type, type_.value_field.nullable)
+        list_type = pa.large_list(field) if large else pa.list_(field)
+        maker = pa.LargeListArray if large else pa.ListArray
+        return maker.from_arrays(
+            pa.array(offsets), items, type=list_type, mask=None if missing is None else pa.array(missing)
+        )
+
+    def _item_array(self, found: pa.Array, kind: pa.DataType) -> pa.Array:
+        """Return item numbers as items of an Arrow type."""
+        if pa.types.is_dictionary(kind):
+            items = self.listed.decode(np.arange(self.count), kind)
+            indices = found.cast(items.type.index_type)
+            return pa.DictionaryArray.from_arrays(indices, items.dictionary, ordered=kind.ordered)
+        view = pa.types.is_string_view(kind)  # Arrow has no take for views
+        taken = self.listed.decode(np.arange(self.count), pa.large_string() if view else kind).take(found)
+        return taken.cast(kind) if view else taken
+
+
+def set_sizes(codes: Codes) -> npt.NDArray[np.int64]:
+    """Return the number of bits set in rows of words."""
+    out = np.zeros(len(codes), dtype=np.int64)
+    for word in codes.T:  # a sum along short rows would be slow
+        out += np.bitwise_count(word)
+    return out
+
+
+def _row_of(item: int, lengths: npt.NDArray[np.int64]) -> int:
+    """Return the row that an item of flattened lists is in."""
+    return int(np.searchsorted(np.cumsum(lengths), item, side="right"))
+
+
+def _counted(chosen: npt.NDArray[np.bool_], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return how many items are chosen in each row of flattened lists."""
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return np.asarray(np.diff(np.concatenate([[0], np.cumsum(chosen)])[ends]))
+
+
+def _members(codes: Codes, kind: np.dtype[Any]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Return the numbers of the bits that are set, row after row, as integers of a kind, and each row's count."""
+    lengths = set_sizes(codes)
+    width = 64 * codes.shape[1]
+    step = max(1, CHUNK_BYTES // (4 * width))
+    numbers = pa.array(np.tile(np.arange(width).astype(kind), step))
+    # From Arrow's pool, which keeps its pages.
+    buffer, end = pa.allocate_buffer(int(lengths.sum()) * kind.itemsize), 0
+    out = np.frombuffer(buffer, dtype=kind)
+    for start in range(0, len(codes), step):
+        raw = np.ascontiguousarray(codes[start : start + step], dtype="<u8")
+        # Arrow's booleans are bits in this very order.
+        bits = pa.Array.from_buffers(pa.bool_(), raw.size * 64, [None, pa.py_buffer(raw)])
+        found = np.asarray(numbers[: raw.size * 64].filter(bits))
+        out[end : end + len(found)] = found
+        end += len(found)
+    return pa.Array.from_buffers(numbers.type, len(out), [None, buffer]), lengths

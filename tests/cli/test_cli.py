@@ -1,0 +1,452 @@
+"""The command line: files in, files out, one clear line for bad input."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import dpframe as dpf
+from dpframe.api.parquet import plan_parquet
+from dpframe.cli import main
+
+SPACES = {
+    "age": {"lower": 0, "upper": 120},
+    "sex": ["F", "M"],
+    "income": {"space": "nullable", "inner": {"space": "real", "lower": 0, "upper": 250_000}},
+}
+
+
+@pytest.fixture
+def files(tmp_path):
+    census = dpf.datasets.make_census(3_000, columns=["age", "sex", "income"])
+    census.to_parquet(tmp_path / "in.parquet", index=False)
+    (tmp_path / "spaces.json").write_text(json.dumps(SPACES))
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command in this process; return exit code, output, errors."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stopped:
+            main.main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return stopped.value.code, out, err
+
+    monkeypatch.setattr("warnings.showwarning", print)  # restored afterwards
+    return call
+
+
+def test_plan_sanitize_inspect_estimate(files, run):
+    source, plan, out = files / "in.parquet", files / "plan.json", files / "out.parquet"
+    code, text, err = run("plan", source, "--epsilon", 3, "--spaces", files / "spaces.json", "-o", plan)
+    assert (code, err) == (0, "")
+    assert "nullable_geometric" in text
+    assert dpf.Plan.read(plan) == plan_parquet(source, 3, spaces=SPACES)
+
+    code, text, err = run("sanitize", source, out, "--plan", plan)
+    assert (code, err) == (0, "")
+    assert text.startswith(f"{out}: 3,000 rows in ")
+    assert "Release: epsilon=3" in text
+
+    code, text, err = run("inspect", out)
+    assert code == 0
+    assert "a release of 3,000 rows" in text
+    assert json.loads(run("inspect", out, "--json")[1])["n"] == 3_000
+    assert "not a release; 3,000 rows, columns age, sex, income" in run("inspect", source)[1]
+    assert json.loads(run("inspect", source, "--json")[1])["release"] is False
+
+    estimates = dpf.Estimates(out)
+    code, text, err = run("estimate", out, "value-counts", "sex", "--json")
+    rows = json.loads(text)
+    assert {row["sex"] for row in rows} == {"F", "M"}
+    assert rows[0]["estimate"] == pytest.approx(estimates.value_counts("sex")["estimate"].iloc[0])
+    rows = json.loads(run("estimate", out, "mean", "age", "--by", "sex", "--json")[1])
+    assert [row["sex"] for row in rows] == ["F", "M"]
+    (row,) = json.loads(run("estimate", out, "mean", "income", "--json", "--target", "population")[1])
+    assert row["column"] == "income"
+    assert "std_error" in run("estimate", out, "value-counts", "sex", "--normalize")[1]
+
+
+def test_crosstab(files, run):
+    spaces = files / "both.json"
+    spaces.write_text(json.dumps({"sex": ["F", "M"], "age": {"lower": 0, "upper": 120}}))
+    out = files / "out.parquet"
+    code, *_ = run("sanitize", files / "in.parquet", out, "--epsilon", 2, "--spaces", spaces, "--drop", "income")
+    assert code == 0
+    rows = json.loads(run("estimate", out, "crosstab", "sex", "age", "--json")[1])
+    assert len(rows) == 2 * 121
+    assert set(rows[0]) == {"sex", "age", "estimate", "std_error", "lower", "upper"}
+
+
+ASKED = [
+    (["joint", "sex", "age", "--bins", "3", "--given", "sex"], {"sex", "age"}, 6),
+    (["joint", "sex", "--method", "em", "--normalize"], {"sex"}, 2),
+    (["value-counts", "age", "--bins", "4"], {"age"}, 4),
+    (["sum", "age"], {"column"}, 1),
+    (["support", "sex"], {"sex"}, 2),
+    (["var", "age"], {"column"}, 1),
+    (["std", "income"], {"column"}, 1),
+    (["cov", "age", "income"], {"column 1", "column 2"}, 4),
+    (["corr", "age", "income"], {"column 1", "column 2"}, 4),
+    (["null-rate", "income"], {"column"}, 1),
+    (["histogram", "age", "--bins", "5"], {"age"}, 5),
+    (["quantile", "age", "--q", "0.25", "--q", "0.5"], {"q"}, 2),
+    (["quantile", "income"], {"q"}, 3),
+    (["mean", "age", "--by", "income", "--bins", "2"], {"income"}, 2),
+]
+
+
+def test_every_statistic_from_the_shell(files, run):
+    out = files / "out.parquet"
+    assert run("sanitize", files / "in.parquet", out, "--epsilon", 30, "--spaces", files / "spaces.json")[0] == 0
+    assert {words[0] for words, *_ in ASKED} | {"crosstab", "cooccurrence", "set-sizes"} == set(main.STATISTICS)
+    for words, keys, count in ASKED:
+        code, text, err = run("estimate", out, *words, "--json")
+        assert (code, err) == (0, ""), words
+        rows = json.loads(text)
+        assert len(rows) == count, words
+        assert set(rows[0]) == keys | {"estimate", "std_error", "lower", "upper"}, words
+        assert run("estimate", out, *words)[0] == 0
+    assert "method: em" in run("estimate", out, "joint", "sex", "--method", "em")[1]
+
+
+def test_json_output_of_sanitize(files, run):
+    arguments = ["--epsilon", 3, "--spaces", files / "spaces.json", "--json", "--no-shuffle"]
+    code, text, _ = run("sanitize", files / "in.parquet", files / "out.parquet", *arguments)
+    assert code == 0
+    assert json.loads(text)["plan"]["shuffle"] is False
+
+
+def test_options_reach_the_plan(files, run):
+    arguments = ["--epsilon", 3, "--delta", 0, "--spaces", files / "spaces.json", "--json"]
+    arguments += ["--contributions", 3, "--nulls", "impute"]
+    data = json.loads(run("plan", files / "in.parquet", *arguments)[1])
+    assert (data["contributions"], data["nulls"], data["columns"][0]["mechanism"]["epsilon"]) == (3, "impute", 1 / 3)
+    spaces = files / "some.json"
+    spaces.write_text(json.dumps({"sex": ["F", "M"]}))
+    arguments = ["--epsilon", 1, "--spaces", spaces, "--passthrough", "age", "--drop", "income", "--json"]
+    data = json.loads(run("plan", files / "in.parquet", *arguments)[1])
+    assert (data["passthrough"], data["drop"]) == (["age"], ["income"])
+
+
+def test_samples_and_allocations_are_options(files, run):
+    source, out, spaces = files / "in.parquet", files / "out.parquet", files / "spaces.json"
+    arguments = ["--epsilon", 3, "--spaces", spaces, "--sample", 300, "--allocation", "error"]
+    code, text, err = run("plan", source, *arguments, "--json")
+    assert (code, err) == (0, "")
+    assert dpf.Plan.from_json(text) == plan_parquet(source, 3, spaces=SPACES, sample=300, allocation="error")
+    code, text, err = run("sanitize", source, out, *arguments)
+    assert (code, err) == (0, "")
+    assert text.startswith(f"{out}: 300 of 3,000 rows in ")
+    assert "Sample: 300 of 3,000 rows, chosen in secret" in text
+    rows = json.loads(run("estimate", out, "value-counts", "sex", "--json")[1])
+    assert sum(row["estimate"] for row in rows) == pytest.approx(3_000)
+    assert "a release of 300 of 3,000 rows" in run("inspect", out)[1]
+    data = json.loads(run("inspect", out, "--json")[1])
+    assert (data["n"], data["rows"], data["plan"]["sample"]) == (300, 3_000, 300)
+    text = run("plan", source, "--epsilon", 0.1, "--delta", 0, "--spaces", spaces, "--sample", "optimal", "--json")[1]
+    assert dpf.Plan.from_json(text) == plan_parquet(source, 0.1, 0, spaces=SPACES, sample="optimal")
+
+
+def test_a_plan_says_what_its_levers_are_worth(files, run):
+    arguments = ["plan", files / "in.parquet", "--epsilon", 1, "--spaces", files / "spaces.json"]
+    text = run(*arguments, "--sample", 300)[1]
+    table = text[text.index("What each lever") :]
+    assert [line.split("  ")[0] for line in table.splitlines()[3:]] == [
+        "basic composition",
+        "optimal composition",
+        "secret order",
+        "secret sample",
+    ]
+    assert "What each lever" not in run(*arguments, "--delta", 0)[1]  # nothing but the first
+    assert "default: min(1e-6, rows^-1.5)" in " ".join(run("plan", "--help")[1].split())
+
+
+@pytest.mark.filterwarnings("always")
+def test_inference_from_data_warns_in_one_line(files, run):
+    code, _, err = run("plan", files / "in.parquet", "--epsilon", 3, "--infer", "data")
+    assert code == 0
+    assert err.startswith("dpframe: warning: spaces of age, sex, income were read off the data")
+    assert err.count("\n") == 1
+
+
+BAD = [
+    (["sanitize", "in.parquet", "out.parquet"], "give epsilon, e.g. --epsilon 1.0, or --plan FILE"),
+    (["plan", "in.parquet"], "give --epsilon"),
+    (
+        ["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--infer", "public"],
+        "3 columns need a declared space",
+    ),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "0", "--spaces", "spaces.json"], "must be finite"),
+    (
+        ["sanitize", "in.parquet", "out.parquet", "--epsilon", "nan", "--spaces", "spaces.json"],
+        "epsilon must be finite",
+    ),
+    (
+        ["sanitize", "in.parquet", "out.parquet", "--epsilon", "inf", "--spaces", "spaces.json"],
+        "epsilon must be finite",
+    ),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "one"], "Invalid value for '--epsilon'"),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--delta", "1"], r"delta must lie in [0, 1)"),
+    (["sanitize", "no.parquet", "out.parquet", "--epsilon", "1"], "no.parquet does not exist"),
+    (["sanitize", "spaces.json", "out.parquet", "--epsilon", "1"], "spaces.json is not a readable Parquet file"),
+    (["sanitize", "in.parquet", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json"], "is part of the input"),
+    (["sanitize", "in.parquet", "no/out.parquet", "--epsilon", "1", "--spaces", "spaces.json"], "is not a directory"),
+    (["sanitize", "in.parquet", "out.parquet", "--plan", "no.json"], "no.json is not a readable plan file"),
+    (["sanitize", "in.parquet", "out.parquet", "--plan", "spaces.json"], 'it has no "schema" number'),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--spaces", "in.parquet"], "in.parquet is not JSON"),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--spaces", "no.json"], "is not a readable file"),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--spaces", "list.json"], "must hold one JSON object"),
+    (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--drop", "height"], "drop names 'height'"),
+    (["estimate", "in.parquet", "mean", "age"], "the table carries no release plan"),
+    (["estimate", "in.parquet", "median", "age"], "statistic must be one of value-counts, crosstab"),
+    (["estimate", "in.parquet", "crosstab", "age"], "crosstab takes 2 columns; got 1"),
+    (["estimate", "in.parquet", "mean", "age", "sex"], "mean takes 1 column; got 2"),
+    (["inspect", "no.parquet"], "no.parquet does not exist"),
+    (["estimate", "in.parquet", "mean", "age", "--given", "sex"], "mean takes no --given; leave it out"),
+    (["estimate", "in.parquet", "mean", "age", "--bins", "3"], "mean takes --bins for the column of --by only"),
+    (["estimate", "in.parquet", "histogram", "age", "--method", "em"], "histogram takes no --method"),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "many"], 'or "optimal"'),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "0"], "from 1 to 3,000"),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "3001"], "from 1 to 3,000"),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "9" * 5000], 'or "optimal"'),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--allocation", "most"], 'be "uniform"'),
+    (["explode"], "No such command 'explode'"),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "-o", "no/plan.json"], "could not be written"),
+]
+
+
+BAD += [
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "pair.json"], "column 'age': a list of two numbers may mean"),
+    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "tag.json"], "tag.json, column 'sex': unknown space tag"),
+    (
+        ["plan", "in.parquet", "--epsilon", "1", "--spaces", "within.json"],
+        "within.json, column 'age': unknown space",
+    ),
+    (
+        ["plan", "in.parquet", "--epsilon", "1", "--spaces", "number.json"],
+        "number.json, column 'age': a space is",
+    ),
+    (["estimate", "in.parquet", "histogram", "age", "--bins", "0"], "Invalid value for '--bins'"),
+    (["estimate", "in.parquet", "value-counts", "age", "--bins", "0"], "Invalid value for '--bins'"),
+    (["plan", "in.parquet", "--epsilon", "-1"], "e.g. --epsilon 1.0; got"),
+    (["plan", "in.parquet", "--epsilon", "1", "--delta", "2"], "e.g. --delta 0 or --delta 1e-6; got"),
+    (
+        ["plan", "in.parquet", "--epsilon", "1", "--infer", "public"],
+        'pass --spaces FILE, which holds {"age": {"',
+    ),
+    (
+        ["plan", "in.parquet", "--epsilon", "1", "--infer", "public"],
+        "name them in --drop or --passthrough, or",
+    ),
+    (["plan", "in.parquet", "--epsilon", "1", "--ledger", "l.sqlite"], "--ledger ledger.sqlite, --dataset survey-2026"),
+]
+FILES = {
+    "pair.json": {"age": [0, 120]},
+    "tag.json": {"sex": {"space": "circle"}},
+    "within.json": {"age": {"space": "nullable", "inner": {"space": "circle"}}},
+    "number.json": {"age": 3},
+}
+
+
+@pytest.mark.parametrize("arguments, message", BAD, ids=[" ".join(a)[:60] for a, _ in BAD])
+def test_bad_input_is_one_line_and_no_file(arguments, message, files, run, monkeypatch):
+    monkeypatch.chdir(files)
+    (files / "list.json").write_text("[1]")
+    for name, spaces in FILES.items():
+        (files / name).write_text(json.dumps(spaces))
+    before = sorted(path.name for path in files.iterdir())
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert message in err
+    assert err.startswith("dpframe: ")
+    assert not re.search(r"\b(epsilon|delta|drop|passthrough|infer|nulls|spaces|sample|bins|ledger)=", err), err
+    assert (err.count("\n"), out) == (1, "")
+    assert sorted(path.name for path in files.iterdir()) == before
+
+
+def test_values_never_reach_the_terminal(files, run, monkeypatch):
+    monkeypatch.chdir(files)
+    frame = pd.DataFrame({"sex": ["F"] * 10 + ["SECRET"]})
+    frame.to_parquet("secret.parquet")
+    (files / "sex.json").write_text(json.dumps({"sex": ["F", "M"]}))
+    code, out, err = run("sanitize", "secret.parquet", "out.parquet", "--epsilon", 1, "--spaces", "sex.json")
+    assert (code, out) == (2, "")
+    assert "column 'sex' at row position 10: holds a category outside the declared list" in err
+    assert "SECRET" not in err
+    assert not (files / "out.parquet").exists()
+
+
+def test_a_fault_shows_its_kind_but_no_value(run, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("SECRET")
+
+    monkeypatch.setattr(main, "plan_parquet", broken)
+    code, out, err = run("plan", "in.parquet", "--epsilon", 1)
+    assert (code, out) == (70, "")
+    assert err == "dpframe: internal error (RuntimeError); please report it\n"
+
+
+def test_release_of_a_release_is_refused(files, run):
+    arguments = ["--epsilon", 3, "--spaces", files / "spaces.json"]
+    assert run("sanitize", files / "in.parquet", files / "out.parquet", *arguments)[0] == 0
+    code, _, err = run("sanitize", files / "out.parquet", files / "again.parquet", *arguments)
+    assert code == 2
+    assert "is a release already" in err
+
+
+def test_demo(run, tmp_path):
+    code, out, err = run("demo", "--rows", 2_000, "--folder", tmp_path / "demo")
+    assert (code, err) == (0, "")
+    for words in ("2,000 rows", "rows by sex", "sex by education", "mean age by sex", "truth", "interval"):
+        assert words in out
+    assert pq.read_metadata(tmp_path / "demo" / "release.parquet").num_rows == 2_000
+
+
+def test_as_a_process(files):
+    """Exit code and streams as a shell sees them."""
+    done = subprocess.run([sys.executable, "-m", "dpframe", "inspect", "no.parquet"], cwd=files, capture_output=True)
+    assert done.returncode == 2
+    assert done.stderr == b"dpframe: no.parquet does not exist or holds no Parquet file\n"
+    done = subprocess.run([sys.executable, "-m", "dpframe", "--help"], cwd=files, capture_output=True)
+    assert done.returncode == 0
+    assert b"sanitize" in done.stdout
+
+
+def test_adult_from_the_shell(adult, adult_spaces, tmp_path, run):
+    """All 15 columns; from the output alone: income, sex by income, mean age by sex, beside the truth.
+
+    12 intervals at level 1 − 1e-6, so an error probability of about 1e-5 (keys are fresh).
+    """
+    adult.to_parquet(tmp_path / "adult.parquet", index=False)
+    spaces = {name: dpf.spaces.as_space(space).to_json() for name, space in adult_spaces.items()}
+    (tmp_path / "spaces.json").write_text(json.dumps(spaces))
+    out = tmp_path / "out.parquet"
+    arguments = ["--epsilon", 15, "--spaces", tmp_path / "spaces.json"]
+    assert run("plan", tmp_path / "adult.parquet", *arguments, "-o", tmp_path / "plan.json")[0] == 0
+    assert run("sanitize", tmp_path / "adult.parquet", out, "--plan", tmp_path / "plan.json")[0] == 0
+
+    def ask(*words):
+        return json.loads(run("estimate", out, *words, "--json", "--confidence-level", 1 - 1e-6)[1])
+
+    truth = adult["income"].value_counts()
+    assert all(r["lower"] <= truth[r["income"]] <= r["upper"] for r in ask("value-counts", "income"))
+    truth = pd.crosstab(adult["sex"], adult["income"])
+    assert all(r["lower"] <= truth.loc[r["sex"], r["income"]] <= r["upper"] for r in ask("crosstab", "sex", "income"))
+    truth = adult.groupby("sex")["age"].mean()
+    assert all(r["lower"] <= truth[r["sex"]] <= r["upper"] for r in ask("mean", "age", "--by", "sex"))
+    assert np.isfinite([r["std_error"] for r in ask("mean", "age", "--by", "sex")]).all()
+
+
+def test_groups_and_mechanisms_are_options(files, run):
+    source, out, spaces = files / "in.parquet", files / "out.parquet", files / "spaces.json"
+    options = ["--spaces", spaces, "--group", "sex, age", "--mechanism", "income=nullable_geometric"]
+    code, text, _ = run("plan", source, "--epsilon", 3, *options, "--json")
+    assert code == 0
+    plan = dpf.Plan.from_json(text)
+    assert plan == plan_parquet(source, 3, spaces=SPACES, groups=[("sex", "age")])
+    code, text, err = run("sanitize", source, out, "--epsilon", 3, *options)
+    assert (code, err) == (0, "")
+    assert "Randomised together, one epsilon for all: sex, age" in text
+    assert dpf.read_parquet(out).dp.release.plan == plan
+    code, text, _ = run("estimate", out, "joint", "sex", "age", "--bins", 3, "--method", "inverse")
+    assert code == 0
+    assert "method: inverse" in text
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--group", "sex"], "a group must name two or more columns"),
+        (["--group", "sex,nobody"], "groups name 'nobody', which is not a randomised column"),
+        (["--group", "sex,age", "--group", "age,income"], "column 'age' is in two groups"),
+        (["--group", "sex,income"], "group sex × income has"),
+        (["--mechanism", "age"], "--mechanism takes column=tag"),
+        (["--mechanism", "=geometric"], "--mechanism takes column=tag"),
+        (["--mechanism", "sex=geometric"], "'sex': mechanism must be one of"),
+        (["--mechanism", "sex=gamma_diagonal"], "'sex': mechanism must be one of"),
+    ],
+)
+def test_groups_and_mechanisms_refused(files, run, options, message):
+    spaces = {
+        **SPACES,
+        "income": {"space": "nullable", "inner": {"space": "real", "lower": 0, "upper": 9, "steps": 10**7}},
+    }
+    (files / "spaces.json").write_text(json.dumps(spaces))
+    code, out, err = run("plan", files / "in.parquet", "--epsilon", 1, "--spaces", files / "spaces.json", *options)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def examples_of_spaces(run):
+    """Return the spaces files that README and ``--help`` show."""
+    text = " ".join(run("plan", "--help")[1].split())
+    shown = json.JSONDecoder().raw_decode(text, text.index('{"age"'))[0]
+    blocks = re.findall(r"```json\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(blocks) == 1
+    return {"help": shown, "README": json.loads(blocks[0])}
+
+
+def test_the_spaces_files_of_readme_and_help_are_read(tmp_path, run):
+    frame = pd.DataFrame({"age": [1], "sex": ["F"], "children": [0], "region": ["North"], "income": [1.5]})
+    kinds = {"age": "integer", "sex": "categorical", "children": "categorical", "region": "categorical"}
+    for place, example in examples_of_spaces(run).items():
+        frame[list(example)].to_parquet(tmp_path / "in.parquet", index=False)
+        (tmp_path / "spaces.json").write_text(json.dumps(example))
+        options = ["--epsilon", 1, "--spaces", tmp_path / "spaces.json", "--infer", "public", "--json"]
+        code, text, err = run("plan", tmp_path / "in.parquet", *options)
+        assert (code, err) == (0, ""), place
+        for column in dpf.Plan.from_json(text).columns:
+            inner = column.space.inner if column.name == "income" else column.space
+            assert inner.tag == kinds.get(column.name, "real"), place
+
+
+def test_inspect_says_what_it_wrote(files, run):
+    out, html = files / "out.parquet", files / "report.html"
+    assert run("sanitize", files / "in.parquet", out, "--epsilon", 3, "--spaces", files / "spaces.json")[0] == 0
+    code, text, err = run("inspect", out, "--html", html)
+    assert (code, err) == (0, "")
+    assert text.startswith(f"wrote {html}: the report on {out}")
+    code, text, err = run("inspect", out, "--html", html, "--json")
+    assert json.loads(text)["n"] == 3_000
+    assert err.startswith(f"wrote {html}")
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_interruption_while_modules_load_is_one_line(tmp_path, ignored):
+    """A module of pandas' name that interrupts the process stands for a key pressed during imports."""
+    (tmp_path / "pandas.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit(9)\n")
+    paths = os.pathsep.join([str(tmp_path), str(README.parent)])
+    done = subprocess.run(
+        [sys.executable, "-m", "dpframe", "--help"],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignored else None,
+    )
+    stopped = (130, b"dpframe: stopped; nothing was read or written\n")
+    assert (done.returncode, done.stderr) == ((9, b"") if ignored else stopped)
+
+
+def test_importing_the_library_leaves_interruptions_alone(tmp_path):
+    code = "import signal, dpframe; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(README.parent)},
+        capture_output=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert done.returncode == 0, done.stderr

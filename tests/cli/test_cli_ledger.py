@@ -1,0 +1,248 @@
+"""``dpframe ledger``: one clear line for what is refused, and 3 for a budget that is exceeded."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import dpframe as dpf
+from dpframe.cli import main
+from dpframe.ledger import job_keys
+from dpframe.ledger.ledger import Amount, Ledger
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """Run a command in this process; return exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("warnings.showwarning", print)  # restored afterwards
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stopped:
+            main.main(["ledger", *(str(argument) for argument in arguments)])
+        out, err = capsys.readouterr()
+        return stopped.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def ledger(run):
+    run("create", "l.sqlite", "--dataset", "survey", "--epsilon", 1, "--delta", 1e-6)
+    return Ledger("l.sqlite")
+
+
+def interrupt(ledger):
+    with pytest.raises(ZeroDivisionError), job_keys.job(ledger, "survey", job_keys.job_name("out.parquet"), b"") as job:
+        job.spend(0.2, 1e-7)
+        raise ZeroDivisionError
+
+
+def test_create_and_show(run):
+    code, out, err = run("create", "l.sqlite", "--dataset", "survey", "--epsilon", 1, "--delta", "1e-6")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].split() == ["survey", "1", "0", "1", "1e-06", "0", "1e-06", "0"]
+    code, out, err = run("create", "l.sqlite", "--dataset", "a\nb", "--epsilon", 0.5)
+    assert (code, err) == (0, "")
+    assert r"'a\nb'" in out
+    assert run("show", "l.sqlite") == (0, out, "")
+    rows = json.loads(run("show", "l.sqlite", "--json")[1])
+    assert rows[1] == {
+        "dataset": "a\nb",
+        "epsilon": 0.5,
+        "spent_epsilon": 0.0,
+        "left_epsilon": 0.5,
+        "delta": 0.0,
+        "spent_delta": 0.0,
+        "left_delta": 0.0,
+        "releases": 0,
+        "interrupted": [],
+    }
+    assert json.loads(run("create", "l.sqlite", "--dataset", "third", "--epsilon", 2, "--json")[1])[2]["epsilon"] == 2
+
+
+def test_show_says_what_a_year_adds_up_to_and_what_is_left_for(run, ledger):
+    ledger.spend("survey", 0.5, 0.0, release_id="a")
+    ledger.spend("survey", 0.01, 1e-7, release_id="b")
+    out = run("show", "l.sqlite")[1]
+    assert (
+        "survey: a year of such nights (epsilon=0.01, delta=1e-07 each) adds up to epsilon=3.65, delta=3.65e-05; "
+        "what is left is enough for 9 more\n"
+    ) in out
+
+
+def test_tiny_deltas_are_not_rounded_away(run, ledger):
+    ledger.spend("survey", 0.5, 1e-20, release_id="a")
+    assert json.loads(run("show", "l.sqlite", "--json")[1])[0]["spent_delta"] == 1e-20
+    assert json.loads(run("history", "l.sqlite", "--json")[1])[0]["delta"] == 1e-20
+    assert "1e-20" in run("history", "l.sqlite")[1]
+
+
+def test_history(run, ledger):
+    assert run("history", "l.sqlite") == (0, "l.sqlite: nothing was spent yet\n", "")
+    assert run("history", "l.sqlite", "--json") == (0, "[]\n", "")
+    ledger.create("other", 1.0)
+    ledger.spend("survey", 0.1, 0.0, release_id="night\n1", who="Ada")
+    ledger.spend("other", 0.2, 0.0, release_id="b")
+    ledger.spend("survey", 0.1, 0.0, release_id="c")
+    code, out, err = run("history", "l.sqlite")
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 4
+    for word in ("who", "Ada", "when", r"'night\n1'", "total epsilon", "0.2"):
+        assert word in out
+    rows = json.loads(run("history", "l.sqlite", "--json", "--dataset", "survey")[1])
+    assert [row["cumulative_epsilon"] for row in rows] == [0.1, 0.2]
+    assert rows[0]["when"].endswith("+00:00")
+
+
+def test_forget(run, ledger):
+    interrupt(ledger)
+    assert "out.parquet (survey): runs, or was interrupted; repeat it at no further cost" in run("show", "l.sqlite")[1]
+    name = job_keys.job_name("out.parquet")
+    assert json.loads(run("show", "l.sqlite", "--json")[1])[0]["interrupted"] == [name]
+    assert run("forget", "l.sqlite", "--dataset", "survey", "--job", "out.parquet")[0] == 0
+    assert job_keys.pending(ledger) == []
+    interrupt(ledger)
+    code, out, err = run("forget", "l.sqlite", "--dataset", "survey", "--job", name)
+    assert (code, out, err) == (0, f"{name}: its key is deleted; what was spent stays spent\n", "")
+    assert ledger.spent("survey").epsilon == 0.4
+    code, out, err = run("forget", "l.sqlite", "--dataset", "survey", "--job", "out.parquet")
+    assert (code, out) == (2, "")
+    assert err == f"dpframe: no interrupted job {name} of dataset survey; there is: none\n"
+
+
+BAD = [
+    (["show", "no.sqlite"], "no.sqlite does not exist; make it with: dpframe ledger create no.sqlite --dataset NAME"),
+    (["history", "no.sqlite"], "no.sqlite does not exist; make it with"),
+    (["history", "l.sqlite", "--dataset", "b"], "dataset b is not in l.sqlite, which holds survey; make it with"),
+    (["create", "l.sqlite", "--dataset", "survey", "--epsilon", "1"], "dataset survey is in l.sqlite already"),
+    (["create", "new", "--dataset", "a", "--epsilon", "0"], "epsilon must be finite and above 0"),
+    (["create", "new", "--dataset", "a", "--epsilon", "nan"], "epsilon must be finite and above 0"),
+    (["create", "new", "--dataset", "a", "--epsilon", "1", "--delta", "1"], "delta must lie in [0, 1)"),
+    (["create", "new", "--dataset", "", "--epsilon", "1"], "dataset must be text of at least one character"),
+    (["create", "no/new", "--dataset", "a", "--epsilon", "1"], "no/new cannot be made: No such file or directory"),
+    (["create", "new", "--dataset", "a"], "Missing option '--epsilon'"),
+    (["show", "."], ". is not a regular file"),
+    (["explode"], "No such command 'explode'"),
+]
+
+
+@pytest.mark.parametrize("arguments, message", BAD, ids=[" ".join(a)[:60] for a, _ in BAD])
+def test_bad_input_is_one_line_and_no_file(arguments, message, run, ledger, tmp_path):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("dpframe: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["l.sqlite"]
+
+
+@pytest.fixture
+def shell(run, ledger, tmp_path, capsys):
+    """Run any command beside a ledger and a table."""
+    dpf.datasets.make_census(300, columns=["age", "sex"]).to_parquet(tmp_path / "in.parquet", index=False)
+    (tmp_path / "spaces.json").write_text(json.dumps({"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"]}))
+
+    def call(words):
+        with pytest.raises(SystemExit) as stopped:
+            main.main(words.split())
+        out, err = capsys.readouterr()
+        return stopped.value.code, out, err
+
+    return call
+
+
+def test_an_exceeded_budget_exits_with_3(shell, ledger, tmp_path):
+    code, out, err = shell(
+        "sanitize in.parquet out.parquet --epsilon 2 --spaces spaces.json --ledger l.sqlite --dataset survey"
+    )
+    assert (code, out) == (3, "")
+    assert err.startswith("dpframe: dataset survey has epsilon=1, delta=1e-06 left of epsilon=1, delta=1e-06, and ")
+    assert err.count("\n") == 1
+    assert shell("plan in.parquet --epsilon 20 --delta 1e-7 --ledger l.sqlite --dataset survey")[0] == 3
+    assert not (tmp_path / "out.parquet").exists()
+    assert ledger.spent("survey").epsilon == 0
+
+
+def test_a_nightly_job(shell, ledger):
+    """The plan pays for its inference once; every night pays for its rows, until nothing is left."""
+    said = "plan in.parquet --epsilon 0.5 --delta 5e-7 --infer-share 0.2 --max-items 4 -o plan.json"
+    code, out, err = shell(f"{said} --ledger l.sqlite --dataset survey")
+    assert (code, err) == (0, "")
+    assert "Inference: epsilon=0.1, delta=1e-07 of the total found the spaces of age, sex" in out
+    night = "sanitize in.parquet out.parquet --plan plan.json --ledger l.sqlite --dataset survey"
+    code, out, err = shell(night)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == (
+        "Ledger: survey has epsilon=0.5, delta=5e-07 left; a year of such nights (epsilon=0.4, delta=4e-07 each) "
+        "adds up to epsilon=146, delta=0.000146"
+    )
+    assert shell(f"{night} --json")[0] == 0
+    code, out, err = shell(night)
+    assert (code, out) == (3, "")
+    assert "has epsilon=0.1, delta=1e-07 left of epsilon=1" in err
+    assert [round(x, 9) for x in ledger.history("survey")["epsilon"]] == [0.1, 0.4, 0.4]
+
+
+def test_private_inference_inside_a_job(shell, ledger):
+    code, out, err = shell(
+        "sanitize in.parquet out.parquet --epsilon 0.5 --delta 1e-7 --ledger l.sqlite --dataset survey"
+    )
+    assert (code, err) == (0, "")
+    assert "a year of such nights (epsilon=0.5, delta=1e-07 each)" in out
+    assert ledger.spent("survey") == Amount(0.5, 1e-7)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("--ledger l.sqlite", "ledger and dataset go together"),
+        ("--dataset survey", "ledger and dataset go together"),
+        ("--ledger l.sqlite --dataset nobody", "dataset nobody is not in l.sqlite, which holds survey; make it with"),
+        ("--ledger no.sqlite --dataset survey", "no.sqlite does not exist; make it with: dpframe ledger create"),
+        ("--ledger in.parquet --dataset survey", "in.parquet is no ledger; name another file"),
+        ("--infer-share 1.5", "infer_share must lie in (0, 1)"),
+        ("--max-items 0", "max_items must be a whole number of items per row"),
+        ("--infer secretly", 'infer must be "private", "public" or "data"'),
+        ("--delta 0 --drop age", "text and sets can be inferred only with delta above 0"),
+    ],
+)
+def test_bad_options_of_a_job(words, message, shell, ledger, tmp_path):
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for command in ("plan in.parquet", "sanitize in.parquet out.parquet"):
+        code, out, err = shell(f"{command} --epsilon 0.1 {words}")
+        assert (code, out) == (2, "")
+        assert message in err
+        assert err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert ledger.spent("survey").epsilon == 0
+
+
+def test_a_stopped_job_says_that_its_repetition_is_free(shell, ledger, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    words = "sanitize in.parquet out.parquet --epsilon 0.5 --spaces spaces.json --ledger l.sqlite --dataset survey"
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", stop)  # just before the output would appear
+        patch.setattr("os.replace", stop)
+        code, out, err = shell(words)
+    assert (code, out) == (130, "")
+    assert err == (
+        "dpframe: stopped; nothing was written. Under a ledger a spend may stand: the same command again costs "
+        "nothing more\n"
+    )
+    assert ledger.spent("survey").epsilon == 0.5
+    assert shell(words)[0] == 0
+    assert ledger.spent("survey").epsilon == 0.5
+
+
+def test_as_a_process(tmp_path):
+    arguments = [sys.executable, "-m", "dpframe", "ledger", "create", "l", "--dataset", "survey", "--epsilon", "1"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "survey" in done.stdout
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "dpframe: dataset survey is in l already, and its total stands\n"

@@ -1,0 +1,300 @@
+"""Columns of objects and of categories, inferred in private: what they hold decides nothing but noisy counts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from conftest import KEY
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dpframe as dpf
+from dpframe.accounting.budget import Budget
+from dpframe.errors import ColumnError
+from dpframe.infer import private
+from dpframe.infer.cost import Histogram, Spending, spend
+from dpframe.infer.private import Inference, infer_privately
+from dpframe.io.frames import wrap
+from dpframe.plan.plan import build_plan
+from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset
+from dpframe.spaces.python_values import KINDS, kind_counts, read_as
+
+AMPLE = Budget(20.0, 1e-6)
+
+
+class FailingList(list):
+    def __iter__(self):
+        raise RuntimeError("swordfish")
+
+    __len__ = __iter__
+
+
+class FailingText(str):
+    __slots__ = ()
+
+    def __hash__(self):
+        raise RuntimeError("swordfish")
+
+    def __eq__(self, other):
+        raise RuntimeError("swordfish")
+
+    __str__ = __repr__ = __hash__
+
+
+class Failing:
+    __hash__ = __eq__ = __str__ = __repr__ = FailingText.__hash__
+
+    @property
+    def __class__(self):
+        raise RuntimeError("swordfish")
+
+
+ODD: list[Any] = [
+    None, 7, -0.5, "odd", "\ud800", b"\xff", True, 2**70, 10**400, np.inf, Decimal("sNaN"), dt.date.max,
+    dt.datetime.min.replace(tzinfo=dt.timezone(dt.timedelta(hours=14))), dt.time(3), np.timedelta64(1, "Y"),
+    np.datetime64(2**62, "Y"), pd.NaT, ["a", 3], [0.5], FailingList([1]), FailingText("a"), Failing(), {"a": 1},
+]  # fmt: skip
+
+
+def objects(values: list[Any]) -> pd.Series[Any]:
+    return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object)
+
+
+def inferred(frame: pd.DataFrame, budget: Budget = AMPLE) -> tuple[Inference, list[Spending]]:
+    """What is found, and what was spent on which histograms."""
+    seen: list[Spending] = []
+
+    def watched(*args: Any) -> Spending:
+        seen.append(spend(*args))
+        return seen[-1]
+
+    table = wrap(frame)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(private, "spend", watched)
+        found = infer_privately(table.fields(table.names), table.n, table.columns, budget, KEY)
+    return found, seen
+
+
+N = 2000
+DAY = dt.date(2020, 1, 1)
+COLUMNS: dict[str, list[Any]] = {
+    "text": ["a", "b", "c", None] * (N // 4),
+    "bytes": [b"a", b"b"] * (N // 2),
+    "flags": [True, False, None, True] * (N // 4),
+    "counts": [*range(100)] * (N // 100),
+    "floats": [i / 7 for i in range(100)] * (N // 100),
+    "decimals": [Decimal(i) / 4 for i in range(100)] * (N // 100),
+    "dates": [DAY + dt.timedelta(days=i) for i in range(100)] * (N // 100),
+    "stamps": [dt.datetime(2020, 1, 1) + dt.timedelta(hours=i) for i in range(100)] * (N // 100),
+    "spans": [dt.timedelta(hours=i) for i in range(100)] * (N // 100),
+    "clock": [dt.time(i % 24) for i in range(100)] * (N // 100),
+    "sets": [{"a", "b"}, ["a"], (), ("b", "c")] * (N // 4),
+    "numbered": [{1, 2}, [2], (), (2, 30)] * (N // 4),
+    "curves": [[0.5, 1.5], [2.5, 0.0]] * (N // 2),
+}
+
+KIND_OF: dict[str, tuple[str, type[Space] | str]] = {
+    "text": ("text", "categorical"), "bytes": ("bytes", "categorical"), "flags": ("boolean", "boolean"),
+    "counts": ("whole number", "integer"), "floats": ("number", "real"), "decimals": ("number", "real"),
+    "dates": ("date", "datetime"), "stamps": ("timestamp", "datetime"), "spans": ("duration", "datetime"),
+    "clock": ("time of day", "datetime"), "sets": ("set of text", "subset"),
+    "numbered": ("set of whole numbers", "subset"), "curves": ("list of numbers", "categorical"),
+}  # fmt: skip
+
+
+def inner(space: Space) -> Any:
+    return getattr(space, "inner", space)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_of_objects_is_read_as_the_kind_that_was_found(name: str) -> None:
+    """Counts of 2,000 rows in noise of a few: a wrong kind has probability below 1e-9."""
+    found, _ = inferred(pd.DataFrame({"x": objects(COLUMNS[name])}))
+    kind, tag = KIND_OF[name]
+    kinds = found.measured[0]
+    assert (kinds.kind, kinds.cells, kinds.missing) == ("kinds", KINDS, None)
+    assert KINDS[int(np.argmax(kinds.counts))] == kind
+    assert inner(found.spaces["x"]).tag == tag
+    codes = wrap(pd.DataFrame({"x": objects(COLUMNS[name])})).encode("x", found.spaces["x"], "impute", True)
+    assert len(codes) == N
+
+
+def test_values_of_every_kind_come_back() -> None:
+    spaces = {name: inferred(pd.DataFrame({"x": objects(COLUMNS[name])}))[0].spaces["x"] for name in COLUMNS}
+    assert spaces["text"] == Nullable(Categorical(("a", "b", "c"), other="other"))
+    assert spaces["bytes"] == Categorical(("a", "b"), other="other")
+    assert spaces["flags"] == Nullable(Boolean())
+    assert isinstance(spaces["counts"], Integer) and spaces["counts"].lower == 0 and 98 <= spaces["counts"].upper <= 110
+    assert isinstance(spaces["floats"], Real) and 13 < spaces["floats"].upper < 16
+    assert isinstance(spaces["decimals"], Real) and 24 < spaces["decimals"].upper < 28
+    assert spaces["sets"] == Subset(("a", "b", "c"), 4, "other")
+    assert spaces["numbered"] == Subset((1, 2, 30), 3)
+    assert inner(spaces["clock"]).is_duration and inner(spaces["spans"]).is_duration
+    assert spaces["curves"].labels()[0] == "other"
+
+
+def test_whole_tables_of_objects_are_sanitized() -> None:
+    frame = pd.DataFrame({name: objects(values) for name, values in COLUMNS.items() if name != "curves"})
+    safe = dpf.sanitize(frame, 40.0, 1e-6, key=KEY)
+    assert {type(value) for value in safe["flags"]} <= {bool, type(None)}
+    assert {type(value) for value in safe["counts"]} == {int}
+    assert {type(value) for value in safe["numbered"]} == {list}
+    assert {type(value) for value in safe["dates"]} == {dt.date}
+
+
+@pytest.mark.parametrize("name", ["text", "counts", "sets"])
+@pytest.mark.parametrize("place", range(len(ODD)))
+def test_leak_one_odd_object_changes_nothing_but_noisy_counts(name: str, place: int) -> None:
+    """The same histograms, noise and thresholds; under one key and ample counts the same kind of space."""
+    plain = pd.DataFrame({"x": objects(COLUMNS[name])})
+    other = pd.DataFrame({"x": objects([ODD[place], *COLUMNS[name][1:]])})
+    (found, spent), (again, same) = inferred(plain), inferred(other)
+    assert spent == same
+    assert found.threshold == again.threshold
+    assert [(m.kind, m.variance) for m in found.measured] == [(m.kind, m.variance) for m in again.measured]
+    assert inner(found.spaces["x"]).tag == inner(again.spaces["x"]).tag
+    codes = wrap(plain).encode("x", found.spaces["x"], "impute", True)
+    # No row but the first is read differently, and the first is refused nothing.
+    assert codes[1:].tolist() == wrap(other).encode("x", found.spaces["x"], "impute", True)[1:].tolist()
+
+
+@given(st.lists(st.sampled_from(range(len(ODD))), max_size=12), st.sampled_from(range(len(ODD))), st.booleans())
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_leak_what_is_asked_is_a_function_of_public_facts(rows: list[int], odd: int, category: bool) -> None:
+    """Tables of any objects of as many rows are asked the same histograms, of the same noise and thresholds."""
+
+    def spent(indices: list[int]) -> list[Spending]:
+        values = objects([ODD[i] for i in indices])
+        if category:
+            entries = pd.Index(objects(ODD[1:6]), dtype=object)
+            values = pd.Series(pd.Categorical.from_codes([i - 1 if 0 < i < 6 else -1 for i in indices], entries))
+        return inferred(pd.DataFrame({"x": values, "y": [0.5] * len(indices)}), Budget(1.0, 1e-6))[1]
+
+    assert spent([odd, *rows]) == spent([0, *rows])
+
+
+CATEGORIES: list[list[Any]] = [
+    ["a", "b"], ["a", 1], ["a", "\ud800"], ["a", dt.date(2020, 1, 1)], ["a", FailingText("b")], [1, "a"], ["a"], [],
+]  # fmt: skip
+
+
+def test_leak_category_columns_take_one_path_whatever_their_entries() -> None:
+    """A number among text once asked for another histogram, with another threshold."""
+    seen = []
+    for entries in CATEGORIES:
+        index = pd.Index(objects(entries), dtype=object)
+        places = [0 if entries and isinstance(entries[0], str) else 1 if len(entries) > 1 else -1] * (N - 1)
+        column = pd.Series(pd.Categorical.from_codes([len(entries) - 1, *places], index))
+        found, spent = inferred(pd.DataFrame({"x": column}), Budget(1.0, 1e-6))
+        seen.append((spent, found.threshold, [(m.kind, m.variance) for m in found.measured]))
+        codes = wrap(pd.DataFrame({"x": column})).encode("x", found.spaces["x"], "impute", True)
+        assert len(codes) == N
+        if entries:
+            assert inner(found.spaces["x"]) == Categorical(("a",), other="other")
+    for entries in (["a", "b"], ["a"]):  # of the dtype that pandas has for text
+        frame = pd.DataFrame({"x": pd.Series(entries * (N // len(entries))).astype("category")})
+        found, spent = inferred(frame, Budget(1.0, 1e-6))
+        seen.append((spent, found.threshold, [(m.kind, m.variance) for m in found.measured]))
+    assert all(one == seen[0] for one in seen)
+
+
+def test_a_mixed_category_column_has_the_counts_of_a_plain_one_under_one_key() -> None:
+    column = pd.Series(["a", "b"] * (N // 2))
+    plain = inferred(pd.DataFrame({"x": column.astype("category")}))[0]
+    mixed = inferred(pd.DataFrame({"x": column.astype(object).astype("category").cat.add_categories([3])}))[0]
+    assert plain == mixed
+
+
+def test_an_ordered_categorical_keeps_its_order() -> None:
+    dtype = pd.CategoricalDtype(["low", "rare", "mid", "high", "never"], ordered=True)
+    values = ["low"] * 900 + ["mid"] * 600 + ["high"] * 499 + ["rare"]
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=dtype)})
+    found, _ = inferred(frame, Budget(1.0, 1e-6))
+    assert found.spaces["x"] == Ordinal(("low", "mid", "high"))
+    assert found.measured[0].kind == "ranks"
+    codes = wrap(frame).encode("x", found.spaces["x"], "error", True)
+    assert np.bincount(codes).tolist() == [901, 600, 499]  # the rare one with its neighbour
+    safe = dpf.sanitize(frame, 8.0, 1e-6, key=KEY)
+    assert safe["x"].dtype == pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+    assert safe.dp.release.plan["x"].space.metric == "line"
+
+
+def test_ordered_categoricals_with_nulls_are_nullable_ranks() -> None:
+    dtype = pd.CategoricalDtype(["z", "m", "a"], ordered=True)
+    frame = pd.DataFrame({"x": pd.Series(["z", "a", None, "m"] * (N // 4), dtype=dtype)})
+    assert inferred(frame)[0].spaces["x"] == Nullable(Ordinal(("z", "m", "a")))
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.9, 1.0])
+@pytest.mark.parametrize("kind", ["arrow", "objects"])
+def test_infinity_sets_no_bound(share: float, kind: str) -> None:
+    """Bounds of 1e304 once, from a third of the rows being infinite."""
+    values = [np.inf if i < share * N else -np.inf if i == N - 1 else (i % 100) / 2 for i in range(N)]
+    column: Any = pd.Series(values) if kind == "arrow" else objects(values)
+    frame = pd.DataFrame({"x": column})
+    space = inner(inferred(frame)[0].spaces["x"])
+    assert -5 <= space.lower < space.upper <= (60 if share < 1 else 1)
+    safe = dpf.sanitize(frame, 8.0, 1e-6, key=KEY)
+    assert np.isfinite(safe["x"].astype(float)).all()
+
+
+def test_a_column_of_one_possible_value_costs_no_share() -> None:
+    both = Categorical(["x", "y"])
+    for shuffle in (False, True):
+        options: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "shuffle": shuffle, "n": 1000}
+        alone = build_plan({"b": both, "c": both}, **options)
+        beside = build_plan({"a": Categorical(["only"]), "b": both, "c": both}, **options)
+        assert beside["b"].mechanism.epsilon == pytest.approx(alone["b"].mechanism.epsilon, rel=1e-3)
+    frame = pd.DataFrame({"a": ["only"] * 50, "b": ["x", "y"] * 25})
+    safe = dpf.sanitize(frame, 1.0, spaces={"a": ["only"], "b": both}, key=KEY)
+    assert set(safe["a"]) == {"only"}
+    assert safe.dp.release.plan.verify()
+
+
+def test_ways_of_a_column_cost_what_the_dearest_does() -> None:
+    budget = Budget(1.0, 1e-6)
+    one = Histogram(1, 1.0, unknown=True)
+    ways = [Histogram(1, 1.0, True, ("x", "a")), Histogram(8, 1.0, True, ("x", "b"))]
+    alone, several = spend(budget, [one, one], 1000), spend(budget, [one, *ways], 1000)
+    assert several.certified().delta <= budget.delta
+    assert several.noises[0].variance == pytest.approx(alone.noises[0].variance, rel=1e-3)
+    assert several.noises[2].variance == pytest.approx(8 * alone.noises[1].variance, rel=1e-3)
+
+
+def test_objects_whose_code_raises_are_null_or_refused_without_a_word() -> None:
+    failing = [FailingList(["a"]), FailingText("\ud800"), Failing()]
+    assert read_as(failing, pa.list_(pa.string())).null_count == 3
+    assert read_as(failing, pa.string()).null_count == 3
+    assert kind_counts(failing).sum() == 3
+    space = Subset(["a"])
+    assert Nullable(space).encode(failing, tolerant=True).tolist() == [[2]] * 3
+    for value in failing:
+        with pytest.raises(ColumnError, match="row position 1") as caught:
+            space.encode([["a"], value])
+        assert "swordfish" not in str(caught.value)
+        assert caught.value.__context__ is None
+    with pytest.raises(ColumnError, match="its own code fails; convert it to a plain value at row position 0"):
+        space.encode([FailingList(["a"])])
+
+
+@pytest.mark.parametrize(
+    ("space", "values", "codes"),
+    [
+        (Integer(0, 9), [3, "x", 2.6, np.inf, 10**400, None, True], [3, None, 3, 9, 9, None, None]),
+        (Real(0, 4, 4), [3, "x", Decimal(2), -np.inf, 10**400, np.nan], [3, None, 2, 0, 4, None]),
+        (Categorical(["a"], other="b"), ["a", b"a", "z", "\ud800", 3, ["a"]], [0, 0, 1, None, None, None]),
+        (Categorical([1, 2]), [1, 7, "x"], [0, None, None]),
+        (Subset([1, 2]), [[1], {2, 9}, [], "x", [1, None]], [1, 2, 0, None, 1]),
+    ],
+    ids=repr,
+)
+def test_tolerant_reading(space: Space, values: list[Any], codes: list[int | None]) -> None:
+    whole = Nullable(space)
+    found = whole.code_list(whole.encode(values, tolerant=True))
+    assert [None if code == whole.null else code for code in found] == codes

@@ -1,0 +1,125 @@
+"""What one row, one plan written by hand, or one odd budget must not do to the promise."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpframe as dpf
+from dpframe.accounting.budget import Budget
+from dpframe.errors import ColumnError, ParameterError, PlanError
+from dpframe.infer.cost import Histogram, spend
+from dpframe.plan.certificate import certify
+from dpframe.plan.plan import Plan, build_plan
+
+KEY = bytes(range(32))
+
+
+def objects(values: list[Any]) -> pd.DataFrame:
+    column = pd.Series([None] * len(values), dtype=object)
+    for i, value in enumerate(values):
+        column.iat[i] = value
+    return pd.DataFrame({"c": column})
+
+
+@pytest.mark.parametrize("odd", ["text", {"a": 1}, b"x", Decimal(1), [["a"]], [{"a": 1}], object(), 10**400])
+def test_no_row_makes_the_release_of_an_inferred_set_column_fail(odd: Any) -> None:
+    # Chance that neither item reaches its threshold: far below 1e-9.
+    released = dpf.sanitize(objects([["x", "y"], ["y"]] * 300 + [odd]), epsilon=8.0, delta=1e-6, key=KEY)
+    assert len(released) == 601
+    with pytest.raises(ColumnError):
+        dpf.sanitize(objects([["x"], odd]), epsilon=8.0, spaces={"c": dpf.Subset(("x", "y"))})
+
+
+def test_no_row_makes_inference_of_python_strings_fail() -> None:
+    frame = pd.DataFrame({"c": pd.Series(["A", "B"] * 300 + ["\ud800"], dtype=object).astype("string[python]")})
+    assert len(dpf.sanitize(frame, epsilon=8.0, key=KEY)) == 601
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 45.0, 700.0])
+@pytest.mark.parametrize("delta", [1e-4, 1e-12, 1e-24, 1e-28, 1e-310])
+@pytest.mark.parametrize("contributions", [1, 50])
+def test_inference_claims_no_more_than_its_tables_keep(epsilon: float, delta: float, contributions: int) -> None:
+    try:
+        spending = spend(Budget(epsilon, delta), [Histogram(8, 1.0, True), Histogram(1, 0.3)], 1000, contributions)
+    except ParameterError as error:
+        assert "too small to infer spaces" in str(error)
+        assert delta < 1e-20 or epsilon < 0.01
+        return
+    assert spending.certified().delta <= delta
+
+
+def test_a_certificate_compares_inference_with_the_noise_of_its_counts() -> None:
+    for n, delta in ((1001, 1e-6), (1002, 0.0)):
+        plan = dpf.make_plan(pd.DataFrame({"a": range(n)}), 1.0, delta, infer_share=0.5)
+        assert plan.verify().ok
+        data = json.loads(plan.to_json())
+        data["inferred"] |= {"epsilon": 1e-9, "delta": delta / 1e6}
+        data |= {"epsilon": 0.5 + 2e-9, "delta": 0.51 * delta}
+        failures = Plan.from_json(json.dumps(data)).verify().failures
+        assert failures
+        assert "less noise" in failures[0]
+
+
+def test_numbers_of_rows_beyond_all_tables_are_refused_in_one_line() -> None:
+    data = json.loads(build_plan({"a": (0, 9), "b": ["x", "y"]}, epsilon=1.0, n=1000).to_json())
+    for n in (1 << 62, 10**400):
+        with pytest.raises(PlanError, match=r"n must be a number of rows, below 2\^62"):
+            Plan.from_json(json.dumps(data | {"n": n}))
+
+
+def test_a_claim_whose_delta_vanishes_per_row_is_not_certified() -> None:
+    plan = build_plan({"a": (0, 9), "b": ["x", "y"]}, epsilon=1.0, n=1000)
+    assert not certify(plan, Budget(1.0, 1e-323), 2).ok
+
+
+def ledger(folder: Path) -> dpf.Ledger:
+    found = dpf.Ledger(folder / "ledger.sqlite")
+    found.create("survey", epsilon=10.0, delta=1e-3)
+    return found
+
+
+def test_spaces_of_a_plan_that_no_ledger_has_are_paid_for_once(tmp_path: Path) -> None:
+    frame, kept = pd.DataFrame({"c": ["A", "B"] * 501}), ledger(tmp_path)
+    account = {"ledger": kept, "dataset": "survey"}
+    unpaid = dpf.make_plan(frame, 1.0)
+    for total in (1.1, 2.1):
+        dpf.sanitize(frame, 1.0, spaces=unpaid, **account)
+        assert kept.spent("survey").epsilon == total
+    frame.to_parquet(tmp_path / "in.parquet", index=False)
+    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, spaces=unpaid, **account)
+    assert kept.spent("survey").epsilon == 3.1
+    paid = dpf.make_plan(frame, 1.0, infer_share=0.2, **account)
+    dpf.sanitize(frame, 1.0, spaces=paid, **account)
+    assert kept.spent("survey").epsilon == 4.3
+
+
+def test_a_column_of_type_null_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    table, kept = pa.table({"c": pa.nulls(10), "a": pa.array(range(10))}), ledger(tmp_path)
+    pq.write_table(table, tmp_path / "in.parquet")
+    with pytest.raises(ColumnError, match=r"^column 'c': has type null, which no space can hold"):
+        dpf.sanitize(table, 1.0, ledger=kept, dataset="survey")
+    with pytest.raises(ColumnError, match=r"^column 'c': has type null, which no space can hold"):
+        dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, ledger=kept, dataset="survey")
+    assert kept.spent("survey").epsilon == 0
+
+
+def test_a_categorical_column_without_values_is_measured_like_one_with_a_single_value() -> None:
+    found = []
+    for values in ([None] * 403, [None] * 402 + ["x"]):
+        frame = pd.DataFrame({"c": pd.Series(values, dtype=object).astype("category")})
+        found.append(dpf.sanitize(frame, 5.0, 1e-6, key=KEY).attrs["dpframe"])
+    noises, thresholds = zip(
+        *(
+            (inferred["measured"][0]["variance"], inferred["thresholds"])
+            for inferred in (json.loads(text)["plan"]["inferred"] for text in found)
+        ),
+        strict=True,
+    )
+    assert noises[0] == noises[1]
+    assert thresholds[0] == thresholds[1]

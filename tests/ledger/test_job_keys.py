@@ -1,0 +1,571 @@
+"""An interrupted job is repeated with its own key at no further cost, and with that input and plan only."""
+
+import contextlib
+import json
+import os
+import random
+import stat
+from itertools import pairwise
+
+import numpy as np
+import processes
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import JOB
+
+import dpframe as dpf
+from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError
+from dpframe.ledger import job_keys
+from dpframe.ledger.ledger import Amount, Ledger
+
+INPUT, CHANGED = b"input and plan", b"another input"
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    made = Ledger(tmp_path / "ledger.sqlite")
+    made.create("survey", 1.0)
+    return made
+
+
+@pytest.fixture
+def keys(tmp_path):
+    """The names of the key files there are."""
+    return lambda: sorted((tmp_path / "ledger.sqlite.keys").glob("*"))
+
+
+class Killed(BaseException):
+    pass
+
+
+def run(ledger, binding=INPUT, *, epsilon=0.25, fail=None, **options):
+    """Run a job; ``fail`` says where an exception strikes."""
+    with job_keys.job(ledger, "survey", JOB, binding, **options) as job:
+        if fail == "before":
+            raise Killed
+        job.spend(epsilon, 0.0)
+        key = job.key
+        if fail == "after":
+            raise Killed
+    return key, job
+
+
+def interrupted(ledger, **options):
+    with pytest.raises(Killed):
+        run(ledger, fail="after", **options)
+    (path,) = job_keys._folder(ledger).glob("*.key")
+    return bytes.fromhex(json.loads(path.read_text())["key"])
+
+
+def test_a_job_that_ends_leaves_no_key(ledger, keys):
+    key, job = run(ledger)
+    other, again = run(ledger)
+    assert (len(key), job.resumed, again.resumed) == (32, False, False)
+    assert key != other
+    assert job.release_id != again.release_id
+    assert ledger.spent("survey").epsilon == 0.5
+    assert keys() == []
+
+
+def test_an_interrupted_job_is_repeated_at_no_cost(ledger, keys):
+    key = interrupted(ledger)
+    assert len(keys()) == 1
+    assert interrupted(ledger) == key
+    again, job = run(ledger)
+    assert (again, job.resumed) == (key, True)
+    assert ledger.spent("survey").epsilon == 0.25
+    assert ledger.history()["release_id"].tolist() == [job.release_id]
+    assert keys() == []
+    assert run(ledger)[0] != key
+    assert ledger.spent("survey").epsilon == 0.5
+
+
+def test_a_repetition_needs_nothing_left(ledger):
+    key = interrupted(ledger, epsilon=1.0)
+    assert run(ledger, epsilon=1.0)[0] == key
+
+
+def test_what_fails_before_it_spends_costs_and_leaves_nothing(ledger, keys):
+    with pytest.raises(Killed):
+        run(ledger, fail="before")
+    assert keys() == []
+    with pytest.raises(BudgetExceeded):
+        run(ledger, epsilon=2.0)
+    assert keys() == []
+    with pytest.raises(ParameterError, match="epsilon must be finite"):
+        run(ledger, epsilon=-1.0)
+    assert keys() == []
+    with pytest.raises(LedgerError, match="dataset surwey is not in"), job_keys.job(ledger, "surwey", JOB, INPUT):
+        pass
+    assert keys() == []
+    assert not job_keys._folder(Ledger(f"{ledger.path}2")).exists()
+    assert ledger.history().empty
+
+
+def test_a_repetition_that_fails_before_it_spends_keeps_the_key(ledger):
+    key = interrupted(ledger)
+    with pytest.raises(Killed):
+        run(ledger, fail="before")
+    assert run(ledger)[0] == key
+
+
+def test_a_repetition_that_does_nothing_keeps_the_key(ledger):
+    key = interrupted(ledger)
+    with job_keys.job(ledger, "survey", JOB, INPUT):
+        pass
+    assert run(ledger)[0] == key
+
+
+def test_no_key_before_the_spend(ledger):
+    key = interrupted(ledger)
+    with job_keys.job(ledger, "survey", JOB, INPUT) as job:
+        with pytest.raises(LedgerError, match="a job has no key before it has spent; call its spend first"):
+            _ = job.key
+        job.spend(0.25, 0.0)
+        assert job.key == key
+        assert key.hex() not in repr(job)
+        assert repr(key) not in repr(job)
+
+
+def test_another_amount_under_the_same_key_is_refused(ledger):
+    key = interrupted(ledger)
+    with pytest.raises(LedgerError, match="is recorded for another dataset or amount"):
+        run(ledger, epsilon=0.1)
+    assert run(ledger)[0] == key
+
+
+def test_a_changed_input_is_refused_and_never_gets_the_key(ledger, keys):
+    key = interrupted(ledger)
+    with pytest.raises(LedgerError) as caught:
+        run(ledger, CHANGED)
+    assert "the input or the plan changed since the interrupted run of out.parquet" in str(caught.value)
+    assert f"`dpframe ledger forget {ledger.path} --dataset survey --job out.parquet` deletes it" in str(caught.value)
+    assert len(keys()) == 1
+    assert ledger.spent("survey").epsilon == 0.25
+    fresh, job = run(ledger, CHANGED, forget=True)
+    assert fresh != key
+    assert not job.resumed
+    assert ledger.spent("survey").epsilon == 0.5
+
+
+def test_forget_starts_anew_though_nothing_changed(ledger):
+    key = interrupted(ledger)
+    assert run(ledger, forget=True)[0] != key
+    assert ledger.spent("survey").epsilon == 0.5
+
+
+def test_a_key_that_never_paid_is_no_obstacle(ledger, keys):
+    """Killed between key and spend: nothing was drawn, so a changed input takes a fresh key."""
+    with processes.child(processes.run_job, ledger, INPUT) as (process, connection):
+        connection.send("go")
+        assert connection.recv()[0] == "started"
+        process.kill()
+    (path,) = keys()
+    old = json.loads(path.read_text())
+    with job_keys.job(ledger, "survey", JOB, CHANGED) as job:
+        assert not job.resumed
+        assert job.release_id != old["release_id"]
+        job.spend(0.25, 0.0)
+        assert job.key.hex() != old["key"]
+
+
+def test_dataset_and_name_have_keys_of_their_own(ledger):
+    ledger.create("other", 1.0)
+    key = interrupted(ledger)
+    for dataset, name in (("other", JOB), ("survey", "other.parquet"), ("survey", JOB + "2")):
+        with job_keys.job(ledger, dataset, name, INPUT) as job:
+            job.spend(0.1, 0.0)
+            assert not job.resumed
+            assert job.key != key
+    # No two pairs run into one another.
+    assert job_keys._key_path(ledger, "a", "bc") != job_keys._key_path(ledger, "ab", "c")
+    assert run(ledger)[0] == key
+
+
+def test_the_tag_is_of_dataset_input_and_plan(ledger):
+    one = job_keys._Record.fresh("survey", JOB, job_keys.bind(b"input", b"plan"))
+    assert one.fits(job_keys.bind(b"input", b"plan"))
+    for parts in ((b"inputp", b"lan"), (b"input", b"plan2"), (b"", b"inputplan")):
+        assert not one.fits(job_keys.bind(*parts))
+    assert one.tag != job_keys._tag(one.key, "survex", job_keys.bind(b"input", b"plan"))
+    assert one.key.hex() not in repr(one)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_key_files_are_for_the_owner_alone(ledger, keys, mask):
+    before = os.umask(mask)
+    try:
+        interrupted(ledger)
+    finally:
+        os.umask(before)
+    (path,) = keys()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_key_file_holds_no_digest_of_the_input(ledger, keys):
+    interrupted(ledger)
+    (path,) = keys()
+    data = json.loads(path.read_text())
+    assert data.keys() == {"schema", "dataset", "name", "release_id", "key", "tag"}
+    assert INPUT.decode() not in path.read_text()
+    assert INPUT.hex() not in path.read_text()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", bytes(300), b'{"schema": 1}', b"[1]", b'{"schema": "1"}'])
+def test_a_file_that_was_never_finished_is_written_again(ledger, keys, content):
+    """The key comes before the spend, so nothing was drawn under such a key."""
+    interrupted(ledger)
+    (path,) = keys()
+    path.write_bytes(content)
+    assert not run(ledger, CHANGED)[1].resumed
+    assert keys() == []
+
+
+def test_a_newer_key_file_is_refused(ledger, keys):
+    interrupted(ledger)
+    (path,) = keys()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 2}))
+    with pytest.raises(LedgerError, match="has schema 2, this version reads up to 1; upgrade dpframe"):
+        run(ledger)
+
+
+def test_symbolic_links_are_not_followed(ledger, keys, tmp_path):
+    interrupted(ledger)
+    (path,) = keys()
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LedgerError, match=r"key file .* cannot be used: Too many levels of symbolic links"):
+        run(ledger)
+
+
+def refused(ledger, message):
+    """A job, the list of jobs and the removal of a key are refused, at no cost and with nothing written."""
+    path = job_keys._key_path(ledger, "survey", JOB)
+    before = path.read_bytes() if path.exists() else None
+    spent = ledger.spent("survey")
+    message = rf"^the key .*{message}.*: find out who made it, and remove it$"
+    with pytest.raises(LedgerError, match=message):
+        run(ledger)
+    with pytest.raises(LedgerError, match=message):
+        job_keys.pending(ledger)
+    with pytest.raises(LedgerError, match=message):
+        job_keys.forget(ledger, "survey", JOB)
+    assert (path.read_bytes() if path.exists() else None) == before
+    assert ledger.spent("survey") == spent
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o750, 0o701])
+def test_a_key_folder_that_others_may_enter_is_refused(ledger, mode):
+    folder = job_keys._folder(ledger)
+    folder.mkdir()
+    folder.chmod(mode)
+    refused(ledger, r"folder .*has rights for others \(it must have mode 0700\)")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_key_folder_that_is_a_link_is_refused(ledger, tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    job_keys._folder(ledger).symlink_to(tmp_path / "elsewhere")
+    refused(ledger, "folder .*is a link or no folder")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_file_in_place_of_the_key_folder_is_refused(ledger):
+    job_keys._folder(ledger).write_text("")
+    with pytest.raises(LedgerError, match=r"folder .*is a link or no folder: find out who made it, and remove it"):
+        run(ledger)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o620, 0o606])
+def test_a_key_file_that_others_may_read_is_refused(ledger, mode):
+    interrupted(ledger)
+    job_keys._key_path(ledger, "survey", JOB).chmod(mode)
+    refused(ledger, r"file .*has rights for others \(it must have mode 0600\)")
+
+
+def test_a_key_file_that_was_put_there_before_is_refused(ledger):
+    path = job_keys._key_path(ledger, "survey", JOB)
+    path.parent.mkdir(mode=0o700)
+    path.write_bytes(b"")
+    path.chmod(0o644)
+    refused(ledger, r"file .*has rights for others")
+    assert path.read_bytes() == b""
+
+
+def test_a_key_file_with_another_link_is_refused(ledger, tmp_path):
+    interrupted(ledger)
+    os.link(job_keys._key_path(ledger, "survey", JOB), tmp_path / "copy")
+    refused(ledger, "file .*has another link")
+
+
+def test_a_key_file_that_is_no_file_is_refused(ledger):
+    path = job_keys._key_path(ledger, "survey", JOB)
+    path.parent.mkdir(mode=0o700)
+    os.mkfifo(path, 0o600)
+    with pytest.raises(LedgerError, match=r"file .*is no regular file.*: find out who made it, and remove it"):
+        run(ledger)
+    with pytest.raises(LedgerError, match=r"file .*is no regular file.*: find out who made it, and remove it"):
+        job_keys.pending(ledger)
+
+
+def test_a_link_in_place_of_a_key_file_is_not_listed(ledger, tmp_path):
+    interrupted(ledger)
+    path = job_keys._key_path(ledger, "survey", JOB)
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LedgerError, match=r"key file .* cannot be used: Too many levels of symbolic links"):
+        job_keys.pending(ledger)
+    with pytest.raises(LedgerError, match=r"key file .* cannot be used: Too many levels of symbolic links"):
+        job_keys.forget(ledger, "survey", JOB)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_stranger_s_key_folder_or_file_is_refused(ledger, what):
+    interrupted(ledger)
+    path = job_keys._key_path(ledger, "survey", JOB)
+    os.chown(path.parent if what == "folder" else path, 65534, 65534)
+    refused(ledger, f"{what} .*belongs to another user")
+
+
+def test_a_folder_that_is_swapped_under_a_running_job_gets_no_key(ledger, tmp_path):
+    """What was looked at is what is written: the folder that stands at the path afterwards is another."""
+    folder = job_keys._folder(ledger)
+    with job_keys.job(ledger, "survey", JOB, INPUT) as job:
+        folder.rename(tmp_path / "moved")
+        folder.mkdir()
+        folder.chmod(0o777)
+        job.spend(0.25, 0.0)
+    assert list(folder.iterdir()) == list((tmp_path / "moved").iterdir()) == []
+
+
+def test_a_key_that_cannot_be_stored_costs_nothing():
+    with processes.open_folder() as folder:
+        ledger = Ledger(folder / "ledger.sqlite")
+        ledger.create("survey", 1.0)
+        folder.chmod(0o777)
+        (folder / "ledger.sqlite").chmod(0o666)
+        with processes.nobody():
+            (folder / "ledger.sqlite.keys").mkdir(mode=0o500)
+        with processes.nobody(), pytest.raises(LedgerError, match=r"key file .* cannot be used: Permission denied"):
+            run(ledger)
+        assert ledger.spent("survey") == Amount(0.0)
+
+
+def test_pending_and_forget(ledger, keys):
+    assert job_keys.pending(ledger) == []
+    interrupted(ledger)
+    (found,) = job_keys.pending(ledger)
+    assert (found.dataset, found.name) == ("survey", JOB)
+    assert ledger.find(found.release_id) is not None
+    with pytest.raises(LedgerError, match=r"no interrupted job in.parquet of dataset survey; there is: out.parquet"):
+        job_keys.forget(ledger, "survey", "in.parquet")
+    job_keys.forget(ledger, "survey", JOB)
+    assert keys() == job_keys.pending(ledger) == []
+    with pytest.raises(LedgerError, match="there is: none"):
+        job_keys.forget(ledger, "survey", JOB)
+    assert ledger.spent("survey").epsilon == 0.25
+
+
+def test_name_is_text(ledger):
+    for name in ("", None, 3):
+        with (
+            pytest.raises(ParameterError, match="name must be text of at least one character"),
+            job_keys.job(ledger, "survey", name, INPUT),
+        ):
+            pass
+
+
+# Processes
+
+
+@pytest.mark.parametrize("stage", ["started", "spent", "done"])
+def test_killed_at_every_stage(ledger, keys, stage):
+    with processes.child(processes.run_job, ledger, INPUT) as (process, connection):
+        connection.send("go")
+        seen = {}
+        while stage not in seen:
+            if seen:
+                connection.send("go on")
+            word, release_id, key = connection.recv()
+            seen[word] = (release_id, key)
+        process.kill()
+        process.join()
+        assert len(keys()) == (stage != "done")
+        key, job = run(ledger)
+    assert job.resumed == (stage != "done")
+    assert (job.release_id == seen[stage][0]) == (stage != "done")
+    if stage == "spent":
+        assert key == seen["spent"][1]
+    assert ledger.spent("survey").epsilon == (0.5 if stage == "done" else 0.25)
+    assert keys() == []
+
+
+def test_a_running_job_is_not_taken_for_an_interrupted_one(ledger, keys):
+    with processes.child(processes.run_job, ledger, INPUT) as (_, connection):
+        connection.send("go")
+        for stage in ("started", "spent"):
+            assert connection.recv()[0] == stage
+            for binding in (INPUT, CHANGED):
+                for forget in (False, True):
+                    with pytest.raises(LedgerError, match="this job is running already"):
+                        run(ledger, binding, forget=forget)
+            with pytest.raises(LedgerError, match="this job is running already"):
+                job_keys.forget(ledger, "survey", JOB)
+            assert len(keys()) == 1
+            connection.send("go on")
+        assert connection.recv()[0] == "done"
+        assert keys() == []
+        assert run(ledger)[1].resumed is False
+    assert ledger.spent("survey").epsilon == 0.5
+
+
+def test_killed_at_any_moment(ledger, keys):
+    """Jobs in a loop, killed somewhere: every key that drew has its spend, and no key is lost before its job ended."""
+    chance = random.Random(3)
+    drawn = {}
+    for _ in range(10):
+        with processes.child(processes.run_jobs_forever, ledger, INPUT) as (process, connection):
+            connection.send("go")
+            for _ in range(chance.randrange(8)):
+                connection.recv()
+            process.kill()
+            seen = processes.received(connection)
+        for word in seen:
+            if word != "done":
+                assert drawn.setdefault(*word) == word[1]
+        recorded = set(ledger.history()["release_id"])
+        assert drawn.keys() <= recorded
+        if seen and seen[-1] != "done" and keys():
+            with job_keys.job(ledger, "survey", JOB, INPUT) as job:
+                job.spend(1e-6, 0.0)
+                # The last one drawn, or the next, which was killed before it said so.
+                assert job.resumed
+                assert drawn.get(job.release_id, job.key) == job.key
+        assert len(keys()) <= 1
+        assert ledger.spent("survey").epsilon == pytest.approx(len(recorded) * 1e-6)
+
+
+def test_at_one_time_one_gets_in(ledger, keys):
+    """Many processes start the same job at once: who gets in has a key and a spend of its own."""
+    with contextlib.ExitStack() as stack:
+        started = [stack.enter_context(processes.child(processes.try_jobs, ledger, INPUT, 20)) for _ in range(4)]
+        for _, connection in started:
+            connection.send("go")
+        found = [outcome for _, connection in started for outcome in processes.received(connection)]
+    done = [key for key in found if isinstance(key, bytes)]
+    assert len(found) == 80
+    assert len(set(done)) == len(done) == len(ledger.history())
+    assert done
+    assert all("this job is running already" in outcome for outcome in found if isinstance(outcome, str))
+    assert keys() == []
+
+
+# Releases
+
+
+def test_a_repeated_release_is_the_same_file(ledger, tmp_path):
+    source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    dpf.datasets.make_census(500, columns=["age", "sex"]).to_parquet(source, index=False)
+    plan = dpf.plan_parquet(source, 0.5, delta=0.0, spaces={"age": (0, 120), "sex": ["F", "M"]})
+
+    def release(fail):
+        binding = job_keys.bind(job_keys.digest_files([source]), plan.digest)
+        with job_keys.job(ledger, "survey", job_keys.job_name(target), binding) as job:
+            job.spend(plan.epsilon, plan.delta)
+            dpf.sanitize_parquet(source, target, plan=plan, key=job.key)
+            if fail:
+                raise Killed
+
+    with pytest.raises(Killed):
+        release(fail=True)
+    first = target.read_bytes()
+    release(fail=False)
+    assert target.read_bytes() == first
+    assert ledger.spent("survey").epsilon == 0.5
+    release(fail=False)
+    assert target.read_bytes() != first
+    assert ledger.remaining("survey") == Amount(0.0)
+
+
+# Digests
+
+
+def test_digest_of_files(tmp_path, monkeypatch):
+    one, two = tmp_path / "a" / "x", tmp_path / "b" / "x"
+    for path in (one, two):
+        path.parent.mkdir()
+        path.write_bytes(b"content")
+    assert job_keys.digest_files([one]) != job_keys.digest_files([two])  # a folder may be a partition key
+    assert job_keys.digest_files([one, two]) != job_keys.digest_files([two, one])
+    assert job_keys.digest_files([]) != job_keys.digest_files([one])
+    before = job_keys.digest_files([one, two])
+    monkeypatch.chdir(tmp_path)
+    assert job_keys.digest_files(["a/x", "b/x"]) == before
+    two.write_bytes(b"contenT")
+    assert job_keys.digest_files([one, two]) != before
+    with pytest.raises(FileError, match="no cannot be read: No such file or directory"):
+        job_keys.digest_files(["no"])
+
+
+def digest(*batches):
+    made = job_keys.CodesDigest()
+    for batch in batches:
+        made.update(batch)
+    return made.digest()
+
+
+def test_digest_of_codes():
+    codes = {"a": np.arange(6, dtype=np.uint8), "b": np.zeros(6, np.uint16)}
+    seen = {digest(codes), digest()}
+    for changed in (
+        codes | {"a": codes["a"][::-1]},
+        codes | {"a": codes["a"].astype(np.uint16)},
+        codes | {"a": codes["a"].reshape(2, 3)},
+        codes | {"a": codes["a"][:5]},
+        {"b": codes["b"], "a": codes["a"]},
+        {"a": codes["a"]},
+        {"a": codes["a"], "c": codes["b"]},
+        {"a": np.zeros((0, 2), np.uint8)},
+    ):
+        seen.add(digest(changed))
+    assert len(seen) == 10
+    twice = np.repeat(codes["a"], 2)[::2]  # not contiguous
+    assert digest(codes | {"a": twice}) == digest(codes)
+    with pytest.raises(ParameterError, match="codes of column 'a' must be of one dtype and width"):
+        digest(codes, {"a": codes["b"]})
+
+
+@given(rows=st.integers(0, 40), cuts=st.lists(st.integers(0, 40), max_size=5), width=st.integers(1, 3))
+def test_digest_of_codes_does_not_depend_on_batches(rows, cuts, width):
+    codes = {"a": np.arange(rows, dtype=np.uint16), "b": np.arange(rows * width, dtype=np.uint8).reshape(rows, width)}
+    edges = [0, *sorted(min(cut, rows) for cut in cuts), rows]
+    parts = [{name: column[i:j] for name, column in codes.items()} for i, j in pairwise(edges)]
+    assert digest(*parts) == digest(codes)
+
+
+def test_a_file_that_was_replaced_before_it_was_locked_is_not_held(tmp_path):
+    """Opened by one process, removed by the one that held its lock, locked by the first."""
+    path = tmp_path / "key"
+    for replacement in (None, b"new"):
+        path.write_bytes(b"old")
+        descriptor, folder = os.open(path, os.O_RDWR), os.open(tmp_path, os.O_RDONLY)
+        try:
+            assert job_keys._holds(descriptor, folder, path)
+            path.unlink()
+            if replacement is not None:
+                (tmp_path / "other").write_bytes(replacement)
+                (tmp_path / "other").rename(path)
+            assert not job_keys._holds(descriptor, folder, path)
+        finally:
+            os.close(descriptor)
+            os.close(folder)
+
+
+def test_job_name_is_where_the_file_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert (
+        job_keys.job_name("out.parquet") == job_keys.job_name(tmp_path / "out.parquet") == str(tmp_path / "out.parquet")
+    )

@@ -1,0 +1,567 @@
+"""The ledger: exact sums, no overdraw by any number of processes, nothing forgotten when one is killed."""
+
+import contextlib
+import copy
+import functools
+import operator
+import os
+import pickle
+import random
+import sqlite3
+import stat
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import pandas as pd
+import processes
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import dpframe as dpf
+from dpframe.errors import BudgetExceeded, LedgerError, ParameterError
+from dpframe.ledger.ledger import Amount, Ledger, as_ledger, yearly
+from dpframe.ledger.sqlite import explained, transaction
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    made = Ledger(tmp_path / "ledger.sqlite")
+    made.create("survey", 1.0, 1e-6)
+    return made
+
+
+def spend(ledger, number, epsilon=0.1, delta=0.0):
+    return ledger.spend("survey", epsilon, delta, release_id=f"release {number}")
+
+
+# Sums
+
+
+def test_ten_tenths_fit_into_one_exactly(ledger):
+    assert functools.reduce(operator.add, [0.1] * 10) != 1.0
+    for number in range(10):
+        entry = spend(ledger, number, 0.1, 1e-7)
+    assert entry.cumulative == ledger.spent("survey") == Amount(1.0, 1e-6)
+    assert ledger.remaining("survey") == Amount(0.0, 0.0)
+    for epsilon, delta in ((5e-324, 0.0), (1e-300, 5e-324)):
+        with pytest.raises(BudgetExceeded):
+            spend(ledger, "more", epsilon, delta)
+
+
+@pytest.mark.parametrize("total, parts", [(0.3, [0.1, 0.2]), (0.3, [0.1] * 3), (1e-6, [1e-7] * 10), (0.7, [0.1] * 7)])
+def test_what_is_written_in_decimals_adds_up_in_decimals(tmp_path, total, parts):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", total)
+    for number, part in enumerate(parts):
+        spend(ledger, number, part)
+    assert ledger.spent("survey").epsilon == total
+    with pytest.raises(BudgetExceeded):
+        spend(ledger, "more", 5e-324)
+
+
+def test_delta_alone_overdraws(ledger):
+    spend(ledger, 0, 0.1, 9e-7)
+    with pytest.raises(BudgetExceeded, match=r"has epsilon=0\.9, delta=1e-07 left .* delta=2e-07 was asked"):
+        spend(ledger, 1, 0.1, 2e-7)
+    assert ledger.spent("survey") == Amount(0.1, 9e-7)
+
+
+def test_a_total_without_delta_takes_pure_releases_only(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 1.0)
+    with pytest.raises(BudgetExceeded):
+        spend(ledger, 0, 0.1, 5e-324)
+    assert spend(ledger, 1).cumulative == Amount(0.1, 0.0)
+
+
+AMOUNTS = st.one_of(
+    st.integers(1, 40).map(lambda k: k / 100),
+    st.floats(5e-324, 2.0, allow_subnormal=True),
+    st.sampled_from([0.1, 1 / 3, 1e-17, 5e-324, 1e300, 0.30000000000000004]),
+)
+DELTAS = st.sampled_from([0.0, 0.0, 1e-7, 1 / 3e7, 5e-324])
+
+
+@settings(max_examples=25, deadline=None)
+@given(total=AMOUNTS, asked=st.lists(st.tuples(AMOUNTS, DELTAS), max_size=8))
+def test_spends_are_taken_as_exact_decimals_say(total, asked):
+    """Against a model in fractions of the decimals that were written."""
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(f"{folder}/ledger.sqlite")
+        ledger.create("survey", total, 1e-6)
+        left = [Fraction(repr(total)), Fraction("1e-6")]
+        for number, amounts in enumerate(asked):
+            exact = [Fraction(repr(x)) for x in amounts]
+            if all(a <= b for a, b in zip(exact, left, strict=True)):
+                spend(ledger, number, *amounts)
+                left = [b - a for a, b in zip(exact, left, strict=True)]
+            else:
+                with pytest.raises(BudgetExceeded):
+                    spend(ledger, number, *amounts)
+        remaining, spent = ledger.remaining("survey"), ledger.spent("survey")
+        # Rounded to the side of the ledger, and to the nearest float there.
+        assert Fraction(repr(remaining.epsilon)) <= left[0]
+        assert Fraction(repr(spent.epsilon)) >= Fraction(repr(total)) - left[0]
+        assert remaining.epsilon == pytest.approx(float(left[0]), rel=1e-15, abs=5e-324)
+        if remaining.epsilon > 0:  # all of it can be spent
+            spend(ledger, "rest", remaining.epsilon, remaining.delta)
+
+
+def test_many_equal_spends_are_counted_not_added(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 1e4)
+    with transaction(Path(ledger.path), 1.0, write=True) as connection:
+        rows = (
+            (None, "survey", f"r{i}", "release", "me", "2026-01-01T00:00:00+00:00", "0.1", "0.0") for i in range(50_000)
+        )
+        connection.executemany("INSERT INTO spends VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    assert spend(ledger, "one more").cumulative == Amount(5000.1, 0.0)
+
+
+def test_yearly():
+    assert yearly(0.1) == "a year of such nights (epsilon=0.1, delta=0 each) adds up to epsilon=36.5, delta=0"
+    assert yearly(1, 0.01).endswith("epsilon=365, delta=3.65, which promises nothing")
+    assert "epsilon=inf" in yearly(1e308)
+    with pytest.raises(ParameterError, match="epsilon must be finite"):
+        yearly(0)
+
+
+# Replays
+
+
+def test_a_replay_costs_nothing_and_says_so(ledger):
+    first, other = spend(ledger, 1, 0.6, 1e-7), spend(ledger, 2, 0.3)
+    again = spend(ledger, 1, 0.6, 1e-7)
+    assert (first.replayed, other.replayed, again.replayed) == (False, False, True)
+    assert (again.when, again.who, again.amount, again.cumulative) == (
+        first.when,
+        first.who,
+        first.amount,
+        Amount(0.6, 1e-7),
+    )
+    assert ledger.spent("survey") == Amount(0.9, 1e-7)
+    assert ledger.find("release 1") == again
+    assert ledger.find("release 9") is None
+
+
+def test_a_replay_needs_nothing_left(ledger):
+    spend(ledger, 1, 1.0, 1e-6)
+    assert spend(ledger, 1, 1.0, 1e-6).replayed
+
+
+def test_a_release_id_stands_for_one_dataset_and_amount(ledger):
+    ledger.create("other", 1.0)
+    spend(ledger, 1, 0.1)
+    for dataset, epsilon, delta in (("survey", 0.2, 0.0), ("survey", 0.1, 1e-9), ("other", 0.1, 0.0)):
+        with pytest.raises(LedgerError, match="release_id release 1 is recorded for another dataset or amount"):
+            ledger.spend(dataset, epsilon, delta, release_id="release 1")
+    assert (ledger.spent("survey"), ledger.spent("other")) == (Amount(0.1, 0.0), Amount(0.0, 0.0))
+
+
+# What it keeps
+
+
+def test_it_keeps_who_when_what_and_what_it_came_to(ledger):
+    ledger.create("other", 5)
+    before = datetime.now(UTC)
+    ledger.spend("survey", 0.1, 1e-9, release_id="a")
+    ledger.spend("other", 2, 0, release_id="b", what="mean of ages", who="Ada")
+    ledger.spend("survey", 0.2, 1e-9, release_id="c")
+    table = ledger.history()
+    assert list(table["dataset"]) == ["survey", "other", "survey"]
+    assert list(table["release_id"]) == ["a", "b", "c"]
+    assert list(table["what"]) == ["release", "mean of ages", "release"]
+    assert table["who"][1] == "Ada"
+    assert table["who"][0]
+    assert list(table["epsilon"]) == [0.1, 2.0, 0.2]
+    assert list(table["cumulative_epsilon"]) == [0.1, 2.0, 0.3]
+    assert list(table["cumulative_delta"]) == [1e-9, 0.0, 2e-9]
+    assert str(table["when"].dtype) == "datetime64[us, UTC]"
+    assert table["when"].is_monotonic_increasing
+    assert table["when"].between(before, datetime.now(UTC)).all()
+    pd.testing.assert_frame_equal(ledger.history("survey"), table.iloc[[0, 2]].reset_index(drop=True))
+    with pytest.raises(LedgerError, match="dataset third is not in"):
+        ledger.history("third")
+
+
+def test_summary(ledger):
+    ledger.create("other", 5)
+    spend(ledger, 0, 0.25, 1e-7)
+    table = ledger.summary()
+    assert table.loc["survey"].tolist() == [1.0, 0.25, 0.75, 1e-6, 1e-7, 9e-7, 1]
+    assert table.loc["other"].tolist() == [5.0, 0.0, 5.0, 0.0, 0.0, 0.0, 0]
+    assert ledger.datasets() == ["survey", "other"]
+    assert ledger.total("survey") == dpf.Budget(1.0, 1e-6)
+
+
+def test_empty_tables_have_their_dtypes(ledger):
+    before = ledger.history()
+    spend(ledger, 0)
+    assert before.empty
+    assert (ledger.history().dtypes == before.dtypes).all()
+
+
+def test_what_was_spent_cannot_be_changed_by_hand(ledger):
+    spend(ledger, 0)
+    with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
+        for statement in (
+            "DELETE FROM spends",
+            "UPDATE spends SET epsilon = '0.0'",
+            "UPDATE datasets SET epsilon = '9.0'",
+            "DELETE FROM datasets",
+        ):
+            with pytest.raises(sqlite3.IntegrityError, match="what was spent stays spent"):
+                connection.execute(statement)
+
+
+def test_total_stands(ledger):
+    with pytest.raises(LedgerError, match=r"dataset survey is in .* already, and its total stands"):
+        ledger.create("survey", 9.0)
+    assert ledger.total("survey").epsilon == 1.0
+
+
+@pytest.mark.parametrize("name", ["é", "e\u0301", " a b ", "a\nb", "人口", "'; DROP TABLE spends; --", "𝒜" * 100])
+def test_any_text_is_a_name(ledger, name):
+    ledger.create(name, 2.0)
+    ledger.spend(name, 0.5, 0.0, release_id=name, what=name, who=name)
+    assert ledger.remaining(name).epsilon == 1.5
+    assert ledger.history(name)["what"].tolist() == [name]
+    assert ledger.datasets() == ["survey", name]
+
+
+BAD_NAMES = ["", " ", "a\0b", "\ud800", b"survey", 3, None]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
+def test_names_are_text(ledger, name):
+    with pytest.raises(ParameterError, match="dataset must be text of at least one character"):
+        ledger.create(name, 1.0)
+    for ask in (ledger.remaining, ledger.spent, ledger.total):
+        with pytest.raises(ParameterError, match="dataset must be text"):
+            ask(name)
+    with pytest.raises(ParameterError, match="dataset must be text"):
+        ledger.spend(name, 0.1, 0.0, release_id="a")
+    with pytest.raises(ParameterError, match="release_id must be text"):
+        ledger.spend("survey", 0.1, 0.0, release_id=name)
+    with pytest.raises(ParameterError, match="what must be text"):
+        ledger.spend("survey", 0.1, 0.0, release_id="a", what=name)
+    if name is not None:
+        with pytest.raises(ParameterError, match="who must be text"):
+            ledger.spend("survey", 0.1, 0.0, release_id="a", who=name)
+    assert ledger.history().empty
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), True, "1", None])
+def test_epsilon_is_checked(ledger, epsilon):
+    with pytest.raises(ParameterError, match="epsilon must be"):
+        ledger.spend("survey", epsilon, 0.0, release_id="a")
+    with pytest.raises(ParameterError, match="epsilon must be"):
+        ledger.create("other", epsilon)
+    assert ledger.datasets() == ["survey"]
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1, float("nan"), "0", None])
+def test_delta_is_checked(ledger, delta):
+    with pytest.raises(ParameterError, match="delta must"):
+        ledger.spend("survey", 0.1, delta, release_id="a")
+    with pytest.raises(ParameterError, match="delta must"):
+        ledger.create("other", 1.0, delta)
+
+
+def test_overdraw_says_what_is_left_and_that_nothing_happened(ledger):
+    spend(ledger, 0, 0.7)
+    with pytest.raises(BudgetExceeded) as caught:
+        spend(ledger, 1, 0.4)
+    assert str(caught.value) == (
+        "dataset survey has epsilon=0.3, delta=1e-06 left of epsilon=1, delta=1e-06, and epsilon=0.4, delta=0 was "
+        "asked: nothing was spent and nothing was drawn; ask for no more than is left"
+    )
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    assert ledger.spent("survey").epsilon == 0.7
+    assert ledger.find("release 1") is None
+
+
+def test_unknown_dataset_says_which_there_are(ledger):
+    ledger.create("line\nbreak", 1.0)
+    with pytest.raises(LedgerError) as caught:
+        ledger.spend("surwey", 0.1, 0.0, release_id="a")
+    assert "dataset surwey is not in" in str(caught.value)
+    assert r"which holds survey, 'line\nbreak'; make it with: dpframe ledger create " in str(caught.value)
+
+
+# A frozen path
+
+
+def test_it_is_a_path_and_no_connection(ledger):
+    spend(ledger, 0)
+    for twin in (
+        pickle.loads(pickle.dumps(ledger)),
+        copy.copy(ledger),
+        copy.deepcopy(ledger),
+        clone(ledger, safe=False),
+    ):
+        assert twin == ledger
+        assert twin.spent("survey").epsilon == 0.1
+    assert vars(ledger).keys() == {"path", "timeout"}
+    assert hash(Ledger("a")) == hash(Ledger(Path("a"), timeout=3))
+    with pytest.raises(AttributeError):
+        ledger.path = "b"
+    assert as_ledger(ledger) is ledger
+    assert as_ledger(ledger.path) == as_ledger(Path(ledger.path)) == ledger
+
+
+@pytest.mark.parametrize("path", ["", None, 3, b"ledger", "a\0b"])
+def test_path_is_checked(path):
+    with pytest.raises(ParameterError, match="ledger must be the path of a file"):
+        Ledger(path)
+
+
+def test_names_of_files_that_a_uri_would_take_apart(tmp_path):
+    ledger = Ledger(tmp_path / "a %41?mode=memory#b é.sqlite")
+    ledger.create("survey", 1.0)
+    spend(ledger, 0)
+    assert [p.name for p in tmp_path.iterdir()] == ["a %41?mode=memory#b é.sqlite"]
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_the_owner_alone_may_read(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        ledger = Ledger(tmp_path / "ledger.sqlite")
+        ledger.create("survey", 1.0)
+        with transaction(Path(ledger.path), 1.0, write=True) as connection:
+            connection.execute("INSERT INTO datasets VALUES ('b', '1.0', '0.0', '')")
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(["ledger.sqlite", "ledger.sqlite-shm", "ledger.sqlite-wal"], 0o600)
+
+
+def test_commits_are_durable_and_do_not_hold_up_readers(ledger):
+    with transaction(Path(ledger.path), 1.0, write=True) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone()[0] >= 2  # FULL
+        assert Ledger(ledger.path, timeout=0.001).spent("survey").epsilon == 0
+
+
+# Many processes
+
+
+def test_sixteen_processes_share_ten_tenths(ledger):
+    with contextlib.ExitStack() as stack:
+        started = [stack.enter_context(processes.child(processes.spend_once, ledger, i)) for i in range(16)]
+        for _, connection in started:
+            connection.send("go")
+        answers = [connection.recv() for _, connection in started]
+    sums = sorted(answer for answer in answers if isinstance(answer, float))
+    assert sums == [i / 10 for i in range(1, 11)]
+    assert [type(answer) for answer in answers].count(BudgetExceeded) == 6
+    assert ledger.remaining("survey").epsilon == 0
+    assert len(ledger.history()) == 10
+
+
+def test_processes_make_one_ledger_together(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    with contextlib.ExitStack() as stack:
+        started = [stack.enter_context(processes.child(processes.create_one, ledger, i)) for i in range(6)]
+        for _, connection in started:
+            connection.send("go")
+        assert [connection.recv() for _, connection in started] == ["done"] * 6
+    assert sorted(ledger.datasets()) == [f"survey {i}" for i in range(6)]
+
+
+def test_threads_share_a_ledger(tmp_path):
+    ledger, barrier = Ledger(tmp_path / "ledger.sqlite"), threading.Barrier(8)
+
+    def work(number):
+        barrier.wait()
+        ledger.create(f"survey {number}", 1.0)
+        for i in range(5):
+            ledger.spend(f"survey {number}", 0.2, 0.0, release_id=f"{number} {i}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert (ledger.summary()["left_epsilon"] == 0).all()
+    assert len(ledger.history()) == 40
+
+
+def test_a_killed_process_leaves_a_whole_ledger_and_hides_nothing(ledger):
+    """Killed while it spends, at whatever it does after a drawn number of spends; two spend at a time."""
+    chance, reported = random.Random(7), set()
+    for round_ in range(8):
+        with (
+            processes.child(processes.spend_forever, ledger, f"{round_} a") as (one, its),
+            processes.child(processes.spend_forever, ledger, f"{round_} b") as (two, others),
+        ):
+            its.send("go"), others.send("go")
+            reported |= {its.recv() for _ in range(chance.randrange(1, 12))}
+            one.kill()
+            reported |= set(processes.received(its))
+            reported.add(others.recv())
+            two.kill()
+            reported |= set(processes.received(others))
+        recorded = set(ledger.history()["release_id"])
+        assert reported <= recorded
+        assert len(recorded - reported) <= 2 * (round_ + 1)  # recorded, and killed before it said so
+        with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert Fraction(repr(ledger.spent("survey").epsilon)) == len(recorded) * Fraction("1e-6")
+
+
+# One clear line
+
+
+def refusals(ledger):
+    """Every method that opens the file."""
+    return [
+        lambda: ledger.spend("survey", 0.1, 0.0, release_id="a"),
+        lambda: ledger.remaining("survey"),
+        lambda: ledger.spent("survey"),
+        lambda: ledger.total("survey"),
+        lambda: ledger.find("a"),
+        ledger.datasets,
+        ledger.history,
+        ledger.summary,
+    ]
+
+
+def refused(ledger, match):
+    for ask in refusals(ledger):
+        with pytest.raises(LedgerError, match=match) as caught:
+            ask()
+        assert "\n" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_missing(tmp_path):
+    ledger = Ledger(tmp_path / "no ledger")
+    refused(ledger, "no ledger does not exist; make it with: dpframe ledger create '.*no ledger' --dataset NAME")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(LedgerError, match="cannot be made: No such file or directory"):
+        Ledger(tmp_path / "no" / "ledger").create("survey", 1.0)
+
+
+def test_empty_file_is_refused_and_filled(tmp_path):
+    """A process that is killed while it makes a ledger may leave an empty file."""
+    path = tmp_path / "ledger"
+    path.touch()
+    refused(Ledger(path), "ledger is empty; make it with")
+    Ledger(path).create("survey", 1.0)
+    assert Ledger(path).datasets() == ["survey"]
+
+
+def test_no_ledger(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("word " * 1000)
+    refused(Ledger(path), "notes.txt is no ledger; name another file")
+    with pytest.raises(LedgerError, match="is no ledger"):
+        Ledger(path).create("survey", 1.0)
+    assert path.read_text() == "word " * 1000
+    refused(Ledger(tmp_path), "is not a regular file")
+
+
+def test_another_kind_of_database(tmp_path):
+    path = tmp_path / "other.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE datasets (name)")
+    before = path.read_bytes()
+    refused(Ledger(path), "other.sqlite is no ledger; name another file")
+    with pytest.raises(LedgerError, match="is no ledger"):
+        Ledger(path).create("survey", 1.0)
+    assert path.read_bytes() == before
+
+
+def test_newer_schema(ledger):
+    with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    refused(ledger, "has schema 2, this version reads up to 1; upgrade dpframe")
+    with pytest.raises(LedgerError, match="upgrade dpframe"):
+        ledger.create("other", 1.0)
+
+
+def test_damaged(ledger):
+    spend(ledger, 0)
+    path = Path(ledger.path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    with pytest.raises(LedgerError, match="is damaged; restore a copy"):
+        spend(ledger, 1)
+    path.write_bytes(whole[:5000])
+    with pytest.raises(LedgerError, match="is damaged; restore a copy"):
+        spend(ledger, 1)
+
+
+def test_amounts_that_are_no_numbers(ledger):
+    with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
+        connection.execute("INSERT INTO datasets VALUES ('b', 'much', '0', '')")
+        connection.commit()
+    with pytest.raises(LedgerError, match="is damaged"):
+        spend(ledger, 1)
+
+
+def test_locked(ledger):
+    hurried = Ledger(ledger.path, timeout=0.01)
+    with contextlib.closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match=r"ledger.sqlite is locked: another process keeps writing to it"):
+            spend(hurried, 0)
+        assert hurried.remaining("survey").epsilon == 1.0
+    assert spend(hurried, 0).cumulative.epsilon == 0.1
+
+
+def test_full_disk(ledger):
+    """SQLite's own error, from its own limit on the size of a file."""
+    with (
+        pytest.raises(LedgerError, match=r"ledger.sqlite cannot be written: the disk is full; free some space"),
+        explained(Path(ledger.path)),
+        contextlib.closing(sqlite3.connect(ledger.path)) as connection,
+    ):
+        connection.execute("PRAGMA max_page_count = 8")
+        for number in range(1000):
+            row = (None, "survey", f"{number}", "long " * 100, "", "", "0.1", "0.0")
+            connection.execute("INSERT INTO spends VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+@pytest.mark.parametrize("size", [64 << 10, 32 << 10, 1 << 10])
+def test_files_that_may_not_grow(ledger, size):
+    with processes.child(processes.spend_on_a_small_disk, ledger, size) as (_, connection):
+        connection.send("go")
+        *done, error = processes.received(connection)
+    assert error.startswith(f"{ledger.path} cannot be read or written (input/output error); check the disk")
+    recorded = set(ledger.history()["release_id"])
+    assert set(done) <= recorded
+    spend(ledger, "afterwards")
+
+
+@pytest.mark.parametrize("file_mode, folder_mode", [(0o444, 0o555), (0o444, 0o777), (0o666, 0o555), (0o000, 0o777)])
+def test_read_only(file_mode, folder_mode):
+    with processes.open_folder() as folder:
+        ledger = Ledger(folder / "ledger.sqlite")
+        ledger.create("survey", 1.0)
+        (folder / "ledger.sqlite").chmod(file_mode)
+        folder.chmod(folder_mode)
+        with processes.nobody():
+            with pytest.raises(LedgerError, match="cannot be opened for writing; give yourself read and write"):
+                spend(ledger, 0)
+            if folder_mode == 0o555:
+                with pytest.raises(LedgerError, match="cannot be made: Permission denied"):
+                    Ledger(folder / "new.sqlite").create("survey", 1.0)
+        (folder / "ledger.sqlite").chmod(0o600)
+        folder.chmod(0o755)
+        assert ledger.spent("survey").epsilon == 0
+
+
+def test_a_folder_that_may_not_be_entered():
+    with processes.open_folder() as folder:
+        ledger = Ledger(folder / "ledger.sqlite")
+        ledger.create("survey", 1.0)
+        folder.chmod(0o000)
+        with processes.nobody():
+            refused(ledger, r"ledger.sqlite cannot be opened: Permission denied")

@@ -1,0 +1,399 @@
+"""Every face under a ledger: spent before it is drawn, once per job, however often the job is interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import stat
+from collections import Counter
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import processes
+import pyarrow as pa
+import pytest
+
+import dpframe as dpf
+from dpframe.errors import BudgetExceeded, ColumnError, LedgerError, ParameterError, PlanError
+from dpframe.ledger import job_keys
+from dpframe.plan.inferred import Inferred
+
+KILLS = int(os.environ.get("DPFRAME_KILLS", "10"))
+SPACES = {"age": (0, 120), "sex": ["F", "M"]}
+TWO: Any = {"spaces": SPACES}
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> dpf.Ledger:
+    made = dpf.Ledger(tmp_path / "ledger.sqlite")
+    made.create("survey", 1.0, 1e-6)
+    return made
+
+
+@pytest.fixture
+def people() -> pd.DataFrame:
+    return dpf.datasets.make_census(400, columns=["age", "sex"])
+
+
+@pytest.fixture
+def source(tmp_path: Path, people: pd.DataFrame) -> Path:
+    people.to_parquet(tmp_path / "in.parquet", index=False)
+    return tmp_path / "in.parquet"
+
+
+def account(ledger: dpf.Ledger, dataset: str = "survey") -> Any:
+    return {"ledger": ledger, "dataset": dataset}
+
+
+def spent(ledger: dpf.Ledger) -> list[tuple[str, float, float]]:
+    table = ledger.history("survey")
+    return list(zip(table["what"], table["epsilon"], table["delta"], strict=True))
+
+
+# --------------------------------------------------------------------------------------------------- every face
+
+
+def test_every_face_spends_its_promise(people: pd.DataFrame, source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    people.dp.sanitize(0.125, 1e-8, **TWO, **account(ledger))
+    dpf.sanitize(pa.Table.from_pandas(people), 0.125, 1e-8, **TWO, ledger=str(ledger.path), dataset="survey")
+    dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.125, 1e-8, **TWO, **account(ledger))
+    dpf.sanitize(people, 0.125, 1e-8, **account(ledger))  # inference inside the promise
+    dpf.sanitize(people, plan=people.dp.plan(0.125, 1e-8, **TWO), **account(ledger))
+    assert spent(ledger) == [("release", 0.125, 1e-8)] * 5
+    people.dp.plan(0.125, 1e-8, **TWO, **account(ledger))  # costs nothing, as nothing is inferred
+    assert len(spent(ledger)) == 5
+
+
+@pytest.mark.parametrize("whole, share", [(1.0, 0.1), (1.0, 0.82), (0.3, 0.07), (0.7, 1 / 3)])
+def test_a_plan_and_its_release_cost_the_promise_together(
+    people: pd.DataFrame, tmp_path: Path, whole: float, share: float
+) -> None:
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", whole, 1e-6)
+    plan = people.dp.plan(whole, 1e-6, infer_share=share, **account(ledger))
+    assert [what for what, *_ in spent(ledger)] == ["inference"]
+    people.dp.sanitize(plan=dpf.Plan.from_json(plan.to_json()), **account(ledger))
+    (_, inferred, _), (what, rest, _) = spent(ledger)
+    assert what == "release"
+    assert inferred == pytest.approx(whole * share, rel=1e-9)
+    assert Fraction(str(inferred)) + Fraction(str(rest)) == Fraction(str(whole))
+    assert ledger.remaining("survey").epsilon == 0
+    with pytest.raises(BudgetExceeded):
+        people.dp.sanitize(plan=plan, **account(ledger))
+
+
+def test_parquet_takes_a_plan_that_is_paid_in_part(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    plan = dpf.plan_parquet(source, 0.5, 1e-7, **account(ledger))
+    for _ in range(2):  # inference is paid once, every release for itself
+        dpf.sanitize_parquet(source, tmp_path / "out.parquet", plan=plan, **account(ledger))
+    assert [(what, epsilon) for what, epsilon, _ in spent(ledger)] == [
+        ("inference", 0.05),
+        ("release", 0.45),
+        ("release", 0.45),
+    ]
+
+
+def test_only_what_was_paid_for_here_is_taken_off(people: pd.DataFrame, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    """A plan can be written by hand."""
+    ledger.create("other", 9.0, 1e-5)
+    plan = people.dp.plan(0.02, 1e-8, **account(ledger))
+    assert plan.inferred is not None
+
+    def cost(changed: dict[str, Any], dataset: str = "other", where: dpf.Ledger = ledger) -> float:
+        assert plan.inferred is not None
+        made = replace(plan, inferred=replace(plan.inferred, **changed))
+        before = where.spent(dataset).epsilon
+        people.dp.sanitize(plan=made, **account(where, dataset))
+        return round(where.spent(dataset).epsilon - before, 12)
+
+    assert cost({}, "survey") == 0.018
+    assert cost({}) == 0.02  # paid for by another dataset
+    assert cost({"receipt": None}, "survey") == 0.02
+    assert cost({"receipt": "0" * 32}, "survey") == 0.02
+    releases = ledger.history("survey")
+    of_release = releases.loc[releases["what"] == "release", "release_id"].iloc[0]
+    assert cost({"receipt": of_release}, "survey") == 0.02
+    # More taken off than was paid: the rows are then noisier than they need be, but nothing is saved.
+    more = dpf.make_plan(people, 0.02, 1e-8, infer_share=0.5)
+    assert more.inferred is not None
+    forged = replace(more, inferred=replace(more.inferred, receipt=plan.inferred.receipt))
+    before = ledger.spent("survey").epsilon
+    people.dp.sanitize(plan=forged, **account(ledger))
+    assert round(ledger.spent("survey").epsilon - before, 12) == 0.02
+    elsewhere = dpf.Ledger(tmp_path / "elsewhere.sqlite")
+    elsewhere.create("survey", 1.0, 1e-6)
+    assert cost({}, "survey", elsewhere) == 0.02
+
+
+def test_a_receipt_says_nothing(people: pd.DataFrame, ledger: dpf.Ledger) -> None:
+    """It is drawn at random, and stands for nothing outside the ledger."""
+    plans = [people.dp.plan(0.05, 1e-8, **account(ledger)) for _ in range(2)]
+    receipts = [plan.inferred.receipt for plan in plans if isinstance(plan.inferred, Inferred)]
+    assert len({*receipts}) == 2
+    assert all(receipt and len(bytes.fromhex(receipt)) == 16 for receipt in receipts)
+
+
+# ------------------------------------------------------------------------------------------------- what is refused
+
+
+def test_what_is_refused_costs_nothing(people: pd.DataFrame, source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    table = pa.Table.from_pandas(people, preserve_index=False)
+    out = tmp_path / "out.parquet"
+    wrong: Any = {"spaces": {"sex": ["F", "X"]}}
+    few = people.dp.plan(0.1, 1e-7, **TWO)
+    for call in (
+        lambda **kept: dpf.sanitize(people, 0.1, 1e-7, **wrong, **kept),  # age is inferred
+        lambda **kept: dpf.sanitize(table, 0.1, 1e-7, spaces=wrong["spaces"] | {"age": (0, 120)}, **kept),
+        lambda **kept: dpf.sanitize_parquet(source, out, 0.1, 1e-7, **wrong, **kept),
+        lambda **kept: dpf.sanitize_parquet(source, out, 0.1, spaces=wrong["spaces"] | {"age": (0, 120)}, **kept),
+        lambda **kept: dpf.sanitize(people.assign(more=1), plan=few, **kept),
+        lambda **kept: dpf.sanitize(people.assign(sex=0.5), plan=few, **kept),
+        lambda **kept: dpf.sanitize_parquet(
+            source, out, plan=people[["age"]].dp.plan(0.1, spaces={"age": (0, 9)}), **kept
+        ),
+        lambda **kept: dpf.sanitize_parquet(source, out, 0.1, spaces={"age": (0, 9), "sex": (0, 9)}, **kept),
+    ):
+        with pytest.raises(ColumnError):
+            call(**account(ledger))
+    with pytest.raises(PlanError, match=r"^the plan was made for 400 rows and the table has 100"):
+        dpf.sanitize(people[:100], plan=few, **account(ledger))
+    assert spent(ledger) == []
+    assert job_keys.pending(ledger) == []
+    assert not out.exists()
+
+
+def test_an_exceeded_budget_leaves_nothing(
+    people: pd.DataFrame, source: Path, tmp_path: Path, ledger: dpf.Ledger
+) -> None:
+    match = r"^dataset survey has epsilon=1, delta=1e-06 left of .*: nothing was spent and nothing was drawn; ask for"
+    for options in (TWO, {}):
+        for call in (
+            lambda **kept: dpf.sanitize(people, 1.5, 1e-7, **kept),
+            lambda **kept: dpf.sanitize_parquet(source, tmp_path / "out.parquet", 1.5, 1e-7, **kept),
+        ):
+            with pytest.raises(BudgetExceeded, match=match):
+                call(**options, **account(ledger))
+    with pytest.raises(BudgetExceeded, match=match):
+        people.dp.plan(20.0, 1e-7, **account(ledger))
+    assert spent(ledger) == []
+    assert job_keys.pending(ledger) == []
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["in.parquet", "ledger.sqlite"]
+
+
+def test_ledger_and_dataset_go_together(people: pd.DataFrame, source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    calls: list[Any] = [
+        lambda **kept: dpf.sanitize(people, 0.1, **TWO, **kept),
+        lambda **kept: people.dp.plan(0.1, **kept),
+        lambda **kept: dpf.plan_parquet(source, 0.1, **kept),
+        lambda **kept: dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.1, **TWO, **kept),
+    ]
+    for call in calls:
+        for kept in ({"ledger": ledger}, {"dataset": "survey"}):
+            with pytest.raises(ParameterError, match=r"^ledger and dataset go together, e.g. ledger="):
+                call(**kept)
+        with pytest.raises(
+            LedgerError, match=r"^dataset nobody is not in .*, which holds survey; make it with: dpframe"
+        ):
+            call(ledger=ledger, dataset="nobody")
+        with pytest.raises(LedgerError, match=r"no.sqlite does not exist; make it with"):
+            call(ledger=tmp_path / "no.sqlite", dataset="survey")
+        with pytest.raises(ParameterError, match=r"^ledger must be the path of a file"):
+            call(ledger=3, dataset="survey")
+    assert spent(ledger) == []
+    with pytest.raises(ParameterError, match=r"^key and ledger do not go together: under a ledger every job keeps its"):
+        dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.1, **TWO, **account(ledger), key=bytes(32))
+
+
+# --------------------------------------------------------------------------------------------------- interruptions
+
+
+class Killed(BaseException):
+    pass
+
+
+def interrupted(source: Path, out: Path, ledger: dpf.Ledger, **options: Any) -> bytes:
+    """Stop a job in the middle; return its key."""
+
+    def stop(done: int, total: int) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        dpf.sanitize_parquet(source, out, 0.25, 1e-7, **options, **account(ledger), progress=stop)
+    (path,) = (Path(f"{ledger.path}.keys")).glob("*.key")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    return bytes.fromhex(json.loads(path.read_text())["key"])
+
+
+@pytest.mark.parametrize("options", [TWO, {}, {"drop": iter(["sex"])}], ids=["declared", "inferred", "read once"])
+def test_a_repeated_job_writes_what_it_would_have(
+    options: Any, source: Path, tmp_path: Path, ledger: dpf.Ledger
+) -> None:
+    key = interrupted(source, tmp_path / "out.parquet", ledger, **options)
+    options = {"drop": ["sex"]} if "drop" in options else options
+    info = dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.25, 1e-7, **options, **account(ledger))
+    assert spent(ledger) == [("release", 0.25, 1e-7)]
+    assert job_keys.pending(ledger) == []
+    again, out = tmp_path / "again.parquet", tmp_path / "out.parquet"
+    dpf.sanitize_parquet(source, again, 0.25, 1e-7, **options, key=key)
+    assert again.read_bytes() == out.read_bytes()
+    dpf.sanitize_parquet(source, again, plan=info.plan, key=key)
+    # Of a plan made before the release does not say that it was measured on this table.
+    pd.testing.assert_frame_equal(pd.read_parquet(again), pd.read_parquet(out))
+
+
+def test_a_key_serves_one_input_and_one_request(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    out, long = tmp_path / "out.parquet", [str(i) for i in range(3_000)]
+    spaces: Any = {"age": (0, 120), "sex": ["F", "M", *long]}
+    interrupted(source, out, ledger, spaces=spaces)
+    match = "^the input or the plan changed since the interrupted run of .*forget=True or `dpframe ledger forget"
+
+    def refused(**options: Any) -> None:
+        given = {"epsilon": 0.25, "delta": 1e-7, "spaces": spaces} | options
+        with pytest.raises(LedgerError, match=match):
+            dpf.sanitize_parquet(source, out, **given, **account(ledger))
+
+    refused(epsilon=0.125)
+    refused(delta=0.0)
+    refused(shuffle=False)
+    # Beyond what repr shows of a long dtype or array.
+    refused(spaces=spaces | {"sex": pd.CategoricalDtype(["F", "M", *long[:1_500], *long[:1_499:-1]])})
+    refused(spaces=None)
+    dpf.datasets.make_census(400, random_state=9, columns=["age", "sex"]).to_parquet(source, index=False)
+    refused()
+    assert len(spent(ledger)) == 1
+    job_keys.forget(ledger, "survey", job_keys.job_name(out))
+    dpf.sanitize_parquet(source, out, 0.25, 1e-7, spaces=spaces, **account(ledger))
+    assert spent(ledger) == [("release", 0.25, 1e-7)] * 2
+
+
+def test_equal_requests_are_one(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    """However they are written."""
+    interrupted(source, tmp_path / "out.parquet", ledger, **TWO)
+    spaces = {"sex": pd.CategoricalDtype(["F", "M"]), "age": dpf.Integer(0, 120)}
+    dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.25, 1e-7, spaces=spaces, **account(ledger))
+    assert len(spent(ledger)) == 1
+
+
+# ------------------------------------------------------------------------------------------------------- processes
+
+
+def test_sixteen_processes_share_what_there_is(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    """Sixteen jobs of 0.1 each, of a total of 1: ten succeed."""
+    (tmp_path / "spaces.json").write_text(json.dumps({"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"]}))
+    words = f"--epsilon 0.1 --delta 0 --spaces {tmp_path}/spaces.json --ledger {ledger.path} --dataset survey".split()
+    with contextlib.ExitStack() as stack:
+        running = []
+        for i in range(16):
+            arguments = ["sanitize", str(source), f"{tmp_path}/{i}.parquet", *words]
+            running.append(stack.enter_context(processes.child(processes.run_command, arguments))[1])
+        for connection in running:
+            connection.send("go")
+        codes = [connection.recv() for connection in running]
+    assert Counter(codes) == {0: 10, 3: 6}
+    assert [(tmp_path / f"{i}.parquet").exists() for i in range(16)] == [code == 0 for code in codes]
+    assert spent(ledger) == [("release", 0.1, 0.0)] * 10
+    assert ledger.remaining("survey").epsilon == 0
+    assert job_keys.pending(ledger) == []
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A job that is killed: its options on the command line, and in Python."""
+
+    words: str
+    options: dict[str, Any]
+
+
+KINDS = {
+    "declared": Kind(
+        "--epsilon 0.5 --delta 0 --spaces ../spaces.json", {"epsilon": 0.5, "delta": 0.0, "spaces": SPACES}
+    ),
+    "inferred": Kind("--epsilon 0.5 --delta 1e-7", {"epsilon": 0.5, "delta": 1e-7}),
+}
+ROWS = 20_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kills_at_random_moments(kind: str, tmp_path: Path) -> None:
+    """Never a whole output without its spend, never a torn one, nothing else left, and every repetition the same."""
+    census = dpf.datasets.make_census(ROWS, columns=["age", "sex"])
+    census.to_parquet(tmp_path / "in.parquet", index=False)
+    (tmp_path / "spaces.json").write_text(json.dumps({"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"]}))
+    draw, longest, found = random.Random(0), 0.0, Counter[str]()
+    for number in range(-1, KILLS // 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        ledger = dpf.Ledger(folder / "ledger.sqlite")
+        ledger.create("survey", 0.5, 1e-6)
+        words = f"sanitize {tmp_path}/in.parquet {folder}/out.parquet {KINDS[kind].words} --ledger {ledger.path}"
+        arguments = [*words.replace("..", str(tmp_path)).split(), "--dataset", "survey"]
+        if number < 0:  # how long it takes
+            longest = seconds(arguments)
+            continue
+        with processes.child(processes.run_command, arguments) as (process, connection):
+            connection.send("go")
+            connection.poll(draw.uniform(0, 1.05) * longest)
+            process.kill()
+            process.join()
+        found[check_killed(folder, ledger, tmp_path / "in.parquet", arguments, KINDS[kind].options)] += 1
+    print(f"{kind}: {dict(found)}, in {longest:.2f} s each")
+    assert sum(found.values()) == KILLS // 2
+
+
+def seconds(arguments: list[str]) -> float:
+    from time import perf_counter
+
+    with processes.child(processes.run_command, arguments) as (_, connection):
+        start = perf_counter()
+        connection.send("go")
+        assert connection.recv() == 0
+        return perf_counter() - start
+
+
+def check_killed(folder: Path, ledger: dpf.Ledger, source: Path, arguments: list[str], options: dict[str, Any]) -> str:
+    """Check what a killed job left, repeat it, and return how far it had come."""
+    out, entries, keys = folder / "out.parquet", spent(ledger), sorted(Path(f"{ledger.path}.keys").glob("*"))
+    assert {path.name for path in folder.iterdir()} <= {
+        "out.parquet",
+        "ledger.sqlite",
+        "ledger.sqlite-wal",
+        "ledger.sqlite-shm",
+        "ledger.sqlite.keys",
+    }
+    assert entries in ([], [("release", options["epsilon"], options["delta"])])
+    assert not (out.exists() and not entries)
+    for path in keys:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    if out.exists():
+        assert dpf.verify_file(out).ok
+        assert dpf.Estimates(out).plan.epsilon == options["epsilon"]
+    if entries and not keys:
+        assert out.exists()
+        return "done"
+    expected = None
+    if entries:
+        key = bytes.fromhex(json.loads(keys[0].read_text())["key"])
+        dpf.sanitize_parquet(source, folder / "expected", **options, key=key)
+        expected = (folder / "expected").read_bytes()
+        assert not out.exists() or out.read_bytes() == expected
+    state = "written" if out.exists() else "spent" if entries else "key" if keys else "nothing"
+    seconds(arguments)
+    assert dpf.verify_file(out).ok
+    assert expected is None or out.read_bytes() == expected
+    assert spent(ledger) == [("release", options["epsilon"], options["delta"])]
+    assert list(Path(f"{ledger.path}.keys").glob("*")) == []
+    return state
+
+
+def test_batches_do_not_matter_to_a_job(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    key = interrupted(source, tmp_path / "out.parquet", ledger, **TWO)
+    dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.25, 1e-7, **TWO, **account(ledger), batch_rows=7)
+    dpf.sanitize_parquet(source, tmp_path / "again.parquet", 0.25, 1e-7, **TWO, key=key)
+    assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "again.parquet").read_bytes()

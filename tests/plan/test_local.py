@@ -1,0 +1,151 @@
+"""What each row loses on its own, its share in what inference counted included: one number on every face."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from test_page import visible
+
+import dpframe as dpf
+from dpframe.accounting.budget import Budget, compose, upward
+from dpframe.cli import main
+from dpframe.infer.column import Presence
+from dpframe.infer.cost import spend
+from dpframe.mechanisms import Geometric
+from dpframe.plan.plan import build_plan
+from dpframe.spaces import Boolean, Nullable
+from dpframe.spaces.field import Field
+
+ROWS = 50
+VALUES = (False, True, None)
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
+
+
+def flags(rows=ROWS):
+    """A boolean column that may hold nulls, and holds none."""
+    return pd.DataFrame({"flag": pd.array(np.arange(rows) % 2 == 0, dtype="boolean")})
+
+
+def row_and_count(plan, noise):
+    """Every law of (released row, noisy count of nulls) by the row's value, the other rows holding no null.
+
+    The space depends on the count: rows are released by the plan that the count leads to, as (plan, law).
+    """
+    reach = max(noise)
+    counts = np.arange(-reach, reach + 2)
+    law = np.array([noise.get(int(z), 0) for z in counts]) / (1 << 128)
+    above = counts > 3 * math.sqrt(plan.inferred.measured[0].variance)
+    options = {"epsilon": plan.epsilon, "delta": plan.delta, "n": plan.n, "inferred": plan.inferred}
+    for space, reached in ((Boolean(), ~above), (Nullable(Boolean()), above)):
+        made = build_plan({"flag": space}, **options)
+        channel = made["flag"].mechanism.transition()
+        laws = {}
+        for value in VALUES:
+            (code,) = space.encode(pa.array([value], pa.bool_()), nulls="impute")
+            shifted = np.roll(law, 1) if value is None else law
+            laws[value] = np.outer(channel[:, int(code)], shifted[reached])
+        yield made, laws
+
+
+def test_row_and_counts_together_keep_the_local_promise():
+    """Exact: n = 50, one boolean column at defaults, all pairs of values of a row, everything that leaves of it."""
+    plan = dpf.make_plan(flags(), 1.0)
+    assert plan["flag"].space == Boolean()
+    (noise,) = spend(plan.inferred.budget, Presence(Field("flag", pa.bool_(), True), Boolean()).histograms, ROWS).noises
+    assert noise.variance == plan.inferred.measured[0].variance
+    found = list(row_and_count(plan, noise.table.weights()))
+    rows_alone = [made._local_rows.epsilon for made, _ in found]
+    assert rows_alone[0] == pytest.approx(1.117, abs=5e-4)
+
+    def escape(epsilons):
+        return max(
+            sum(
+                np.maximum(laws[a] - math.exp(epsilon) * laws[b], 0).sum()
+                for (_, laws), epsilon in zip(found, epsilons, strict=True)
+            )
+            for a, b in itertools.permutations(VALUES, 2)
+        )
+
+    assert escape([made.local.epsilon for made, _ in found]) <= plan.local.delta == plan.delta
+    # Of the rows alone, the number is far from true.
+    assert escape(rows_alone) == pytest.approx(0.0048, abs=1e-4)
+
+
+def test_local_adds_what_inference_spent():
+    plan = dpf.make_plan(flags(), 1.0)
+    assert plan.inferred.budget == Budget(0.1, 1e-7)
+    assert plan.local == compose([plan._local_rows, plan.inferred.budget])
+    assert plan.local.epsilon > plan.local_sum.epsilon
+    assert plan.local.delta == plan.delta
+    kept = dpf.make_plan(flags(), 1.0, shuffle=False)
+    assert kept.inferred is not None
+    assert kept.local == kept.release
+    declared = dpf.make_plan(flags(), 1.0, spaces={"flag": Boolean()})
+    assert declared.inferred is None
+    assert declared.local == declared._local_rows
+
+
+def test_delta_that_ready_channels_spend_adds_up_with_that_of_inference():
+    spaces = dpf.make_plan(flags(), 1.0)
+    plan = build_plan(
+        {"flag": Boolean(), "own": (0, 9)},
+        epsilon=1.0,
+        delta=1e-4,
+        n=1_000,
+        inferred=spaces.inferred,
+        mechanisms={"own": Geometric(9, 0.1, 1e-6)},
+    )
+    assert plan.local == compose([plan.local_sum, plan.inferred.budget])
+    assert plan.local.delta >= 1.1e-6
+
+
+def printed(capsys, *arguments):
+    """What a command prints."""
+    with pytest.raises(SystemExit) as stopped:
+        main.main([str(argument) for argument in arguments])
+    assert stopped.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_every_face_states_the_same_number(tmp_path, capsys):
+    source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    flags(2_000).to_parquet(source, index=False)
+    said = printed(capsys, "sanitize", source, target, "--epsilon", "1")
+    safe = dpf.read_parquet(target)
+    plan = safe.dp.release.plan
+    assert plan.inferred is not None
+    stated = plan.local.stated()
+    assert stated == f"epsilon={upward(plan.local.epsilon)}, delta={plan.local.delta:g}"
+    line = f"Local: {stated}, each row, even against someone who knows which output row it became"
+    for text in (said, "\n".join(plan.lines()), str(plan), repr(safe.dp), safe.dp._repr_html_(), str(safe.dp.report())):
+        assert line in text
+    for command in ("inspect", "verify"):
+        assert stated in printed(capsys, command, target)
+    words = visible(safe.dp.report().to_html())
+    assert f"ε = {upward(plan.local.epsilon)} " in words
+    assert f"local: {stated} of each row" in words
+    for certificate in (plan.verify(), dpf.verify_file(target)):
+        assert certificate.local == plan.local
+        assert f"local: {stated} of each row" in str(certificate)
+        assert json.loads(certificate.to_json())["local"] == {
+            "epsilon": plan.local.epsilon,
+            "delta": plan.local.delta,
+        }
+
+
+def test_what_is_not_proved_states_no_local_number():
+    plan = dpf.make_plan(flags(), 1.0)
+    data = json.loads(plan.to_json())
+    data["inferred"]["measured"][0]["variance"] = 1.0
+    certificate = dpf.Plan.from_json(json.dumps(data)).verify()
+    assert not certificate.ok
+    assert certificate.local is None
+    assert "local:" not in str(certificate)
+    assert json.loads(certificate.to_json())["local"] is None

@@ -1,0 +1,267 @@
+"""Plans: building, checking, JSON, words."""
+
+import json
+import warnings
+from fractions import Fraction
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpframe as dpf
+from dpframe.accounting import ColumnLoss, composed_delta
+from dpframe.accounting.budget import Budget
+from dpframe.mechanisms import RandomizedResponse
+from dpframe.plan.columns import Column
+from dpframe.plan.plan import SCHEMA, build_plan
+
+SPACES = {"age": (0, 120), "sex": ["F", "M"], "born": dpf.Nullable(dpf.Datetime("1930-01-01", "2020-01-01"))}
+
+
+def spent(plan):
+    return sum((Fraction(c.certified.epsilon) for c in plan.columns), Fraction(0))
+
+
+@given(
+    epsilon=st.floats(0.01, 20),
+    delta=st.sampled_from([0.0, 1e-9, 1e-3]),
+    columns=st.integers(1, 5),
+    contributions=st.integers(1, 4),
+)
+def test_certified_losses_never_add_up_to_more_than_asked(epsilon, delta, columns, contributions):
+    spaces = {f"c{i}": ["a", "b", "c"] for i in range(columns)}
+    plan = build_plan(spaces, epsilon=epsilon, delta=delta, contributions=contributions)
+    assert sum(Fraction(c.mechanism.delta) for c in plan.columns) * contributions <= Fraction(delta)
+    if delta == 0 or columns == 1:
+        assert spent(plan) * contributions <= Fraction(epsilon)
+        assert spent(plan) * contributions >= Fraction(epsilon) * Fraction(999, 1000)
+    else:  # pure columns, whose losses make the row's (ε, δ) together
+        row = Budget(epsilon, delta).per_row(contributions)
+        assert composed_delta([ColumnLoss(c.epsilon, c.blanket) for c in plan.columns], row.epsilon) <= row.delta
+        assert all(c.mechanism.delta == 0 for c in plan.columns)
+
+
+def test_shares():
+    plan = build_plan(SPACES, epsilon=1.0, allocation={"age": 0.5})
+    assert [c.mechanism.epsilon for c in plan.columns] == [0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    "allocation, message",
+    [
+        ("errors", 'allocation must be "uniform", "error" or a mapping'),
+        ({"agee": 0.5}, "allocation names 'agee', which is not a randomised column"),
+        ({"age": -0.5}, r"allocation\['age'\] must be finite and above 0"),
+        ({"age": 1.0}, "must add up to 1, or to less when columns are left out"),
+        ({"age": 0.2, "sex": 0.2, "born": 0.2}, "shares of all columns must add up to 1"),
+    ],
+)
+def test_shares_refused(allocation, message):
+    with pytest.raises(dpf.ParameterError, match=message):
+        build_plan(SPACES, epsilon=1.0, allocation=allocation)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "1", True, None])
+def test_epsilon_refused(epsilon):
+    with pytest.raises(dpf.ParameterError, match=r"epsilon must be .*above 0, e\.g\. epsilon=1\.0"):
+        build_plan(SPACES, epsilon=epsilon)
+
+
+@pytest.mark.parametrize("delta", [1, -1e-9, float("nan"), 2.0])
+def test_delta_refused(delta):
+    with pytest.raises(dpf.ParameterError, match=r"delta must lie in \[0, 1\)"):
+        build_plan(SPACES, epsilon=1, delta=delta)
+
+
+@pytest.mark.parametrize("contributions", [0, -1, 1.5, True])
+def test_contributions_refused(contributions):
+    with pytest.raises(dpf.ParameterError, match="contributions must be a whole number of rows per person"):
+        build_plan(SPACES, epsilon=1, contributions=contributions)
+
+
+def test_contributions_scale_by_group_privacy():
+    one, three = (build_plan(SPACES, epsilon=3, delta=0.0, contributions=k) for k in (1, 3))
+    assert three["age"].mechanism.epsilon * 3 == pytest.approx(one["age"].mechanism.epsilon)
+    assert "up to 3 rows" in three.lines()[0]
+
+
+def test_too_small_a_budget_names_the_column():
+    with pytest.raises(dpf.ParameterError, match=r"column 'age': epsilon=.* is too small for a grid of 120 steps"):
+        build_plan({"age": (0, 120)}, epsilon=1e-18)
+
+
+def test_json_round_trip_and_digest():
+    plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=7, shuffle=False, nulls="impute", drop=["id"], leaks=["age"])
+    again = dpf.Plan.from_json(plan.to_json(indent=2))
+    assert again == plan
+    assert again.digest == plan.digest
+    assert json.loads(plan.to_json())["schema"] == SCHEMA
+    assert build_plan(SPACES, epsilon=1.1, delta=1e-6, n=7).digest != plan.digest
+
+
+def test_a_plan_can_be_written_by_hand(tmp_path):
+    text = json.dumps(
+        {
+            "schema": 1,
+            "epsilon": 1.0,
+            "columns": [
+                {"name": "age", "space": {"lower": 0, "upper": 120}, "epsilon": 0.5},
+                {"name": "sex", "space": ["F", "M"], "epsilon": 0.5},
+            ],
+        }
+    )
+    (tmp_path / "plan.json").write_text(text)
+    plan = dpf.Plan.read(tmp_path / "plan.json")
+    assert plan == build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0)
+
+
+def edited(**changes):
+    data = json.loads(build_plan(SPACES, epsilon=1.0).to_json())
+    for path, value in changes.items():
+        place = data
+        *parents, last = path.split("__")
+        for part in parents:
+            place = place[int(part) if part.isdigit() else part]
+        place[int(last) if last.isdigit() else last] = value
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[1, 2", "it is not a JSON object"),
+        ("[]", "it is not a JSON object"),
+        ("{}", 'it has no "schema" number'),
+        (edited(schema=2), "schema 2, this version reads up to 1; upgrade dpframe"),
+        (edited(surprise=1), "unknown field 'surprise'"),
+        (edited(columns={}), "no epsilon or no list of columns"),
+        (edited(epsilon=0), "the plan is not valid: epsilon must be finite and above 0"),
+        (edited(epsilon=0.9), "claims epsilon=0.9, delta=0.0 but its columns add up to epsilon=0.99"),
+        (edited(columns__0__mechanism__mechanism="laplacian"), "'age': unknown mechanism tag; this version knows"),
+        (edited(columns__0__mechanism__extra=1), "mechanism geometric has the fields delta, epsilon, span"),
+        (edited(columns__0__mechanism__span=7), "'age': the mechanism has 8 codes, the space 121"),
+        (edited(columns__0__space__space="circle"), "'age': unknown space tag; this version knows"),
+        (edited(columns__0__space__upper=-1), "'age': lower must be below upper"),
+        (edited(columns__0__space__colour=1), "'age': space integer has no field 'colour'"),
+        (edited(columns__0__name="sex"), "column 'sex' appears twice"),
+        (edited(drop=["sex"]), "column 'sex' appears twice"),
+        (edited(leaks=["id"]), "leaks names 'id', which is not a randomised column"),
+        (edited(nulls="ignore"), 'nulls must be "error" or "impute"'),
+        (edited(shuffle=1), "shuffle must be True or False"),
+        (edited(n=-1), "n must be a number of rows"),
+        (edited(columns__0=3), "every column needs a name, a space"),
+        (edited(schema=True), 'it has no "schema" number'),
+        (edited(drop=[1]), "a column's name must be a string that is not empty"),
+        (edited(drop=[""]), "a column's name must be a string that is not empty"),
+        (edited(drop=None), "drop must be a list of column names"),
+        (edited(drop="xy"), "drop must be a list of column names"),
+        (edited(passthrough=[["a"]]), "a column's name must be a string that is not empty"),
+        (edited(leaks={"age": 1}), "leaks must be a list of column names"),
+        (edited(columns__0__epsilon=0.1), "'age': give a mechanism or an epsilon, one of them"),
+        (edited(columns__0__delta=0.1), "'age': delta stands beside an epsilon"),
+        (edited(columns__0__mechanism=5), "'age': the mechanism must be an object with its tag"),
+        (edited(columns__0__name="\ud800"), r"column name '\\ud800' is not valid Unicode; rename it"),
+        (edited(passthrough=["a\ud800"]), "is not valid Unicode; rename it"),
+        (edited(columns__0__space={"space": "real", "lower": 0, "upper": 10**400}), "both finite"),
+    ],
+)
+def test_bad_plans_are_refused(text, message):
+    with pytest.raises(dpf.PlanError, match=message) as caught:
+        dpf.Plan.from_json(text)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).encode()
+
+
+def test_lists_of_names_are_no_text():
+    with pytest.raises(dpf.PlanError, match="passthrough must be a list of column names"):
+        dpf.Plan(1.0, 0.0, (), passthrough="xy")
+
+
+def test_names_with_line_breaks_keep_their_line():
+    plan = build_plan({"a\nb": [1, 2]}, epsilon=1, passthrough=["c\nd", "e"], drop=["f\ng"], leaks=["a\nb"])
+    assert not any("\n" in line for line in plan.lines())
+    assert "NOT PROTECTED, copied as they are: 'c\\nd', e" in plan.lines()
+
+
+def test_missing_plan_file(tmp_path):
+    with pytest.raises(dpf.FileError, match=r"plan\.json is not a readable plan file"):
+        dpf.Plan.read(tmp_path / "plan.json")
+
+
+def test_columns_check_their_size():
+    with pytest.raises(dpf.PlanError, match="the mechanism has 3 codes, the space 2"):
+        Column("sex", dpf.Categorical(["F", "M"]), RandomizedResponse(3, 1.0))
+
+
+def test_words_say_what_is_not_protected():
+    plan = build_plan(SPACES, epsilon=1.0, shuffle=False, passthrough=["id"], drop=["name"], leaks=["age"])
+    text = str(plan)
+    assert "NOT PROTECTED, copied as they are: id" in text
+    assert "NOT COVERED, spaces read off the data: age" in text
+    assert "Order: kept: positions are not protected" in text
+    assert "Dropped: name" in text
+    assert "replace-one, per person" in text
+
+
+def test_html_escapes_names():
+    html = build_plan({"<b>": ["x", "y"]}, epsilon=1, passthrough=["<i>"])._repr_html_()
+    assert "&lt;i&gt;" in html
+    assert "<i>" not in html
+    assert "<b>" not in html
+
+
+def test_summary_is_a_row_per_column_in_units():
+    table = build_plan(SPACES, epsilon=3.0).summary()
+    assert table.index.tolist() == ["age", "sex", "born"]
+    assert (table["expected_error"] >= table["error_bound"]).all()
+    assert table.loc["born", "unit"] == "D"
+    assert 0 < table.loc["age", "expected_error"] < 120
+
+
+def warned(call):
+    """How often a call warns of a large epsilon."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return sum(issubclass(warning.category, dpf.LargeEpsilonWarning) for warning in caught)
+
+
+def test_a_face_warns_once_of_a_large_epsilon():
+    frame = pd.DataFrame({"flag": pd.array([True, False] * 50, dtype="boolean")})
+    says = "epsilon=10.5 is above 10: .* promises next to nothing; take less, e.g. epsilon=1"
+    with pytest.warns(dpf.LargeEpsilonWarning, match=says):
+        plan = dpf.make_plan(frame, 10.5)
+    assert warned(lambda: dpf.sanitize(frame, 10.5)) == 1
+    assert warned(lambda: dpf.make_plan(frame, 10.5, spaces={"flag": dpf.Boolean()})) == 1
+    assert warned(lambda: dpf.Sanitizer(10.5).fit(frame).transform(frame)) == 1
+    # Not for what was made before, nor for what is read.
+    assert warned(lambda: dpf.sanitize(frame, plan=plan)) == 0
+    assert warned(lambda: dpf.Plan.from_json(plan.to_json())) == 0
+    assert warned(lambda: dpf.make_plan(frame, 10)) == 0
+
+
+def test_old_plans_without_the_newer_fields_are_read():
+    data = json.loads(build_plan(SPACES, epsilon=1.0).to_json())
+    assert "keeps_index" not in data
+    assert dpf.Plan.from_json(json.dumps(data)).keeps_index is False
+
+
+def test_the_repr_is_at_most_twenty_lines():
+    spaces = {f"column {i}": ["a", "b"] for i in range(60)}
+    plan = build_plan(spaces, epsilon=60.0, drop=[f"another {i}" for i in range(200)])
+    lines = repr(plan).splitlines()
+    assert len(lines) == 20
+    assert max(map(len, lines)) <= 200
+    assert lines[0].startswith("Release: epsilon=60")
+    assert lines[-1].endswith("print(plan) shows all, plan.to_json() writes them")
+    assert len(str(plan).splitlines()) > 60
+    small = build_plan({"a": ["x", "y"]}, epsilon=1.0)
+    assert repr(small) == str(small)
+
+
+def test_the_repr_of_an_inferred_plan_holds_no_counts():
+    plan = dpf.make_plan(dpf.datasets.make_census(3_000, columns=["age", "income", "region"]), 1)
+    assert plan.inferred is not None
+    assert len(repr(plan).splitlines()) <= 20
+    assert len(repr(plan)) < 4_000

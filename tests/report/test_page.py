@@ -1,0 +1,372 @@
+"""The report's page: what it says, that nothing escapes escaping, and that a browser shows it without complaint."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import subprocess
+from fractions import Fraction
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpframe as dpf
+from dpframe.accounting.budget import Budget, upward
+from dpframe.mechanisms import MECHANISMS as REGISTERED
+from dpframe.plan.plan import build_plan
+from dpframe.release.info import ReleaseInfo
+from dpframe.report.elements import Html, el
+from dpframe.report.words import MECHANISMS, SPACES, after, best_guess, chance, number, percent
+from dpframe.spaces.base import SPACES as REGISTERED_SPACES
+
+KEY = bytes(range(32))
+NASTY = "<script>alert('&')</script>\x07"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BROWSER_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
+]
+VOID = {"meta", "rect", "line", "circle"}
+
+
+class Outline(HTMLParser):
+    """Checks that every element is closed, and gathers what a page holds."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        assert tag in VOID
+        self.seen.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def outline(text: str) -> Outline:
+    found = Outline()
+    found.feed(text)
+    found.close()
+    assert found.open == []
+    return found
+
+
+@pytest.fixture(scope="module")
+def safe():
+    frame = dpf.datasets.make_census(
+        4_000, columns=["age", "sex", "education", "occupation", "income", "birth_date", "hobbies"]
+    )
+    frame = frame.rename(columns={"sex": NASTY})
+    spaces = {
+        "age": (0, 120),
+        NASTY: ["F", "M", "<img src=x onerror=alert(1)>"],
+        "education": dpf.Ordinal(dpf.datasets.EDUCATION),
+        "occupation": dpf.Nullable(dpf.Categorical(dpf.datasets.OCCUPATIONS)),
+        "income": dpf.Nullable(dpf.Real(0, 250_000)),
+        "birth_date": ("1930-01-01", "2008-01-01"),
+        "hobbies": dpf.Subset(dpf.datasets.HOBBIES, max_size=6),
+    }
+    return frame.dp.sanitize(epsilon=1, spaces=spaces, key=KEY)
+
+
+@pytest.fixture(scope="module")
+def html(safe):
+    return safe.dp.report().to_html()
+
+
+def visible(text: str) -> str:
+    return re.sub(r"\s+", " ", " ".join(outline(text).text))
+
+
+def test_sections_and_verdict(html):
+    words = visible(html)
+    for title in (
+        "Verified.",
+        "What is promised",
+        "What is not protected",
+        "What was proved, and what is attested",
+        "How each column was randomised",
+        "How exact it is",
+        "What makes the noise small",
+        "Even odds become at most 73.2 %",
+        "the table holds the 4,000 rows that were released",
+        "one person owns at most one row",
+    ):
+        assert title in words, title
+    assert "What the budget was spent on" not in words
+    assert words.index("What is promised") < words.index("What is not protected") < words.index("How exact it is")
+
+
+def test_valid_accessible_and_self_contained(html):
+    assert html.startswith('<!DOCTYPE html>\n<html lang="en">')
+    found = outline(html)
+    tags = [tag for tag, _ in found.seen]
+    assert tags.count("h1") == tags.count("title") == tags.count("main") == 1
+    assert not {"script", "img", "link", "iframe", "object"} & set(tags)
+    for tag, attributes in found.seen:
+        assert not {"src", "href", "style"} & set(attributes)
+        assert not any(name.startswith("on") for name in attributes)
+        if tag == "th":
+            assert attributes["scope"] in ("col", "row")
+        if tag == "svg":
+            assert attributes["aria-hidden"] == "true"
+    assert tags.count("table") == tags.count("caption") == tags.count("thead") > 8
+    assert "url(" not in html
+    assert "http" not in html.replace("http-equiv", "")
+    levels = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+    assert all(float(a["width"]) >= 0 for tag, a in found.seen if tag == "rect")
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_text_has_contrast(html):
+    # WCAG 2.1 AA: 4.5 to 1 for text, on both backgrounds.
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", html))
+    for paper in ("paper", "wash"):
+        for ink in ("ink", "soft", "good", "bad"):
+            light, dark = luminance(colours[paper]), luminance(colours[ink])
+            assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+def test_names_and_labels_are_escaped(html):
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "\x07" not in html
+    assert "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;" in html
+
+
+def test_the_same_text_each_time(safe, html):
+    assert safe.copy().dp.report().to_html() == html
+    assert not re.search(r"20[2-9]\d-\d\d-\d\d", html.replace("2008", ""))
+
+
+def test_estimates_are_those_of_the_release(safe, html):
+    words = visible(html)
+    found = safe.dp.value_counts(NASTY, normalize=True)
+    for estimate, upper in zip(found["estimate"], found["upper"], strict=True):
+        assert f"{100 * estimate:.1f} % ± {100 * (upper - estimate):.1f}".replace("-", "−") in words
+    mean = safe.dp.mean("income")
+    assert f"{mean['estimate']:,.0f} ± {(mean['upper'] - mean['lower']) / 2:,.0f}" in words
+
+
+def test_without_a_table_it_forecasts(safe):
+    report = dpf.Report(safe.dp.release)
+    words = visible(report.to_html())
+    assert "Estimates of the original table" not in words
+    half = 1.959964 * report.info.plan.forecast().loc[("marginal", "education"), "std_error"]
+    assert f"± {100 * half:.2g} percentage points" in words
+
+
+def test_altered_rows_are_not_verified_and_not_estimated(safe):
+    altered = safe.copy()
+    altered["age"] = altered["age"].to_numpy()[::-1]
+    words = visible(altered.dp.report().to_html())
+    assert "Not verified." in words
+    assert "the rows are not those that were released under this plan" in words
+    assert "Estimates of the original table" not in words
+
+
+def test_what_is_not_protected_is_named():
+    plan = build_plan(
+        {"a": ["x", "y"], "b": (0, 9)}, epsilon=6, passthrough=["id"], leaks=["b"], drop=["name"], contributions=3
+    )
+    words = visible(dpf.Report(ReleaseInfo(plan, 50, "")).to_html())
+    for text in (
+        "Copied as they are: id",
+        "Spaces read off the data: b",
+        "Left out, so that nothing of them is in the release: name",
+        "who may own up to 3 rows",
+        "An ε this large promises little",
+        "the same as for the release".capitalize(),
+    ):
+        assert text in words, text
+
+
+def test_spend_of_inference_is_shown():
+    frame = dpf.datasets.make_census(3_000, columns=["age", "sex"])
+    safe = frame.dp.sanitize(epsilon=1, key=KEY)
+    words = visible(safe.dp.report().to_html())
+    assert "What the budget was spent on" in words
+    assert "ε = 0.1" in words
+
+
+def test_empty_and_bare_plans():
+    for n in (0, 1, 7):
+        plan = build_plan({"a": ["x", "y"]}, epsilon=1, n=n)
+        assert "Verified." in dpf.Report(ReleaseInfo(plan, n, "")).to_html()
+    empty = pd.DataFrame({"sex": pd.Series([], dtype=object)}).dp.sanitize(epsilon=1, spaces={"sex": ["F", "M"]})
+    outline(empty.dp.report().to_html())
+
+
+def test_groups_many_columns_and_samples():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"c{i}": rng.integers(0, 2, 400).astype(bool) for i in range(10)})
+    safe = frame.dp.sanitize(epsilon=1, infer="public", groups=[("c0", "c1")], sample=300, key=KEY)
+    words = visible(safe.dp.report().to_html())
+    assert "The first 8 of 10 columns" in words
+    assert "secret sample: and only a secret sample of the rows leaves" in words
+
+
+@pytest.mark.parametrize("tag", sorted(REGISTERED))
+def test_every_mechanism_has_words(tag):
+    assert tag in MECHANISMS
+
+
+@pytest.mark.parametrize("tag", sorted(REGISTERED_SPACES))
+def test_every_space_has_words(tag):
+    assert tag in SPACES
+
+
+@given(st.floats(1e-3, 30), st.floats(0, 0.5))
+def test_best_guess_is_what_the_inequality_allows(epsilon, delta):
+    # Randomised response that reveals all with chance δ has this very success, and no event can do better:
+    # P(A) − P'(A) is largest where P(A) = e^ε P'(A) + δ and P'(A^c) = e^ε P(A^c) + δ.
+    odds = Fraction(math.exp(epsilon))
+    kept = (1 - Fraction(delta)) * odds / (1 + odds) + Fraction(delta)
+    miss = 1 - kept
+    assert kept == odds * miss + Fraction(delta)
+    assert best_guess(Budget(epsilon, delta)) == pytest.approx(float(kept), rel=1e-12)
+
+
+@given(st.floats(0.001, 0.999), st.floats(1e-3, 8))
+def test_beliefs_grow_by_the_odds(before, epsilon):
+    then = after(before, Budget(epsilon))
+    assert then / (1 - then) == pytest.approx(math.exp(epsilon) * before / (1 - before), rel=1e-6)
+
+
+@given(st.floats(1e-6, 1 - 1e-8))
+def test_percent_never_rounds_down(share):
+    shown = float(percent(share).removesuffix(" %"))
+    assert 100 * share - 1e-6 <= shown <= 100
+    assert shown < 100 or share > 0.9999
+
+
+@given(st.floats(1e-12, 0.999))
+def test_chance_never_is_smaller_than_it_is(delta):
+    count, scale = re.fullmatch(r"1 in ([\d,.]+)( million million| billion| million|)", chance(delta)).groups()
+    size = {"": 1, " million": 1e6, " billion": 1e9, " million million": 1e12}[scale]
+    shown = float(count.replace(",", "")) * size
+    assert shown <= 1 / delta * (1 + 1e-9)
+    assert shown * 1.12 >= min(1 / delta, 1 / delta - 1) or shown >= math.floor(1 / delta)
+
+
+@given(st.floats(1e-9, 1e9))
+def test_upward_never_rounds_down(epsilon):
+    assert epsilon * (1 - 1e-9) <= float(upward(epsilon)) <= epsilon * 1.0011
+
+
+@given(st.text())
+def test_elements_escape_text(text):
+    found = outline(el("p", text, title=text))
+    assert [tag for tag, _ in found.seen] == ["p"]
+    assert el("p", Html("<b>x</b>")) == "<p><b>x</b></p>"
+
+
+def test_save_and_the_command_line(safe, tmp_path, capsys):
+    from dpframe.cli.main import main
+
+    source, page = tmp_path / "safe.parquet", tmp_path / "out.html"
+    safe.to_parquet(source)
+    with pytest.raises(SystemExit) as done:
+        main(["inspect", str(source), "--html", str(page)])
+    assert done.value.code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "the file holds the 4,000 rows that were released" in visible(text)
+    with pytest.raises(SystemExit) as failed:
+        main(["inspect", str(source), "--html", str(tmp_path / "no" / "out.html")])
+    assert failed.value.code == 2
+    assert "out.html could not be written: No such file or directory" in capsys.readouterr().err
+    frame = pd.DataFrame({"a": [1]})
+    frame.to_parquet(tmp_path / "plain.parquet")
+    with pytest.raises(SystemExit) as failed:
+        main(["inspect", str(tmp_path / "plain.parquet"), "--html", str(page)])
+    assert failed.value.code == 2
+    assert "is not a release, so there is nothing to report" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_a_browser_shows_it(html, tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text(html, encoding="utf-8")
+    done = subprocess.run(
+        [
+            CHROMIUM,
+            *BROWSER_FLAGS,
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--dump-dom",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "Verified." in done.stdout
+    assert "CONSOLE" not in done.stderr
+    # The browser found nothing to mend: it holds the elements that were written, and no others.
+    written, shown = (
+        [tag for tag, _ in outline(text).seen if tag != "!doctype"] for text in (html, closed(done.stdout))
+    )
+    assert shown == written
+
+
+def closed(dom: str) -> str:
+    """Return a serialised page with its drawings' shapes closed as they were written."""
+    return re.sub(r"></(rect|line|circle)>", "/>", dom)
+
+
+def test_no_head_is_a_theorem_and_mechanisms_have_their_usual_names(safe, html):
+    heads = re.findall(r"<th[^>]*>(.*?)</th>", html)
+    assert heads
+    assert not any("Theorem" in head for head in heads)
+    assert "Least possible" in heads
+    words = visible(html)
+    assert "Laplace (geometric on its grid)" in words
+    assert not re.search(r"— geometric|nullable geometric", words)
+    assert "Laplace (geometric on its grid)" in str(safe.dp.report())
+    assert "Laplace (geometric on its grid)" in safe.dp.report()._repr_html_()
+
+
+@pytest.mark.parametrize("delta, said", [(0.0, "."), (1e-6, ", up to the chance δ.")])
+def test_even_odds_are_said_to_hold_up_to_delta(delta, said):
+    plan = build_plan({"a": ["x", "y"]}, epsilon=1.0, delta=delta, n=1_000)
+    words = visible(dpf.Report(ReleaseInfo(plan, 1_000, "")).to_html())
+    assert f"Even odds become at most 73.2 %{said}" in words
+
+
+def test_years_are_written_as_years():
+    frame = pd.DataFrame({"year": np.arange(1_950, 2_006).repeat(100)})
+    safe = frame.dp.sanitize(epsilon=8, spaces={"year": (1_900, 2_006)}, key=KEY)
+    words = visible(safe.dp.report().to_html())
+    assert "1900 to 2006" in words
+    assert not re.search(r"\b(1,9|2,0)\d\d\b(?! rows)", words)
+    assert number(73_271.0) == "73,271"
