@@ -27,11 +27,11 @@ Floats = NDArray[np.float64]
 
 _CELLS = 6_000
 _INFLATION = 1e-9
-_LARGEST = 300.0
+LARGEST = 300.0
 """A column that loses more is as good as published."""
 _ROUNDED = 1e-15
 """Absolute rounding of the mass on R = 1, a difference."""
-_ERROR = 1e-13
+ERROR = 1e-13
 """Relative rounding of ratios and masses, per unit of (1 + Σε), taken outward."""
 
 
@@ -45,7 +45,7 @@ def _masses(part: ColumnLoss) -> tuple[float, float, float]:
 
 
 @functools.lru_cache(maxsize=16)
-def _ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[Floats, Floats]:
+def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[Floats, Floats]:
     """Return the lattice values of ln R and their probabilities under P'."""
     step = choose_step([part.epsilon for part in parts], [_masses(part)[0] for part in parts], _CELLS, _INFLATION)
     law, offset = np.ones(1), 0
@@ -83,10 +83,10 @@ def composed_delta(parts: Sequence[ColumnLoss], epsilon: float) -> float:
     total = total_epsilon(lossy)
     if epsilon >= total:
         return 0.0
-    if max(part.epsilon for part in lossy) > _LARGEST:
+    if max(part.epsilon for part in lossy) > LARGEST:
         return 1.0
-    logs, law = _ratio_law(tuple(sorted(lossy, key=lambda part: (part.epsilon, part.blanket))))
-    error = _ERROR * (1 + total)
+    logs, law = ratio_law(tuple(sorted(lossy, key=lambda part: (part.epsilon, part.blanket))))
+    error = ERROR * (1 + total)
     reached = logs > epsilon - 3 * error
     # Masses under P, so that no ratio overflows: p·(1 − e^(ε − ln R)).
     gain = -np.expm1(np.minimum(epsilon - 3 * error - logs[reached], 0.0))

@@ -1,0 +1,214 @@
+"""Discrete Gaussian noise on counts and integer sums as steps, from the exact lattice law of what is sampled.
+
+One changed row moves counts: in a table of counts one loses 1 and one gains 1, a sum of integers moves by at most its
+range. The loss of noise of parameter σ² on a number that moves by Δ is (Δ² − 2Δy)/2σ² at y ~ P(y) ∝ e^(−y²/2σ²): a
+lattice of spacing Δ/σ², not a normal law. Its profile is straight in e^x between lattice points and touches the
+continuous G_(Δ/σ) only near them, so that it lies above it: by 1/(8σ²) in μ for one number. The step is proved
+for the lattice law itself (`undercurve`), whatever σ.
+
+*m numbers that move by 1* have the loss (m − 2S)/2σ², S the sum of m draws, and that is what one number of
+parameter mσ² moved by m has: S has its law, to a factor for each addition,
+
+    |factor − 1| ≤ 2Σ_{k≥1} e^(−2π²τ²k²),  1/τ² = 1/a² + 1/b² for parameters a², b²          (Poisson's formula),
+
+below 1e-30 for σ² ≥ `_MERGED`; for smaller σ² the sum's law is convolved term by term.
+
+*Moves are monotone*: by more is easier to tell (the law is log-concave, the best tests are thresholds), and a number
+that does not move says nothing. So a person of k rows moves a sum by k·range at worst. In counts k rows split into
+moves of at most k in many ways, and neither ℓ1 nor ℓ2 norm orders them. The split in which all rows meet in the same
+counts is computed exactly. In any other one at least k of the m·k unit moves are part of moves by less than k: with
+r_s the μ² that one count moved by s needs, its μ² is at most (m − 1)·k·max_{s≤k} r_s/s + k·max_{s<k} r_s/s. The larger
+is claimed.
+
+*Tables.* The sampler lies within a total variation distance β of the ideal law for each number that moves. With
+m of them H(x) ≤ H_ideal(x) + m·β·(1 + e^x): P(A) ≤ P*(A) + mβ ≤ e^x·P*'(A) + H_ideal + mβ ≤ e^x·P'(A) + …. This, and
+the tails left out, go into the slack, beyond which the profile need not be known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_delta
+from dpframe.accounting.dominating import check_rows
+from dpframe.accounting.undercurve import Profile, cover
+from dpframe.errors import ParameterError
+from dpframe.accounting.budget import check_delta
+
+Floats = npt.NDArray[np.float64]
+
+_MERGED = 8.0
+"""σ² from which on sums of draws are a discrete Gaussian: e^(−2π²·4) is 5e-35 for each of at most 1e4 additions."""
+_LARGE = 2.0**30
+"""Parameters s² beyond which the law is not summed but bounded by the normal law's, cell by cell."""
+_ROUND = 1e-15
+_TOLERANCE = 5e-5
+"""Relative width to which μ is found, rounded up."""
+_NODES = 4000
+"""The curve binds everywhere at once, so that nodes lie close."""
+_LEAST = 0.25
+_SLACK = 2.0**-80
+
+
+@dataclass(frozen=True)
+class IntegerNoise:
+    """Numbers that get discrete Gaussian noise of one parameter, independently.
+
+    Parameters
+    ----------
+    sigma2
+        σ² of the noise as it is drawn.
+    numbers
+        How many of them one replaced row can change: 2 for each table of counts, 2s where a row counts under s
+        cells, 1 for a sum.
+    span
+        By how much one row can move each: 1 for counts, the range of the integers for a sum.
+    distance
+        Bound on the total variation distance of a draw from the ideal law.
+
+    Raises
+    ------
+    ParameterError
+        If σ² is below 1/4, or numbers or span are no whole numbers of at least 1.
+    """
+
+    sigma2: float
+    numbers: int = 2
+    span: int = 1
+    distance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (_LEAST <= self.sigma2 < math.inf):
+            raise ParameterError("sigma2 must be finite and at least 1/4; raise the noise")
+        check_rows(self.numbers, "numbers")
+        check_rows(self.span, "span")
+        check_delta(self.distance, "distance")
+
+
+def _convolved(one: Floats, two: Floats) -> Floats:
+    """Return a convolution term by term, of positive terms, rounded up."""
+    return np.asarray(np.convolve(one, two) * (1 + _ROUND * (8 + len(two))))
+
+
+@lru_cache(maxsize=32)
+def _sum_law(sigma2: float, numbers: int, tail: float) -> tuple[Floats, int, float]:
+    """Return P(S = s) of a sum of draws from −reach on, rounded up, the reach, and what lies beyond it at most."""
+    merged = sigma2 if numbers == 1 or sigma2 < _MERGED else sigma2 * numbers
+    copies = 1 if merged != sigma2 or numbers == 1 else numbers
+    # A draw's tail is sub-Gaussian (Canonne–Kamath–Steinke 2020, Fact 18): beyond t it holds 2e^(−t²/2σ²) at most.
+    reach = math.ceil(math.sqrt(2 * merged * math.log(4 * copies / tail))) + 1
+    y = np.arange(-reach, reach + 1, dtype=np.float64)
+    law = np.exp(-y * y / (2 * merged))
+    law *= (1 + _ROUND * (8 + reach * reach / merged)) / law.sum()
+    total, square, left = np.ones(1), law, copies
+    while left:
+        if left & 1:
+            total = _convolved(total, square)
+        left >>= 1
+        square = _convolved(square, square) if left else square
+    return total, (len(total) - 1) // 2, tail
+
+
+def lattice_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
+    """Return bounds from above on the profile of numbers that all move by so much, ``tail`` left out of each law.
+
+    Examples
+    --------
+    >>> profile = lattice_profile(IntegerNoise(1.0, numbers=1), 1, 1e-30)
+    >>> round(profile(0.3), 6), round(gaussian_delta(1.0, 0.3), 6)  # the continuous formula is below
+    (0.2938, 0.293285)
+    """
+    m = noise.numbers
+    beta = m * float(Fraction(noise.distance)) * (1 + _ROUND)
+    s2 = noise.sigma2 * m
+    if s2 > _LARGE and noise.sigma2 >= _MERGED:
+        return _normal_profile(s2, m * moved, tail, beta)
+    law, reach, beyond = _sum_law(noise.sigma2, m, tail)
+    s = np.arange(-reach, reach + 1, dtype=np.float64)
+    # All numbers move by `moved`: L = moved·(m·moved − 2S)/2σ², which falls in S.
+    loss = moved * (m * moved - 2 * s) / (2 * noise.sigma2)
+    error, rounded = 4 * _ROUND * float(np.abs(loss).max()), 1 + _ROUND * (1000 + len(law))
+
+    def profile(x: float) -> float:
+        last = int(np.searchsorted(-loss, -(x - error), side="left"))
+        value = float(law[:last] @ -np.expm1(x - error - loss[:last])) if last else 0.0
+        return min(1.0, max(0.0, value) * rounded + beyond + beta * (1 + math.exp(min(x, 700.0))))
+
+    return profile
+
+
+def _normal_profile(s2: float, moved: int, tail: float, beta: float) -> Profile:
+    """Return the same where the law is so wide that each weight is the normal law's of its cell, to a factor 1 ± κ.
+
+    The integral of g(y) = e^(−y²/2s²) over a cell of width 1 is g(y)·(1 ± κ), κ = (z² + 1)/(20·s²) up to |y| = z·s, as
+    g'' = g·(y²/s² − 1)/s² changes little within it. Both laws are then a rounded normal's, so that their profile is at
+    most (1 + 2κ)·G(x − 4κ), with the weights' sum known to the same factor.
+    """
+    s = math.sqrt(s2)
+    z = math.sqrt(2 * math.log(4 / tail)) + 1 + moved / s
+    kappa = 2 * (z * z + 1) / (20 * s2)
+    mu = moved / s * (1 + 4 * _ROUND)
+
+    def profile(x: float) -> float:
+        value = (1 + 2 * kappa) * gaussian_delta(mu, x - 4 * kappa) + tail
+        return min(1.0, value * (1 + 1e-12) + beta * (1 + math.exp(min(x, 700.0))))
+
+    return profile
+
+
+@lru_cache(maxsize=512)
+def _moved_step(noise: IntegerNoise, moved: int, slack: float) -> Step:
+    """Return the step of numbers that all move by so much."""
+    profile = lattice_profile(noise, moved, slack / 16)
+    found = cover(profile, [Step(1.0, slack)], _TOLERANCE, _NODES)
+    if not math.isfinite(found.ratio):
+        raise ParameterError(
+            "the slack is too small for this noise: its tables' distance from the ideal law exceeds it; raise delta"
+        )
+    return found.step
+
+
+def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: float = _SLACK) -> Step:
+    """Return the step of noise on counts and sums of the same rows, neighbours differing in one person's rows.
+
+    Noises of one parameter and span are taken together: the more numbers, the finer the lattice and the nearer μ is
+    to the continuous √numbers·span/σ. The slack is divided among them.
+
+    Raises
+    ------
+    ParameterError
+        If the slack is 0, or less than the tables' distances need.
+
+    Examples
+    --------
+    >>> round(noise_step([IntegerNoise(100.0, numbers=2)]).mu, 4)  # one table: √2/10
+    0.1415
+    """
+    check_rows(contributions, "contributions")
+    if not check_delta(slack, "slack") > 0:
+        raise ParameterError("slack must be above 0: the tables' tails need some; raise delta")
+    alike: dict[tuple[float, int, float], int] = {}
+    for noise in noises:
+        key = (noise.sigma2, noise.span, noise.distance)
+        alike[key] = alike.get(key, 0) + noise.numbers
+    each = slack / max(1, len(alike)) * (1 - 1e-9)
+    groups = [IntegerNoise(sigma2, m, span, beta) for (sigma2, span, beta), m in alike.items()]
+    return composed_steps([_group_step(group, contributions, each) for group in groups])
+
+
+def _group_step(noise: IntegerNoise, k: int, slack: float) -> Step:
+    together = _moved_step(noise, k * noise.span, slack)
+    if k == 1 or noise.numbers == 1:
+        return together
+    one = IntegerNoise(noise.sigma2, 1, noise.span, noise.distance)
+    piece = slack / (noise.numbers * k)
+    squares = [_moved_step(one, moved * noise.span, piece).mu ** 2 / moved for moved in range(1, k + 1)]
+    apart = (noise.numbers - 1) * k * max(squares) + k * max(squares[:-1])
+    return Step(max(together.mu, math.sqrt(apart) * (1 + 8 * _ROUND)), slack)

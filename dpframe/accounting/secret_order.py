@@ -1,0 +1,271 @@
+"""Rows in a secret order as one step: their profile, and the largest losses whose profile lies under a curve.
+
+One replaced row of the m that are permuted has the profile bounded by `shuffle`. Two things change it point by point:
+
+- *Sampling* m of n rows in secret: H(ln(1 + (m/n)(e^x − 1))) ≤ (m/n)·H_m(x) (`sampling`).
+- *Contributions*: a person of k rows replaces them one at a time, and H_k(x) ≤ H(x/k)·(e^x − 1)/(e^(x/k) − 1)
+  (Vadhan 2017, Lemma 2.2).
+
+Both are bounds on the profile of the release, which is convex in e^x and falls: what `undercurve` asks for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dpframe.accounting.gaussian_dp import Step, mu_of, step_delta
+from dpframe.accounting.dominating import ColumnLoss, check_losses, check_rows, dominating, total_epsilon
+from dpframe.accounting.sampling import unsampled
+from dpframe.accounting.shuffle import METHODS
+from dpframe.accounting.undercurve import Cover, Profile, cover
+from dpframe.errors import ParameterError
+
+_ROUND = 1e-15
+_LARGEST = 300.0
+"""Total losses beyond which no bound on rows in secret order is computed."""
+_FAR = 1e3
+"""A bound that exceeds another by this factor where the curve is near is left out."""
+_TOLERANCE = 4e-4
+"""Relative width to which μ is proved."""
+_ENOUGH, _AIM = 3e-3, 1.2e-3
+"""μ that may be left unused, and that is aimed to be, relative: 4e-4 and 2e-4 of a column's loss."""
+_NARROW = 2e-5
+_NEAR = 0.02
+"""Distance of ln μ from its goal from which on steps are proved."""
+_APART = 3e-3
+"""ln of totals between which the slope is trusted."""
+_STEEP = 7.5
+"""d ln μ/d ln(total loss), where nothing better is known."""
+_LEAST = 1e-12
+_TURNS = 40
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that leave in one secret order.
+
+    Parameters
+    ----------
+    n
+        Rows of the table.
+    sample
+        Rows that are drawn from them in secret, or None for all.
+    contributions
+        Rows that one person may own.
+
+    Raises
+    ------
+    ParameterError
+        Unless these are whole numbers of at least 1, and the sample at most n.
+    """
+
+    n: int
+    sample: int | None = None
+    contributions: int = 1
+
+    def __post_init__(self) -> None:
+        check_rows(self.n)
+        check_rows(self.contributions, "contributions")
+        if self.sample is not None and check_rows(self.sample, "sample") > self.n:
+            raise ParameterError("sample must be at most n, the rows there are")
+
+    @property
+    def shuffled_rows(self) -> int:
+        """Return how many rows are permuted together."""
+        return self.n if self.sample is None else self.sample
+
+    def around(self, inner: Profile) -> Profile:
+        """Return the profile of the release for one person, from that of the permuted rows for one row."""
+        k, m = self.contributions, self.shuffled_rows
+
+        def one_row(x: float) -> float:
+            if m == self.n:
+                return inner(x)
+            return inner(unsampled(x, 0.0, m, self.n)[0] if x > 0 else 0.0) * (m / self.n) * (1 + 4 * _ROUND)
+
+        def person(x: float) -> float:
+            if k == 1:
+                return one_row(x)
+            each = math.nextafter(x / k, 0.0) if x > 0 else 0.0
+            value = one_row(each)
+            if value == 0 or x > _LARGEST * k:
+                return value if value == 0 else 1.0
+            factor = k if each == 0 else math.expm1(x) / math.expm1(each) if x < 700 else math.inf
+            return min(1.0, value * factor * (1 + 8 * _ROUND))
+
+        return person
+
+
+def _moment(parts: Sequence[ColumnLoss]) -> float:
+    """Return E[(A − B)²], by the better of the columns' own blankets and the row as one channel; may be infinite."""
+    squares = products = 0.0
+    for part in parts:
+        column = dominating(part)
+        if column.rate > _LARGEST:
+            return math.inf
+        e = math.exp(column.rate)
+        squares += math.log(column.differ * (e * e + 1) + column.same)
+        products += math.log(2 * column.differ * e + column.same)
+    total = total_epsilon(parts)
+    single = 2 * math.expm1(total) ** 2 / (1 + math.exp(total)) if total < _LARGEST else math.inf
+    blanket = 2 * math.exp(products) * math.expm1(squares - products) if squares < _LARGEST else math.inf
+    return min(single, blanket)
+
+
+def _normal_mu(parts: Sequence[ColumnLoss], rows: Rows) -> float:
+    """Return the μ that rows would have if their profile were Gaussian: where searches start, no bound."""
+    share = rows.shuffled_rows / rows.n * rows.contributions
+    return share * math.sqrt(_moment(parts) / rows.shuffled_rows) if parts else 0.0
+
+
+def shuffled_profile(parts: Sequence[ColumnLoss], rows: Rows) -> Profile:
+    """Return bounds from above on the profile of rows with these columns in secret order.
+
+    Raises
+    ------
+    ParameterError
+        For parts that are none.
+
+    Examples
+    --------
+    >>> profile = shuffled_profile([ColumnLoss(1.0, 0.6)] * 4, Rows(10_000))
+    >>> f"{profile(0.2):.1e}"
+    '2.1e-06'
+    """
+    lossy, m = check_losses(parts), rows.shuffled_rows
+    total = total_epsilon(lossy)
+    if total > _LARGEST:
+        return rows.around(lambda x: 0.0 if x >= total else 1.0)
+    probe = min(total / 2, 4 * math.sqrt(_moment(lossy) / m)) if lossy else 0.0
+    found = {name: METHODS[name](lossy, m, probe) if lossy else 0.0 for name in ("blanket", "clones")}
+    near = [METHODS[name] for name, value in found.items() if value <= _FAR * min(found.values())]
+
+    def inner(x: float) -> float:
+        if x >= total:
+            return 0.0
+        return min(1.0, *(method(lossy, m, x) for method in (*near, METHODS["none"])))
+
+    return rows.around(inner)
+
+
+def rows_cover(
+    parts: Sequence[ColumnLoss], rows: Rows, allowed: Sequence[Step], tolerance: float = _TOLERANCE
+) -> Cover:
+    """Return the least step that certainly covers rows with these columns, relative to one of those allowed.
+
+    Raises
+    ------
+    ParameterError
+        For parts that are none, or if no step is allowed.
+
+    Examples
+    --------
+    >>> found = rows_cover([ColumnLoss(1.0, 0.6)] * 4, Rows(10_000), [Step(0.06, 1e-7)])
+    >>> round(found.step.mu, 3), found.ratio <= 1
+    (0.055, True)
+    """
+    return cover(shuffled_profile(parts, rows), allowed, tolerance)
+
+
+def largest_total(
+    parts_of: Callable[[float], Sequence[ColumnLoss]],
+    rows: Rows,
+    allowed: Sequence[Step],
+    most: float = 500.0,
+) -> tuple[float, Cover]:
+    """Return the largest total loss, about, whose rows lie under one of the allowed curves, and the step proved.
+
+    ``parts_of`` says what the accountant knows of the columns when their losses add up to a number; they grow with it.
+    Totals are found by one node of the curve, where it binds, and proved by all.
+
+    Raises
+    ------
+    ParameterError
+        If no total fits, or no step is allowed.
+
+    Examples
+    --------
+    >>> response = lambda total: [ColumnLoss(total / 4, 2 / (1 + math.exp(total / 4)))] * 4
+    >>> total, found = largest_total(response, Rows(10_000), [Step(0.06, 1e-7)])
+    >>> round(total / 4, 2), found.ratio <= 1
+    (0.96, True)
+    """
+    if not allowed:
+        raise ParameterError("allowed must name at least one step")
+    low, high = 0.0, math.inf
+    best: tuple[float, Cover] | None = None
+    total = _where(parts_of, rows, math.log(max(step.mu for step in allowed)) - 0.1, most)
+    # Glances at one curve first, whose large slack ends them soon; then proofs with all.
+    widest, tolerance = max(allowed, key=lambda step: step.delta), math.inf
+    total = _fitting(parts_of, rows, widest, total, most)
+    slope = _STEEP
+    last: tuple[float, float] | None = None  # a total and ln of what it needed of the goal
+    for turn in range(_TURNS):
+        found = rows_cover(parts_of(total), rows, [widest] if tolerance == math.inf else allowed, tolerance)
+        gap = math.log(max(min(found.least, 1e300), 1e-300)) + _AIM
+        if found.ratio <= 1:
+            low, best = total, (total, found)
+            if found.ratio >= 1 - _ENOUGH or total >= most:
+                break
+        elif tolerance < math.inf:
+            high = total
+        if (best is not None and high - low <= _NARROW * low) or high < _LEAST:
+            break
+        if last is not None and abs(math.log(total / last[0])) > _APART:
+            slope = min(max((gap - last[1]) / math.log(total / last[0]), _STEEP / 3), 2 * _STEEP)
+        last, trial = (total, gap), min(total * math.exp(min(1.0, max(-1.0, -gap / slope))), most)
+        if high < math.inf and (turn % 8 == 7 or not low < trial < high):
+            trial = math.sqrt(low * high) if low else 0.97 * high
+        elif trial <= low:
+            trial = min(1.03 * low, most)
+        if tolerance == math.inf and (abs(gap) < _NEAR or turn > _TURNS / 2):
+            last, slope, tolerance = None, _STEEP, _TOLERANCE  # glances and proofs differ: no line through one of each
+        total = trial
+    if best is None:
+        raise ParameterError("mu is too small for the rows of this plan; raise epsilon or delta, or spend less besides")
+    return best
+
+
+def _reach(step: Step) -> float:
+    """Return about the x at which the curve's Gaussian part falls to its slack: the rows' tail is heavier there."""
+    return step.mu * (step.mu / 2 + math.sqrt(-2 * math.log(max(step.delta, 1e-300)))) * 0.85
+
+
+def _fitting(
+    parts_of: Callable[[float], Sequence[ColumnLoss]], rows: Rows, curve: Step, start: float, most: float
+) -> float:
+    """Return about the largest total whose profile meets the curve in one place, by secants: where searches start.
+
+    Both are compared as the μ of a normal law's profile of the same height there, nearly a power of the total.
+    """
+    x = _reach(curve)
+    goal = math.log(float(mu_of(math.log(step_delta(curve, x)), x)))
+    total, slope = start, _STEEP
+    last: tuple[float, float] | None = None
+    for _ in range(_TURNS):
+        height = shuffled_profile(parts_of(total), rows)(x)
+        if height <= 0 or height >= 1:
+            total, last = total * (1.5 if height <= 0 else 1 / 1.5), None
+            if total >= most:
+                return most
+            continue
+        gap = math.log(max(float(mu_of(math.log(height), x)), 1e-300)) - goal
+        if abs(gap) < _NEAR / 2 or (total >= most and gap < 0):
+            break
+        if last is not None and total != last[0]:
+            slope = (gap - last[1]) / math.log(total / last[0])
+        last = total, gap
+        total = min(most, total * math.exp(min(1.0, max(-1.0, -gap / min(max(slope, 1.0), 50.0)))))
+    return total
+
+
+def _where(parts_of: Callable[[float], Sequence[ColumnLoss]], rows: Rows, log_mu: float, most: float) -> float:
+    """Return the total at which the normal law's μ has this logarithm."""
+    low, high = _LEAST, most
+    while high > low * (1 + 1e-7):
+        middle = math.sqrt(low * high)
+        mu = _normal_mu(check_losses(parts_of(middle)), rows)
+        low, high = (middle, high) if mu == 0 or math.log(mu) < log_mu else (low, middle)
+    return high
