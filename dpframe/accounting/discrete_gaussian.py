@@ -36,11 +36,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_delta
+from dpframe.accounting.budget import check_delta
 from dpframe.accounting.dominating import check_rows
+from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_delta
 from dpframe.accounting.undercurve import Profile, cover
 from dpframe.errors import ParameterError
-from dpframe.accounting.budget import check_delta
 
 Floats = npt.NDArray[np.float64]
 
@@ -212,3 +212,11 @@ def _group_step(noise: IntegerNoise, k: int, slack: float) -> Step:
     squares = [_moved_step(one, moved * noise.span, piece).mu ** 2 / moved for moved in range(1, k + 1)]
     apart = (noise.numbers - 1) * k * max(squares) + k * max(squares[:-1])
     return Step(max(together.mu, math.sqrt(apart) * (1 + 8 * _ROUND)), slack)
+
+
+def gaussian_tail(sigma2: float, distance: int) -> float:
+    """Return a bound on P(Z ≥ distance) of discrete Gaussian noise.
+
+    The sum over x ≥ d of e^(−x²/2σ²) is at most its integral from d − 1, and that over all x at least σ√2π.
+    """
+    return 0.5 * math.erfc((distance - 1) / math.sqrt(2 * sigma2)) * (1 + 1e-9) if distance >= 1 else 1.0

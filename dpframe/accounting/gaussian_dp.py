@@ -30,8 +30,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from dpframe.errors import ParameterError
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
+from dpframe.errors import ParameterError
 
 Floats = npt.NDArray[np.float64]
 

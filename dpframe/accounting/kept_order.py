@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dpframe.accounting.composition import ERROR, LARGEST, ratio_law
-from dpframe.accounting.gaussian_dp import Step, log_gaussian
-from dpframe.accounting.dominating import ColumnLoss, check_losses, total_epsilon
-from dpframe.errors import ParameterError
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.composition import ERROR, LARGEST, ratio_law
+from dpframe.accounting.dominating import ColumnLoss, check_losses, total_epsilon
+from dpframe.accounting.gaussian_dp import Step, log_gaussian
+from dpframe.errors import ParameterError
 
 _NARROW = 1e-6
 _SUMMED = 2e-12

@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpframe.accounting.gaussian_dp import Step, mu_of, step_delta
 from dpframe.accounting.dominating import ColumnLoss, check_losses, check_rows, dominating, total_epsilon
+from dpframe.accounting.gaussian_dp import Step, mu_of, step_delta
 from dpframe.accounting.sampling import unsampled
 from dpframe.accounting.shuffle import METHODS
 from dpframe.accounting.undercurve import Cover, Profile, cover

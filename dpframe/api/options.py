@@ -14,7 +14,8 @@ class PlanOptions(TypedDict, total=False):
 
     spaces: Mapping[str, Any] | Plan | None
     infer: str
-    infer_share: float
+    infer_share: float | None
+    local_epsilon: float | None
     max_items: int
     drop: Iterable[str]
     passthrough: Iterable[str]

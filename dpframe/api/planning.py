@@ -24,8 +24,9 @@ from dpframe.errors import (
     warn,
 )
 from dpframe.infer.declared import infer_spaces
-from dpframe.infer.private import MOST_ITEMS, infer_privately
-from dpframe.infer.types import any_space
+from dpframe.infer.private import MOST_ITEMS, histograms_of, infer_privately
+from dpframe.infer.share import allowance
+from dpframe.infer.types import any_space, from_type
 from dpframe.ledger.account import INFERENCE, Account
 from dpframe.mechanisms import Mechanism
 from dpframe.plan.inferred import Inferred
@@ -53,10 +54,6 @@ class TableFacts:
 
 Before = Callable[[dict[str, Space], Budget], str | None]
 """Called with the spaces known so far and what inference is about to spend; may return the receipt of the spend."""
-
-
-SHARE = 0.1
-"""Share of the promise that private inference takes, where nothing else is said."""
 
 
 _asked: set[bytes] = set()
@@ -121,7 +118,7 @@ def plan_for(
     delta: float | None = None,
     spaces: Mapping[str, Any] | Plan | None = None,
     infer: str = "private",
-    infer_share: float = SHARE,
+    infer_share: float | None = None,
     max_items: int = MOST_ITEMS,
     drop: Iterable[str] = (),
     passthrough: Iterable[str] = (),
@@ -152,21 +149,38 @@ def plan_for(
     if not left:
         return build_plan({c.name: found[c.name] for c in columns}, epsilon=epsilon, delta=delta, **options)
     _check_types(left, table.objects)
-    share = _share(Budget(epsilon, delta), infer_share)
+    promise, secret = Budget(epsilon, delta), options.get("shuffle", True) and not passthrough
+    histograms = histograms_of(left, table.n, max_items)
+    if not histograms:  # types say it all
+        found |= {column.name: known for column in left if (known := from_type(column)) is not None}
+        return build_plan({c.name: found[c.name] for c in columns}, epsilon=epsilon, delta=delta, **options)
+    share = allowance(promise, histograms, table.n, contributions, infer_share, secret)
     receipt: list[str | None] = []
 
     def paid() -> None:
         # What a plan may be refused for is found before the spend, as far as spaces do not matter.
-        rest = Budget(epsilon, delta).less(share, "inference")
+        rest = promise.less(share.budget, "inference") if share.step is None else promise
         _rehearse({c.name: found.get(c.name) or any_space(c) for c in columns}, rest, left, options)
-        receipt.append(before(found, share))
+        receipt.append(before(found, share.budget))
 
     inference = infer_privately(
-        left, table.n, table.batches, share, key, contributions=contributions, most_items=max_items, before=paid
+        left,
+        table.n,
+        table.batches,
+        share.spendable,
+        key,
+        contributions=contributions,
+        most_items=max_items,
+        before=paid,
     )
     spaces = found | inference.spaces
     inferred = Inferred(
-        share, tuple(c.name for c in left), inference.measured, tuple(inference.threshold.items()), receipt[0]
+        share.budget,
+        tuple(c.name for c in left),
+        inference.measured,
+        tuple(inference.threshold.items()),
+        receipt[0],
+        share.step,
     )
     plan = build_plan(
         {c.name: spaces[c.name] for c in columns}, epsilon=epsilon, delta=delta, inferred=inferred, **options
@@ -191,14 +205,6 @@ def warn_not_found(plan: Plan) -> None:
         "raise epsilon or infer_share",
         InferenceWarning,
     )
-
-
-def _share(whole: Budget, share: float) -> Budget:
-    """Return what inference may spend, with few digits: sums of decimals are what a ledger keeps."""
-    part = whole.split([share])[0]
-    short = Budget(float(f"{part.epsilon:.12g}"), float(f"{part.delta:.12g}"))
-    _ = whole.less(short, "inference")  # refused if nothing is left
-    return short
 
 
 _SMALL = 1e-3
@@ -235,7 +241,7 @@ def _check_types(left: Sequence[Field], objects: bool) -> None:
 
 
 def _check_inference(share: Any, most: Any) -> None:
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+    if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1):
         raise ParameterError("infer_share must lie in (0, 1), e.g. infer_share=0.1")
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 1_000:
         raise ParameterError("max_items must be a whole number of items per row, from 1 to 1000")

@@ -33,7 +33,8 @@ from dpframe.spaces import Space
 _DEFAULTS: dict[str, Any] = {
     "spaces": None,
     "infer": "private",
-    "infer_share": 0.1,
+    "infer_share": None,
+    "local_epsilon": None,
     "max_items": MOST_ITEMS,
     "drop": (),
     "passthrough": (),
@@ -61,7 +62,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     spaces
         ``{column: declaration}`` as for `dpframe.make_plan`; columns are named, or numbered from 0. A single
         declaration, e.g. ``spaces=(-10, 10)``, serves all columns. Or another plan, whose spaces are taken.
-    infer, infer_share, max_items, drop, passthrough, allocation, mechanisms, groups, nulls, contributions
+    infer, infer_share, local_epsilon, max_items, drop, passthrough, allocation, mechanisms, groups, nulls, \
+    contributions
         As for `dpframe.make_plan`; columns are named or numbered. With ``infer="private"``, and columns that are
         not declared, ``fit`` spends ``infer_share`` of the promise.
     plan
@@ -127,7 +129,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         *,
         spaces: Any = None,
         infer: str = "private",
-        infer_share: float = 0.1,
+        infer_share: float | None = None,
+        local_epsilon: float | None = None,
         max_items: int = MOST_ITEMS,
         drop: Iterable[Any] = (),
         passthrough: Iterable[Any] = (),
@@ -146,6 +149,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.spaces = spaces
         self.infer = infer
         self.infer_share = infer_share
+        self.local_epsilon = local_epsilon
         self.max_items = max_items
         self.drop = drop
         self.passthrough = passthrough

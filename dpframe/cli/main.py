@@ -24,7 +24,6 @@ import typer
 from dpframe import datasets
 from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import plan_parquet, sanitize_parquet
-from dpframe.api.planning import SHARE
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.ledger import plain
 from dpframe.cli.stopping import loaded
@@ -74,7 +73,10 @@ Infer = Annotated[
     str,
     typer.Option(help="Where undeclared spaces come from: private (paid for from ε), public (types), data (leaks)."),
 ]
-InferShare = Annotated[float, typer.Option(help="Share of the budget that private inference takes.")]
+InferShare = Annotated[
+    float | None,
+    typer.Option(help="Share of the budget (of μ²) for private inference; by default by the rows.", show_default=False),
+]
 MaxItems = Annotated[int, typer.Option(help="Items of a set that private inference counts, at most.")]
 LedgerFile = Annotated[
     Path | None, typer.Option("--ledger", help="Ledger to spend from; see dpframe ledger.", show_default=False)
@@ -104,7 +106,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 def _options(
     spaces: Path | None,
     infer: str,
-    infer_share: float,
+    infer_share: float | None,
     max_items: int,
     drop: list[str] | None,
     passthrough: list[str] | None,
@@ -122,7 +124,7 @@ def _options(
         given["spaces"] = _read_spaces(spaces)
     if infer != "private":
         given["infer"] = infer
-    if infer_share != SHARE:
+    if infer_share is not None:
         given["infer_share"] = infer_share
     if max_items != MOST_ITEMS:
         given["max_items"] = max_items
@@ -186,7 +188,7 @@ def plan(
     ] = None,
     spaces: Spaces = None,
     infer: Infer = "private",
-    infer_share: InferShare = SHARE,
+    infer_share: InferShare = None,
     max_items: MaxItems = MOST_ITEMS,
     drop: Drop = None,
     passthrough: Passthrough = None,
@@ -244,7 +246,7 @@ def sanitize(
     plan: Annotated[Path | None, typer.Option(help="Plan file instead of options.", show_default=False)] = None,
     spaces: Spaces = None,
     infer: Infer = "private",
-    infer_share: InferShare = SHARE,
+    infer_share: InferShare = None,
     max_items: MaxItems = MOST_ITEMS,
     drop: Drop = None,
     passthrough: Passthrough = None,

@@ -4,19 +4,18 @@ All histograms are counts of rows, and neighbours differ in one row. So in a col
 most s cells (1, or the cap on a set's items), at most 2s counts change, by 1 each: ℓ1 sensitivity 2s, ℓ2
 sensitivity √(2s). A person with k rows makes both k times as large.
 
-With δ > 0 the noise is discrete Gaussian. Independent noise of parameters σᵢ² on counts that change by Δᵢ has
-ρ = Σ Δᵢ²/(2σᵢ²) zCDP (Canonne–Kamath–Steinke 2020, Thm 14), which adds up over columns and adaptive rounds, and
-is (ε, δ)-private with the δ of their Prop. 12: `zcdp_delta`. With δ = 0 the noise is geometric and ε = Σ Δᵢ·rateᵢ.
+With δ > 0 the noise is discrete Gaussian, and its step the exact one of the lattice (`discrete_gaussian`), which adds
+up over columns and adaptive rounds. With δ = 0 the noise is geometric and ε = Σ Δᵢ·rateᵢ.
 
 *Unknown domains.* Of text and items only observed values have counts, and only those whose noisy count reaches a
 threshold τ are released. Let U be the values that both neighbours have, and M_U the mechanism that looks at U
-alone. M differs from M_U only if a value outside U reaches τ. These belong to the rows that changed: at most k·s
-of them in a column, with counts of at most k, so P(M ≠ M_U) ≤ β = Σ k·s·P(k + Z ≥ τ) over the columns. Then
-P(M ∈ A) ≤ P(M_U ∈ A) + β ≤ e^ε·P(M_U' ∈ A) + δ' + β ≤ e^ε·P(M' ∈ A) + δ' + (1 + e^ε)·β.
+alone. Noise is independent, so M is M_U unless a value outside U reaches τ. These belong to the rows that changed: at
+most k·s of them in a column, with counts of at most k, so that this happens with a chance of at most
+β = Σ k·s·P(k + Z ≥ τ), whatever M_U says. With probability 1 − β, then, M is M_U and M' is M_U', and
+P(M ∈ A) − e^ε·P(M' ∈ A) ≤ β + (1 − β)·(P(M_U ∈ A) − e^ε·P(M_U' ∈ A)): β is a slack.
 
 *Tables.* The sampler is within a total variation distance of the ideal law. Counts that do not change have the
-same law for both neighbours, whatever it is; replacing the others' by the ideal one costs (1 + e^ε) times the
-distance for each of them: their number is public, though that of the observed values is not.
+same law for both neighbours, whatever it is; what replacing the others' by the ideal one costs is part of the step.
 
 *Ways.* What a column of objects is asked depends on the kinds that were found in it: one of several ways, of which
 each is a list of histograms. All ways have their noise and thresholds from the start, and of a column's ways the
@@ -33,19 +32,24 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Protocol
 
-from dpframe.accounting.budget import Budget
-from dpframe.accounting.zcdp import zcdp_delta, zcdp_rho
+from dpframe.accounting.budget import Budget, round_up
+from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
+from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import LARGEST_SCALE, GaussianTable, Ints, gaussian_table
 from dpframe.noise.geometric_counts import GeometricNoise, geometric_noise
 from dpframe.noise.keystream import ColumnStream
 
-_DISTANCE = 2.0**-96
-"""More than twice the distance of any table from its law: it counts beside the noise and in what escapes."""
-_SPARE = 5e-7
-"""Share of δ that is left over for the tables' distances, half of what the noise does not use."""
-_THRESHOLD_SHARE = 0.5
-"""Part of δ that is kept for values that one person alone has, where there are unknown domains."""
+_TABLES = 1e-3
+"""Part of the slack that is kept for the tails of tables, and their distances from the ideal law."""
+_ABOVE = 1 + 2e-5
+"""Factor by which noise is raised until its exact step fits."""
+_COARSEST = 0.3
+"""σ² of the least noise: the lattice law of less would be of no use."""
+RARE = 50
+"""A value in at least one of so many rows is to be found, where half of M² reaches it."""
+LEAST_SHARE, MOST_SHARE = 0.05, 0.5
+"""Limits of the share of M² that inference takes, where nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -110,74 +114,112 @@ class GaussianNoise:
 
 @dataclass(frozen=True)
 class Spending:
-    """How a budget is spent on histograms: the noise of each, and from which count values of unknown domains show.
+    """How much noise each histogram gets, and from which count values of unknown domains show.
 
-    ``thresholds`` are in rows, one per histogram, 0 where the domain is known.
+    ``thresholds`` are in rows, one per histogram, 0 where the domain is known; ``step`` is what all cost, None with
+    δ = 0.
     """
 
-    budget: Budget
     contributions: int
     histograms: tuple[Histogram, ...]
     noises: tuple[CountNoise, ...]
     thresholds: tuple[int, ...]
+    step: Step | None
 
-    def certified(self) -> Budget:
-        """Return what is spent, from the noise as it is drawn: at most the budget."""
-        if self.budget.delta == 0:
-            return Budget(_pure(self.histograms, self.noises, self.contributions))
-        return Budget(self.budget.epsilon, _delta(_usable(self.budget, self.histograms, self.contributions), self))
+    @property
+    def pure(self) -> float:
+        """The ε that is spent with δ = 0, from the noise as it is drawn."""
+        losses: list[Fraction] = []
+        for h, noise in zip(self.histograms, self.noises, strict=True):
+            assert isinstance(noise, GeometricNoise)
+            losses.append(h.changes(self.contributions) * Fraction(noise.loss))
+        return float(_dearest(self.histograms, losses)) * (1 + 1e-15)
 
 
-def spend(budget: Budget, histograms: Sequence[Histogram], n: int, contributions: int = 1) -> Spending:
-    """Return the noise that makes all histograms together cost at most ``budget``.
+def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contributions: int = 1) -> Spending:
+    """Return the noise that makes all histograms together cost at most what is allowed.
+
+    A budget with δ > 0 is taken as the largest step within it.
 
     Raises
     ------
     ParameterError
-        If the budget is so small that no table of its noise can be made, or unknown domains are asked for
-        without δ.
+        If so little is allowed that no table of its noise can be made, or unknown domains are asked for without δ.
     """
     found, shares = tuple(histograms), _dearest(histograms, [h.share for h in histograms])
     relative = [float(Fraction(h.share) / shares) for h in found]
-    if budget.delta == 0:
-        if any(h.unknown for h in found):
-            raise ParameterError("unknown domains need delta above 0")
-        parts = [budget.epsilon * s / h.changes(contributions) for h, s in zip(found, relative, strict=True)]
-        pure = tuple(geometric_noise(n, part * (1 - 1e-9)) for part in parts)
-        return Spending(budget, contributions, found, pure, (0,) * len(found))
-    escape = budget.delta * _THRESHOLD_SHARE if any(h.unknown for h in found) else 0.0
-    epsilon = _usable(budget, found, contributions)
-    rho = zcdp_rho(epsilon, (budget.delta - escape) * (1 - 1e-6)) * (1 - 1e-9)
-    tables = []
-    for h, share in zip(found, relative, strict=True):
-        sigma2 = 2 * h.cells * contributions**2 / (2 * rho * share) if rho > 0 else math.inf
-        if sigma2 > LARGEST_SCALE**2 / 4:
-            raise ParameterError(
-                "epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces"
-            )
-        tables.append(gaussian_table(max(1.0, _coarse(sigma2))))
-    candidates = contributions * int(_dearest(found, [h.cells * h.unknown for h in found]))
-    # As in `_delta`: P(k + Z ≥ τ) for all of the candidates together.
-    each = escape * (1 - 1e-6) / (1 + math.exp(epsilon)) / max(candidates, 1)
-    limits = [
-        _threshold(float(t.sigma2), contributions, each) if h.unknown else 0 for h, t in zip(found, tables, strict=True)
-    ]
-    spending = Spending(budget, contributions, found, tuple(map(GaussianNoise, tables)), tuple(limits))
-    if _delta(epsilon, spending) > budget.delta:
-        raise ParameterError(_TOO_SMALL)
-    return spending
+    if isinstance(allowed, Step) or allowed.delta > 0:
+        step = allowed if isinstance(allowed, Step) else largest_step(allowed, _SLACK)
+        return _gaussian(step, found, relative, contributions)
+    if any(h.unknown for h in found):
+        raise ParameterError("unknown domains need delta above 0")
+    parts = [allowed.epsilon * s / h.changes(contributions) for h, s in zip(found, relative, strict=True)]
+    pure = tuple(geometric_noise(n, part * (1 - 1e-9)) for part in parts)
+    return Spending(contributions, found, pure, (0,) * len(found), None)
 
 
-_TOO_SMALL = "delta is too small to infer spaces; raise delta or infer_share, or declare spaces"
+_SLACK = 0.1
+"""Share of δ that is slack, where inference stands alone."""
 
 
-def _usable(budget: Budget, histograms: Sequence[Histogram], contributions: int) -> float:
-    """Return the ε that is made use of: with a larger one, e^ε times the tables' distances would exceed δ."""
-    changes = int(_dearest(histograms, [h.changes(contributions) for h in histograms]))
-    room = budget.delta * _SPARE / (max(changes, 1) * _DISTANCE)
-    if room < 4:
-        raise ParameterError(_TOO_SMALL)
-    return min(budget.epsilon, math.log(room - 1))
+def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: Sequence[float], k: int) -> Spending:
+    """Return the least noise, as far as tables of 12 digits go, whose exact step is within the one allowed."""
+    candidates = k * int(_dearest(histograms, [h.cells * h.unknown for h in histograms]))
+    escape = allowed.delta * (1 - _TABLES) * (1 - 1e-6) if candidates else 0.0
+    if allowed.mu == 0 or allowed.delta * _TABLES < _FAINTEST:
+        raise ParameterError(_TOO_SMALL if allowed.mu else _NOTHING)
+    factor = 1.0
+    while True:
+        scales = [2 * h.cells * k**2 * factor / (allowed.mu**2 * s) for h, s in zip(histograms, relative, strict=True)]
+        if max(scales) > LARGEST_SCALE**2 / 4:
+            raise ParameterError(_NOTHING)
+        tables = [gaussian_table(max(_COARSEST, _coarse(sigma2))) for sigma2 in scales]
+        spent = _noise_step(histograms, tables, k, allowed.delta * _TABLES * (1 - 1e-6))
+        if spent.mu <= allowed.mu:
+            break
+        factor *= (spent.mu / allowed.mu) ** 2 * _ABOVE
+    limits = []
+    for h, table in zip(histograms, tables, strict=True):
+        each = escape / max(candidates, 1) - float(table.distance)
+        limits.append(_threshold(float(table.sigma2), k, each) if h.unknown else 0)
+    step = composed_steps([spent, Step(0.0, escape)])
+    return Spending(k, histograms, tuple(map(GaussianNoise, tables)), tuple(limits), step)
+
+
+_TOO_SMALL = "delta is too small to infer spaces; raise delta, or declare spaces"
+_NOTHING = "epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces"
+_FAINTEST = 2.0**-80
+"""A slack below which the tables' distances from their laws count."""
+
+
+def _noise_step(histograms: Sequence[Histogram], tables: Sequence[GaussianTable], k: int, slack: float) -> Step:
+    """Return the exact step of all noises, of every column's ways only the dearest."""
+    ways: dict[tuple[str, str] | None, list[IntegerNoise]] = {}
+    for h, table in zip(histograms, tables, strict=True):
+        noise = IntegerNoise(float(table.sigma2), 2 * h.cells, 1, round_up(table.distance))
+        ways.setdefault(h.way, []).append(noise)
+    each = slack / len(ways)
+    steps = {way: noise_step(noises, k, each) for way, noises in ways.items()}
+    dearest: dict[str, Step] = {}
+    for way, step in steps.items():
+        if way is not None and step.mu >= dearest.get(way[0], step).mu:
+            dearest[way[0]] = step
+    return composed_steps([*(step for way, step in steps.items() if way is None), *dearest.values()])
+
+
+def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contributions: int, secret: bool) -> float:
+    """Return the share of M² that inference takes: as much as lets a value of a fiftieth of the rows show.
+
+    A function of public facts alone: the number of rows, and the histograms that the columns' types ask for. Rows
+    whose order is known leave little to what is central.
+    """
+    if not histograms or not secret or n < 1:
+        return LEAST_SHARE
+    shares = float(_dearest(histograms, [h.share for h in histograms]))
+    far = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / len(histograms)))
+    least = min(h.share / h.cells for h in histograms) / shares
+    wanted = 2 * contributions**2 * (far * RARE / n) ** 2 / (whole.square * Fraction(least))
+    return min(max(float(wanted), LEAST_SHARE), MOST_SHARE)
 
 
 def _coarse(sigma2: float) -> float:
@@ -192,34 +234,3 @@ def _threshold(sigma2: float, contributions: int, probability: float) -> int:
     while gaussian_tail(sigma2, distance) > probability:
         distance += 1
     return contributions + distance
-
-
-def gaussian_tail(sigma2: float, distance: int) -> float:
-    """Return a bound on P(Z ≥ distance) of discrete Gaussian noise.
-
-    The sum over x ≥ d of e^(−x²/2σ²) is at most its integral from d − 1, and that over all x at least σ√2π.
-    """
-    return 0.5 * math.erfc((distance - 1) / math.sqrt(2 * sigma2)) * (1 + 1e-9) if distance >= 1 else 1.0
-
-
-def _delta(epsilon: float, spending: Spending) -> float:
-    k, found = spending.contributions, spending.histograms
-    rhos, escapes, replaced = list[Fraction](), list[float](), list[Fraction]()
-    for h, noise, limit in zip(found, spending.noises, spending.thresholds, strict=True):
-        assert isinstance(noise, GaussianNoise)
-        rhos.append(Fraction(h.cells * k**2) / noise.table.sigma2)
-        replaced.append(h.changes(k) * noise.table.distance)
-        tail = gaussian_tail(float(noise.table.sigma2), limit - k) + float(noise.table.distance)
-        escapes.append(k * h.cells * tail if h.unknown else 0.0)
-    both = 1 + math.exp(min(epsilon, 700.0))
-    rho, escape = float(_dearest(found, rhos)) * (1 + 1e-15), float(_dearest(found, escapes))
-    more = both * (escape + float(_dearest(found, replaced))) * (1 + 1e-12)
-    return min(zcdp_delta(rho, epsilon) + more, 1.0)
-
-
-def _pure(histograms: Sequence[Histogram], noises: Sequence[CountNoise], contributions: int) -> float:
-    losses: list[Fraction] = []
-    for h, noise in zip(histograms, noises, strict=True):
-        assert isinstance(noise, GeometricNoise)
-        losses.append(h.changes(contributions) * Fraction(noise.loss))
-    return float(_dearest(histograms, losses)) * (1 + 1e-15)

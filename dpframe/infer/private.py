@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.infer.categories import Items, Ranks, Texts, is_text
 from dpframe.infer.column import Presence, Task
-from dpframe.infer.cost import Spending, spend
+from dpframe.infer.cost import Histogram, Spending, spend
 from dpframe.infer.from_data import IDENTIFIER
 from dpframe.infer.numbers import Numbers, Times, is_number, is_time
 from dpframe.infer.objects import Objects
@@ -46,21 +47,23 @@ _PLANES = 16
 class Inference:
     """What private inference found.
 
-    ``spent`` is None where types said everything; ``threshold`` has the rows, by column, from which values of text
+    ``spent`` is None where types said everything, ``step`` with δ = 0;
+    ``threshold`` has the rows, by column, from which values of text
     and items of sets are found: those of twice as many are missed with probability below 10⁻⁴.
     """
 
     spaces: dict[str, Space]
     measured: tuple[Measured, ...]
-    spent: Budget | None
+    spent: Budget | Step | None
     threshold: dict[str, int]
+    step: Step | None = None
 
 
 def infer_privately(
     columns: Sequence[Field],
     n: int,
     read: Read,
-    budget: Budget,
+    budget: Budget | Step,
     key: bytes | Callable[[], bytes],
     *,
     contributions: int = 1,
@@ -80,7 +83,8 @@ def infer_privately(
         Gives columns in batches, as Arrow arrays; columns of type null as lists of objects. Called three times at
         most (four times with objects), and as often for any table but where the kinds found ask for more.
     budget
-        What may be spent, replace-one, per person. Noise is discrete Gaussian, or geometric with δ = 0.
+        What may be spent, replace-one, per person: a step, or a budget. Noise is discrete Gaussian, or geometric where
+        δ = 0.
     key
         32 secret bytes, or what gives them. Noise is bound to the request too: columns, n, budget and ``request``.
         One key serves one table: over changed data the same request would reveal the difference.
@@ -110,7 +114,7 @@ def infer_privately(
     """
     columns = [_public(column) for column in columns]
     tasks = [_task(column, n, most_items, Keystream(bytes(32))) for column in columns]
-    if budget.delta == 0:
+    if isinstance(budget, Budget) and budget.delta == 0:
         _refuse_unknown(tasks)
     asked = [(task, i) for task in tasks for i in range(len(task.histograms))]
     if not asked:
@@ -135,7 +139,14 @@ def infer_privately(
         tuple(measured for task in tasks for measured in task.measured),
         budget,
         {task.field.name: threshold[task.field.name] for task in tasks if task.field.name in threshold},
+        spending.step,
     )
+
+
+def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS) -> list[Histogram]:
+    """Return the histograms that inference would ask for, by the columns' types alone."""
+    tasks = [_task(_public(column), n, most_items, Keystream(bytes(32))) for column in columns]
+    return [histogram for task in tasks for histogram in task.histograms]
 
 
 def _public(column: Field) -> Field:
@@ -158,9 +169,9 @@ def _round(i: int, asking: Mapping[str, tuple[Task, int]], read: Read, spending:
         task.measure(counters[name], spending.noises[at], spending.thresholds[at], words)
 
 
-def _digest(columns: Sequence[Field], n: int, budget: Budget, *rest: Any) -> bytes:
+def _digest(columns: Sequence[Field], n: int, budget: Budget | Step, *rest: Any) -> bytes:
     """Return a digest of the request, so that no two requests have the same noise."""
-    facts = [[[c.name, str(c.type), c.nullable] for c in columns], n, budget.epsilon, budget.delta]
+    facts = [[[c.name, str(c.type), c.nullable] for c in columns], n, *astuple(budget)]
     facts += [part.hex() if isinstance(part, bytes) else part for part in rest]
     return hashlib.sha256(json.dumps(facts).encode()).digest()
 

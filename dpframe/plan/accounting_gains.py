@@ -23,6 +23,7 @@ ORDER_METHODS = {
     "blanket": "the privacy blanket of these columns",
     "clones": "clones of the row",
     "closed form": "the closed form for shuffling",
+    "gaussian": "a Gaussian curve above their profile",
 }
 """What a bound for a secret order rests on, in words."""
 
@@ -34,15 +35,17 @@ def normalized(values: Sequence[float]) -> list[float]:
 
 def _settings(terms: Terms) -> dict[str, Terms]:
     """Return the accountings from the simplest to the one in force, by name."""
-    pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False)
-    plain = replace(terms, sample=None, secret=False)
+    pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None)
+    plain = replace(terms, sample=None, secret=False, local=None)
     found = {"basic composition": pure}
     if terms.budget.delta > 0:
         found["optimal composition"] = plain
     if terms.shuffled_rows is not None:
-        found["secret order"] = replace(terms, sample=None)
-    if terms.sampled_budget != terms.budget:
-        found["secret sample"] = terms
+        found["secret order"] = replace(terms, sample=None, local=None)
+    if terms.samples:
+        found["secret sample"] = replace(terms, local=None)
+    if terms.local is not None:
+        found["cap on each row"] = terms
     return found
 
 

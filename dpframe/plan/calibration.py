@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -12,6 +12,9 @@ import numpy.typing as npt
 
 from dpframe.accounting import Bound, ColumnLoss, composed_delta, shuffled_delta, unsampled
 from dpframe.accounting.budget import Budget, compose
+from dpframe.accounting.gaussian_dp import Step, best_steps, composed_steps, step_delta
+from dpframe.accounting.kept_order import mixed_delta, response_parts
+from dpframe.accounting.secret_order import Rows, largest_total, rows_cover
 from dpframe.errors import ParameterError
 from dpframe.plan.columns import Randomised
 
@@ -24,6 +27,8 @@ _MOST = 42.0
 """Loss of a column beyond which its tables are as fine as they get."""
 _USED = 0.999
 """Share of δ that is enough to stop at."""
+_USED_OF_CURVE = 0.9
+"""The same under a curve, where a thousandth of a column's loss is a twentieth of δ."""
 _WIDTH = 1e-6
 """Relative width at which the search for the columns' losses stops, where their cost is steep."""
 _LEAP = 2e-4
@@ -40,7 +45,7 @@ class Terms:
     Parameters
     ----------
     budget
-        What one changed row may cost.
+        What a person may lose by the whole release; by the rows alone, where nothing is ``central``.
     rows
         Rows of the table, where known.
     sample
@@ -48,38 +53,90 @@ class Terms:
     secret
         Whether rows leave in a secret order that nothing else in the output undoes. Without it neither order nor
         sampling earns credit: a row's position would tell of the choice.
+    contributions
+        Rows that one person may own.
+    central
+        What is given away beside the rows, as one step for a person; it is composed with them (`gaussian_dp`).
+    local
+        ε, at the budget's δ, that each row may lose with what is central, even to someone who knows its place.
     """
 
     budget: Budget
     rows: int | None = None
     sample: int | None = None
     secret: bool = True
+    contributions: int = 1
+    central: Step | None = None
+    local: float | None = None
+
+    @property
+    def samples(self) -> bool:
+        """Whether a secret sample earns credit."""
+        return self.sample is not None and bool(self.rows) and self.secret
 
     @cached_property
     def sampled_budget(self) -> Budget:
-        """What the release of the sampled rows alone may cost: sampling stands outside all else."""
-        if self.sample is None or not self.rows or not self.secret:
+        """What δ is compared with: of rows alone what one of those sampled may cost, else the whole promise.
+
+        Sampling stands outside all else, and k rows of a person are k times one row (`Budget.per_row`). Beside what is
+        central both are done to the profile of the rows instead, point by point (`secret_order`).
+        """
+        if self.central is not None:
             return self.budget
-        return Budget(*unsampled(self.budget.epsilon, self.budget.delta, self.sample, self.rows))
+        row = self.budget.per_row(self.contributions)
+        if not self.samples or self.sample is None or not self.rows:
+            return row
+        return Budget(*unsampled(row.epsilon, row.delta, self.sample, self.rows))
 
     @property
     def shuffled_rows(self) -> int | None:
         """Rows that leave in one secret order, if that earns credit: it needs δ > 0 and a known number of rows."""
-        if not self.secret or not self.rows or self.sampled_budget.delta == 0:
+        if not self.secret or not self.rows or self.budget.delta == 0:
             return None
         return self.rows if self.sample is None else self.sample
 
+    @cached_property
+    def curves(self) -> tuple[Step, ...]:
+        """The steps that rows in secret order may take beside what is central: any one of them keeps the promise."""
+        return tuple(best_steps(self.budget, self.central))
+
+    @property
+    def permutation(self) -> Rows:
+        """The rows as they are permuted and sampled."""
+        assert self.rows
+        return Rows(self.rows, self.sample, self.contributions)
+
     def delta_of(self, units: Sequence[Randomised]) -> Bound:
         """Return the δ at `sampled_budget`'s ε of rows randomised by these units, certified, and how it was proved."""
-        if any(unit.mechanism.delta > 0 for unit in units):
+        slack = math.fsum(unit.mechanism.delta for unit in units)
+        if slack == 0:
+            return self.delta_of_losses([unit.column_loss for unit in units])
+        if self.central is None:
             # The theory of shuffling and of privacy-loss distributions here is for pure columns.
             total = compose(unit.certified for unit in units)
             return Bound(total.delta if total.epsilon <= self.sampled_budget.epsilon else 1.0, "composition")
-        return self.delta_of_losses([unit.column_loss for unit in units])
+        return self.failing(slack).delta_of_losses(response_parts([unit.certified.epsilon for unit in units]))
+
+    def failing(self, delta: float) -> Terms:
+        """Return the terms of pure channels in known order, beside channels that fail with this chance in all.
+
+        An (ε, δ) channel is dominated by randomised response of ε that fails with chance δ (`dominating_step`).
+        """
+        assert self.central is not None
+        more = Step(0.0, min(delta * self.contributions * (1 + 1e-12), 1 - 1e-9))
+        return replace(self, central=composed_steps([self.central, more]), secret=False, sample=None)
 
     def delta_of_losses(self, parts: Sequence[ColumnLoss]) -> Bound:
         """Return the same for pure columns of which the accountant knows this much."""
-        return _cost(tuple(parts), self.shuffled_rows, self.sampled_budget.epsilon)
+        losses = tuple(parts)
+        if self.central is None:
+            bound = _cost(losses, self.shuffled_rows, self.sampled_budget.epsilon)
+        else:
+            bound = _cost_beside(losses, self)
+        if self.local is None or not losses:
+            return bound
+        own = local_delta(losses, self.central, self.local) / self.budget.delta if self.budget.delta else 0.0
+        return Bound(min(1.0, max(bound.value, own * self.sampled_budget.delta)), bound.method)
 
     def allow(self, units: Sequence[Randomised]) -> bool:
         """Tell whether the promise is kept by these units."""
@@ -91,6 +148,25 @@ def _cost(parts: tuple[ColumnLoss, ...], permuted: int | None, epsilon: float) -
     if permuted is None:
         return Bound(composed_delta(parts, epsilon), "composition")
     return shuffled_delta(parts, permuted, epsilon)
+
+
+@lru_cache(maxsize=4096)
+def _cost_beside(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
+    assert terms.central is not None
+    if terms.shuffled_rows is None:
+        return Bound(mixed_delta(parts * terms.contributions, terms.central, terms.budget.epsilon), "composition")
+    return Bound(step_delta(composed_steps([rows_step(parts, terms), terms.central]), terms.budget.epsilon), "gaussian")
+
+
+@lru_cache(maxsize=4096)
+def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step:
+    """Return the least step, about, of rows in secret order with these columns."""
+    return rows_cover(parts, terms.permutation, terms.curves).step
+
+
+def local_delta(parts: Sequence[ColumnLoss], central: Step | None, epsilon: float) -> float:
+    """Return an upper bound on the δ(ε) of one row whose place is known, with what is central of it."""
+    return composed_delta(parts, epsilon) if central is None else mixed_delta(parts, central, epsilon)
 
 
 def calibrate(
@@ -109,14 +185,16 @@ def calibrate(
     inside = terms.sampled_budget
     if not makers:
         return []
-    if len(makers) == 1 and not ready and terms.shuffled_rows is None:
+    if len(makers) == 1 and not ready and terms.shuffled_rows is None and terms.central is None and terms.local is None:
         return [makers[0](inside.epsilon, inside.delta)]
-    if inside.delta == 0 or any(unit.mechanism.delta > 0 for unit in ready):
-        rest = inside.less(compose(unit.certified for unit in ready)) if ready else inside
+    failing = math.fsum(unit.mechanism.delta for unit in ready)
+    if inside.delta == 0 or (failing > 0 and terms.central is None):
+        whole = inside if terms.local is None else Budget(min(inside.epsilon, terms.local), inside.delta)
+        rest = whole.less(compose(unit.certified for unit in ready)) if ready else whole
         return [make(part.epsilon, 0.0) for make, part in zip(makers, rest.split(shares), strict=True)]
-
     if ready and terms.delta_of(ready).value >= inside.delta:
         inside.less(compose(unit.certified for unit in ready))  # refuses, and says what they spend
+        raise ParameterError(_READY)
     return _largest(makers, shares, ready, terms)
 
 
@@ -137,6 +215,9 @@ def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised
     return tuple(found[unit.names] for unit in units)
 
 
+_READY = "epsilon is too small for the mechanisms that are given ready; raise it"
+
+
 def _largest(
     makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms
 ) -> list[Randomised]:
@@ -145,8 +226,8 @@ def _largest(
     Making units may take a second (linear programmes), so that few totals are tried: each is what a model of the
     units made so far says. Their cost may leap (optima do), which bisection then closes in on.
     """
-    inside, model = terms.sampled_budget, _Model(shares, [unit.column_loss for unit in ready], terms)
-    most = _MOST / min(shares)
+    inside, model = terms.sampled_budget, _Model.beside(ready, shares, terms)
+    most, used = _MOST / min(shares), _USED_OF_CURVE if model.curved else _USED
     best: list[Randomised] | None = None
     low, high, total = 0.0, math.inf, model.largest(min(inside.epsilon, most / 2), most)
     while True:
@@ -154,12 +235,12 @@ def _largest(
         value = terms.delta_of([*ready, *units]).value
         if value <= inside.delta:
             low, best = total, units
-            if value >= _USED * inside.delta or total >= most:
+            if value >= used * inside.delta or total >= most:
                 return units
         else:
             high = total
         if high < inside.epsilon * 1e-9:
-            raise ParameterError("epsilon is too small for the mechanisms that are given ready; raise it")
+            raise ParameterError(_READY)
         model.learn(total, [unit.column_loss for unit in units])
         width = low * (1 + (_WIDTH if model.known < _TURNS else _LEAP))
         last, total = total, model.largest(total, most)
@@ -190,6 +271,19 @@ class _Model:
         self._shares = np.array(shares)
         self._ready, self._terms = list(ready), terms
         self._seen: dict[float, tuple[Floats, Floats]] = {}
+
+    @classmethod
+    def beside(cls, ready: Sequence[Randomised], shares: Sequence[float], terms: Terms) -> _Model:
+        """Return a model of units beside others that are made already, whose δ, if any, is a chance to fail."""
+        failing = math.fsum(unit.mechanism.delta for unit in ready)
+        if failing == 0:
+            return cls(shares, [unit.column_loss for unit in ready], terms)
+        return cls(shares, response_parts([unit.certified.epsilon for unit in ready]), terms.failing(failing))
+
+    @property
+    def curved(self) -> bool:
+        """Whether the rows are to lie under a curve."""
+        return self._terms.central is not None and self._terms.shuffled_rows is not None
 
     @property
     def known(self) -> int:
@@ -224,6 +318,8 @@ class _Model:
 
         Regula falsi (Illinois) on logarithms, in which δ of the total is nearly straight.
         """
+        if self.curved:
+            return self._under_curve(most)
         target = math.log(self._terms.sampled_budget.delta) + math.log((1 + _USED) / 2)
 
         def excess(x: float) -> float:
@@ -243,6 +339,26 @@ class _Model:
         near_enough = (1 - _USED) / 5 if self.known > 1 else 0.03
         low, high = sorted([(near, at_near), (x, found)])
         return math.exp(_root(excess, low, high, near_enough))
+
+    def _under_curve(self, most: float) -> float:
+        """Return about the largest total whose rows lie under one of the curves, and within the local cap."""
+        terms, total = self._terms, most
+        if terms.local is not None:
+            total = self._within(terms.local, most)
+        least = [*self._ready, *self.parts(total)]
+        if total < most and rows_cover(least, terms.permutation, terms.curves).ratio <= 1:
+            return total
+        found, _ = largest_total(lambda x: [*self._ready, *self.parts(x)], terms.permutation, terms.curves, total)
+        return found
+
+    def _within(self, epsilon: float, most: float) -> float:
+        """Return about the largest total of which a row whose place is known loses no more than ε."""
+        low, high, delta = 0.0, most, self._terms.budget.delta
+        while high - low > _LEAP / 2 * high:
+            middle = (low + high) / 2
+            cost = local_delta([*self._ready, *self.parts(middle)], self._terms.central, epsilon)
+            low, high = (middle, high) if cost <= delta else (low, middle)
+        return low or high
 
 
 def _root(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], near: float) -> float:

@@ -19,9 +19,12 @@ from fractions import Fraction
 from html import escape
 from typing import Any, Protocol
 
-from dpframe.accounting import ColumnLoss, sampled
+from dpframe.accounting import Bound, ColumnLoss, sampled
 from dpframe.accounting.budget import Budget, round_down, round_up
+from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.finite import tight_epsilon
+from dpframe.accounting.gaussian_dp import Step, step_delta
+from dpframe.accounting.kept_order import response_parts
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.accounting.zcdp import zcdp_delta
 from dpframe.errors import ParameterError, name_list
@@ -232,13 +235,15 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     local = plan.local if own and not failures else None
     pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
     rows = _released(plan, claimed, contributions)
-    if rows is None:
+    if plan.terms.central is not None:
+        epsilon, delta, how = _in_steps(plan, proofs, claimed, contributions)
+    elif rows is None:
         epsilon, delta, how = math.inf, 1.0, "total: inference of spaces spent more than is claimed"
     else:
-        terms = replace(plan.terms, budget=rows.per_row(contributions))
+        terms = replace(plan.terms, budget=rows, contributions=contributions)
         certified = _accounted if pure and rows.delta > 0 else _added
         epsilon, delta, how = certified(terms, proofs, rows, contributions)
-    if plan.inferred is not None:
+    if plan.inferred is not None and plan.terms.central is None:
         spent = plan.inferred.budget
         epsilon, delta = (
             round_up(Fraction(own) + Fraction(other)) if math.isfinite(own) else own
@@ -272,6 +277,8 @@ def _undercut(inferred: Inferred, contributions: int) -> list[str]:
     Every histogram counts a row in one cell at least, so that what is added up here is the least that was spent.
     """
     spent, variances = inferred.budget, [measured.variance for measured in inferred.measured]
+    if inferred.step is not None:
+        return _undercut_step(inferred, inferred.step, contributions)
     if spent.delta > 0:
         rho = math.fsum(contributions**2 / variance for variance in variances) * (1 - 1e-9)
         kept = rho == 0 or (rho < _LOUDEST and zcdp_delta(rho, spent.epsilon) <= spent.delta)
@@ -280,6 +287,61 @@ def _undercut(inferred: Inferred, contributions: int) -> list[str]:
         rates = [2 * contributions * math.acosh(1 + 1 / variance) for variance in variances]
         kept = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
     return [] if kept else [f"inference claims {_pair(spent)} but its counts have less noise than that asks for"]
+
+
+def _undercut_step(inferred: Inferred, step: Step, contributions: int) -> list[str]:
+    """Return the same for inference that is a step: from the lattice law of its noise, and what thresholds let escape.
+
+    Of one value that a person alone has: k rows of it and the noise reach the threshold with this chance.
+    """
+    noises = [IntegerNoise(max(measured.variance, 0.25)) for measured in inferred.measured]
+    least = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
+    thresholds = dict(inferred.thresholds)
+    last = {m.column: m for m in inferred.measured if m.column in thresholds}
+    escape = math.fsum(
+        gaussian_tail(measured.variance, thresholds[name] - contributions) for name, measured in last.items()
+    )
+    failures = []
+    if min((measured.variance for measured in inferred.measured), default=1.0) < 0.25 or least.mu > step.mu * _ABOUT:
+        failures.append(f"inference claims mu={step.mu:.6g} but its counts have less noise than that asks for")
+    if escape > step.delta * _ABOUT:
+        failures.append(f"inference claims the slack {step.delta:.3g} but its thresholds let rare values show oftener")
+    return failures
+
+
+_ABOUT = 1 + 1e-4
+"""Width to which a step's μ is rounded up."""
+
+_TINIEST = 1e-300
+
+
+def _in_steps(plan: Promise, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
+    """Return the (ε, δ) of a person by composing steps, from the losses and blankets that were proved, and how."""
+    terms, central = replace(plan.terms, budget=claimed, contributions=contributions, local=None), plan.terms.central
+    assert central is not None
+    failing = math.fsum(p.claimed.delta for p in proofs)
+    if not all(math.isfinite(p.epsilon) for p in proofs):
+        return math.inf, 1.0, "total: a unit's loss is not bounded"
+    losses = [ColumnLoss(p.epsilon, p.blanket) for p in proofs]
+    if failing:
+        terms, losses = terms.failing(failing), response_parts([p.epsilon for p in proofs])
+    try:
+        alone = Bound(step_delta(central, claimed.epsilon), "gaussian")
+        bound = terms.delta_of_losses(losses) if losses else alone
+    except ParameterError:
+        return math.inf, 1.0, "total: what is spent beside the rows exceeds the claim"
+    how = [
+        f"total: delta={bound.value:.4g} at epsilon={claimed.epsilon:g} per person",
+        f"inference (mu={central.mu:.6g}, slack={central.delta:.3g}) composed with the rows by "
+        "Gaussian differential privacy with a slack",
+    ]
+    if terms.shuffled_rows is not None:
+        how.append(f"{terms.shuffled_rows:,} rows in secret order: their profile lies under a Gaussian curve")
+    if terms.samples:
+        how.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
+    if contributions > 1:
+        how.append(f"up to {contributions} rows of a person, point by point of the profile")
+    return claimed.epsilon, bound.value, "; ".join(how)
 
 
 _LOUDEST = 1e4
@@ -300,7 +362,7 @@ def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int)
     """Return the (ε, δ) of a person by basic composition, the secret sample outside the row, and how."""
     spent = [(p.epsilon, p.claimed.delta) for p in proofs]
     row, failed = _composed(spent, 1)
-    if terms.sampled_budget == terms.budget or not row < math.inf or failed == 1.0:
+    if not terms.samples or not row < math.inf or failed == 1.0:
         epsilon, delta = _composed(spent, contributions)
         return epsilon, delta, _composition(contributions, epsilon, delta)
     assert terms.sample is not None
@@ -325,7 +387,7 @@ def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contribut
         how.append(
             f"{terms.shuffled_rows:,} rows in secret order: {ORDER_METHODS.get(bound.method, 'composition alone')}"
         )
-    if terms.sampled_budget != terms.budget:
+    if terms.samples:
         how.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
     if contributions > 1:
         how.append(f"{contributions} rows of one person (group privacy)")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import PlanError
 
 UNITS = ("D", "s", "ms", "us", "ns")
@@ -80,6 +81,9 @@ class Inferred:
     ``columns`` are those whose space was inferred: whatever they hold is coded without complaint, as a refusal would
     tell of a value. ``thresholds`` are the rows, by column, from which values of text and items of sets are found.
     ``receipt`` is the ledger's entry of the spend, if it was entered apart from the release.
+
+    ``step`` is what is composed with the rows. Plans of older schemas have none: there the ``budget``, which else only
+    says what inference would cost alone, is subtracted from the promise.
     """
 
     budget: Budget
@@ -87,6 +91,7 @@ class Inferred:
     measured: tuple[Measured, ...] = ()
     thresholds: tuple[tuple[str, int], ...] = ()
     receipt: str | None = None
+    step: Step | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -97,13 +102,13 @@ class Inferred:
             "measured": [measured.to_json() for measured in self.measured],
             "thresholds": dict(self.thresholds),
             "receipt": self.receipt,
-        }
+        } | ({} if self.step is None else {"mu": self.step.mu, "slack": self.step.delta})
 
     @classmethod
     def from_json(cls, data: Any) -> Inferred:
         """Read it back; `PlanError` for anything else."""
         names = {"epsilon", "delta", "columns", "measured", "thresholds", "receipt"}
-        if not isinstance(data, Mapping) or set(data) != names:
+        if not isinstance(data, Mapping) or set(data) not in (names, names | {"mu", "slack"}):
             raise PlanError(f"inferred has the fields {', '.join(sorted(names))}")
         columns, measured, thresholds = data["columns"], data["measured"], data["thresholds"]
         lists = isinstance(columns, list) and isinstance(measured, list) and isinstance(thresholds, Mapping)
@@ -117,4 +122,5 @@ class Inferred:
             tuple(map(Measured.from_json, measured)),
             tuple(thresholds.items()),
             data["receipt"],
+            Step(data["mu"], data["slack"]) if "mu" in data else None,
         )

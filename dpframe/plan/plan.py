@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpframe.accounting import composed_epsilon
-from dpframe.accounting.budget import Budget, check_delta, compose
+from dpframe.accounting.budget import Budget, check_delta, check_epsilon, compose
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError, name_list, warn
 from dpframe.mechanisms import Mechanism
 from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines, gains_table, split_mechanisms
@@ -24,12 +25,13 @@ from dpframe.plan.findings import NotFound, judge
 from dpframe.plan.forecast import forecast_table
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.sample_size import best_size, sample_curve
+from dpframe.plan.steps import local_epsilon, release_step, step_lines
 from dpframe.spaces import as_space
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of a plan's JSON; a plan of a newer one is refused."""
 
 NULLS = ("error", "impute")
@@ -71,6 +73,8 @@ class Plan:
         What private inference of spaces spent of the promise, and what it measured.
     keeps_index
         Whether a DataFrame's index, which may name persons, is copied *unprotected*; only rows in their order have it.
+    local_epsilon
+        The most that `local` may be, for those who will not rest everything on the secrecy of the order.
 
     Raises
     ------
@@ -103,6 +107,7 @@ class Plan:
     sample: int | None = None
     inferred: Inferred | None = None
     keeps_index: bool = False
+    local_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks", "groups"):
@@ -118,6 +123,8 @@ class Plan:
             raise ParameterError("shuffle must be True or False")
         if not isinstance(self.keeps_index, bool) or (self.keeps_index and self.shuffle):
             raise ParameterError("keeps_index must be False, or True with shuffle=False: an index tells the order")
+        if self.local_epsilon is not None:
+            object.__setattr__(self, "local_epsilon", check_epsilon(self.local_epsilon, "local_epsilon"))
         if self.n is not None and (
             isinstance(self.n, bool) or not isinstance(self.n, int) or not 0 <= self.n <= _MOST_ROWS
         ):
@@ -206,13 +213,26 @@ class Plan:
     @cached_property
     def terms(self) -> Terms:
         """What the promise rests on: the budget of a row, and whether its order and sample are secret."""
-        secret = self.shuffle and not self.passthrough
-        return Terms(self.released.per_row(self.contributions), self.n, self.sample, secret)
+        return terms_of(
+            self.release, self.inferred, self.n, self.sample, self._secret, self.contributions, self.local_epsilon
+        )
+
+    @property
+    def _secret(self) -> bool:
+        return self.shuffle and not self.passthrough
+
+    @property
+    def released(self) -> Budget:
+        """What the release may cost a person: the promise, less what inference spent where that is subtracted."""
+        return self.terms.budget
 
     @cached_property
-    def released(self) -> Budget:
-        """What the release of the rows may cost a person: the promise, less what inference spent."""
-        return self.release if self.inferred is None else self.release.less(self.inferred.budget, "inference")
+    def step(self) -> Step:
+        """What the release costs in the currency in which everything adds up; see `dpframe.accounting.gaussian_dp`.
+
+        Rows in secret order are as one step, rows in known order a step for every column of each of a person's rows.
+        """
+        return release_step(self.units, self.terms, self.inferred)
 
     def nulls_of(self, name: str) -> str:
         """Return what a null in a column means: what inference chose a space for is coded without complaint."""
@@ -239,8 +259,10 @@ class Plan:
         The columns' losses, composed, and what inference spent: its counts are of this row as well, and no order
         hides them. Where neither order nor sample earns credit it is the promise itself.
         """
-        if self.terms.shuffled_rows is None and self.terms.sampled_budget == self.terms.budget:
+        if self.terms.shuffled_rows is None and not self.terms.samples:
             return self.release
+        if self.terms.central is not None:
+            return Budget(local_epsilon(self.units, self.terms), self.delta)
         return self._local_rows if self.inferred is None else compose([self._local_rows, self.inferred.budget])
 
     @property
@@ -314,6 +336,8 @@ class Plan:
             data["inferred"] = self.inferred.to_json()
         if self.keeps_index:
             data["keeps_index"] = True
+        if self.local_epsilon is not None:
+            data["local_epsilon"] = self.local_epsilon
         if self.groups:
             data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)
@@ -349,6 +373,7 @@ class Plan:
             "sample",
             "inferred",
             "keeps_index",
+            "local_epsilon",
         }
         unknown = sorted(set(data) - known)
         if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
@@ -527,16 +552,19 @@ class Plan:
             f"Local: {self.local.stated()}, each row, even against someone who knows which output row it became",
             f"Order: {self._order}",
         ]
+        if self.local_epsilon is not None:
+            text.append(f"Local cap: no row may lose more than epsilon={self.local_epsilon:g}")
         if self.sample is not None:
             alone = "" if self.terms.secret else "; without a secret order that earns no credit"
             text.append(f"Sample: {self.sample:,} of {self.n:,} rows, chosen in secret{alone}")
         text += gain_lines(self.units, self.terms)
         if self.inferred is not None:
-            spent = self.inferred.budget
+            spent, of = self.inferred.budget, "of the total" if self.inferred.step is None else "on its own"
             text.append(
-                f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} of the total found the spaces of "
+                f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {of} found the spaces of "
                 + name_list(self.inferred.columns)
             )
+            text += step_lines(self.units, self.terms, self.inferred)
         if self.not_found:
             text.append(
                 "NOT FOUND by inference, estimates are NaN: "
@@ -629,6 +657,7 @@ def build_plan(
     leaks: Sequence[str] = (),
     groups: Iterable[Sequence[str]] = (),
     inferred: Inferred | None = None,
+    local_epsilon: float | None = None,
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
@@ -651,8 +680,9 @@ def build_plan(
     known = {name: as_space(spec) for name, spec in spaces.items()}
     _check_sample_size(sample, n)
     chosen = None if isinstance(sample, str) else sample
-    budget = Budget(epsilon, delta) if inferred is None else Budget(epsilon, delta).less(inferred.budget, "inference")
-    terms = Terms(budget.per_row(contributions), n, chosen, shuffle and not tuple(passthrough))
+    cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
+    secret = shuffle and not tuple(passthrough)
+    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap)
     columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups)
     plan = Plan(
         epsilon=epsilon,
@@ -668,8 +698,24 @@ def build_plan(
         groups=joined,
         sample=chosen,
         inferred=inferred,
+        local_epsilon=cap,
     )
     return plan._resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
+
+
+def terms_of(
+    promise: Budget,
+    inferred: Inferred | None,
+    n: int | None,
+    sample: int | None,
+    secret: bool,
+    contributions: int,
+    local: float | None,
+) -> Terms:
+    """Return what a promise rests on: what inference spent is composed with the rows, or (older plans) subtracted."""
+    central = None if inferred is None else inferred.step
+    budget = promise.less(inferred.budget, "inference") if inferred is not None and central is None else promise
+    return Terms(budget, n, sample, secret, contributions, central, local)
 
 
 def _check_sample_size(sample: Any, n: int | None) -> None:

@@ -1,0 +1,75 @@
+"""How much of a promise inference takes: a share of M² as one step, or with δ = 0 a share of ε."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+
+from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step, largest_step, share_of_step, step_epsilon
+from dpframe.errors import ParameterError
+from dpframe.infer.cost import Histogram, default_share
+
+PURE_SHARE = 0.1
+"""Share of ε that inference takes with δ = 0, where nothing else is said."""
+
+_SLACK = 0.1
+"""Share of δ that is slack in the M² that is divided; what rows take is chosen again beside what was spent."""
+_OWN_SLACK, _TABLES_SLACK = 0.05, 1e-3
+"""Shares of δ that inference has as slack: where values of unknown domains may show, and where only tables' tails."""
+_STATED = 0.5
+"""Share of δ at which inference alone is stated as an (ε, δ)."""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What inference may spend: as a budget of its own, and as the step that is composed with the rows.
+
+    With δ = 0 there is no step, and the budget is subtracted from the promise.
+    """
+
+    budget: Budget
+    step: Step | None
+
+    @property
+    def spendable(self) -> Budget | Step:
+        """What the noise is made from."""
+        return self.budget if self.step is None else self.step
+
+
+def allowance(
+    promise: Budget, histograms: Sequence[Histogram], n: int, contributions: int, share: float | None, secret: bool
+) -> Allowance:
+    """Return what inference of these histograms may spend of a promise.
+
+    Parameters
+    ----------
+    share
+        Its share of M², or with δ = 0 of ε; None for as much as `default_share` says, and a tenth of ε.
+    secret
+        Whether rows leave in a secret order that earns credit.
+
+    Raises
+    ------
+    ParameterError
+        If the share leaves nothing.
+    """
+    if promise.delta == 0:
+        part = promise.split([PURE_SHARE if share is None else share])[0]
+        short = Budget(_short(part.epsilon))
+        _ = promise.less(short, "inference")  # refused if nothing is left
+        return Allowance(short, None)
+    unknown = any(histogram.unknown for histogram in histograms)
+    whole = largest_step(promise, _SLACK)
+    taken = default_share(histograms, n, whole, contributions, secret) if share is None else share
+    step = Step(share_of_step(whole, taken).mu, promise.delta * (_OWN_SLACK if unknown else _TABLES_SLACK))
+    if step.mu >= whole.mu:
+        raise ParameterError("infer_share leaves nothing for the rows; lower it")
+    delta = _short(promise.delta * _STATED)
+    return Allowance(Budget(_short(step_epsilon(step, delta), up=True) or 5e-324, delta), step)
+
+
+def _short(x: float, up: bool = False) -> float:
+    """Return a number in twelve digits, rounded up or to the nearest: sums of decimals are what a ledger keeps."""
+    return float(Context(prec=12, rounding=ROUND_CEILING).create_decimal(Decimal(x))) if up else float(f"{x:.12g}")
