@@ -62,8 +62,9 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     spaces
         ``{column: declaration}`` as for `dpframe.make_plan`; columns are named, or numbered from 0. A single
         declaration, e.g. ``spaces=(-10, 10)``, serves all columns. Or another plan, whose spaces are taken.
-    infer, infer_share, local_epsilon, max_items, drop, passthrough, allocation, mechanisms, groups, nulls, \
-    contributions
+    infer, infer_share, local_epsilon, max_items, drop, passthrough
+        As for `dpframe.make_plan`; columns are named or numbered.
+    allocation, mechanisms, groups, nulls, contributions
         As for `dpframe.make_plan`; columns are named or numbered. With ``infer="private"``, and columns that are
         not declared, ``fit`` spends ``infer_share`` of the promise.
     plan
