@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from fractions import Fraction
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pages import outline, visible
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget, upward
@@ -39,40 +39,6 @@ BROWSER_FLAGS = [
     "--disable-sync",
     "--enable-logging=stderr",
 ]
-VOID = {"meta", "rect", "line", "circle"}
-
-
-class Outline(HTMLParser):
-    """Checks that every element is closed, and gathers what a page holds."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-
-    def handle_starttag(self, tag, attributes):
-        self.seen.append((tag, dict(attributes)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        assert tag in VOID
-        self.seen.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def outline(text: str) -> Outline:
-    found = Outline()
-    found.feed(text)
-    found.close()
-    assert found.open == []
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +62,6 @@ def safe():
 @pytest.fixture(scope="module")
 def html(safe):
     return safe.dp.report().to_html()
-
-
-def visible(text: str) -> str:
-    return re.sub(r"\s+", " ", " ".join(outline(text).text))
 
 
 def test_sections_and_verdict(html):
