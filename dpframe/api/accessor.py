@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any, Unpack
 
 import pandas as pd
@@ -15,6 +14,7 @@ from dpframe.errors import NotSanitizedError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.io.frames import release_text
 from dpframe.io.released import Source
+from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.report.report import Report
@@ -212,5 +212,4 @@ class DpAccessor:
 
     def _repr_html_(self) -> str:
         first, *rest = self._lines()
-        items = "".join(f"<li>{escape(line)}</li>" for line in rest)
-        return f"<div><strong>{escape(first.strip('<>'))}</strong><ul>{items}</ul></div>"
+        return notebook_html(first.strip("<>"), [("", rest)])

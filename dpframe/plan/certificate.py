@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from html import escape
 from typing import Any, Protocol
 
 from dpframe.accounting import Bound, ColumnLoss, sampled
@@ -33,6 +32,7 @@ from dpframe.mechanisms.flip_loss import FlipLoss
 from dpframe.plan.accounting_gains import ORDER_METHODS
 from dpframe.plan.calibration import Terms
 from dpframe.plan.inferred import Inferred
+from dpframe.plan.notebook import notebook_html
 
 ENUMERATED = 256
 """Most codes for which every pair of inputs is enumerated; with δ > 0, when it takes longer, half as many."""
@@ -187,11 +187,7 @@ class Certificate:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        parts = [f"<strong>{escape(self._title)}</strong>"]
-        for title, items in self._sections():
-            if items:
-                parts.append(f"<p>{escape(title)}</p><ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>")
-        return f"<div>{''.join(parts)}</div>"
+        return notebook_html(self._title, self._sections())
 
     def to_json(self) -> str:
         """Return JSON text: the verdict, the totals, and every list; an infinite ε is null."""

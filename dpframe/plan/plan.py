@@ -24,6 +24,7 @@ from dpframe.plan.columns import Column, Group, Randomised, column_from_json, gr
 from dpframe.plan.findings import NotFound, judge
 from dpframe.plan.forecast import forecast_table
 from dpframe.plan.inferred import Inferred
+from dpframe.plan.notebook import notebook_html
 from dpframe.plan.sample_size import best_size, sample_curve
 from dpframe.plan.steps import local_epsilon, release_step, step_lines
 from dpframe.spaces import as_space
@@ -597,13 +598,7 @@ class Plan:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        items = "".join(f"<li>{escape(line)}</li>" for line in self.lines())
-        table = self.summary().reset_index().to_html(float_format=_digits, border=0, index=False, justify="left")
-        for cell in ("td", "th"):
-            table = table.replace(f"<{cell}>", f'<{cell} style="text-align: left">')
-        return f"<div><strong>dpframe plan</strong><ul>{items}</ul>{table}</div>"
+        return notebook_html("dpframe plan", [("", self.lines())], self.summary(), _digits)
 
 
 MOST_LINES = 20

@@ -1,136 +1,115 @@
-"""HTML made of elements, in which all text is escaped, and the bars that are drawn in tables."""
+"""Tables and drawings of the page, as data: `template.html.jinja` writes them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from html import escape
-
-SHAPES = frozenset({"rect", "line", "circle"})
-
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
-"""Control characters and non-characters, which HTML forbids even when they are escaped."""
+from dataclasses import dataclass
+from typing import NamedTuple
 
 
-class Html(str):
-    """Text that is HTML already. Everything else is escaped when it becomes part of an element."""
+@dataclass(frozen=True)
+class Shape:
+    """A shape of SVG with its attributes."""
 
-    __slots__ = ()
-
-
-def _part(value: object) -> str:
-    if isinstance(value, Html):
-        return value
-    return escape(_UNPRINTABLE.sub("\ufffd", str(value)))
+    name: str
+    attributes: dict[str, float | str]
 
 
-def join(parts: Iterable[object]) -> Html:
-    """Return parts one after the other; text among them is escaped."""
-    return Html("".join(map(_part, parts)))
+@dataclass(frozen=True)
+class Drawing:
+    """Shapes that repeat a number beside them: nothing for a screen reader."""
+
+    width: int
+    height: int
+    shapes: tuple[Shape, ...]
 
 
-def el(name: str, *parts: object, **attributes: object) -> Html:
-    """Return an element; ``class_`` is the attribute class, and an underscore in others stands for a hyphen.
+class Head(NamedTuple):
+    """The head of a table's column."""
 
-    Examples
-    --------
-    >>> print(el("p", "a < b", class_="note"))
-    <p class="note">a &lt; b</p>
+    text: str
+    is_number: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose first column heads its rows; ``hide`` leaves the caption to screen readers.
+
+    Parameters
+    ----------
+    heads
+        Text of each column's head; one that begins with ``#`` stands above numbers.
+    rows
+        A cell per head: text, or a drawing.
+    look
+        Its class in the style sheet.
     """
-    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{_part(value)}"' for key, value in attributes.items())
-    if name in SHAPES:
-        return Html(f"<{name}{given}/>")
-    return Html(f"<{name}{given}>{join(parts)}</{name}>")
 
-
-def items(lines: Iterable[object], class_: str = "") -> Html:
-    """Return a list."""
-    return el("ul", *(el("li", line) for line in lines), **({"class_": class_} if class_ else {}))
+    caption: str
+    heads: tuple[Head, ...]
+    rows: tuple[Sequence[object], ...]
+    look: str = ""
+    hide: bool = False
 
 
 def table(
-    caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], class_: str = "", hide: bool = False
-) -> Html:
-    """Return a table whose first column heads its rows; ``hide`` leaves the caption to screen readers.
+    caption: str, heads: Iterable[str], rows: Iterable[Sequence[object]], look: str = "", *, hide: bool = False
+) -> Table:
+    """Return a `Table`; heads that begin with ``#`` stand above numbers.
 
-    Columns whose head begins with ``#`` hold numbers.
+    Examples
+    --------
+    >>> table("Shares", ("Value", "#Share"), [("a", "12 %")]).heads
+    (Head(text='Value', is_number=False), Head(text='Share', is_number=True))
     """
-    numbers = [head.startswith("#") for head in heads]
-    right = [{"class_": "number"} if number else {} for number in numbers]
-    head = el("tr", *(el("th", text.lstrip("#"), scope="col", **a) for text, a in zip(heads, right, strict=True)))
-    body = [
-        el(
-            "tr",
-            el("th", first, scope="row"),
-            *(el("td", cell, **attributes) for cell, attributes in zip(rest, right[1:], strict=True)),
-        )
-        for first, *rest in rows
-    ]
-    named = el("caption", caption, **({"class_": "unseen"} if hide else {}))
-    made = el("table", named, el("thead", head), el("tbody", *body), **({"class_": class_} if class_ else {}))
-    return el("div", made, class_="wide", tabindex="0", role="region", aria_label=caption)
+    named = tuple(Head(head.removeprefix("#"), head.startswith("#")) for head in heads)
+    return Table(caption, named, tuple(rows), look, hide)
 
 
-def _svg(width: int, height: int, *parts: Html) -> Html:
-    """Return a drawing that repeats a number beside it: nothing for a screen reader."""
-    return el(
-        "svg",
-        *parts,
-        viewBox=f"0 0 {width} {height}",
-        width=width,
-        height=height,
-        aria_hidden="true",
-        focusable="false",
-        preserveAspectRatio="none",
-    )
+def _rect(x: float, y: int, width: float, height: int, look: str, rx: int | None = None) -> Shape:
+    corners: dict[str, float | str] = {} if rx is None else {"rx": rx}
+    return Shape("rect", {"x": x, "y": y, "width": width, "height": height, **corners, "class": look})
+
+
+def _line(x1: float, x2: float, y1: int, y2: int) -> Shape:
+    return Shape("line", {"x1": x1, "x2": x2, "y1": y1, "y2": y2, "class": "whisker"})
 
 
 def _place(share: float, width: int) -> float:
     return round(min(max(share, 0.0), 1.0) * width, 2)
 
 
-def bar(share: float, width: int = 160) -> Html:
+def bar(share: float, width: int = 160) -> Drawing:
     """Return a bar as long as a share of its width."""
-    long = max(_place(share, width), 1.0)
-    return _svg(width, 14, el("rect", x=0, y=2, width=long, height=10, rx=2, class_="fill"))
+    return Drawing(width, 14, (_rect(0, 2, max(_place(share, width), 1.0), 10, "fill", 2),))
 
 
-def interval_bar(estimate: float, lower: float, upper: float, width: int = 160, *, point: bool = False) -> Html:
+def interval_bar(estimate: float, lower: float, upper: float, width: int = 160, *, point: bool = False) -> Drawing:
     """Return a bar (or, with ``point``, a dot on a line) with its interval, all as shares of the width."""
     at, low, high = (_place(share, width - 2) + 1 for share in (estimate, lower, upper))
     if point:
-        first = el("rect", x=0, y=6, width=width, height=2, class_="track")
-        shape = el("circle", cx=at, cy=7, r=4, class_="fill")
+        first = _rect(0, 6, width, 2, "track")
+        shape = Shape("circle", {"cx": at, "cy": 7, "r": 4, "class": "fill"})
     else:
-        first = el("rect", x=0, y=1, width=width, height=12, rx=2, class_="track")
-        shape = el("rect", x=0, y=2, width=max(at, 1.0), height=10, rx=2, class_="fill")
-    whisker = [
-        el("line", x1=low, x2=high, y1=7, y2=7, class_="whisker"),
-        el("line", x1=low, x2=low, y1=3, y2=11, class_="whisker"),
-        el("line", x1=high, x2=high, y1=3, y2=11, class_="whisker"),
-    ]
-    return _svg(width, 14, first, shape, *whisker)
+        first = _rect(0, 1, width, 12, "track", 2)
+        shape = _rect(0, 2, max(at, 1.0), 10, "fill", 2)
+    return Drawing(width, 14, (first, shape, _line(low, high, 7, 7), _line(low, low, 3, 11), _line(high, high, 3, 11)))
 
 
-def range_bar(lower: float, upper: float, width: int = 400) -> Html:
+def range_bar(lower: float, upper: float, width: int = 400) -> Drawing:
     """Return the part of a scale from 0 to 1 between two shares, with its middle marked."""
     low, high = _place(lower, width), _place(upper, width)
-    return _svg(
-        width,
-        16,
-        el("rect", x=0, y=5, width=width, height=6, rx=3, class_="track"),
-        el("rect", x=low, y=5, width=round(high - low, 2), height=6, rx=3, class_="fill"),
-        el("line", x1=width / 2, x2=width / 2, y1=1, y2=15, class_="whisker"),
-        el("rect", x=round(high - 2, 2), y=1, width=2, height=14, class_="end"),
-        el("rect", x=low, y=1, width=2, height=14, class_="end"),
+    shapes = (
+        _rect(0, 5, width, 6, "track", 3),
+        _rect(low, 5, round(high - low, 2), 6, "fill", 3),
+        _line(width / 2, width / 2, 1, 15),
+        _rect(round(high - 2, 2), 1, 2, 14, "end"),
+        _rect(low, 1, 2, 14, "end"),
     )
+    return Drawing(width, 16, shapes)
 
 
-def split_bar(shares: Sequence[float], width: int = 600) -> Html:
-    """Return a bar of parts that add up to its width."""
-    parts, start = [], 0.0
-    for i, share in enumerate(shares):
-        x, end = _place(start, width), _place(start + share, width)
-        parts.append(el("rect", x=x, y=0, width=round(end - x, 2), height=18, class_=f"part{i % 2}"))
-        start += share
-    return _svg(width, 18, *parts)
+def split_bar(share: float, width: int = 600) -> Drawing:
+    """Return a bar of two parts, of which the first is a share of its width."""
+    cut = _place(share, width)
+    return Drawing(width, 18, (_rect(0, 0, cut, 18, "part0"), _rect(cut, 0, round(width - cut, 2), 18, "part1")))

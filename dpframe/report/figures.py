@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -13,7 +14,7 @@ import pandas as pd
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
 from dpframe.plan.plan import Plan
-from dpframe.report.elements import Html, bar, el, interval_bar, join, table
+from dpframe.report.elements import Drawing, Table, bar, interval_bar, table
 from dpframe.report.words import number, unit_word
 
 MOST_COLUMNS = 8
@@ -30,44 +31,51 @@ FINEST = 256
 _Z = NormalDist().inv_cdf(0.975)
 
 
-def estimate_panels(estimates: Estimates) -> Html:
-    """Return a panel for each of the first columns: what the release says of it, with intervals."""
-    return join(_panel(estimates, name) for name in estimates.plan.names[:MOST_COLUMNS])
+@dataclass(frozen=True)
+class Figure:
+    """What the release says of a column: tables, and notes."""
+
+    name: str
+    parts: tuple[Table | str, ...]
 
 
-def _panel(estimates: Estimates, name: str) -> Html:
+def estimate_figures(estimates: Estimates) -> list[Figure]:
+    """Return a figure for each of the first columns: what the release says of it, with intervals."""
+    return [Figure(name, tuple(_parts(estimates, name))) for name in estimates.plan.names[:MOST_COLUMNS]]
+
+
+def _parts(estimates: Estimates, name: str) -> list[Table | str]:
     missing = next((one for one in estimates.plan.not_found if one.column == name), None)
     if missing is not None:
-        return el("section", el("h3", name), el("p", f"Not found: {missing.why}.", class_="note"), class_="panel")
+        return [f"Not found: {missing.why}."]
     try:
-        body = _body(estimates, name)
+        return _statistics(estimates, name)
     except ParameterError as error:
-        body = el("p", str(error), class_="note")
-    return el("section", el("h3", name), body, class_="panel")
+        return [str(error)]
 
 
-def _body(estimates: Estimates, name: str) -> Html:
+def _statistics(estimates: Estimates, name: str) -> list[Table | str]:
     if estimates.holds_sets(name):
-        found = estimates.support(name).sort_values("estimate", ascending=False, kind="stable")
-        return _shares(f"Sets that hold each item of {name}", "Item", found)
+        support = estimates.support(name).sort_values("estimate", ascending=False, kind="stable")
+        return _shares(f"Sets that hold each item of {name}", "Item", support)
     if estimates.is_listed(name):
         ordered = estimates.plan[name].space.metric != "discrete"
-        found = estimates.value_counts(name, normalize=True, sort=not ordered, dropna=False)
-        return _shares(f"Shares of the values of {name}", "Value", found)
-    rows = _mean_row(estimates, name)
+        counts = estimates.value_counts(name, normalize=True, sort=not ordered, dropna=False)
+        return _shares(f"Shares of the values of {name}", "Value", counts)
+    rows = _mean(estimates, name)
     if estimates.plan[name].space.size > FINEST:
         return rows
     binned = estimates.histogram(name, BINS)
     shares = binned[["estimate", "lower", "upper"]] / max(estimates.n, 1)
-    return join([rows, _shares(f"Shares of {name} in bins", "From … to", shares)])
+    return [*rows, *_shares(f"Shares of {name} in bins", "From … to", shares)]
 
 
-def _shares(caption: str, head: str, found: pd.DataFrame) -> Html:
-    top = max(float(np.nanmax(found["upper"].to_numpy(), initial=0.0)), 1e-9)
+def _shares(caption: str, head: str, shares: pd.DataFrame) -> list[Table | str]:
+    top = max(float(np.nanmax(shares["upper"].to_numpy(), initial=0.0)), 1e-9)
     shown = (
-        found
-        if len(found) <= MOST_ROWS
-        else found.nlargest(MOST_ROWS, "estimate").sort_index(key=found.index.get_indexer)
+        shares
+        if len(shares) <= MOST_ROWS
+        else shares.nlargest(MOST_ROWS, "estimate").sort_index(key=shares.index.get_indexer)
     )
     rows = []
     for label, estimate, lower, upper in zip(
@@ -75,9 +83,9 @@ def _shares(caption: str, head: str, found: pd.DataFrame) -> Html:
     ):
         text = f"{100 * estimate:.1f} % ± {100 * (upper - estimate):.1f}".replace("-", "−")
         rows.append((_label(label), text, interval_bar(estimate / top, lower / top, upper / top)))
-    made = table(caption, (head, "#Share", "Interval"), rows, "bars", hide=True)
-    hidden = len(found) - len(shown)
-    return join([made, el("p", f"and {hidden} more, each with a smaller share", class_="note")]) if hidden else made
+    parts: list[Table | str] = [table(caption, (head, "#Share", "Interval"), rows, "bars", hide=True)]
+    hidden = len(shares) - len(shown)
+    return [*parts, f"and {hidden} more, each with a smaller share"] if hidden else parts
 
 
 def _label(value: Any) -> str:
@@ -95,21 +103,23 @@ def _value(value: Any) -> str:
     return number(float(value))
 
 
-def _mean_row(estimates: Estimates, name: str) -> Html:
-    found = estimates.mean(name)
+def _mean(estimates: Estimates, name: str) -> list[Table | str]:
+    mean = estimates.mean(name)
     space = estimates.plan[name].space
     last = space.size - 1 - (space.tag == "nullable")
     ends = space.numbers(np.array([0, last]))
     assert ends is not None
     low, high = [pd.Series(space.instants(ends)).iloc[i] for i in (0, 1)]
-    point, lower, upper = (_naive(found[key]) for key in ("estimate", "lower", "upper"))
+    point, lower, upper = (_naive(mean[key]) for key in ("estimate", "lower", "upper"))
     at, left, right = (float((value - low) / (high - low)) for value in (point, lower, upper))
     if not all(map(math.isfinite, (at, left, right))):
-        return el("p", "The mean cannot be told from noise.", class_="note")
+        return ["The mean cannot be told from noise."]
     text = f"{_value(point)} ± {_value((upper - lower) / 2)}"
-    drawn = interval_bar(at, left, right, point=True)
-    made = table(f"Mean of {name}", ("Statistic", "#Estimate", "Interval"), [("Mean", text, drawn)], "bars", hide=True)
-    return join([made, el("p", f"drawn from {_value(low)} to {_value(high)}", class_="note")])
+    drawing = interval_bar(at, left, right, point=True)
+    shown = table(
+        f"Mean of {name}", ("Statistic", "#Estimate", "Interval"), [("Mean", text, drawing)], "bars", hide=True
+    )
+    return [shown, f"drawn from {_value(low)} to {_value(high)}"]
 
 
 def _naive(value: Any) -> Any:
@@ -133,7 +143,7 @@ def forecast_rows(plan: Plan, n: int) -> list[Sequence[object]]:
     return rows
 
 
-def _expected(statistic: str, half: float, space: Any) -> tuple[str, str, Html]:
+def _expected(statistic: str, half: float, space: Any) -> tuple[str, str, Drawing]:
     if statistic == "mean":
         unit = f" {unit_word(space)}" if space.unit else ""
         return "mean", f"± {number(half)}{unit}", bar(half / (float(space.diameter) or 1.0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from dpframe.estimate import Estimates
 from dpframe.io.released import Source
 from dpframe.io.verify import verify_file
 from dpframe.plan.certificate import Certificate
+from dpframe.plan.notebook import notebook_html
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.page import page
 from dpframe.report.words import mechanism_name
@@ -109,12 +109,7 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{escape(line)}</li>" for line in self._lines)
-        table = self._shown.reset_index().to_html(float_format=_digits, border=0, index=False, justify="left")
-        for cell in ("td", "th"):
-            table = table.replace(f"<{cell}>", f'<{cell} style="text-align: left">')
-        legend = "<br>".join(map(escape, _LEGEND))
-        return f"<div><strong>dpframe report</strong><ul>{items}</ul>{table}<p>{legend}</p></div>"
+        return notebook_html("dpframe report", [("", self._lines)], self._shown, _digits, _LEGEND)
 
 
 def _digits(x: float) -> str:

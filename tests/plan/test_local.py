@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from test_page import visible
+from pages import visible
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget, compose, upward
