@@ -1,0 +1,393 @@
+"""Gaussian differential privacy with a slack: one currency for everything that a release gives away.
+
+The profile of a release is H(x), the largest hockey-stick divergence at e^x between neighbouring tables. That of two
+normal laws μ apart is
+
+    G_μ(x) = Φ(μ/2 − x/μ) − e^x·Φ(−μ/2 − x/μ)                              (Balle–Wang 2018, Thm 8).
+
+A release is a **step** (μ, δ₀) when H(x) ≤ δ₀ + (1 − δ₀)·G_μ(x) for every x ≥ 0. Negative x needs no check:
+h(−x) = 1 − e^−x + e^−x·h(x) holds for H (replace-one is symmetric) and for the right-hand side alike.
+
+*Composition*, also when each step is chosen by what the earlier ones gave: μ² adds up and 1 − δ₀ multiplies. For the
+laws (1−δ₀)·N(μ, 1) + δ₀·⊤ and (1−δ₀)·N(0, 1) + δ₀·⊥ have just that right-hand side, so they dominate the step, and
+dominating pairs multiply under adaptive composition (Zhu–Dong–Wang 2022, Thm 10; Dong–Roth–Su 2022 for δ₀ = 0).
+
+*Numbers.* With a = x/μ − μ/2, b = a + μ and Mills' ratio R(t) = (1 − Φ(t))/φ(t), e^x·φ(b) = φ(a), so that
+G = φ(a)·(R(a) − R(b)) = φ(a)·∫_a^b (1 − tR(t)) dt: nothing cancels where μ is small, and the logarithm is as good at
+1e-300 as at 0.1. (For a ≤ −1 and μ > 1, 1 − G = φ(a)·(R(−a) + R(b)).) The integrand is completely monotone in t;
+eight Gauss nodes leave less than 1e-14 of it at μ ≤ 1. Bounds are rounded outward by the error of each operation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
+from dpframe.errors import ParameterError
+
+__all__ = [
+    "Step",
+    "best_steps",
+    "composed_steps",
+    "dominating_step",
+    "gaussian_delta",
+    "gaussian_mu",
+    "largest_step",
+    "log_gaussian",
+    "log_slope",
+    "pure_step",
+    "remaining_step",
+    "share_of_step",
+    "step_delta",
+    "step_epsilon",
+]
+
+Floats = npt.NDArray[np.float64]
+
+_ROUND = 1e-15
+_DEEPEST = 40.0
+"""φ of it is 1e-348, below all floats: there G is bounded by 0 and by φ."""
+_POINTS, _WEIGHTS = (np.asarray(v) for v in np.polynomial.legendre.leggauss(8))
+_LOG_ROOT = 0.5 * math.log(2 * math.pi)
+_DIGITS = 60
+_SLACKS = (0.03, 0.1, 0.2, 0.35, 0.5)
+"""Shares of δ among which the slack of a release is chosen."""
+
+
+def _mills(t: Floats) -> Floats:
+    return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(t / math.sqrt(2)), dtype=np.float64)
+
+
+def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Return bounds from below and from above on ln G_μ(x), for μ > 0 and x ≥ 0, element by element.
+
+    Examples
+    --------
+    >>> low, high = log_gaussian(0.2367, 1.0)
+    >>> round(float(np.exp(low)), 9), bool(high - low < 1e-12)
+    (1e-06, True)
+    """
+    mus, xs = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(x, dtype=np.float64))
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        ratio = xs / mus
+        start, end = ratio - mus / 2, ratio + mus / 2
+        a, b = np.clip(start, -_DEEPEST, _DEEPEST), np.minimum(end, 1e100)
+        narrow = np.minimum(mus, 1.0)
+        inner = a[..., None] + narrow[..., None] * (0.5 + 0.5 * _POINTS)
+        integral = 0.5 * narrow * ((1 - inner * _mills(inner)) @ _WEIGHTS)
+        apart = np.where(mus <= 1, integral, _mills(np.maximum(a, -1.0)) - _mills(b))
+        log_g = -0.5 * a * a - _LOG_ROOT + np.log(apart)
+        missing = np.exp(-0.5 * a * a - _LOG_ROOT) * (_mills(np.abs(a)) + _mills(b))
+        most = (a <= -1) & (mus > 1)
+        log_g = np.where(most, np.log1p(-np.minimum(missing, 0.75)), log_g)
+        error = _ROUND * (50 + 8 * np.where(most, np.minimum(b, 1e4), (1 + np.abs(a)) * (1 + np.minimum(b, 1e4))))
+        deep = start > _DEEPEST
+        low = np.where(deep, -np.inf, log_g - error)
+        high = np.where(deep, -0.5 * np.minimum(start, 1e100) ** 2 * (1 - 8 * _ROUND), log_g + error)
+    return low, np.minimum(high, 0.0)
+
+
+def log_slope(mu: npt.ArrayLike, x: npt.ArrayLike) -> Floats:
+    """Return ln(−dG_μ/de^x) = ln Φ(−μ/2 − x/μ), to a relative 1e-14·(1 + x/μ + μ)² of the slope."""
+    with np.errstate(over="ignore"):
+        b = np.asarray(x) / np.asarray(mu) + np.asarray(mu) / 2
+    return np.asarray(special.log_ndtr(-np.minimum(b, 1e100)), dtype=np.float64)
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Return G_μ(ε), rounded up; ε may be negative.
+
+    Examples
+    --------
+    >>> round(gaussian_delta(1.0, 1.0), 12)  # the Gaussian mechanism at noise 1
+    0.126936737507
+    """
+    if mu == 0:
+        return max(0.0, -math.expm1(epsilon) * (1 + _ROUND))
+    high = float(np.exp(log_gaussian(mu, abs(epsilon))[1])) * (1 + _ROUND)
+    if epsilon < 0:
+        high = (-math.expm1(epsilon) + math.exp(epsilon) * high) * (1 + 4 * _ROUND)
+    return min(1.0, high)
+
+
+def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike) -> Floats:
+    """Return μ with ln G_μ(x) = ``log_g``, about, element by element; 0 where that is below any float's.
+
+    Newton's method in ln μ, of which ln G is an increasing concave function, from a small μ: it rises to the root.
+    """
+    target, xs = np.broadcast_arrays(np.asarray(log_g, dtype=np.float64), np.asarray(x, dtype=np.float64))
+    empty = ~(target > -790)
+    goal = np.where(empty, -1.0, target)
+    with np.errstate(over="ignore", under="ignore"):
+        # Where a = √(−2 ln G), φ(a) alone is G: a point left of the root.
+        mu = np.maximum(2 * xs / (np.sqrt(-2 * goal) + np.sqrt(2 * xs - 2 * goal)), np.exp(goal))
+        for _ in range(60):
+            low, high = log_gaussian(mu, xs)
+            value = np.where(np.isfinite(low), 0.5 * (low + high), high)
+            a = xs / mu - mu / 2
+            steep = np.exp(np.clip(np.log(mu) - 0.5 * a * a - _LOG_ROOT - value, -50, 50))
+            move = np.clip((goal - value) / np.maximum(steep, 1e-12), -1.0, 1.0)
+            mu = mu * np.exp(move)
+            if np.all(np.abs(move) < 1e-14):
+                break
+    return np.where(empty, 0.0, mu)
+
+
+def gaussian_mu(epsilon: float, delta: float, slack: float = 0.0) -> float:
+    """Return the largest μ, rounded down, with slack + (1 − slack)·G_μ(ε) ≤ δ.
+
+    Raises
+    ------
+    ParameterError
+        Unless ε is positive and 0 ≤ slack < δ < 1.
+
+    Examples
+    --------
+    >>> round(gaussian_mu(1.0, 1e-6), 4)
+    0.2367
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if not 0 <= slack < delta:
+        raise ParameterError("slack must be at least 0 and below delta; lower the slack or raise delta")
+    rest = round_down((Fraction(delta) - Fraction(slack)) / (1 - Fraction(slack)))
+    if rest <= 0:
+        raise ParameterError("slack must be at least 0 and below delta; lower the slack or raise delta")
+    goal = math.log(rest) - 4e-16 * (1 - math.log(rest))
+    mu, less = float(mu_of(goal, epsilon)), 1e-15
+    while float(log_gaussian(mu, epsilon)[1]) > goal:
+        mu, less = mu * (1 - less), 2 * less
+    return mu
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that a release gives away: profile at most δ₀ + (1 − δ₀)·G_μ, for neighbours in one row.
+
+    Parameters
+    ----------
+    mu
+        μ, the distance of two unit normals that are as hard to tell apart; its square adds up.
+    delta
+        The slack δ₀; 1 − δ₀ multiplies.
+
+    Raises
+    ------
+    ParameterError
+        Unless μ is finite and at least 0, and δ₀ lies in [0, 1).
+
+    Examples
+    --------
+    >>> composed_steps([Step(3.0), Step(4.0, 1e-9)])
+    Step(mu=5.0, delta=1e-09)
+    """
+
+    mu: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (
+            isinstance(self.mu, bool)
+            or not (isinstance(self.mu, float | int) and math.isfinite(self.mu))
+            or self.mu < 0
+        ):
+            raise ParameterError("mu must be finite and at least 0, e.g. mu=0.2")
+        object.__setattr__(self, "mu", float(self.mu))
+        object.__setattr__(self, "delta", check_delta(self.delta))
+
+    @property
+    def square(self) -> Fraction:
+        """Return μ², exactly: what adds up."""
+        return Fraction(self.mu) ** 2
+
+
+def _root(square: Fraction, up: bool) -> float:
+    """Return the square root, rounded up or down."""
+    value = math.sqrt(square)  # correctly rounded to a few units, which the loops settle exactly
+    while up and Fraction(value) ** 2 < square:
+        value = math.nextafter(value, math.inf)
+    while not up and Fraction(value) ** 2 > square:
+        value = math.nextafter(value, 0.0)
+    return value
+
+
+def composed_steps(steps: Iterable[Step]) -> Step:
+    """Return the step of all these together, whatever the order and however chosen; rounded up.
+
+    Raises
+    ------
+    ParameterError
+        If the slacks leave nothing.
+    """
+    found = list(steps)
+    slacks = [step.delta for step in found if step.delta > 0]
+    delta = slacks[0] if slacks else 0.0
+    if len(slacks) > 1:
+        with localcontext(Context(prec=_DIGITS, rounding=ROUND_CEILING)):
+            whole = Decimal(0)
+            for slack in slacks:  # d + d' − d·d', where 1 − (1−d)(1−d') would lose a d' of 1e-300
+                whole += Decimal(slack) * (1 - whole)
+            delta = round_up(whole)
+    if delta >= 1:
+        raise ParameterError("the slacks of the steps add up to 1; there is no promise left to compose")
+    return Step(_root(sum((step.square for step in found), Fraction(0)), up=True), delta)
+
+
+def remaining_step(whole: Step, spent: Step) -> Step:
+    """Return what may still be spent of a step, rounded down.
+
+    Raises
+    ------
+    ParameterError
+        If μ or the slack is exhausted; the message says which.
+
+    Examples
+    --------
+    >>> remaining_step(Step(5.0, 1e-7), Step(3.0))
+    Step(mu=4.0, delta=1e-07)
+    """
+    if spent.mu > whole.mu:
+        raise ParameterError("mu is exhausted: what is spent exceeds the whole; raise epsilon")
+    if spent.delta > whole.delta:
+        raise ParameterError("the slack is exhausted: what is spent exceeds the whole; raise delta")
+    slack = (Fraction(whole.delta) - Fraction(spent.delta)) / (1 - Fraction(spent.delta))
+    return Step(_root(whole.square - spent.square, up=False), round_down(slack))
+
+
+def share_of_step(whole: Step, share: float) -> Step:
+    """Return a share of a step's μ², and none of its slack, rounded down.
+
+    Raises
+    ------
+    ParameterError
+        Unless the share lies between 0 and 1.
+    """
+    if not 0 <= share <= 1:
+        raise ParameterError("share must lie between 0 and 1: it is a part of mu squared")
+    return Step(_root(whole.square * Fraction(share), up=False))
+
+
+def step_delta(step: Step, epsilon: float) -> float:
+    """Return the δ at which a step is (ε, δ)-private, rounded up.
+
+    Examples
+    --------
+    >>> round(step_delta(Step(0.2367, 1e-8), 1.0), 9)
+    1.01e-06
+    """
+    return min(1.0, (step.delta + (1 - step.delta) * gaussian_delta(step.mu, epsilon)) * (1 + 4 * _ROUND))
+
+
+def step_epsilon(step: Step, delta: float) -> float:
+    """Return the least ε, rounded up, at which a step is (ε, δ)-private; infinite if the slack leaves none.
+
+    Examples
+    --------
+    >>> round(step_epsilon(Step(0.2367), 1e-6), 3)
+    1.0
+    """
+    delta = check_delta(delta)
+    if step_delta(step, 0.0) <= delta:
+        return 0.0
+    if delta <= step.delta:
+        return math.inf
+    low, high = 0.0, step.mu * (step.mu / 2 + 1)
+    while step_delta(step, high) > delta:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high and high - low > 1e-14 * high:
+        low, high = (low, middle) if step_delta(step, middle) <= delta else (middle, high)
+    return high
+
+
+def pure_step(epsilon: float) -> Step:
+    """Return the step of anything (ε, 0)-private, rounded up: μ = 2Φ⁻¹(e^ε/(1 + e^ε)).
+
+    Randomised response on two outcomes dominates all that loses ε (Kairouz–Oh–Viswanath 2015). Its profile is straight
+    in e^x from tanh(ε/2) = G_μ(0) to 0 at e^ε; G_μ is convex in e^x, and its slope at x = 0, −Φ(−μ/2), is that
+    line's: the line is a tangent.
+
+    Examples
+    --------
+    >>> round(pure_step(1.0).mu, 3)
+    1.232
+    """
+    epsilon = check_epsilon(epsilon)
+    if epsilon < 1:
+        half = special.erfinv(math.tanh(epsilon / 2))
+    elif epsilon < 700:
+        half = special.erfcinv(2 / (1 + math.exp(epsilon)))
+    else:
+        raise ParameterError("epsilon must be below 700: more is as good as published")
+    return Step(2 * math.sqrt(2) * float(half) * (1 + 2e-14))
+
+
+def dominating_step(budget: Budget) -> Step:
+    """Return the step of anything (ε, δ)-private, of which nothing else is known: (ε, δ) → pure ε with slack δ.
+
+    With probability δ randomised response's input is published, or else it runs (Kairouz–Oh–Viswanath 2015, Thm 3.4):
+    its profile is δ + (1 − δ) times that of `pure_step`.
+
+    Examples
+    --------
+    >>> dominating_step(Budget(0.5, 1e-9)).delta
+    1e-09
+    """
+    return Step(pure_step(budget.epsilon).mu, budget.delta)
+
+
+def largest_step(budget: Budget, slack: float) -> Step:
+    """Return the largest step within an (ε, δ) whose slack is this share of δ.
+
+    Raises
+    ------
+    ParameterError
+        If δ is 0, or the share does not lie between 0 and 1.
+
+    Examples
+    --------
+    >>> step = largest_step(Budget(1.0, 1e-6), 0.25)
+    >>> round(step.mu, 4), step.delta
+    (0.2335, 2.5e-07)
+    """
+    if budget.delta == 0:
+        raise ParameterError("delta must be above 0 for Gaussian accounting; raise delta, or account by addition")
+    if not 0 <= slack < 1:
+        raise ParameterError("slack must lie in [0, 1): it is a share of delta")
+    delta = round_down(Fraction(budget.delta) * Fraction(slack))
+    return Step(gaussian_mu(budget.epsilon, budget.delta, delta), delta)
+
+
+def best_steps(
+    budget: Budget, spent: Step | None = None, share: float = 0.0, slacks: Iterable[float] = _SLACKS
+) -> list[Step]:
+    """Return the alternatives that the rest of a release may choose from, one for each share of δ taken as slack.
+
+    Any one of them, composed with what is ``spent``, keeps the promise; ``share`` of M² is kept back besides.
+
+    Raises
+    ------
+    ParameterError
+        If nothing is left at any slack: the message says whether μ or the slack is short.
+    """
+    found: list[Step] = []
+    refusal: ParameterError | None = None
+    for slack in slacks:
+        whole = largest_step(budget, slack)
+        try:
+            rest = whole if spent is None else remaining_step(whole, spent)
+        except ParameterError as error:
+            refusal = error
+            continue
+        kept = _root(max(Fraction(0), rest.square - Fraction(share) * whole.square), up=False)
+        if kept > 0:
+            found.append(Step(kept, rest.delta))
+    if not found:
+        raise refusal or ParameterError("mu is exhausted: shares leave nothing for the rows; lower them")
+    return found
