@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Hashable, Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 import typer
 
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.ledger import job_keys
-from dpframe.ledger.ledger import Ledger, yearly
+from dpframe.ledger.currencies import yearly
+from dpframe.ledger.ledger import Ledger
 
 app = typer.Typer(
     help="Keep the budget of datasets: what there is, what was spent, what is left.",
@@ -33,10 +32,22 @@ def create(
     dataset: Dataset,
     epsilon: Annotated[float, typer.Option(help="Total budget ε of all its releases.", show_default=False)],
     delta: Annotated[float, typer.Option(help="Total budget δ of all its releases.")] = 0.0,
+    accounting: Annotated[
+        str | None,
+        typer.Option(
+            help='How releases add up: "gaussian" (default with delta above 0) or "basic" (for rows in kept order).',
+            show_default=False,
+        ),
+    ] = None,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help="A public part of the rows; repeat it for each. Parts do not add up.", show_default=False),
+    ] = None,
+    moving: Annotated[bool, typer.Option("--moving", help="A replaced row may move between parts.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Register a dataset with its total budget, for good; the file is made if there is none."""
-    Ledger(file).create(dataset, epsilon, delta)
+    Ledger(file).create(dataset, epsilon, delta, accounting=accounting, parts=tuple(part or ()), moving=moving)
     _show(Ledger(file), as_json)
 
 
@@ -87,19 +98,17 @@ def _show(ledger: Ledger, as_json: bool) -> None:
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return
     _print(table.rename(columns=lambda name: name.replace("_", " ")).reset_index())
-    left = {str(row["dataset"]): row for row in table.reset_index().to_dict(orient="records")}
     # A dataset's last spend, as later ones take the place of earlier ones.
     for name, last in {str(row["dataset"]): row for row in spends.to_dict(orient="records")}.items():
-        more = _more(left[name], last)
-        typer.echo(f"{plain(name)}: {yearly(last['epsilon'], last['delta'])}; what is left is enough for {more} more")
+        year = yearly(last["epsilon"], last["delta"], Step(last["mu"], last["slack"]))
+        more = ledger.more(last["release_id"])
+        enough = "any number of" if more is None else f"{more:,}"
+        typer.echo(f"{plain(name)}: {year}; what is left is enough for {enough} more")
+    for name in table.index:
+        for part in ledger.parts(name):
+            typer.echo(f"{plain(name)}, part {plain(part)}: {ledger.remaining(name, part)} left")
     for job in jobs:
         typer.echo(f"{plain(job.name)} ({plain(job.dataset)}): runs, or was interrupted; repeat it at no further cost")
-
-
-def _more(row: Mapping[Hashable, Any], last: Mapping[Hashable, Any]) -> str:
-    """Return how many releases like the last one still fit."""
-    left = [Fraction(str(row[f"left_{x}"])) / Fraction(str(last[x])) for x in ("epsilon", "delta") if last[x]]
-    return f"{math.floor(min(left)):,}"
 
 
 def plain(text: Any) -> str:

@@ -33,7 +33,8 @@ from dpframe.estimate import Estimates
 from dpframe.infer.private import MOST_ITEMS
 from dpframe.io.parquet_reader import ParquetInput
 from dpframe.io.verify import verify_file
-from dpframe.ledger.ledger import Ledger, difference, yearly
+from dpframe.ledger.currencies import difference, yearly
+from dpframe.ledger.ledger import Ledger
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import ParameterError
-from dpframe.ledger.ledger import Ledger, as_ledger, covers, difference
+from dpframe.ledger.currencies import covers, difference
+from dpframe.ledger.ledger import Ledger, as_ledger
 from dpframe.plan.plan import Plan
 
 INFERENCE = "inference"
@@ -61,8 +63,8 @@ class Account:
         budget = inferred.budget
         self.ledger.spend(self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=INFERENCE)
 
-    def spend(self, budget: Budget, what: str = "release") -> str:
-        """Enter a spend, for good, and return its receipt."""
+    def spend(self, budget: Budget, what: str = "release", step: Step | None = None) -> str:
+        """Enter a spend, for good, and return its receipt; without a step it is dominated by its budget."""
         receipt = secrets.token_hex(16)
-        self.ledger.spend(self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=what)
+        self.ledger.spend(self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=what, step=step)
         return receipt

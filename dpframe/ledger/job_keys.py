@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
 from dpframe.ledger.ledger import Entry, Ledger
 from dpframe.ledger.sqlite import sync_folder
@@ -173,14 +174,14 @@ class Job:
     _key: bytes = field(repr=False)
     _spent: bool = False
 
-    def spend(self, epsilon: float, delta: float, what: str = "release") -> Entry:
+    def spend(self, epsilon: float, delta: float, what: str = "release", step: Step | None = None) -> Entry:
         """Spend before the first draw; an interrupted job's spend is found there and costs nothing more.
 
         Raises as `Ledger.spend`.
         """
         paid, self.paid = self.paid, True  # whatever interrupts the commit: the key stays
         try:
-            entry = self.ledger.spend(self.dataset, epsilon, delta, release_id=self.release_id, what=what)
+            entry = self.ledger.spend(self.dataset, epsilon, delta, release_id=self.release_id, what=what, step=step)
         except (ParameterError, BudgetExceeded):  # refused before anything was written
             self.paid = paid
             raise

@@ -1,9 +1,9 @@
 """The ledger of what was spent on each dataset: a small SQLite file that any number of processes share.
 
 A spend is committed and durable *before* any noise is drawn, and is never taken back: a crash wastes budget,
-it never hides spending. Releases of one dataset add up by basic composition, (Σεᵢ, Σδᵢ). The tighter sums of
-fixed releases do not hold here, for who looks at one release chooses the budget of the next (Rogers, Roth,
-Ullman and Vadhan 2016); basic composition does.
+it never hides spending. Releases of one dataset add up as `currencies` says, chosen when the dataset is created: as
+(Σεᵢ, Σδᵢ), or as (Σμᵢ², Σδ₀ᵢ). The tighter sums of fixed releases do not hold here, for who looks at one release
+chooses the budget of the next (Rogers, Roth, Ullman and Vadhan 2016); these two do.
 
 *Sums are exact.* An amount is read as the decimal that Python prints for it, the shortest one that reads back
 as the same float: for anything a person writes with up to 15 digits that is what was written. So 0.1 means one
@@ -20,31 +20,19 @@ from __future__ import annotations
 import getpass
 import os
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from fractions import Fraction
-from math import inf, nextafter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
 from dpframe.accounting.budget import Budget, check_epsilon
-from dpframe.errors import BudgetExceeded, LedgerError, ParameterError, name_list
+from dpframe.accounting.gaussian_dp import Step
+from dpframe.errors import LedgerError, ParameterError, name_list
+from dpframe.ledger.currencies import CURRENCIES, Amount, Currency, Kept, Sum, Tally, Total, currency_of
 from dpframe.ledger.sqlite import make_file, remedy, transaction
-
-NIGHTS = 365
-
-
-@dataclass(frozen=True)
-class Amount:
-    """An amount (ε, δ) that may be nothing at all, unlike a `Budget`."""
-
-    epsilon: float
-    delta: float = 0.0
-
-    def __str__(self) -> str:
-        return f"epsilon={_shown(self.epsilon)}, delta={_shown(self.delta)}"
 
 
 @dataclass(frozen=True)
@@ -58,80 +46,9 @@ class Entry:
     when: datetime
     amount: Budget
     cumulative: Amount
+    step: Step
+    part: str | None = None
     replayed: bool = False
-
-
-class _Sum(NamedTuple):
-    """An exact amount."""
-
-    epsilon: Fraction
-    delta: Fraction
-
-    def plus(self, other: _Sum, times: int = 1) -> _Sum:
-        return _Sum(self.epsilon + times * other.epsilon, self.delta + times * other.delta)
-
-    def fits(self, total: _Sum) -> bool:
-        return self.epsilon <= total.epsilon and self.delta <= total.delta
-
-    def up(self) -> Amount:
-        return Amount(*(_toward(x, inf) for x in self))
-
-    def down(self) -> Amount:
-        return Amount(*(_toward(max(x, Fraction(0)), -inf) for x in self))
-
-
-_NOTHING = _Sum(Fraction(0), Fraction(0))
-
-
-def _read(epsilon: float | str, delta: float | str) -> _Sum:
-    """Return amounts as the decimals they print as."""
-    return _Sum(Fraction(str(epsilon)), Fraction(str(delta)))
-
-
-def _toward(exact: Fraction, way: float) -> float:
-    """Return the float nearest to ``exact`` whose decimal does not lie on the other side of it."""
-    try:
-        value = float(exact)
-    except OverflowError:
-        return inf
-    wrong = Fraction(str(value)) < exact if way > 0 else Fraction(str(value)) > exact
-    return nextafter(value, way) if wrong else value
-
-
-def _shown(value: float) -> str:
-    return str(value).removesuffix(".0")
-
-
-def difference(whole: Budget, part: Budget) -> Budget:
-    """Return what is left of an amount, so that both parts together fit where the whole does.
-
-    Examples
-    --------
-    >>> difference(Budget(0.3, 1e-6), Budget(0.03, 1e-7))
-    Budget(epsilon=0.27, delta=9e-07)
-    """
-    rest = _read(whole.epsilon, whole.delta).plus(_read(part.epsilon, part.delta), -1).down()
-    return Budget(rest.epsilon, rest.delta)
-
-
-def covers(paid: Budget, asked: Budget) -> bool:
-    """Tell whether an amount is at least another one, of ε and of δ."""
-    return _read(asked.epsilon, asked.delta).fits(_read(paid.epsilon, paid.delta))
-
-
-def yearly(epsilon: float, delta: float = 0.0) -> str:
-    """Say what a year of releases of this size, one a night, adds up to.
-
-    Examples
-    --------
-    >>> yearly(0.1, 1e-9)
-    'a year of such nights (epsilon=0.1, delta=1e-09 each) adds up to epsilon=36.5, delta=3.65e-07'
-    """
-    night = Budget(epsilon, delta)
-    year = _NOTHING.plus(_read(night.epsilon, night.delta), NIGHTS).up()
-    each = Amount(night.epsilon, night.delta)
-    says = f"a year of such nights ({each} each) adds up to {year}"
-    return says if year.delta < 1 else f"{says}, which promises nothing"
 
 
 def _text(value: Any, name: str) -> str:
@@ -143,6 +60,20 @@ def _text(value: Any, name: str) -> str:
     if not valid:
         raise ParameterError(f"{name} must be text of at least one character, e.g. {name}='survey-2026'")
     return str(value)
+
+
+def _parts(parts: Any, moving: Any) -> tuple[str, ...]:
+    """Return the names of parts, or raise `ParameterError`."""
+    if not isinstance(moving, bool):
+        raise ParameterError("moving must be True or False: whether a replaced row may move between parts")
+    names = () if isinstance(parts, str) or not isinstance(parts, Iterable) else tuple(parts)
+    if names == () and (parts != () or moving):
+        raise ParameterError('parts must be names of public, disjoint parts, e.g. parts=("north", "south")')
+    for name in names:
+        _text(name, "part")
+    if len(set(names)) != len(names):
+        raise ParameterError("parts must differ from one another; name each of them once")
+    return names
 
 
 def _me() -> str:
@@ -207,24 +138,63 @@ class Ledger:
         object.__setattr__(self, "path", path)
         object.__setattr__(self, "timeout", check_epsilon(self.timeout, "timeout"))
 
-    def create(self, dataset: str, epsilon: float, delta: float = 0.0) -> Budget:
-        """Register a dataset with its total budget; make the file if there is none.
+    def create(
+        self,
+        dataset: str,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        accounting: str | None = None,
+        parts: Iterable[str] = (),
+        moving: bool = False,
+    ) -> Budget:
+        """Register a dataset with its total budget, for good; make the file if there is none.
+
+        Parameters
+        ----------
+        dataset
+            Its name.
+        epsilon, delta
+            Total budget: ε > 0, 0 ≤ δ < 1.
+        accounting
+            ``"gaussian"``, the default where δ > 0, adds up μ², and δ₀ in a pool of half of δ: n equal releases in
+            secret order cost about √n of one. ``"basic"``, the only one where δ = 0, adds up ε and δ: for releases
+            in kept order, which cost more of μ² than they cost of ε.
+        parts
+            Names of public, disjoint parts of the rows, by a key that is public: what is spent on different parts
+            does not add up, the largest part's sum counts (parallel composition).
+        moving
+            Whether a replaced row may move from one part to another. Then the two largest sums count, and only
+            mechanisms that are private for adding and for removing a row, too, may be spent on a part.
 
         Raises
         ------
         ParameterError
-            If the name is no text, or a number out of range.
+            If a name is no text, a number out of range, or Gaussian accounting is asked without δ.
         LedgerError
             If the dataset is there already: its total stands.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ledger = Ledger(f"{folder.name}/ledger.sqlite")
+        >>> total = ledger.create("survey", epsilon=1.0, parts=("north", "south"))
+        >>> for part in ("north", "south"):
+        ...     entry = ledger.spend("survey", 0.6, 0.0, release_id=f"a {part}", part=part)
+        >>> ledger.spent("survey"), ledger.remaining("survey", part="north")
+        (Amount(epsilon=0.6, delta=0.0), Amount(epsilon=0.4, delta=0.0))
+        >>> folder.cleanup()
         """
-        name, total = _text(dataset, "dataset"), Budget(epsilon, delta)
+        name, total, names = _text(dataset, "dataset"), Budget(epsilon, delta), _parts(parts, moving)
+        currency = currency_of(accounting, total.delta)
+        kept = currency.whole(total)
         make_file(self._file)
         with transaction(self._file, self.timeout, write=True, create=True) as connection:
             if name in _datasets(connection):
                 raise LedgerError(f"dataset {name_list([name])} is in {self._file} already, and its total stands")
-            connection.execute(
-                "INSERT INTO datasets VALUES (?, ?, ?, ?)", (name, str(total.epsilon), str(total.delta), _now())
-            )
+            connection.execute(_NEW_DATASET, (name, *kept, _now(), currency.name, int(moving)))
+            connection.executemany("INSERT INTO parts VALUES (?, ?)", [(name, part) for part in names])
         return total
 
     def spend(
@@ -236,8 +206,10 @@ class Ledger:
         release_id: str,
         what: str = "release",
         who: str | None = None,
+        step: Step | None = None,
+        part: str | None = None,
     ) -> Entry:
-        """Spend (ε, δ); when this returns it is on disk, whatever happens next.
+        """Spend (ε, δ), or its step; when this returns it is on disk, whatever happens next.
 
         Parameters
         ----------
@@ -250,50 +222,88 @@ class Ledger:
             taken for a repetition of the same release under the same key, and costs nothing.
         what, who
             Notes for the history; ``who`` is the user's login name by default.
+        step
+            The release as a step (μ, δ₀), which Gaussian accounting adds up. By default the one that dominates
+            everything (ε, δ)-private: pure ε, and δ₀ = δ.
+        part
+            The part whose rows alone are released; by default all rows are, as one table.
 
         Raises
         ------
         BudgetExceeded
-            If more was asked than is left, of ε or of δ. Nothing is spent then.
+            If more was asked than is left, of ε or of δ, of μ² or of the pool of δ₀. Nothing is spent then.
         LedgerError
-            If the dataset is unknown, or the release id stands for another dataset or amount.
+            If the dataset is unknown, or the release id stands for another dataset, part or amount.
         ParameterError
-            If a name is no text, or a number out of range.
+            If a name is no text, a number out of range, or the part none of the dataset's.
         """
-        asked = Budget(epsilon, delta)
+        asked = Kept.of(Budget(epsilon, delta), _checked(step))
         name, identifier, note = _text(dataset, "dataset"), _text(release_id, "release_id"), _text(what, "what")
-        person = _me() if who is None else _text(who, "who")
+        person, where = _me() if who is None else _text(who, "who"), None if part is None else _text(part, "part")
         with transaction(self._file, self.timeout, write=True) as connection:
             total = self._total(connection, name)
+            total.check_part(where)
             found = self._entry(connection, identifier)
             if found is not None:
-                return _same(found, name, asked)
-            amount, spent = _read(asked.epsilon, asked.delta), _spent(connection, name)
-            if not spent.plus(amount).fits(total):
-                raise BudgetExceeded(
-                    f"dataset {name_list([name])} has {total.plus(spent, -1).down()} left of {total.down()}, and "
-                    f"{amount.up()} was asked: nothing was spent and nothing was drawn; ask for no more than is left"
-                )
-            row = (name, identifier, note, person, when := _now(), str(asked.epsilon), str(asked.delta))
-            connection.execute("INSERT INTO spends VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row)
-        return Entry(*row[:4], datetime.fromisoformat(when), asked, spent.plus(amount).up())
+                return _same(found, name, asked, where)
+            tally = _tally(connection, total)
+            tally.refuse(asked, where)
+            row = (name, identifier, note, person, when := _now(), *asked, where)
+            connection.execute(_NEW_SPEND, row)
+        tally.add(total.currency.exact(asked), where)
+        (cumulative,) = total.currency.spent([tally.charged], total)
+        at = datetime.fromisoformat(when)
+        return Entry(name, identifier, note, person, at, asked.budget, cumulative, asked.step, where)
 
     def total(self, dataset: str) -> Budget:
         """Return a dataset's total budget."""
         with transaction(self._file, self.timeout) as connection:
-            total = self._total(connection, dataset).down()
-        return Budget(total.epsilon, total.delta)
+            return self._total(connection, dataset).budget
 
     def spent(self, dataset: str) -> Amount:
-        """Return what was spent on a dataset, rounded up."""
-        with transaction(self._file, self.timeout) as connection:
-            self._total(connection, dataset)
-            return _spent(connection, dataset).up()
+        """Return what was spent on a dataset, rounded up.
 
-    def remaining(self, dataset: str) -> Amount:
-        """Return what is left for a dataset, rounded down: it can be spent to the last digit."""
+        In Gaussian accounting ε is that of all spends together at the dataset's δ, and δ the sum of δ₀.
+        """
         with transaction(self._file, self.timeout) as connection:
-            return self._total(connection, dataset).plus(_spent(connection, dataset), -1).down()
+            total = self._total(connection, dataset)
+            tally = _tally(connection, total)
+        return total.currency.spent([tally.charged], total)[0]
+
+    def remaining(self, dataset: str, part: str | None = None) -> Amount:
+        """Return what is left for a dataset, or for a part of it, rounded down.
+
+        Added up by ε and δ it can be spent to the last digit. In Gaussian accounting ε is what M² − Σμ² comes to at
+        the dataset's δ, and δ is left of the pool of δ₀.
+        """
+        with transaction(self._file, self.timeout) as connection:
+            total = self._total(connection, dataset)
+            total.check_part(part)
+            tally = _tally(connection, total)
+        return total.currency.left(tally.left(part), total)
+
+    def more(self, release_id: str) -> int | None:
+        """Return how many more releases like this one fit into what is left; None without end.
+
+        Raises
+        ------
+        LedgerError
+            If there is no such release.
+        """
+        with transaction(self._file, self.timeout) as connection:
+            entry = self._entry(connection, release_id)
+            if entry is None:
+                raise LedgerError(
+                    f"release_id {name_list([release_id])} is not in {self._file}; name one of its history"
+                )
+            total = self._total(connection, entry.dataset)
+            tally = _tally(connection, total)
+        return total.currency.exact(Kept.of(entry.amount, entry.step)).times_in(tally.left(entry.part))
+
+    def parts(self, dataset: str) -> tuple[str, ...]:
+        """Return the names of a dataset's parts, in the order in which they were given."""
+        with transaction(self._file, self.timeout) as connection:
+            return self._total(connection, dataset).parts
 
     def datasets(self) -> list[str]:
         """Return the names of the datasets, in the order in which they were registered."""
@@ -306,42 +316,51 @@ class Ledger:
             return self._entry(connection, release_id)
 
     def summary(self) -> pd.DataFrame:
-        """Return one row per dataset: total, spent and left of ε and of δ, and the number of releases."""
+        """Return one row per dataset: accounting, total, spent and left of ε and of δ, and the number of releases.
+
+        In Gaussian accounting ε is at the dataset's δ, and what is spent and left of δ is δ₀, of the pool.
+        """
         with transaction(self._file, self.timeout) as connection:
-            totals = _datasets(connection)
-            spends = {name: _spent(connection, name) for name in totals}
+            tallies = [_tally(connection, total) for total in _datasets(connection).values()]
             counts = dict(connection.execute("SELECT dataset, count(*) FROM spends GROUP BY dataset").fetchall())
         rows = []
-        for name, exact in totals.items():
-            total, spent, left = exact.down(), spends[name].up(), exact.plus(spends[name], -1).down()
-            amounts = (total.epsilon, spent.epsilon, left.epsilon, total.delta, spent.delta, left.delta)
-            rows.append((name, *amounts, counts.get(name, 0)))
+        for tally in tallies:
+            total, currency = tally.total, tally.total.currency
+            (spent,), left = currency.spent([tally.charged], total), currency.left(tally.left(), total)
+            losses = (total.budget.epsilon, spent.epsilon, left.epsilon)
+            slacks = (total.budget.delta, spent.delta, left.delta)
+            rows.append((total.name, currency.name, *losses, *slacks, counts.get(total.name, 0)))
         return pd.DataFrame(rows, columns=[*_SUMMARY]).astype(_SUMMARY).set_index("dataset")
 
     def history(self, dataset: str | None = None) -> pd.DataFrame:
         """Return the spends in their order: who, when (UTC), what, how much, and what it came to.
 
-        Columns: ``dataset, who, when, release_id, what, epsilon, delta, cumulative_epsilon,
-        cumulative_delta``, the last two per dataset.
+        Columns: ``dataset, part, who, when, release_id, what, epsilon, delta, mu, slack, cumulative_epsilon,
+        cumulative_delta``, the last two per dataset, as `spent` says. The part is "" where all rows were released.
         """
         with transaction(self._file, self.timeout) as connection:
             if dataset is not None:
                 self._total(connection, dataset)
+            tallies = {name: Tally(total) for name, total in _datasets(connection).items()}
             found = connection.execute(_OF_DATASET, {"dataset": dataset}).fetchall()
-        sums: dict[str, _Sum] = {}
+        sums: dict[str, list[Sum]] = {name: [] for name in tallies}
+        for name, *_, part, epsilon, delta, mu, slack in found:
+            tally = tallies[name]
+            tally.add(tally.total.currency.exact(Kept(epsilon, delta, mu, slack)), part)
+            sums[name].append(tally.charged)
+        totals = {name: iter(tally.total.currency.spent(sums[name], tally.total)) for name, tally in tallies.items()}
         rows = []
-        for _, name, identifier, what, who, when, epsilon, delta in found:
-            sums[name] = sums.get(name, _NOTHING).plus(_read(epsilon, delta))
-            total = sums[name].up()
-            time, amounts = datetime.fromisoformat(when), (float(epsilon), float(delta), total.epsilon, total.delta)
-            rows.append((name, who, time, identifier, what, *amounts))
+        for name, identifier, what, who, when, part, *kept in found:
+            total = next(totals[name])
+            amounts = (*(float(text) for text in kept), total.epsilon, total.delta)
+            rows.append((name, part or "", who, datetime.fromisoformat(when), identifier, what, *amounts))
         return pd.DataFrame(rows, columns=[*_HISTORY]).astype(_HISTORY)
 
     @property
     def _file(self) -> Path:
         return Path(self.path)
 
-    def _total(self, connection: sqlite3.Connection, dataset: str) -> _Sum:
+    def _total(self, connection: sqlite3.Connection, dataset: str) -> Total:
         name, known = _text(dataset, "dataset"), _datasets(connection)
         if name not in known:
             raise LedgerError(
@@ -354,20 +373,37 @@ class Ledger:
         found = connection.execute(_OF_RELEASE, (_text(release_id, "release_id"),)).fetchone()
         if found is None:
             return None
-        position, dataset, identifier, what, who, when, epsilon, delta = found
-        amount, cumulative = Budget(float(epsilon), float(delta)), _spent(connection, dataset, position).up()
-        return Entry(dataset, identifier, what, who, datetime.fromisoformat(when), amount, cumulative, replayed=True)
+        position, dataset, identifier, what, who, when, part, *texts = found
+        total, kept = self._total(connection, dataset), Kept(*texts)
+        (cumulative,) = total.currency.spent([_tally(connection, total, position).charged], total)
+        at = datetime.fromisoformat(when)
+        return Entry(dataset, identifier, what, who, at, kept.budget, cumulative, kept.step, part, replayed=True)
 
 
-_OF_DATASET = "SELECT * FROM spends WHERE :dataset IS NULL OR dataset = :dataset ORDER BY position"
-_OF_RELEASE = "SELECT * FROM spends WHERE release_id = ?"
+_NEW_DATASET = """
+INSERT INTO datasets (name, epsilon, delta, mu, slack, at, accounting, moving) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_NEW_SPEND = """
+INSERT INTO spends (dataset, release_id, what, who, at, epsilon, delta, mu, slack, part)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_OF_DATASET = """
+SELECT dataset, release_id, what, who, at, part, epsilon, delta, mu, slack FROM spends
+WHERE :dataset IS NULL OR dataset = :dataset ORDER BY position
+"""
+_OF_RELEASE = """
+SELECT position, dataset, release_id, what, who, at, part, epsilon, delta, mu, slack FROM spends
+WHERE release_id = ?
+"""
+_DATASETS = "SELECT name, accounting, moving, epsilon, delta, mu, slack FROM datasets ORDER BY rowid"
 _AMOUNTS = """
-SELECT epsilon, delta, count(*) FROM spends
-WHERE dataset = :dataset AND (:last IS NULL OR position <= :last) GROUP BY epsilon, delta
+SELECT part, count(*), epsilon, delta, mu, slack FROM spends
+WHERE dataset = :dataset AND (:last IS NULL OR position <= :last) GROUP BY part, epsilon, delta, mu, slack
 """
 
 _SUMMARY = {
     "dataset": "str",
+    "accounting": "str",
     "epsilon": "float64",
     "spent_epsilon": "float64",
     "left_epsilon": "float64",
@@ -379,12 +415,15 @@ _SUMMARY = {
 
 _HISTORY = {
     "dataset": "str",
+    "part": "str",
     "who": "str",
     "when": "datetime64[us, UTC]",
     "release_id": "str",
     "what": "str",
     "epsilon": "float64",
     "delta": "float64",
+    "mu": "float64",
+    "slack": "float64",
     "cumulative_epsilon": "float64",
     "cumulative_delta": "float64",
 }
@@ -394,15 +433,34 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def _datasets(connection: sqlite3.Connection) -> dict[str, _Sum]:
-    """Return the totals by name, in the order of registration."""
-    found = connection.execute("SELECT name, epsilon, delta FROM datasets ORDER BY rowid").fetchall()
-    return {name: _read(epsilon, delta) for name, epsilon, delta in found}
+def _checked(step: Any) -> Step | None:
+    if step is not None and not isinstance(step, Step):
+        raise ParameterError("step must be a Step of mu and delta, e.g. Step(0.05, 1e-9); leave it out if unknown")
+    return step
 
 
-def _same(found: Entry, dataset: str, asked: Budget) -> Entry:
+def _datasets(connection: sqlite3.Connection) -> dict[str, Total]:
+    """Return the datasets by name, in the order of registration."""
+    parts: dict[str, tuple[str, ...]] = {}
+    for dataset, part in connection.execute("SELECT dataset, name FROM parts ORDER BY rowid"):
+        parts[dataset] = (*parts.get(dataset, ()), part)
+    found = connection.execute(_DATASETS).fetchall()
+    return {
+        name: Total(name, _known(accounting), Kept(*kept), parts.get(name, ()), bool(moving))
+        for name, accounting, moving, *kept in found
+    }
+
+
+def _known(accounting: str) -> Currency:
+    if accounting not in CURRENCIES:
+        raise ValueError("no such accounting")  # `explained` calls the file damaged
+    return CURRENCIES[accounting]
+
+
+def _same(found: Entry, dataset: str, asked: Kept, part: str | None) -> Entry:
     """Return a spend that is there already; refuse its id for anything else."""
-    if (found.dataset, found.amount) != (dataset, asked):
+    more = asked.step.mu > found.step.mu or asked.step.delta > found.step.delta
+    if more or (found.dataset, found.amount, found.part) != (dataset, asked.budget, part):
         raise LedgerError(
             f"release_id {name_list([found.release_id])} is recorded for another dataset or amount; "
             "every release needs an id of its own"
@@ -410,9 +468,9 @@ def _same(found: Entry, dataset: str, asked: Budget) -> Entry:
     return found
 
 
-def _spent(connection: sqlite3.Connection, dataset: str, last: int | None = None) -> _Sum:
-    """Return the exact sum of a dataset's spends, up to a position; equal amounts are counted, not added."""
-    total = _NOTHING
-    for epsilon, delta, times in connection.execute(_AMOUNTS, {"dataset": dataset, "last": last}):
-        total = total.plus(_read(epsilon, delta), times)
-    return total
+def _tally(connection: sqlite3.Connection, total: Total, last: int | None = None) -> Tally:
+    """Return the exact sums of a dataset's spends, up to a position; equal amounts are counted, not added."""
+    tally = Tally(total)
+    for part, times, *kept in connection.execute(_AMOUNTS, {"dataset": total.name, "last": last}):
+        tally.add(total.currency.exact(Kept(*kept)), part, times)
+    return tally

@@ -10,29 +10,51 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from dpframe.accounting.budget import Budget
 from dpframe.errors import DpframeError, LedgerError
+from dpframe.ledger.currencies import Kept
 
 APPLICATION_ID = 0x6470664C
 """Marks the file as a ledger ("dpfL")."""
 
-SCHEMA = 1
+SCHEMA = 2
+
+
+def _trigger(verb: str, table: str) -> str:
+    return (
+        f"CREATE TRIGGER no_{verb}_of_{table} BEFORE {verb} ON {table} "
+        "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END"
+    )
+
 
 # Amounts are text, the decimals that they were written as: SQLite's own numbers would round them.
-_TABLES = (
+_FIRST = (
     "CREATE TABLE datasets (name TEXT NOT NULL PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL, "
     "at TEXT NOT NULL)",
     "CREATE TABLE spends (position INTEGER PRIMARY KEY AUTOINCREMENT, "
     "dataset TEXT NOT NULL REFERENCES datasets (name), release_id TEXT NOT NULL UNIQUE, what TEXT NOT NULL, "
     "who TEXT NOT NULL, at TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL)",
     "CREATE INDEX amounts ON spends (dataset, epsilon, delta)",
-    *(
-        f"CREATE TRIGGER no_{verb}_of_{table} BEFORE {verb} ON {table} "
-        "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END"
-        for table in ("datasets", "spends")
-        for verb in ("UPDATE", "DELETE")
-    ),
+    *(_trigger(verb, table) for table in ("datasets", "spends") for verb in ("UPDATE", "DELETE")),
     f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA}",
+    "PRAGMA user_version = 1",
+)
+
+# Old datasets add up ε and δ as they always did. `_enter_steps` fills in μ and slack of old spends.
+_SECOND = (
+    "ALTER TABLE datasets ADD COLUMN accounting TEXT NOT NULL DEFAULT 'basic'",
+    "ALTER TABLE datasets ADD COLUMN mu TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE datasets ADD COLUMN slack TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE datasets ADD COLUMN moving INTEGER NOT NULL DEFAULT 0",
+    "CREATE TABLE parts (dataset TEXT NOT NULL REFERENCES datasets (name), name TEXT NOT NULL, "
+    "PRIMARY KEY (dataset, name))",
+    "ALTER TABLE spends ADD COLUMN mu TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE spends ADD COLUMN slack TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE spends ADD COLUMN part TEXT",
+    "DROP INDEX amounts",
+    "CREATE INDEX amounts ON spends (dataset, part, epsilon, delta, mu, slack)",
+    *(_trigger(verb, "parts") for verb in ("UPDATE", "DELETE")),
+    "PRAGMA user_version = 2",
 )
 
 _LONGEST_WAIT = 86_400.0
@@ -68,9 +90,11 @@ def transaction(
 ) -> Iterator[sqlite3.Connection]:
     """Give a connection inside a transaction, durable when the block has ended and undone when it fails.
 
-    ``create`` fills an empty file. Raises `LedgerError`, whatever SQLite had to say.
+    ``create`` fills an empty file; a file of an older schema is upgraded first. Raises `LedgerError`, whatever SQLite
+    had to say.
     """
     with explained(file), contextlib.closing(_connect(file, timeout)) as connection:
+        _upgrade(connection)
         # Who reads first and writes later may find that another wrote in between: writers lock at once.
         connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         _check(connection, file, create)
@@ -95,6 +119,35 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
     return connection
 
 
+def _is_old(connection: sqlite3.Connection) -> bool:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return bool(application == APPLICATION_ID and 1 <= version < SCHEMA)
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring a file of the first schema to the second, all of it or nothing; one process does, others wait."""
+    if not _is_old(connection):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    if _is_old(connection):
+        for statement in _SECOND:
+            connection.execute(statement)
+        _enter_steps(connection)
+    connection.execute("COMMIT")
+
+
+def _enter_steps(connection: sqlite3.Connection) -> None:
+    """Enter the steps of spends of which only ε and δ are known, by domination."""
+    spends = connection.execute("SELECT position, epsilon, delta FROM spends").fetchall()
+    steps = [(Kept.of(Budget(float(epsilon), float(delta)), None), position) for position, epsilon, delta in spends]
+    connection.execute("DROP TRIGGER no_UPDATE_of_spends")
+    connection.executemany(
+        "UPDATE spends SET mu = ?, slack = ? WHERE position = ?", [(kept.mu, kept.slack, at) for kept, at in steps]
+    )
+    connection.execute(_trigger("UPDATE", "spends"))
+
+
 def _check(connection: sqlite3.Connection, file: Path, create: bool) -> None:
     """Refuse a file that is no ledger, or of a newer schema; fill an empty one when asked to."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -103,7 +156,7 @@ def _check(connection: sqlite3.Connection, file: Path, create: bool) -> None:
     if (application, version, tables) == (0, 0, 0):
         if not create:
             raise LedgerError(f"{file} is empty; {remedy(file)}")
-        for statement in _TABLES:
+        for statement in (*_FIRST, *_SECOND):
             connection.execute(statement)
     elif application != APPLICATION_ID or version < 1:
         raise LedgerError(f"{file} is no ledger; name another file")

@@ -497,7 +497,7 @@ def test_rows_are_known_whatever_holds_them(kind):
 
 def ledger(tmp_path, total, delta=1e-5):
     book = dpf.Ledger(tmp_path / "ledger.sqlite")
-    book.create("survey", total, delta)
+    book.create("survey", total, delta, accounting="basic")
     return book
 
 

@@ -9,7 +9,8 @@ import pytest
 import dpframe as dpf
 from dpframe.cli import main
 from dpframe.ledger import job_keys
-from dpframe.ledger.ledger import Amount, Ledger
+from dpframe.ledger.currencies import Amount
+from dpframe.ledger.ledger import Ledger
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def run(capsys, monkeypatch, tmp_path):
 
 @pytest.fixture
 def ledger(run):
-    run("create", "l.sqlite", "--dataset", "survey", "--epsilon", 1, "--delta", 1e-6)
+    run("create", "l.sqlite", "--dataset", "survey", "--epsilon", 1, "--delta", 1e-6, "--accounting", "basic")
     return Ledger("l.sqlite")
 
 
@@ -42,7 +43,7 @@ def interrupt(ledger):
 def test_create_and_show(run):
     code, out, err = run("create", "l.sqlite", "--dataset", "survey", "--epsilon", 1, "--delta", "1e-6")
     assert (code, err) == (0, "")
-    assert out.splitlines()[1].split() == ["survey", "1", "0", "1", "1e-06", "0", "1e-06", "0"]
+    assert out.splitlines()[1].split() == ["survey", "gaussian", "1", "0", "1", "1e-06", "0", "5e-07", "0"]
     code, out, err = run("create", "l.sqlite", "--dataset", "a\nb", "--epsilon", 0.5)
     assert (code, err) == (0, "")
     assert r"'a\nb'" in out
@@ -50,6 +51,7 @@ def test_create_and_show(run):
     rows = json.loads(run("show", "l.sqlite", "--json")[1])
     assert rows[1] == {
         "dataset": "a\nb",
+        "accounting": "basic",
         "epsilon": 0.5,
         "spent_epsilon": 0.0,
         "left_epsilon": 0.5,
@@ -123,6 +125,10 @@ BAD = [
     (["create", "new", "--dataset", "", "--epsilon", "1"], "dataset must be text of at least one character"),
     (["create", "no/new", "--dataset", "a", "--epsilon", "1"], "no/new cannot be made: No such file or directory"),
     (["create", "new", "--dataset", "a"], "Missing option '--epsilon'"),
+    (["create", "new", "--dataset", "a", "--epsilon", "1", "--accounting", "gaussian"], "needs a delta above 0; raise"),
+    (["create", "new", "--dataset", "a", "--epsilon", "1", "--accounting", "x"], 'must be "gaussian" or "basic"; give'),
+    (["create", "new", "--dataset", "a", "--epsilon", "1", "--moving"], "parts must be names of public, disjoint parts"),
+    (["create", "new", *"--dataset a --epsilon 1 --part n --part n".split()], "parts must differ from one another; name"),
     (["show", "."], ". is not a regular file"),
     (["explode"], "No such command 'explode'"),
 ]

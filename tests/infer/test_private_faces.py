@@ -284,7 +284,7 @@ def test_a_repeated_plan_warns(people: pd.DataFrame, tmp_path: Any) -> None:
         warnings.simplefilter("ignore", dpf.InferenceWarning)
         dpf.make_plan(frame, 1.0, spaces=plan)
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
-    ledger.create("survey", 1.0, 1e-5)
+    ledger.create("survey", 1.0, 1e-5, accounting="basic")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", dpf.InferenceWarning)
@@ -347,7 +347,7 @@ def test_identifiers_are_refused_by_name(name: str) -> None:
 
 def test_a_share_that_leaves_nothing_is_refused_before_it_is_spent(people: pd.DataFrame, tmp_path: Any) -> None:
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
-    ledger.create("survey", 1.0, 1e-5)
+    ledger.create("survey", 1.0, 1e-5, accounting="basic")
     account: Any = {"ledger": ledger, "dataset": "survey"}
     with pytest.raises(ParameterError, match=r"^inference spend epsilon=1, .* leave nothing"):
         dpf.make_plan(people, 1.0, infer_share=1 - 1e-15, **account)

@@ -80,7 +80,7 @@ def test_a_claim_whose_delta_vanishes_per_row_is_not_certified() -> None:
 
 def ledger(folder: Path) -> dpf.Ledger:
     found = dpf.Ledger(folder / "ledger.sqlite")
-    found.create("survey", epsilon=10.0, delta=1e-3)
+    found.create("survey", epsilon=10.0, delta=1e-3, accounting="basic")
     return found
 
 

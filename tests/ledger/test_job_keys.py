@@ -17,7 +17,8 @@ from processes import JOB
 import dpframe as dpf
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError
 from dpframe.ledger import job_keys
-from dpframe.ledger.ledger import Amount, Ledger
+from dpframe.ledger.currencies import Amount
+from dpframe.ledger.ledger import Ledger
 
 INPUT, CHANGED = b"input and plan", b"another input"
 

@@ -25,14 +25,21 @@ from sklearn.base import clone
 
 import dpframe as dpf
 from dpframe.errors import BudgetExceeded, LedgerError, ParameterError
-from dpframe.ledger.ledger import Amount, Ledger, as_ledger, yearly
+from dpframe.ledger.currencies import Amount, yearly
+from dpframe.ledger.ledger import Ledger, as_ledger
 from dpframe.ledger.sqlite import explained, transaction
+
+
+NEW_SPEND = """
+INSERT INTO spends (dataset, release_id, what, who, at, epsilon, delta, mu, slack, part)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 
 @pytest.fixture
 def ledger(tmp_path):
     made = Ledger(tmp_path / "ledger.sqlite")
-    made.create("survey", 1.0, 1e-6)
+    made.create("survey", 1.0, 1e-6, accounting="basic")
     return made
 
 
@@ -94,7 +101,7 @@ def test_spends_are_taken_as_exact_decimals_say(total, asked):
     """Against a model in fractions of the decimals that were written."""
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(f"{folder}/ledger.sqlite")
-        ledger.create("survey", total, 1e-6)
+        ledger.create("survey", total, 1e-6, accounting="basic")
         left = [Fraction(repr(total)), Fraction("1e-6")]
         for number, amounts in enumerate(asked):
             exact = [Fraction(repr(x)) for x in amounts]
@@ -118,9 +125,10 @@ def test_many_equal_spends_are_counted_not_added(tmp_path):
     ledger.create("survey", 1e4)
     with transaction(Path(ledger.path), 1.0, write=True) as connection:
         rows = (
-            (None, "survey", f"r{i}", "release", "me", "2026-01-01T00:00:00+00:00", "0.1", "0.0") for i in range(50_000)
+            ("survey", f"r{i}", "release", "me", "2026-01-01T00:00:00+00:00", "0.1", "0.0", "0.2", "0.0", None)
+            for i in range(50_000)
         )
-        connection.executemany("INSERT INTO spends VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany(NEW_SPEND, rows)
     assert spend(ledger, "one more").cumulative == Amount(5000.1, 0.0)
 
 
@@ -194,8 +202,8 @@ def test_summary(ledger):
     ledger.create("other", 5)
     spend(ledger, 0, 0.25, 1e-7)
     table = ledger.summary()
-    assert table.loc["survey"].tolist() == [1.0, 0.25, 0.75, 1e-6, 1e-7, 9e-7, 1]
-    assert table.loc["other"].tolist() == [5.0, 0.0, 5.0, 0.0, 0.0, 0.0, 0]
+    assert table.loc["survey"].tolist() == ["basic", 1.0, 0.25, 0.75, 1e-6, 1e-7, 9e-7, 1]
+    assert table.loc["other"].tolist() == ["basic", 5.0, 0.0, 5.0, 0.0, 0.0, 0.0, 0]
     assert ledger.datasets() == ["survey", "other"]
     assert ledger.total("survey") == dpf.Budget(1.0, 1e-6)
 
@@ -336,7 +344,7 @@ def test_the_owner_alone_may_read(tmp_path, mask):
         ledger = Ledger(tmp_path / "ledger.sqlite")
         ledger.create("survey", 1.0)
         with transaction(Path(ledger.path), 1.0, write=True) as connection:
-            connection.execute("INSERT INTO datasets VALUES ('b', '1.0', '0.0', '')")
+            connection.execute("INSERT INTO datasets (name, epsilon, delta, at) VALUES ('b', '1.0', '0.0', '')")
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     finally:
         os.umask(before)
@@ -480,8 +488,8 @@ def test_another_kind_of_database(tmp_path):
 
 def test_newer_schema(ledger):
     with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
-    refused(ledger, "has schema 2, this version reads up to 1; upgrade dpframe")
+        connection.execute("PRAGMA user_version = 3")
+    refused(ledger, "has schema 3, this version reads up to 2; upgrade dpframe")
     with pytest.raises(LedgerError, match="upgrade dpframe"):
         ledger.create("other", 1.0)
 
@@ -500,10 +508,12 @@ def test_damaged(ledger):
 
 def test_amounts_that_are_no_numbers(ledger):
     with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
-        connection.execute("INSERT INTO datasets VALUES ('b', 'much', '0', '')")
+        connection.execute("INSERT INTO datasets (name, epsilon, delta, at) VALUES ('b', 'much', '0', '')")
+        connection.execute("INSERT INTO datasets VALUES ('c', '1.0', '1e-6', '', 'silver', '', '', 0)")
         connection.commit()
-    with pytest.raises(LedgerError, match="is damaged"):
-        spend(ledger, 1)
+    for name, ask in {"b": ledger.remaining, "c": ledger.spent}.items():
+        with pytest.raises(LedgerError, match="is damaged"):
+            ask(name)
 
 
 def test_locked(ledger):
@@ -523,10 +533,10 @@ def test_full_disk(ledger):
         explained(Path(ledger.path)),
         contextlib.closing(sqlite3.connect(ledger.path)) as connection,
     ):
-        connection.execute("PRAGMA max_page_count = 8")
+        connection.execute("PRAGMA max_page_count = 12")
         for number in range(1000):
-            row = (None, "survey", f"{number}", "long " * 100, "", "", "0.1", "0.0")
-            connection.execute("INSERT INTO spends VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            row = ("survey", f"{number}", "long " * 100, "", "", "0.1", "0.0", "0.2", "0.0", None)
+            connection.execute(NEW_SPEND, row)
 
 
 @pytest.mark.parametrize("size", [64 << 10, 32 << 10, 1 << 10])

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseW
 @pytest.fixture
 def ledger(tmp_path: Path) -> dpf.Ledger:
     made = dpf.Ledger(tmp_path / "ledger.sqlite")
-    made.create("survey", 1.0, 1e-6)
+    made.create("survey", 1.0, 1e-6, accounting="basic")
     return made
 
 
@@ -76,7 +76,7 @@ def test_a_plan_and_its_release_cost_the_promise_together(
     people: pd.DataFrame, tmp_path: Path, whole: float, share: float
 ) -> None:
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
-    ledger.create("survey", whole, 1e-6)
+    ledger.create("survey", whole, 1e-6, accounting="basic")
     plan = people.dp.plan(whole, 1e-6, infer_share=share, **account(ledger))
     assert [what for what, *_ in spent(ledger)] == ["inference"]
     people.dp.sanitize(plan=dpf.Plan.from_json(plan.to_json()), **account(ledger))
@@ -102,7 +102,7 @@ def test_parquet_takes_a_plan_that_is_paid_in_part(source: Path, tmp_path: Path,
 
 def test_only_what_was_paid_for_here_is_taken_off(people: pd.DataFrame, tmp_path: Path, ledger: dpf.Ledger) -> None:
     """A plan can be written by hand."""
-    ledger.create("other", 9.0, 1e-5)
+    ledger.create("other", 9.0, 1e-5, accounting="basic")
     plan = people.dp.plan(0.02, 1e-8, **account(ledger))
     assert plan.inferred is not None
 
@@ -128,7 +128,7 @@ def test_only_what_was_paid_for_here_is_taken_off(people: pd.DataFrame, tmp_path
     people.dp.sanitize(plan=forged, **account(ledger))
     assert round(ledger.spent("survey").epsilon - before, 12) == 0.02
     elsewhere = dpf.Ledger(tmp_path / "elsewhere.sqlite")
-    elsewhere.create("survey", 1.0, 1e-6)
+    elsewhere.create("survey", 1.0, 1e-6, accounting="basic")
     assert cost({}, "survey", elsewhere) == 0.02
 
 
@@ -331,7 +331,7 @@ def test_kills_at_random_moments(kind: str, tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         ledger = dpf.Ledger(folder / "ledger.sqlite")
-        ledger.create("survey", 0.5, 1e-6)
+        ledger.create("survey", 0.5, 1e-6, accounting="basic")
         words = f"sanitize {tmp_path}/in.parquet {folder}/out.parquet {KINDS[kind].words} --ledger {ledger.path}"
         arguments = [*words.replace("..", str(tmp_path)).split(), "--dataset", "survey"]
         if number < 0:  # how long it takes

@@ -1,0 +1,451 @@
+"""What a dataset's ledger adds up: (ε, δ) themselves, or the (μ², δ₀) of Gaussian differential privacy with a slack.
+
+A dataset keeps one of the two for good. Either sum may be held to its total although each release chooses its budget
+by what earlier ones gave (basic composition, Rogers–Roth–Ullman–Vadhan 2016; sums of μ², Smith–Thakurta 2022,
+Koskela–Tobaben–Honkela 2022). Taking whichever of the two still fits may not: that is a third rule, unproven.
+
+*Sums are exact.* ε, δ and δ₀ are read as the decimals that Python prints for them, and μ as the float itself, whose
+square is a fraction: no rounding piles up, and a total is never exceeded, not by the last digit. 1 − δ₀ multiplies;
+the sum of δ₀ bounds that from above, and is exact.
+
+*A total (ε, δ) in Gaussian accounting* becomes M² and a pool of δ₀ when the dataset is created, where M is the
+largest with pool + (1 − pool)·G_M(ε) ≤ δ. A spend of which only (ε, δ) is known enters as δ₀ = δ and the μ of pure ε,
+which dominates it.
+
+*Parts.* Where rows lie in public, disjoint parts, a replaced row lies in one: what was spent on a part adds up there,
+and the largest sum counts beside what was spent on the whole. Where a replaced row may move, it leaves one part and
+enters another: the two largest sums count.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from math import inf, nextafter
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting.budget import Budget, round_down, round_up, upward
+from dpframe.accounting.gaussian_dp import Step, dominating_step, gaussian_mu, log_gaussian
+from dpframe.errors import BudgetExceeded, ParameterError, name_list
+
+POOL = Fraction(1, 2)
+"""Share of a total's δ that is its pool of δ₀.
+
+A release takes at most half of its own δ for δ₀: with half of the total's, releases whose δ add up to no more than the
+total's never find the pool short, whatever they chose. M² loses 6 % by it at (1, 1e-6), beside a pool of 0.03.
+"""
+
+NIGHTS = 365
+
+_MOST = 1e6
+"""Largest ε of a total that is turned into M; above it M stands still, which promises more."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """An amount (ε, δ) that may be nothing at all, unlike a `Budget`.
+
+    In Gaussian accounting ε is stated at the dataset's δ, with the whole pool set aside; δ is δ₀, of the pool.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __str__(self) -> str:
+        return f"epsilon={shown(self.epsilon)}, delta={shown(self.delta)}"
+
+
+class Kept(NamedTuple):
+    """What the file holds of a total or a spend, as text: (ε, δ), μ and δ₀."""
+
+    epsilon: str
+    delta: str
+    mu: str
+    slack: str
+
+    @classmethod
+    def of(cls, budget: Budget, step: Step | None) -> Kept:
+        """Return an amount as text; without a step it is dominated by pure ε and a slack of δ."""
+        known = dominated(budget) if step is None else step
+        return cls(str(budget.epsilon), str(budget.delta), str(known.mu), str(known.delta))
+
+    @property
+    def budget(self) -> Budget:
+        """The amount as (ε, δ)."""
+        return Budget(float(self.epsilon), float(self.delta))
+
+    @property
+    def step(self) -> Step:
+        """The amount as (μ, δ₀)."""
+        return Step(float(self.mu), float(self.slack))
+
+
+class Sum(NamedTuple):
+    """An exact amount: (ε, δ) or (μ², δ₀)."""
+
+    loss: Fraction
+    slack: Fraction
+
+    def plus(self, other: Sum, times: int = 1) -> Sum:
+        """Add another amount, so many times."""
+        return Sum(self.loss + times * other.loss, self.slack + times * other.slack)
+
+    def fits(self, total: Sum) -> bool:
+        """Tell whether neither coordinate exceeds a total's."""
+        return self.loss <= total.loss and self.slack <= total.slack
+
+    def times_in(self, left: Sum) -> int | None:
+        """Return how often this fits into what is left; None if it is nothing, and fits forever."""
+        ratios = [whole / own for own, whole in zip(self, left, strict=True) if own]
+        return math.floor(max(Fraction(0), min(ratios))) if ratios else None
+
+    def share_of(self, total: Sum) -> float:
+        """Return the larger of the two shares of a total, infinite of a total of nothing."""
+        return max(float(own / whole) if whole else inf for own, whole in zip(self, total, strict=True) if own)
+
+
+NOTHING = Sum(Fraction(0), Fraction(0))
+
+
+def decimals(epsilon: float | str, delta: float | str) -> Sum:
+    """Return amounts as the decimals they print as."""
+    return Sum(Fraction(str(epsilon)), Fraction(str(delta)))
+
+
+def up(exact: Fraction) -> float:
+    """Return the float nearest to ``exact`` whose decimal does not lie below it."""
+    return _toward(exact, inf)
+
+
+def down(exact: Fraction) -> float:
+    """Return the float nearest to ``exact`` whose decimal does not lie above it, at least 0."""
+    return _toward(max(exact, Fraction(0)), -inf)
+
+
+def _toward(exact: Fraction, way: float) -> float:
+    try:
+        value = float(exact)
+    except OverflowError:
+        return inf
+    wrong = Fraction(str(value)) < exact if way > 0 else Fraction(str(value)) > exact
+    return nextafter(value, way) if wrong else value
+
+
+def shown(value: float) -> str:
+    """Return a number without the zero of a whole one."""
+    return str(value).removesuffix(".0")
+
+
+@lru_cache(maxsize=1024)
+def dominated(budget: Budget) -> Step:
+    """Return the step of anything (ε, δ)-private, for every ε that is a float.
+
+    Pure ε is μ = 2Φ⁻¹(e^ε/(1 + e^ε)). Where e^ε is no float, 1 − Φ(t) ≤ e^(−t²/2)/2 bounds it by 2√(2ε); where half of
+    ε is none, μ ≤ √(π/2)·ε ≤ 2ε.
+
+    Examples
+    --------
+    >>> round(dominated(Budget(1.0, 1e-9)).mu, 3), dominated(Budget(1e4)).mu > (2e4) ** 0.5
+    (1.232, True)
+    """
+    if budget.epsilon < 1e-300:
+        return Step(2 * budget.epsilon, budget.delta)
+    if budget.epsilon >= 600:
+        return Step(2 * math.sqrt(2) * math.sqrt(budget.epsilon) * (1 + 1e-15), budget.delta)
+    return dominating_step(budget)
+
+
+class Currency(ABC):
+    """How a dataset's spends add up."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def whole(self, budget: Budget) -> Kept:
+        """Return what the file keeps of a total."""
+
+    @abstractmethod
+    def exact(self, kept: Kept) -> Sum:
+        """Return the exact amount of a total or a spend."""
+
+    @abstractmethod
+    def spent(self, sums: Sequence[Sum], total: Total) -> list[Amount]:
+        """Return what sums of spends come to, rounded up."""
+
+    @abstractmethod
+    def left(self, rest: Sum, total: Total) -> Amount:
+        """Return what a remaining sum stands for, rounded down."""
+
+    @abstractmethod
+    def shortage(self, left: Sum, asked: Kept, total: Total) -> str:
+        """Say what is left, what was asked, and what to do."""
+
+
+class Basic(Currency):
+    """(Σεᵢ, Σδᵢ)."""
+
+    name = "basic"
+
+    def whole(self, budget: Budget) -> Kept:
+        """Return ε and δ alone."""
+        return Kept(str(budget.epsilon), str(budget.delta), "", "")
+
+    def exact(self, kept: Kept) -> Sum:
+        """Return ε and δ as decimals."""
+        return decimals(kept.epsilon, kept.delta)
+
+    def spent(self, sums: Sequence[Sum], total: Total) -> list[Amount]:
+        """Return ε and δ rounded up."""
+        return [Amount(up(each.loss), up(each.slack)) for each in sums]
+
+    def left(self, rest: Sum, total: Total) -> Amount:
+        """Return ε and δ rounded down: they can be spent to the last digit."""
+        return Amount(down(rest.loss), down(rest.slack))
+
+    def shortage(self, left: Sum, asked: Kept, total: Total) -> str:
+        """Name (ε, δ) of all three."""
+        whole, wants = self.left(total.exact, total), Amount(float(asked.epsilon), float(asked.delta))
+        return (
+            f"{self.left(left, total)} left of {whole}, and {wants} was asked: nothing was spent and nothing was "
+            "drawn; ask for no more than is left"
+        )
+
+
+class Gaussian(Currency):
+    """(Σμᵢ², Σδ₀ᵢ)."""
+
+    name = "gaussian"
+
+    def whole(self, budget: Budget) -> Kept:
+        """Return M and the pool besides ε and δ: pool + (1 − pool)·G_M(ε) ≤ δ, of the decimals."""
+        if budget.delta == 0:
+            raise ParameterError(
+                'accounting="gaussian" needs a delta above 0; raise delta, or create the dataset with '
+                'accounting="basic"'
+            )
+        epsilon, delta = decimals(budget.epsilon, budget.delta)
+        pool = str(down(delta * POOL))
+        mu = gaussian_mu(min(round_down(epsilon), _MOST), round_down(delta), round_up(Fraction(pool)))
+        return Kept(str(budget.epsilon), str(budget.delta), str(mu), pool)
+
+    def exact(self, kept: Kept) -> Sum:
+        """Return μ², a square of a float, and δ₀, a decimal."""
+        return Sum(Fraction(float(kept.mu)) ** 2, Fraction(kept.slack))
+
+    def spent(self, sums: Sequence[Sum], total: Total) -> list[Amount]:
+        """Return the ε, at the dataset's δ, of what was spent, and its δ₀, rounded up."""
+        losses, whole = _epsilons([up(each.loss) for each in sums], total, ceiling=True), total.budget.epsilon
+        # All of M² is the total's ε, which its conversion and back might miss in the last digit.
+        inside = [min(x, whole) if each.fits(total.exact) else x for x, each in zip(losses, sums, strict=True)]
+        return [Amount(x, up(each.slack)) for x, each in zip(inside, sums, strict=True)]
+
+    def left(self, rest: Sum, total: Total) -> Amount:
+        """Return the ε, at the dataset's δ, of the μ² that is left, and the pool that is left, rounded down."""
+        untouched = rest.loss >= total.exact.loss
+        loss = total.budget.epsilon if untouched else _epsilons([down(rest.loss)], total, ceiling=False)[0]
+        return Amount(loss, down(rest.slack))
+
+    def shortage(self, left: Sum, asked: Kept, total: Total) -> str:
+        """Name μ² and δ₀ of all three, say which is short, and compare with addition where that costs less."""
+        wants, whole = self.exact(asked), total.exact
+        names = {"mu squared": wants.loss > left.loss, "the pool of delta0": wants.slack > left.slack}
+        short = " and ".join(name for name, is_short in names.items() if is_short)
+        here, by_addition = wants.share_of(whole), BASIC.exact(asked).share_of(BASIC.exact(total.kept))
+        dear = (
+            f"; this release takes {_percent(here)} of the total in Gaussian accounting and {_percent(by_addition)} by "
+            'addition: releases in kept order belong in a dataset created with accounting="basic"'
+        )
+        return (
+            f"mu squared={down(left.loss):.4g}, delta0={down(left.slack):.4g} left of {down(whole.loss):.4g}, "
+            f"{down(whole.slack):.4g}, and {up(wants.loss):.4g}, {up(wants.slack):.4g} was asked "
+            f"(epsilon={shown(float(asked.epsilon))}, delta={shown(float(asked.delta))}): {short} "
+            f"{'are' if all(names.values()) else 'is'} short; nothing was spent and nothing was drawn; ask for no more "
+            f"than is left{dear if here > by_addition else ''}"
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %" if math.isfinite(share) else "more than all"
+
+
+def _epsilons(squares: Sequence[float], total: Total, ceiling: bool) -> list[float]:
+    """Return the ε at which pool + (1 − pool)·G_μ(ε) is the dataset's δ, for each μ², rounded up or down."""
+    pool, delta = Fraction(total.kept.slack), Fraction(total.kept.delta)
+    share = (delta - pool) / (1 - pool)
+    goal = math.log(float(share)) + (-1 if ceiling else 1) * 1e-15 * (1 - math.log(float(share)))
+    return _solved(np.sqrt(np.asarray(squares)) * (1 + (1 if ceiling else -1) * 1e-15), goal, ceiling)
+
+
+def _solved(mus: npt.NDArray[np.float64], goal: float, ceiling: bool) -> list[float]:
+    """Return x with ln G_μ(x) = goal by halving, the upper end or the lower one; 0 where G_μ(0) is below."""
+    positive = np.where(mus > 0, mus, 1.0)
+
+    def over(x: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        bounds = log_gaussian(positive, x)
+        return np.asarray((mus > 0) & (bounds[1 if ceiling else 0] > goal))
+
+    low, high = np.zeros_like(positive), positive * (positive / 2 + 1)
+    while (more := over(high)).any():
+        low, high = np.where(more, high, low), np.where(more, 2 * high, high)
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_above = over(middle)
+        low, high = np.where(is_above, middle, low), np.where(is_above, high, middle)
+    needed = over(np.zeros_like(positive))
+    return [float(x) for x in np.where(needed, high if ceiling else low, 0.0)]
+
+
+BASIC, GAUSSIAN = Basic(), Gaussian()
+
+CURRENCIES: Mapping[str, Currency] = {each.name: each for each in (GAUSSIAN, BASIC)}
+
+
+def currency_of(accounting: Any, delta: float) -> Currency:
+    """Return the currency of a new dataset; None chooses by δ.
+
+    Raises
+    ------
+    ParameterError
+        If there is none of this name.
+    """
+    if accounting is None:
+        return GAUSSIAN if delta > 0 else BASIC
+    if not isinstance(accounting, str) or accounting not in CURRENCIES:
+        raise ParameterError('accounting must be "gaussian" or "basic"; give neither to choose by delta')
+    return CURRENCIES[accounting]
+
+
+@dataclass(frozen=True)
+class Total:
+    """A dataset as it was created, and how its spends add up."""
+
+    name: str
+    currency: Currency
+    kept: Kept
+    parts: tuple[str, ...] = ()
+    moving: bool = False
+
+    @property
+    def exact(self) -> Sum:
+        """The exact total."""
+        return self.currency.exact(self.kept)
+
+    @property
+    def budget(self) -> Budget:
+        """The total promise."""
+        return self.kept.budget
+
+    def check_part(self, part: str | None) -> None:
+        """Raise `ParameterError` unless this is None or one of the parts."""
+        if part is None or part in self.parts:
+            return
+        if not self.parts:
+            raise ParameterError(
+                f"part is not to be named: dataset {name_list([self.name])} has no parts; leave part out, or create "
+                'a dataset with parts, e.g. parts=("north", "south")'
+            )
+        raise ParameterError(
+            f"part {name_list([part])} is none of dataset {name_list([self.name])}, which has {name_list(self.parts)}; "
+            "name one of these"
+        )
+
+
+@dataclass
+class Tally:
+    """What was spent on a dataset: on the whole, and on each part."""
+
+    total: Total
+    whole: Sum = NOTHING
+    parts: dict[str, Sum] = field(default_factory=dict)
+
+    def add(self, amount: Sum, part: str | None, times: int = 1) -> None:
+        """Enter a spend, so many times."""
+        if part is None:
+            self.whole = self.whole.plus(amount, times)
+        else:
+            self.parts[part] = self.parts.get(part, NOTHING).plus(amount, times)
+
+    @property
+    def charged(self) -> Sum:
+        """What all of it costs one row: the whole, and the largest part or the two largest."""
+        return self._with(2 if self.total.moving else 1, self.parts.values())
+
+    def left(self, part: str | None = None) -> Sum:
+        """Return what is left for the whole, or for a part."""
+        if part is None:
+            return self.total.exact.plus(self.charged, -1)
+        others = [amount for name, amount in self.parts.items() if name != part]
+        beside = self._with(1 if self.total.moving else 0, others).plus(self.parts.get(part, NOTHING))
+        return self.total.exact.plus(beside, -1)
+
+    def refuse(self, kept: Kept, part: str | None) -> None:
+        """Raise `BudgetExceeded` unless an amount fits."""
+        left, total = self.left(part), self.total
+        if not total.currency.exact(kept).fits(left):
+            where = "" if part is None else f", part {name_list([part])},"
+            raise BudgetExceeded(
+                f"dataset {name_list([total.name])}{where} has {total.currency.shortage(left, kept, total)}"
+            )
+
+    def _with(self, largest: int, parts: Collection[Sum]) -> Sum:
+        """Add the largest of some parts to the whole, of each coordinate for itself: every pair fits if these do."""
+        columns = zip(*parts, strict=True) if parts else ((), ())
+        worst = [sum(sorted(column, reverse=True)[:largest], Fraction(0)) for column in columns]
+        return self.whole.plus(Sum(*worst))
+
+
+def difference(whole: Budget, part: Budget) -> Budget:
+    """Return what is left of an amount, so that both parts together fit where the whole does.
+
+    Examples
+    --------
+    >>> difference(Budget(0.3, 1e-6), Budget(0.03, 1e-7))
+    Budget(epsilon=0.27, delta=9e-07)
+    """
+    rest = decimals(whole.epsilon, whole.delta).plus(decimals(part.epsilon, part.delta), -1)
+    return Budget(down(rest.loss), down(rest.slack))
+
+
+def covers(paid: Budget, asked: Budget) -> bool:
+    """Tell whether an amount is at least another one, of ε and of δ."""
+    return decimals(asked.epsilon, asked.delta).fits(decimals(paid.epsilon, paid.delta))
+
+
+def yearly(epsilon: float, delta: float = 0.0, step: Step | None = None) -> str:
+    """Say what a year of releases of this size, one a night, adds up to; by its step as well where that is less.
+
+    Examples
+    --------
+    >>> yearly(0.1, 1e-9)
+    'a year of such nights (epsilon=0.1, delta=1e-09 each) adds up to epsilon=36.5, delta=3.65e-07'
+    >>> from dpframe.accounting.gaussian_dp import largest_step
+    >>> yearly(0.1, 1e-9, largest_step(Budget(0.1, 1e-9), 0.1)).partition("; ")[2]
+    'in Gaussian accounting to epsilon=1.755, delta=3.65e-07'
+    """
+    night = Budget(epsilon, delta)
+    year = NOTHING.plus(decimals(night.epsilon, night.delta), NIGHTS)
+    total = Amount(up(year.loss), up(year.slack))
+    says = f"a year of such nights ({Amount(night.epsilon, night.delta)} each) adds up to {total}"
+    says = says if total.delta < 1 else f"{says}, which promises nothing"
+    composed = inf if step is None else _year_of(step, year.slack)
+    if composed >= total.epsilon:
+        return says
+    return f"{says}; in Gaussian accounting to {Amount(composed, total.delta)}"
+
+
+def _year_of(step: Step, delta: Fraction) -> float:
+    """Return the ε, in four digits and rounded up, of a year of steps, at a δ; infinite if the slacks leave none."""
+    slack = NIGHTS * Fraction(step.delta)
+    if not slack < delta < 1:
+        return inf
+    share = float((delta - slack) / (1 - slack))
+    goal = math.log(share) - 1e-15 * (1 - math.log(share))
+    mus = np.asarray([math.sqrt(NIGHTS) * step.mu * (1 + 1e-15)])
+    return float(upward(_solved(mus, goal, ceiling=True)[0]))
