@@ -2,7 +2,9 @@
 
 A dataset keeps one of the two for good. Either sum may be held to its total although each release chooses its budget
 by what earlier ones gave (basic composition, Rogers–Roth–Ullman–Vadhan 2016; sums of μ², Smith–Thakurta 2022,
-Koskela–Tobaben–Honkela 2022). Taking whichever of the two still fits may not: that is a third rule, unproven.
+Koskela–Tobaben–Honkela 2022). Taking whichever of the two still fits may not: that is a third rule, unproven. One
+exception is safe, as nothing was seen when it is made: a first release that is the total's (ε, δ) and no more may have
+the dataset for itself, whatever its step. Nothing fits beside it then, unless its step leaves room.
 
 *Sums are exact.* ε, δ and δ₀ are read as the decimals that Python prints for them, and μ as the float itself, whose
 square is a fraction: no rounding piles up, and a total is never exceeded, not by the last digit. 1 − δ₀ multiplies;
@@ -183,6 +185,10 @@ class Currency(ABC):
     def left(self, rest: Sum, total: Total) -> Amount:
         """Return what a remaining sum stands for, rounded down."""
 
+    def alone(self, kept: Kept, total: Total) -> bool:
+        """Tell whether a dataset of which nothing was spent may be spent at once, by another rule than its sum."""
+        return False
+
     @abstractmethod
     def shortage(self, left: Sum, asked: Kept, total: Total) -> str:
         """Say what is left, what was asked, and what to do."""
@@ -242,9 +248,13 @@ class Gaussian(Currency):
     def spent(self, sums: Sequence[Sum], total: Total) -> list[Amount]:
         """Return the ε, at the dataset's δ, of what was spent, and its δ₀, rounded up."""
         losses, whole = _epsilons([up(each.loss) for each in sums], total, ceiling=True), total.budget.epsilon
-        # All of M² is the total's ε, which its conversion and back might miss in the last digit.
-        inside = [min(x, whole) if each.fits(total.exact) else x for x, each in zip(losses, sums, strict=True)]
-        return [Amount(x, up(each.slack)) for x, each in zip(inside, sums, strict=True)]
+        # Nothing beyond the total's promise is ever entered: more is said only by the last digit of a conversion, or
+        # by the step of a release that had the dataset for itself.
+        return [Amount(min(x, whole), up(each.slack)) for x, each in zip(losses, sums, strict=True)]
+
+    def alone(self, kept: Kept, total: Total) -> bool:
+        """Tell whether a first spend keeps the total's promise as (ε, δ), whatever its step."""
+        return BASIC.exact(kept).fits(BASIC.exact(total.kept))
 
     def left(self, rest: Sum, total: Total) -> Amount:
         """Return the ε, at the dataset's δ, of the μ² that is left, and the pool that is left, rounded down."""
@@ -388,7 +398,8 @@ class Tally:
     def refuse(self, kept: Kept, part: str | None) -> None:
         """Raise `BudgetExceeded` unless an amount fits."""
         left, total = self.left(part), self.total
-        if not total.currency.exact(kept).fits(left):
+        first = self.whole == NOTHING and not self.parts
+        if not total.currency.exact(kept).fits(left) and not (first and total.currency.alone(kept, total)):
             where = "" if part is None else f", part {name_list([part])},"
             raise BudgetExceeded(
                 f"dataset {name_list([total.name])}{where} has {total.currency.shortage(left, kept, total)}"

@@ -11,6 +11,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from mpmath import mp
 
 from dpframe.accounting import ColumnLoss, shuffled_delta
+from dpframe.accounting.budget import Budget
 from dpframe.accounting.discrete_gaussian import IntegerNoise, lattice_profile, noise_step
 from dpframe.accounting.gaussian_dp import (
     Step,
@@ -31,7 +32,6 @@ from dpframe.accounting.kept_order import largest_kept, mixed_delta, response_pa
 from dpframe.accounting.secret_order import Rows, largest_total, rows_cover, shuffled_profile
 from dpframe.accounting.undercurve import cover, lies_under, unproved
 from dpframe.errors import ParameterError
-from dpframe.accounting.budget import Budget
 
 ADULT = [9, 16, 7, 15, 6, 5, 2, 42, 2]
 """Values of Adult's nine categorical columns, null among them."""

@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import dpframe as dpf
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import BudgetExceeded, LedgerError, ParameterError
 from dpframe.ledger.currencies import Amount, yearly
 from dpframe.ledger.ledger import Ledger, as_ledger
 from dpframe.ledger.sqlite import explained, transaction
-
 
 NEW_SPEND = """
 INSERT INTO spends (dataset, release_id, what, who, at, epsilon, delta, mu, slack, part)
@@ -575,3 +575,21 @@ def test_a_folder_that_may_not_be_entered():
         folder.chmod(0o000)
         with processes.nobody():
             refused(ledger, r"ledger.sqlite cannot be opened: Permission denied")
+
+
+def test_a_first_release_of_the_whole_promise_has_the_dataset_for_itself(tmp_path):
+    book = Ledger(tmp_path / "ledger.sqlite")
+    for name in ("one", "two"):
+        book.create(name, 1.0, 1e-6)
+    dear = Step(1.3, 1e-6)  # rows in known order: far beyond the total's μ, but (1, 1e-6)-private
+    book.spend("one", 1.0, 1e-6, release_id="all", step=dear)
+    assert book.remaining("one").epsilon == 0.0
+    with pytest.raises(BudgetExceeded, match="nothing was spent and nothing was drawn"):
+        book.spend("one", 1e-3, 1e-9, release_id="more", step=Step(1e-4, 1e-12))
+    # Not the second one: what the first gave may have decided that it is asked.
+    book.spend("two", 0.01, 1e-9, release_id="first", step=Step(1e-3, 1e-10))
+    with pytest.raises(BudgetExceeded, match="mu squared"):
+        book.spend("two", 0.5, 1e-7, release_id="second", step=dear)
+    with pytest.raises(BudgetExceeded, match="mu squared"):
+        book.create("three", 1.0, 1e-6)
+        book.spend("three", 1.0, 2e-6, release_id="too much", step=dear)
