@@ -1,6 +1,6 @@
 """Coverage of 95 % intervals on Adult, both targets: marginals, joints, means, variance, correlation.
 
-60 releases a setting here; ``DPFRAME_RELEASES=5000 pytest tests/test_coverage.py -s`` is the full run and
+60 releases a setting here; ``DPFRAME_RELEASES=5000 pytest -n 0 tests/estimate/test_coverage.py -s`` is the full run and
 prints the table. Cells with a true count of at least 100 are counted, in all releases together; the bounds
 below are 94 to 96 % widened by 4.5 deviations of a statistic whose cells were one (error probability 7e-6
 per statistic at most), which at 5,000 releases is a further 1.4 %.

@@ -309,6 +309,7 @@ def test_an_empty_table_and_a_single_row():
             assert len(table) in (1, 4, 6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("tag", ["bitflip", "asymmetric_bitflip"])
 def test_groceries(tag, tmp_path):
     """9,835 baskets of 169 items to Parquet and back, five keys: intervals cover the supports of the cut baskets.
