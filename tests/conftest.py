@@ -3,14 +3,20 @@
 import os
 from pathlib import Path
 
+# Before NumPy is imported: threads of BLAS in several test processes would only wait for one another.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
 import pandas as pd
 import pytest
+import stand_ins
 from hypothesis import settings
 
 import dpframe as dpf
 
-# The same examples in every run of CI, fresh ones elsewhere.
+# The same examples in every run of CI, fresh ones elsewhere; a few for further Pythons.
 settings.register_profile("fixed", derandomize=True)
+settings.register_profile("quick", derandomize=True, max_examples=15)
 if os.environ.get("CI"):
     settings.load_profile("fixed")
 
@@ -29,10 +35,9 @@ ADULT_BOUNDS = {
 
 @pytest.fixture(scope="session")
 def adult():
+    """Adult, or where it is not a table like it."""
     path = DATA / "adult.parquet"
-    if not path.exists():
-        pytest.skip("adult.parquet is not there")
-    return pd.read_parquet(path)
+    return pd.read_parquet(path) if path.exists() else stand_ins.adult()
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ A column enters as a `ColumnLoss`, its pure loss ε_c and its blanket mass γ_c,
 - `shuffle`: n such rows in a secret order (`shuffled_delta`, `shuffled_epsilon`);
 - `sampling`: m of n rows, the choice secret, outside the shuffle (`sampled`, `unsampled`, `best_sample`).
 
-Every value is a bound from above. `parts` proves which law dominates all columns of a given (ε_c, γ_c), `rowlaw`
-multiplies the columns, `tail` bounds the resulting mean and holds the error budget.
+Every value is a bound from above. `dominating` proves which law dominates all columns of a given (ε_c, γ_c), `row_law`
+multiplies the columns, `positive_mean` bounds the resulting mean and holds the error budget.
 """
 
 from dpframe.accounting.composition import composed_delta, composed_epsilon

@@ -1,6 +1,6 @@
 """δ(ε) of a row whose columns are pure, in a known order: optimal composition without the shuffle.
 
-A column of loss ln E and blanket mass γ is dominated by the law of `parts`: with a = (1−γ)/(E−1), the ratio
+A column of loss ln E and blanket mass γ is dominated by the law of `dominating`: with a = (1−γ)/(E−1), the ratio
 R_c = P/P' is E with a, 1/E with aE and 1 with γ − 2a, each under P'; where γ is below 2/(1+E), by randomised response
 on two outcomes, which dominates every channel of its loss (Kairouz–Oh–Viswanath 2015) and is that law at 2/(1+E). A
 γ known from below only makes the law worse. δ(ε) = E[(R − e^ε)₊] is the mean of a convex function of R = Π R_c.

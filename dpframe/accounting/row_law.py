@@ -1,9 +1,10 @@
 """The law of a whole row's (A, B), the product of its columns' laws, on a multiplicative lattice.
 
 Powers of e^h are closed under products. So each column's E is first spread to its two neighbours on the lattice, its
-mean kept (which only raises the bound, `parts`), and the product of the columns is then a convolution without further
-rounding: non-negative terms are added, so every mass keeps its relative precision, however small. When all rates are
-multiples of h (equal shares) nothing is rounded at all; otherwise h is chosen so that the variance gained is small.
+mean kept (which only raises the bound, `dominating`), and the product of the columns is then a convolution without
+further rounding: non-negative terms are added, so every mass keeps its relative precision, however small. When all
+rates are multiples of h (equal shares) nothing is rounded at all; otherwise h is chosen so that the variance gained
+is small.
 """
 
 from __future__ import annotations

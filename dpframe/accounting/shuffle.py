@@ -6,11 +6,12 @@ is left to find one row among m = 1 + Bin(n−1, γ), and with L = (P(W|x) − e
 
     δ(ε) ≤ E[(L₁ + … + L_m)₊ / m] = E[(Σ_{i≤M} Lᵢ)₊]/(γn),   M ~ Bin(n, γ),
 
-since C(n−1, m−1)/m = C(n, m)/n. Written with T = A − e^ε·B of `parts` (L = γT, and T = 0 outside the blanket) this
-is E[(T₁ + … + Tₙ)₊]/n, computed by `tail`. ω need not be known: `parts` bounds its law of (A, B) by ε_c and γ_c.
+since C(n−1, m−1)/m = C(n, m)/n. Written with T = A − e^ε·B of `dominating` (L = γT, and T = 0 outside the blanket) this
+is E[(T₁ + … + Tₙ)₊]/n, computed by `positive_mean`. ω need not be known: `dominating` bounds its law of (A, B) by
+ε_c and γ_c.
 
 *Clones* (Feldman–McMillan–Talwar 2021, 2023) is the same bound for the row as one channel of loss Σε_c: no blanket
-mass is needed (`rowlaw.single_law`), which pays where some γ_c is tiny. *None* is `composition`; the order of rows
+mass is needed (`row_law.single_law`), which pays where some γ_c is tiny. *None* is `composition`; the order of rows
 can be forgotten at no loss. The least of the valid bounds is taken.
 
 Rounding: A and B are known up to a relative error η, and A(1+η) − e^ε·B(1−η) is (1+η) times the value at an ε less

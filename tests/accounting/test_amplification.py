@@ -402,7 +402,8 @@ def test_ready_mechanisms_and_unequal_shares_leave_nothing_either():
 
 
 # The table of errors at ε = 0.1 to 4: forecast and, on Adult and a census, what releases come to.
-# ``DPFRAME_TABLE=1 pytest -s -k table tests/test_amplification.py`` prints all of it; the default is a corner.
+# ``DPFRAME_TABLE=1 pytest -n 0 -s -k table tests/accounting/test_amplification.py`` prints all of it;
+# the default is a corner.
 TABLE = bool(os.environ.get("DPFRAME_TABLE"))
 KEYS = 20 if TABLE else 3
 CATEGORICAL = ["workclass", "education", "marital_status", "occupation", "relationship", "race", "sex"]
@@ -454,6 +455,7 @@ def check_table(codes, spaces, title):
     return found
 
 
+@pytest.mark.once
 def test_table_of_adult(adult):
     found = check_table(*coded(adult[CATEGORICAL]), "Adult")
     assert found[1.0, "basic"] == pytest.approx(0.136, rel=0.01)
@@ -461,6 +463,7 @@ def test_table_of_adult(adult):
     assert found[1.0, "secret order"] == pytest.approx(0.0083, rel=0.02)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("n", "design"), [(32_561, (0.136, 0.103, 0.0083)), (10**6, (0.0245, 0.0187, 0.0010))])
 def test_table_of_nine_columns_of_the_design(n, design):
     spaces = {f"c{k}": [str(i) for i in range(k)] for k in (9, 16, 7, 15, 6, 5, 42)} | {c: ["0", "1"] for c in "st"}

@@ -1,6 +1,6 @@
 """Exact sampling beside NumPy's own generators, as ratios of times taken in one run, the key stream included.
 
-    pytest tests/benchmarks --benchmark-only
+    pytest -n 0 tests/benchmarks --benchmark-only
 
 Nothing here asserts a time: ``extra_info["ratio"]`` of each benchmark is ours over NumPy's, best of many.
 """

@@ -2,8 +2,8 @@
 
 Mean L1 error of all 36 pairs and of 20 triples, beside the figures of the design; and the root mean squared
 error of marginals beside the usual aggregator of randomised response (clipped, then normalised), which is
-what multi-freq-ldpy computes. One release here; ``DPFRAME_KEYS=4 pytest tests/test_accuracy.py -s`` averages
-over four and prints the table.
+what multi-freq-ldpy computes. One release here; ``DPFRAME_KEYS=4 pytest -n 0 tests/estimate/test_accuracy.py -s``
+averages over four and prints the table.
 """
 
 import os

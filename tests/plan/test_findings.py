@@ -2,9 +2,9 @@
 
 On small tables a column's 95 % interval covers the truth or the call names the column and its estimates are NaN.
 One release a table here, of some 80 columns in all: of fixed keys, so that the test cannot fail by
-chance, but for changes of the noise: columns that are neither are fewer than 8 %. ``DPFRAME_RELEASES=40 pytest
-tests/test_findings.py -s`` is the full run: each column in at least 90 % of its releases, less three deviations of a
-share whose mean is 95 % (error probability below 1e-3 per column).
+chance, but for changes of the noise: columns that are neither are fewer than 8 %. ``DPFRAME_RELEASES=40 pytest -n 0
+tests/plan/test_findings.py -s`` is the full run: each column in at least 90 % of its releases, less three deviations of
+a share whose mean is 95 % (error probability below 1e-3 per column).
 """
 
 import json
