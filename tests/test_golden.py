@@ -71,7 +71,9 @@ def released(plan: Plan, folder: Path) -> dict[str, str]:
     """Digests of the release in memory, from Parquet to Parquet, and of what the plan says."""
     table, source, target = table_for(plan), folder / "in.parquet", folder / "out.parquet"
     pq.write_table(table, source)
-    dpf.Ledger(folder / "ledger.sqlite").create("golden", plan.epsilon * 2, min(plan.delta * 2, 0.5), accounting="basic")
+    dpf.Ledger(folder / "ledger.sqlite").create(
+        "golden", plan.epsilon * 2, min(plan.delta * 2, 0.5), accounting="basic"
+    )
     account = {"ledger": str(folder / "ledger.sqlite"), "dataset": "golden"}
     memory = dpf.sanitize(table, plan=plan, key=KEY)
     assert shown(dpf.sanitize(table, plan=plan, key=KEY, **account)) == shown(memory)

@@ -127,8 +127,14 @@ BAD = [
     (["create", "new", "--dataset", "a"], "Missing option '--epsilon'"),
     (["create", "new", "--dataset", "a", "--epsilon", "1", "--accounting", "gaussian"], "needs a delta above 0; raise"),
     (["create", "new", "--dataset", "a", "--epsilon", "1", "--accounting", "x"], 'must be "gaussian" or "basic"; give'),
-    (["create", "new", "--dataset", "a", "--epsilon", "1", "--moving"], "parts must be names of public, disjoint parts"),
-    (["create", "new", *"--dataset a --epsilon 1 --part n --part n".split()], "parts must differ from one another; name"),
+    (
+        ["create", "new", "--dataset", "a", "--epsilon", "1", "--moving"],
+        "parts must be names of public, disjoint parts",
+    ),
+    (
+        ["create", "new", *["--dataset", "a", "--epsilon", "1", "--part", "n", "--part", "n"]],
+        "parts must differ from one another; name",
+    ),
     (["show", "."], ". is not a regular file"),
     (["explode"], "No such command 'explode'"),
 ]
