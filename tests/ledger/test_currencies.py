@@ -7,7 +7,6 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +18,6 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, p
 from dpframe.errors import BudgetExceeded, LedgerError, ParameterError
 from dpframe.ledger.currencies import GAUSSIAN, Amount, Gaussian, Kept, Sum, Tally, Total, dominated, yearly
 from dpframe.ledger.ledger import Ledger
-from dpframe.ledger.sqlite import transaction
 
 WHOLE = GAUSSIAN.whole(Budget(1.0, 1e-6)).step
 
