@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.cli import main
 from dpframe.errors import BudgetExceeded, LedgerError
 from dpframe.ledger import job_keys
@@ -79,11 +80,12 @@ def open_folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def spend_once(connection: Connection, ledger: Ledger, number: int) -> None:
+def spend_once(connection: Connection, ledger: Ledger, number: int, step: Step | None = None) -> None:
     connection.send("ready")
     connection.recv()
     try:
-        connection.send(ledger.spend("survey", 0.1, 0.0, release_id=f"release {number}").cumulative.epsilon)
+        entry = ledger.spend("survey", 0.1, 0.0, release_id=f"release {number}", step=step)
+        connection.send(entry.cumulative.epsilon)
     except BudgetExceeded as error:
         connection.send(error)
 

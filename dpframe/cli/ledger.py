@@ -102,7 +102,7 @@ def _show(ledger: Ledger, as_json: bool) -> None:
     for name, last in {str(row["dataset"]): row for row in spends.to_dict(orient="records")}.items():
         year = yearly(last["epsilon"], last["delta"], Step(last["mu"], last["slack"]))
         more = ledger.more(last["release_id"])
-        enough = "any number of" if more is None else f"{more:,}"
+        enough = "any number" if more is None else f"{more:,}"
         typer.echo(f"{plain(name)}: {year}; what is left is enough for {enough} more")
     for name in table.index:
         for part in ledger.parts(name):

@@ -34,6 +34,7 @@ _TURNS: list[tuple[str, Turn]] = [
     (r", or a plan$", ", or --plan FILE"),
     (r"; plan\.replan\(\d+\) calibrates it anew", "; make one for this table with dpframe plan"),
     (r"\bledger=\"?([\w.]*)\"?", lambda m: f"--ledger {m[1] or 'FILE'}"),
+    (r"\bparts=\(([^)]*)\)", lambda m: " ".join(f"--part {name}" for name in re.findall(r"\w+", m[1]))),
     (r"\bgroups=\[\(([^)]*)\)\]", lambda m: "--group " + ",".join(re.findall(r"\w+", m[1]))),
     (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
     (r"\b(drop|passthrough|given)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
@@ -42,7 +43,7 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)( or )\1=([\d.e-]+)", r"--\1 \2\3--\1 \4"),
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)", r"--\1 \2"),
     (
-        r"\b(infer|infer_share|max_items|nulls|contributions|sample|allocation|dataset|by|bins|method|target|"
+        r"\b(infer|infer_share|max_items|nulls|contributions|sample|allocation|dataset|accounting|by|bins|method|target|"
         r"confidence_level|q)=(['\"]?)([^\s,;'\")]+)\2",
         lambda m: f"--{m[1].replace('_', '-')} {m[3]}",
     ),

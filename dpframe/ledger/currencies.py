@@ -238,6 +238,8 @@ class Gaussian(Currency):
             )
         epsilon, delta = decimals(budget.epsilon, budget.delta)
         pool = str(down(delta * POOL))
+        if round_up(Fraction(pool)) >= round_down(delta):  # floats next to 0 have no halves
+            pool = "0.0"
         mu = gaussian_mu(min(round_down(epsilon), _MOST), round_down(delta), round_up(Fraction(pool)))
         return Kept(str(budget.epsilon), str(budget.delta), str(mu), pool)
 
@@ -247,10 +249,12 @@ class Gaussian(Currency):
 
     def spent(self, sums: Sequence[Sum], total: Total) -> list[Amount]:
         """Return the ε, at the dataset's δ, of what was spent, and its δ₀, rounded up."""
-        losses, whole = _epsilons([up(each.loss) for each in sums], total, ceiling=True), total.budget.epsilon
-        # Nothing beyond the total's promise is ever entered: more is said only by the last digit of a conversion, or
-        # by the step of a release that had the dataset for itself.
-        return [Amount(min(x, whole), up(each.slack)) for x, each in zip(losses, sums, strict=True)]
+        losses, most = _epsilons([up(each.loss) for each in sums], total, ceiling=True), total.budget.epsilon
+        # All of M² is the total's ε, which its conversion there and back misses in the last digit. Nothing beyond the
+        # total's promise is ever entered: more is only the step of a release that had the dataset for itself.
+        whole = total.exact.loss
+        inside = [most if each.loss >= whole else min(x, most) for x, each in zip(losses, sums, strict=True)]
+        return [Amount(x, up(each.slack)) for x, each in zip(inside, sums, strict=True)]
 
     def alone(self, kept: Kept, total: Total) -> bool:
         """Tell whether a first spend keeps the total's promise as (ε, δ), whatever its step."""
@@ -453,7 +457,7 @@ def yearly(epsilon: float, delta: float = 0.0, step: Step | None = None) -> str:
 
 def _year_of(step: Step, delta: Fraction) -> float:
     """Return the ε, in four digits and rounded up, of a year of steps, at a δ; infinite if the slacks leave none."""
-    slack = NIGHTS * Fraction(step.delta)
+    slack = NIGHTS * Fraction(str(step.delta))
     if not slack < delta < 1:
         return inf
     share = float((delta - slack) / (1 - slack))

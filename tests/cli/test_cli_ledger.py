@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import dpframe as dpf
+from dpframe.accounting.gaussian_dp import Step, largest_step
 from dpframe.cli import main
 from dpframe.ledger import job_keys
 from dpframe.ledger.currencies import Amount
@@ -74,6 +75,35 @@ def test_show_says_what_a_year_adds_up_to_and_what_is_left_for(run, ledger):
     ) in out
 
 
+def test_gaussian_accounting_and_parts(run):
+    words = (
+        "create l.sqlite --dataset survey --epsilon 2 --delta 3.65e-7 --accounting gaussian --part north --part south"
+    )
+    code, out, err = run(*words.split())
+    assert (code, err) == (0, "")
+    assert "survey, part north: epsilon=2, delta=1.825e-07 left\nsurvey, part south: epsilon=2, " in out
+    ledger, night = Ledger("l.sqlite"), largest_step(dpf.Budget(0.1, 1e-9), 0.1)
+    ledger.spend("survey", 0.1, 1e-9, release_id="a", step=night, part="north")
+    out = run("show", "l.sqlite")[1]
+    more = ledger.more("a")
+    assert more >= 364
+    assert (
+        "survey: a year of such nights (epsilon=0.1, delta=1e-09 each) adds up to epsilon=36.5, delta=3.65e-07; in "
+        f"Gaussian accounting to epsilon=1.755, delta=3.65e-07; what is left is enough for {more} more\n"
+    ) in out
+    assert "survey, part north: epsilon=1.99" in out
+    assert "survey, part south: epsilon=2, " in out
+    row = json.loads(run("history", "l.sqlite", "--json")[1])[0]
+    assert (row["part"], row["mu"], row["slack"]) == ("north", night.mu, night.delta)
+    assert "total epsilon" in run("history", "l.sqlite")[1]
+
+
+def test_what_costs_nothing_fits_without_end(run):
+    run("create", "l.sqlite", "--dataset", "survey", "--epsilon", 1, "--delta", 1e-6)
+    Ledger("l.sqlite").spend("survey", 0.1, 1e-9, release_id="a", step=Step(0.0))
+    assert "what is left is enough for any number more\n" in run("show", "l.sqlite")[1]
+
+
 def test_tiny_deltas_are_not_rounded_away(run, ledger):
     ledger.spend("survey", 0.5, 1e-20, release_id="a")
     assert json.loads(run("show", "l.sqlite", "--json")[1])[0]["spent_delta"] == 1e-20
@@ -125,15 +155,18 @@ BAD = [
     (["create", "new", "--dataset", "", "--epsilon", "1"], "dataset must be text of at least one character"),
     (["create", "no/new", "--dataset", "a", "--epsilon", "1"], "no/new cannot be made: No such file or directory"),
     (["create", "new", "--dataset", "a"], "Missing option '--epsilon'"),
-    (["create", "new", "--dataset", "a", "--epsilon", "1", "--accounting", "gaussian"], "needs a delta above 0; raise"),
+    (
+        ["create", "new", "--dataset", "a", "--epsilon", "1", "--accounting", "gaussian"],
+        "dataset with --accounting basic",
+    ),
     (["create", "new", "--dataset", "a", "--epsilon", "1", "--accounting", "x"], 'must be "gaussian" or "basic"; give'),
     (
-        ["create", "new", "--dataset", "a", "--epsilon", "1", "--moving"],
-        "parts must be names of public, disjoint parts",
+        ["create", "new", *["--dataset", "a", "--epsilon", "1", "--moving"]],
+        "parts, e.g. --part north --part south",
     ),
     (
         ["create", "new", *["--dataset", "a", "--epsilon", "1", "--part", "n", "--part", "n"]],
-        "parts must differ from one another; name",
+        "parts must differ from one",
     ),
     (["show", "."], ". is not a regular file"),
     (["explode"], "No such command 'explode'"),
@@ -175,6 +208,16 @@ def test_an_exceeded_budget_exits_with_3(shell, ledger, tmp_path):
     assert shell("plan in.parquet --epsilon 20 --delta 1e-7 --ledger l.sqlite --dataset survey")[0] == 3
     assert not (tmp_path / "out.parquet").exists()
     assert ledger.spent("survey").epsilon == 0
+
+
+def test_rows_in_kept_order_are_sent_to_the_other_accounting(shell, ledger):
+    ledger.create("dear", 0.5, 1e-6)
+    code, out, err = shell(
+        "sanitize in.parquet out.parquet --epsilon 0.4 --delta 0 --spaces spaces.json --ledger l.sqlite --dataset dear"
+    )
+    assert (code, out) == (3, "")
+    assert "mu squared is short; nothing was spent and nothing was drawn; ask for no more than is left" in err
+    assert "80 % by addition: releases in kept order belong in a dataset created with --accounting basic\n" in err
 
 
 def test_a_nightly_job(shell, ledger):

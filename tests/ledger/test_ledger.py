@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import functools
+import math
 import operator
 import os
 import pickle
@@ -24,9 +25,9 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import dpframe as dpf
-from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.gaussian_dp import Step, share_of_step
 from dpframe.errors import BudgetExceeded, LedgerError, ParameterError
-from dpframe.ledger.currencies import Amount, yearly
+from dpframe.ledger.currencies import Amount, dominated, yearly
 from dpframe.ledger.ledger import Ledger, as_ledger
 from dpframe.ledger.sqlite import explained, transaction
 
@@ -41,6 +42,20 @@ def ledger(tmp_path):
     made = Ledger(tmp_path / "ledger.sqlite")
     made.create("survey", 1.0, 1e-6, accounting="basic")
     return made
+
+
+@pytest.fixture
+def gaussian(tmp_path):
+    made = Ledger(tmp_path / "gaussian.sqlite")
+    made.create("survey", 1.0, 1e-6)
+    return made
+
+
+def whole_of(ledger):
+    """Return M and the pool of a dataset."""
+    with transaction(Path(ledger.path), 1.0) as connection:
+        mu, slack = connection.execute("SELECT mu, slack FROM datasets").fetchone()
+    return Step(float(mu), float(slack))
 
 
 def spend(ledger, number, epsilon=0.1, delta=0.0):
@@ -361,17 +376,31 @@ def test_commits_are_durable_and_do_not_hold_up_readers(ledger):
 # Many processes
 
 
-def test_sixteen_processes_share_ten_tenths(ledger):
+def raced(ledger, step=None):
+    """Let sixteen processes spend at once; return what each answered."""
     with contextlib.ExitStack() as stack:
-        started = [stack.enter_context(processes.child(processes.spend_once, ledger, i)) for i in range(16)]
+        started = [stack.enter_context(processes.child(processes.spend_once, ledger, i, step)) for i in range(16)]
         for _, connection in started:
             connection.send("go")
-        answers = [connection.recv() for _, connection in started]
-    sums = sorted(answer for answer in answers if isinstance(answer, float))
-    assert sums == [i / 10 for i in range(1, 11)]
+        return [connection.recv() for _, connection in started]
+
+
+def test_sixteen_processes_share_ten_tenths(ledger):
+    answers = raced(ledger)
+    assert sorted(answer for answer in answers if isinstance(answer, float)) == [i / 10 for i in range(1, 11)]
     assert [type(answer) for answer in answers].count(BudgetExceeded) == 6
     assert ledger.remaining("survey").epsilon == 0
     assert len(ledger.history()) == 10
+
+
+def test_sixteen_processes_share_ten_tenths_of_mu_squared(gaussian):
+    answers = raced(gaussian, share_of_step(whole_of(gaussian), 0.1))
+    sums = sorted(answer for answer in answers if isinstance(answer, float))
+    assert len({*sums}) == 10
+    assert sums == gaussian.history()["cumulative_epsilon"].tolist()
+    assert sums[-1] == pytest.approx(1.0, rel=1e-12)
+    assert [type(answer) for answer in answers].count(BudgetExceeded) == 6
+    assert gaussian.remaining("survey").epsilon < 1e-6
 
 
 def test_processes_make_one_ledger_together(tmp_path):
@@ -399,8 +428,10 @@ def test_threads_share_a_ledger(tmp_path):
     assert len(ledger.history()) == 40
 
 
-def test_a_killed_process_leaves_a_whole_ledger_and_hides_nothing(ledger):
+@pytest.mark.parametrize("accounting", ["ledger", "gaussian"])
+def test_a_killed_process_leaves_a_whole_ledger_and_hides_nothing(accounting, request):
     """Killed while it spends, at whatever it does after a drawn number of spends; two spend at a time."""
+    ledger = request.getfixturevalue(accounting)
     chance, reported = random.Random(7), set()
     for round_ in range(8):
         with (
@@ -419,7 +450,11 @@ def test_a_killed_process_leaves_a_whole_ledger_and_hides_nothing(ledger):
         assert len(recorded - reported) <= 2 * (round_ + 1)  # recorded, and killed before it said so
         with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    assert Fraction(repr(ledger.spent("survey").epsilon)) == len(recorded) * Fraction("1e-6")
+    if accounting == "ledger":
+        assert Fraction(repr(ledger.spent("survey").epsilon)) == len(recorded) * Fraction("1e-6")
+    else:
+        night = whole_of(ledger).square / dominated(dpf.Budget(1e-6)).square
+        assert ledger.more(recorded.pop()) == math.floor(night) - len(recorded) - 1
 
 
 # One clear line
