@@ -16,6 +16,7 @@ from dpframe.errors import ParameterError
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.distribution import Distribution, aggregation
+from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joint_fits import METHODS, Fits, Unit
 from dpframe.estimate.not_found import NOT_FOUND
 from dpframe.estimate.with_counts import Both, Combined
@@ -93,7 +94,7 @@ class Reading:
         if stray:
             raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
         axes = join_axes([make_axis(self._source.column(name), bins.get(name)) for name in names], self.plan.groups)
-        surrogates.check_cells([axis.classes for axis in axes])
+        check_cells([axis.classes for axis in axes])
         return axes
 
     def _cells(

@@ -15,7 +15,8 @@ from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.base import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
 from dpframe.estimate.distribution import aggregation, line_of, quantiles
-from dpframe.estimate.not_found import of_found
+from dpframe.estimate.joint_domain import check_cells
+from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.plot import draw
 
 
@@ -100,7 +101,7 @@ class Estimates(Reading):
 
     # Joints
 
-    @of_found
+    @nan_if_not_found
     def value_counts(
         self,
         column: str,
@@ -150,7 +151,7 @@ class Estimates(Reading):
         out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
-    @of_found
+    @nan_if_not_found
     def joint(
         self,
         columns: Sequence[str],
@@ -196,7 +197,7 @@ class Estimates(Reading):
         out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
         return out
 
-    @of_found
+    @nan_if_not_found
     def crosstab(
         self,
         index: str,
@@ -267,7 +268,7 @@ class Estimates(Reading):
             out[name] = wide
         return out
 
-    @of_found
+    @nan_if_not_found
     def support(
         self,
         column: str,
@@ -348,7 +349,7 @@ class Estimates(Reading):
         found = sets.share_of(sums, mine, released, nulls, normalize, drawn)
         return pd.DataFrame(self._results(*self._weighted(*found, normalize), (slice(None),)), index=index)
 
-    @of_found
+    @nan_if_not_found
     def cooccurrence(
         self, column: str, items: Sequence[Any] | None = None, *, normalize: bool = False, target: str = "table"
     ) -> pd.DataFrame:
@@ -379,7 +380,7 @@ class Estimates(Reading):
         index = pd.Index([mine.labels[i] for i in places], name=column)
         return self._wide(*self._weighted(*found, normalize), (slice(None), slice(None)), index, index)
 
-    @of_found
+    @nan_if_not_found
     def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
         """Return how many rows hold sets of each size, by maximum likelihood; errors are by parametric bootstrap.
 
@@ -419,7 +420,7 @@ class Estimates(Reading):
 
     # Moments
 
-    @of_found
+    @nan_if_not_found
     def mean(
         self, column: str, by: str | None = None, *, weights: str | None = None, bins: Any = None, target: str = "table"
     ) -> pd.Series[Any] | pd.DataFrame:
@@ -453,7 +454,7 @@ class Estimates(Reading):
         group, home = make_axis(self._source.column(by), bins), self.plan.group_of(by)
         if home is not None and column in home.names:
             group = MemberAxis(group.column, group, home)
-        surrogates.check_cells([group.classes * 6])
+        check_cells([group.classes * 6])
         if by == column:
             # The same noise in both factors: a product of surrogates is unbiased for independent noise only.
             raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")
@@ -463,7 +464,7 @@ class Estimates(Reading):
         results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
         return pd.DataFrame(self._dressed(results, column), index=group.labels[part])
 
-    @of_found
+    @nan_if_not_found
     def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
         """Return the sum of a numeric column, nulls left out; with ``weights``, of its products with them."""
         scale = moments.Scale.of(self._source.column(column))
@@ -471,13 +472,13 @@ class Estimates(Reading):
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
         return self._statistic(moments.total(scale, self._weight(weights, column)), [column, weights], column, target)
 
-    @of_found
+    @nan_if_not_found
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
         """Return the variance of a numeric column (pandas' ``var``), in the square of its unit (times: steps)."""
         scale = moments.Scale.of(self._source.column(column))
         return self._statistic(moments.variance(scale, _check_ddof(ddof)), [column], column, target)
 
-    @of_found
+    @nan_if_not_found
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
         """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
 
@@ -522,7 +523,7 @@ class Estimates(Reading):
 
         return self._matrix(columns, correlation, target)
 
-    @of_found
+    @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
         """Return the share of rows where a column is null."""
         drawn = self._source.drawn(target)
@@ -547,7 +548,7 @@ class Estimates(Reading):
 
     # Distributions
 
-    @of_found
+    @nan_if_not_found
     def histogram(
         self, column: str, bins: int | Sequence[Any] = 10, *, density: bool = False, target: str = "table"
     ) -> pd.DataFrame:
@@ -588,7 +589,7 @@ class Estimates(Reading):
         results = self._results(estimate, variance, (part,), least=0.0)
         return pd.DataFrame(results, index=axis.labels[part])
 
-    @of_found
+    @nan_if_not_found
     def quantile(
         self, column: str, q: float | Sequence[float] = 0.5, *, target: str = "table"
     ) -> pd.Series[Any] | pd.DataFrame:

@@ -16,9 +16,10 @@ from dpframe.errors import ParameterError
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.distribution import aggregation
-from dpframe.estimate.joint_blocks import channel_of, surrogate_sums
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, project_to_simplex
 from dpframe.estimate.mixture import LatentClassModel, Together, fit_latent_classes
+from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.io.released import Source
 
 FloatArray = npt.NDArray[np.float64]
@@ -89,21 +90,21 @@ class Fits:
         if method == "model":
             return self._modelled(axes, unit)
         fine, merge = _refined(axes)
-        channels = channel_of(fine)
+        domain = JointDomain.of(fine)
         if any(axis.grid is not None for axis in axes):
             counts = surrogates.count_classes(fine, self._source.codes([axis.name for axis in axes]))
 
         def fit(noisy: FloatArray) -> FloatArray:
             if method == "em":
-                return fit_joint(noisy, channels)
-            return project_to_simplex(surrogate_sums(noisy, fine) / max(noisy.sum(), 1))
+                return fit_joint(noisy, domain)
+            return project_to_simplex(domain.sums(noisy) / max(noisy.sum(), 1))
 
         def presented(shares: FloatArray) -> FloatArray:
             merged = merge(shares)
             return np.asarray(merged / unit.of(merged))
 
         shares = fit(counts)
-        return presented(shares), bootstrap_errors(shares, channels, self.n, fit, drawn, presented)
+        return presented(shares), bootstrap_errors(shares, domain, self.n, fit, drawn, presented)
 
     def _modelled(self, axes: Sequence[Axis], unit: Unit) -> tuple[FloatArray, FloatArray]:
         """Return a joint of the fitted model, with errors from replicas."""
@@ -148,7 +149,7 @@ class Fits:
         names = self._columns
         inside = [[name for name in group.names if name in names] for group in self._source.plan.groups]
         return [
-            (tuple(map(names.index, members)), group.marginal(members).table.signal)
+            (tuple(map(names.index, members)), NoiseBlock.of(group).signal)
             for group, members in zip(self._source.plan.groups, inside, strict=True)
             if len(members) > 1
         ]

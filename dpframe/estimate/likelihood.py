@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.estimate.joint_channel import JointChannel
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]
-Channels = JointChannel | Sequence[FloatArray]
-"""P(class | cell) of a joint, or of each of its axes where these are independent."""
+Channels = JointDomain | Sequence[FloatArray]
+"""A joint, or P(class | cell) of each of its axes where these are independent."""
 
 
 _MANY_ROWS = 1_000_000_000
@@ -41,15 +41,15 @@ def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
 
 def spread_counts(shares: FloatArray, channels: Channels) -> FloatArray:
     """Apply P(class | cell) along all axes."""
-    return JointChannel.of(channels).spread(shares)
+    return JointDomain.of(channels).spread(shares)
 
 
 def independent_shares(counts: FloatArray, channels: Channels) -> FloatArray:
     """Return the product of the axes' own maximum-likelihood shares, a hundredth of it spread evenly."""
     shares = np.ones(())
-    for i, matrix in enumerate(JointChannel.of(channels).matrices):
+    for i, axis in enumerate(JointDomain.of(channels).axes):
         others = tuple(j for j in range(counts.ndim) if j != i)
-        own = expectation_maximization(counts.sum(axis=others), [matrix])
+        own = expectation_maximization(counts.sum(axis=others), [axis.channel])
         shares = np.multiply.outer(shares, own)
     return np.asarray(0.99 * shares + 0.01 / shares.size)
 
@@ -75,9 +75,9 @@ def noise_share(channels: Channels, shares: FloatArray) -> float:
     A class y of n rows drawn anew has variance n·(At)_y, given the table Σ_x n_x·P(y|x)(1 − P(y|x)): the two are
     alike where noise is strong, and apart where most rows are released as they are.
     """
-    matrices = JointChannel.of(channels).matrices
-    law = JointChannel.of(matrices).spread(shares)
-    kept = JointChannel.of([matrix**2 for matrix in matrices]).spread(shares)
+    matrices = [axis.channel for axis in JointDomain.of(channels).axes]
+    law = JointDomain.of(matrices).spread(shares)
+    kept = JointDomain.of([matrix**2 for matrix in matrices]).spread(shares)
     return float(np.mean(1 - kept / np.maximum(law, 1e-300)))
 
 
@@ -98,7 +98,7 @@ def expectation_maximization(
     iteration ends when that is below ``tolerance``, when the counts' divergence from the fit is below
     ``divergence``, or after ``max_steps``.
     """
-    n, channel = counts.sum(), JointChannel.of(channels)
+    n, channel = counts.sum(), JointDomain.of(channels)
     shares = np.full(channel.shape, 1.0 / channel.size) if start is None else start
     if n <= 0:
         return shares
@@ -177,7 +177,7 @@ def replicate(
     The truth is a table of N rows, n of which are drawn, and ``drawn`` is (N−n)/(N−1): at 0 the rows of each cell are
     all kept, at 1 the table is a population.
     """
-    generator, channel = np.random.default_rng(0), JointChannel.of(channels)
+    generator, channel = np.random.default_rng(0), JointDomain.of(channels)
     padded = shares * n + 0.5
     padded /= padded.sum()
     found = []

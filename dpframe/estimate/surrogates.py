@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, MemberAxis
-from dpframe.estimate.joint_blocks import channel_of, surrogate_sums
+from dpframe.estimate.joint_domain import JointDomain, check_cells
+from dpframe.estimate.noise_block import NoiseBlock, product_mean
 from dpframe.plan.columns import Column, Group
 
 FloatArray = npt.NDArray[np.float64]
@@ -28,9 +28,6 @@ Codes = Mapping[str, npt.NDArray[Any]]
 CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
 Term = Mapping[str, tuple[CodeFunction, ...]]
 """A product over columns, each factor being a product of functions of that column's code."""
-
-LARGEST_JOINT = 50_000_000
-"""Most cells of a joint that are counted (400 MB)."""
 
 CHUNK = 1 << 15
 """Rows whose surrogates stand in memory at a time."""
@@ -42,16 +39,6 @@ LARGEST_TABLE = 1 << 20
 def noise_free(table: Any, population: Any, drawn: float) -> Any:
     """Return what squares are without noise, from what they are for the table of these rows and for the population."""
     return (1 - drawn) * table + drawn * population
-
-
-def check_cells(shape: Sequence[int]) -> None:
-    """Raise `ParameterError` for a joint that would not fit in memory, with its size."""
-    cells = math.prod(shape)
-    if cells > LARGEST_JOINT:
-        raise ParameterError(
-            f"the joint has {cells:,} cells ({cells * 8 / 1e9:.1f} GB), more than {LARGEST_JOINT:,}; cross fewer "
-            "columns or give bins"
-        )
 
 
 def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
@@ -82,38 +69,35 @@ def joint_cells(
     U = Φ_v − rW, whose squares' sum is expanded so that each term is a product over the axes. The table's
     variance subtracts what the residual's square is without noise; the residual's mean is 0 for the population.
     """
-    n = counts.sum()
-    estimate, squares = surrogate_sums(counts, axes), surrogate_sums(counts, axes, "cell²")
+    n, domain = counts.sum(), JointDomain.of(axes)
+    estimate, squares = domain.sums(counts), domain.sums(counts, "cell²")
     if not normalize:
-        return estimate, _positive(squares - noise_free(estimate, estimate**2 / max(n, 1), drawn), axes, n)
-    base, crossed, around = (
-        surrogate_sums(counts, axes, what, given, dropna) for what in ("base", "cell·base", "base²")
-    )
+        return estimate, _positive(squares - noise_free(estimate, estimate**2 / max(n, 1), drawn), domain, n)
+    base, crossed, around = (domain.sums(counts, what, given, dropna) for what in ("base", "cell·base", "base²"))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = estimate / base
         residual = squares - 2 * share * crossed + share**2 * around
         residual = residual - noise_free(estimate * (1 - 2 * share) + share**2 * base, 0.0, drawn)
-        return share, _positive(residual, axes, n) / base**2
+        return share, _positive(residual, domain, n) / base**2
 
 
 def margin_cells(
     counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, drawn: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return estimates and variances of the totals over all axes but those kept (nulls left out)."""
-    estimate, second = (surrogate_sums(counts, axes, what, kept, dropna) for what in ("base", "base²"))
+    estimate, second = (JointDomain.of(axes).sums(counts, what, kept, dropna) for what in ("base", "base²"))
     without = noise_free(estimate, estimate**2 / max(counts.sum(), 1), drawn)
     return estimate, np.maximum(second - without, 0)
 
 
-def _positive(variance: FloatArray, axes: Sequence[Axis], n: float) -> FloatArray:
+def _positive(variance: FloatArray, domain: JointDomain, n: float) -> FloatArray:
     """Return variances of counts, with that of a uniform type where too few rows left none.
 
     A sample variance of a handful of rows can be zero or less; an interval of no width would be a lie.
     """
     if n <= 0 or not (variance <= 0).any():
         return variance
-    expected = np.full([axis.cells for axis in axes], n / math.prod(axis.cells for axis in axes))
-    uniform = surrogate_sums(channel_of(axes).spread(expected), axes, "cell²")
+    uniform = domain.sums(domain.spread(np.full(domain.shape, n / domain.size)), "cell²")
     return np.where(variance <= 0, uniform, variance)
 
 
@@ -140,7 +124,7 @@ class _Surrogates:
         self._columns = columns
         self._groups = groups
         self._tables: dict[tuple[Any, ...], FloatArray] = {}
-        self._totals: dict[tuple[Any, ...], float] = {}
+        self._means: dict[tuple[Any, ...], float] = {}
 
     def of(self, term: Term, codes: Codes) -> FloatArray:
         """Return the surrogate of a term at released rows: a product over columns and groups."""
@@ -155,17 +139,19 @@ class _Surrogates:
         return out
 
     def _joined(self, group: Group, term: Term, codes: Codes) -> FloatArray:
-        """Return (∏f(y) − p·∏Σf)/s, as of a product of functions the sum over tuples is the product of sums."""
-        channel = group.marginal(list(term))
-        here, total = np.ones(len(next(iter(codes.values())))), channel.other
+        """Return the surrogate of a product of functions of a group's columns."""
+        here = np.ones(len(next(iter(codes.values()))))
         for name, functions in term.items():
             here = here * _product(functions)(codes[name])
-            key = (name, *sorted(map(id, functions)))
-            if key not in self._totals:
-                everywhere = np.arange(self._columns[name].space.size)
-                self._totals[key] = float(_product(functions)(everywhere).sum())
-            total = total * self._totals[key]
-        return np.asarray((here - total) / channel.table.signal)
+        mean = product_mean(self._mean(name, functions) for name, functions in term.items())
+        return NoiseBlock.of(group).sums(here, mean)
+
+    def _mean(self, name: str, functions: tuple[CodeFunction, ...]) -> float:
+        """Return the mean of a product of functions of one column over all of its codes."""
+        key = (name, *sorted(map(id, functions)))
+        if key not in self._means:
+            self._means[key] = float(_product(functions)(np.arange(self._columns[name].space.size)).mean())
+        return self._means[key]
 
     def at(self, name: str, functions: tuple[CodeFunction, ...], codes: npt.NDArray[Any]) -> FloatArray:
         """Return the surrogate of a product of functions of one column at released codes."""
@@ -289,12 +275,8 @@ def _ratio_together(
     batches: Iterable[Codes],
     drawn: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the same where both columns are in one group: h = (f−r)·w·1_g has the surrogate (h − p·Σh)/s.
-
-    Per released cell, the sums of f·w, w and f²·w are enough.
-    """
-    channel = by.group.marginal([column.name, by.name])
-    s, n = channel.table.signal, 0
+    """Return the same for columns of one group: per released cell, the sums of f·w, w and f²·w are enough."""
+    noise, n = by.noise, 0
     functions = [_product(factors) for factors in ((numerator, present), (present,), (numerator, numerator, present))]
     sums = np.zeros((3, by.cells))
     for codes in batches:
@@ -302,13 +284,13 @@ def _ratio_together(
         n += len(y)
         for total, function in zip(sums, functions, strict=True):
             total += np.bincount(g, weights=function(y), minlength=by.cells)
-    everywhere = np.array([function(np.arange(column.space.size)).sum() for function in functions])
-    # Σ over all tuples of a cell, times p: what noise alone would put there.
-    mean = channel.other * everywhere[:, None] * by.volumes
-    a, p, q = (sums - n * mean) / s
+    everywhere = np.array([function(np.arange(column.space.size)).mean() for function in functions])
+    means = everywhere[:, None] * by.law
+    a, p, q = noise.sums(sums, means, n)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # h = (f − r)·w·1_g is a sum of the three, and so are h² and its mean.
         r = a / p
-        here, around = sums[2] - 2 * r * sums[0] + r**2 * sums[1], mean[0] - r * mean[1]
-        residual = (here - 2 * around * (sums[0] - r * sums[1]) + n * around**2) / s**2
+        here = sums[2] - 2 * r * sums[0] + r**2 * sums[1]
+        residual = noise.squares(here, sums[0] - r * sums[1], means[0] - r * means[1], n)
         residual = residual - noise_free(q - 2 * r * a + r**2 * p, 0.0, drawn)
         return r, np.where(residual > 0, residual / p**2, np.inf)

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis
-from dpframe.estimate.joint_channel import JointChannel
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.moments import REPLICATES
 from dpframe.estimate.threads import one_thread
@@ -326,7 +326,7 @@ class Combined:
     def _replicas(self, population: bool) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield pairs of a truth and the fit to what is released and measured of it, half a row added to each cell."""
         generator, size = np.random.default_rng(0), round(self.rows)
-        channel = JointChannel.of([self.axis.channel])
+        channel = JointDomain.of([self.axis.channel])
         padded = self.shares * self.n + 0.5
         padded /= padded.sum()
         for _ in range(REPLICATES):

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import Axis, join_axes, make_axis
-from dpframe.estimate.joint_blocks import channel_of
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint
 from dpframe.estimate.moments import is_numeric
 from dpframe.estimate.surrogates import count_classes, joint_cells
@@ -205,10 +205,10 @@ def _joint(axis: Axis, answer: Axis, counts: FloatArray) -> tuple[FloatArray, Fl
         found = joint_cells(counts, axes, normalize=False, given=(), dropna=False, drawn=1.0)
         return found[0] / n, found[1] / n**2
     # Between bins the unbiased inverse has errors beyond use.
-    channel = channel_of(axes)
-    shares = fit_joint(counts, channel)
+    domain = JointDomain.of(axes)
+    shares = fit_joint(counts, domain)
 
     def fit(replica: FloatArray) -> FloatArray:
-        return fit_joint(replica, channel)
+        return fit_joint(replica, domain)
 
-    return shares, bootstrap_errors(shares, channel, int(n), fit, 1.0, lambda found: found, 10) ** 2
+    return shares, bootstrap_errors(shares, domain, int(n), fit, 1.0, lambda found: found, 10) ** 2
