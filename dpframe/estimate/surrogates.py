@@ -5,7 +5,7 @@ of a product of surrogates, one per column, is an unbiased estimate of the mean 
 With U the product, the population's variance is Var(U)/n; the table's is (mean of U² − mean of the
 surrogate of the squared function)/n: what the square is without noise is subtracted. Of n rows drawn from a table of
 N, without replacement, c = (N−n)/(N−1) of what lies between the two is added to the table's. That c, the argument
-``drawn`` throughout, is 0 for the table itself, 1 for the population, and says in one number what is estimated.
+``sampling`` throughout, is 0 for the table itself, 1 for the population, and says in one number what is estimated.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ LARGEST_TABLE = 1 << 20
 """Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
 
 
-def noise_free(table: Any, population: Any, drawn: float) -> Any:
-    """Return what squares are without noise, from what they are for the table of these rows and for the population."""
-    return (1 - drawn) * table + drawn * population
+def own_squares(table: Any, population: Any, sampling: float) -> Any:
+    """Return the part of squares that is the values' own and no error, from that for these rows and the population."""
+    return (1 - sampling) * table + sampling * population
 
 
 def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
@@ -61,7 +61,7 @@ def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
 
 
 def joint_cells(
-    counts: FloatArray, axes: Sequence[Axis], *, normalize: bool, given: Sequence[int], dropna: bool, drawn: float
+    counts: FloatArray, axes: Sequence[Axis], *, normalize: bool, given: Sequence[int], dropna: bool, sampling: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return estimates and variances of all cells: counts, or shares within each value of ``given`` axes.
 
@@ -72,21 +72,21 @@ def joint_cells(
     n, domain = counts.sum(), JointDomain.of(axes)
     estimate, squares = domain.sums(counts), domain.sums(counts, "cell²")
     if not normalize:
-        return estimate, _positive(squares - noise_free(estimate, estimate**2 / max(n, 1), drawn), domain, n)
+        return estimate, _positive(squares - own_squares(estimate, estimate**2 / max(n, 1), sampling), domain, n)
     base, crossed, around = (domain.sums(counts, what, given, dropna) for what in ("base", "cell·base", "base²"))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = estimate / base
         residual = squares - 2 * share * crossed + share**2 * around
-        residual = residual - noise_free(estimate * (1 - 2 * share) + share**2 * base, 0.0, drawn)
+        residual = residual - own_squares(estimate * (1 - 2 * share) + share**2 * base, 0.0, sampling)
         return share, _positive(residual, domain, n) / base**2
 
 
 def margin_cells(
-    counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, drawn: float
+    counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, sampling: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return estimates and variances of the totals over all axes but those kept (nulls left out)."""
     estimate, second = (JointDomain.of(axes).sums(counts, what, kept, dropna) for what in ("base", "base²"))
-    without = noise_free(estimate, estimate**2 / max(counts.sum(), 1), drawn)
+    without = own_squares(estimate, estimate**2 / max(counts.sum(), 1), sampling)
     return estimate, np.maximum(second - without, 0)
 
 
@@ -108,12 +108,12 @@ class Sums:
     n: int
     first: FloatArray
     second: FloatArray
-    noise_free: FloatArray
+    of_products: FloatArray
 
-    def covariance(self, drawn: float) -> FloatArray:
+    def covariance(self, sampling: float) -> FloatArray:
         """Return the covariance of the means of the terms, shape (t, t)."""
         n = max(self.n, 1)
-        without = noise_free(self.noise_free, np.outer(self.first, self.first) / n, drawn)
+        without = own_squares(self.of_products, np.outer(self.first, self.first) / n, sampling)
         return np.asarray((self.second - without) / n**2)
 
 
@@ -182,7 +182,7 @@ def product_sums(
     Factors of columns that share one of the ``groups`` have one surrogate together.
     """
     surrogates, t = _Surrogates(columns, groups), len(terms)
-    n, first, second, noise_free = 0, np.zeros(t), np.zeros((t, t)), np.zeros((t, t))
+    n, first, second, of_products = 0, np.zeros(t), np.zeros((t, t)), np.zeros((t, t))
     for part, times in _weighted_parts(columns, batches):
         n += int(times.sum())
         values = np.stack([surrogates.of(term, part) for term in terms])
@@ -191,9 +191,9 @@ def product_sums(
         second += weighted @ values.T
         for i in range(t):
             for j in range(i, t):
-                noise_free[i, j] += float(surrogates.of(_times(terms[i], terms[j]), part) @ times)
-                noise_free[j, i] = noise_free[i, j]
-    return Sums(n, first, second, noise_free)
+                of_products[i, j] += float(surrogates.of(_times(terms[i], terms[j]), part) @ times)
+                of_products[j, i] = of_products[i, j]
+    return Sums(n, first, second, of_products)
 
 
 def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> Iterator[tuple[Codes, FloatArray]]:
@@ -219,7 +219,7 @@ def _times(a: Term, b: Term) -> Term:
 
 
 def delta_method(
-    sums: Sums, statistics: Callable[[npt.NDArray[Any], float], Sequence[Any]], drawn: float, weight: float = 1.0
+    sums: Sums, statistics: Callable[[npt.NDArray[Any], float], Sequence[Any]], sampling: float, weight: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
     """Return smooth statistics of the terms' means and their covariance by the delta method.
 
@@ -234,11 +234,16 @@ def delta_method(
             moved = means.astype(np.complex128)
             moved[k] += 1j * step
             gradient[:, k] = np.imag(np.array(statistics(moved, n))) / step
-        return values, gradient @ sums.covariance(drawn) @ gradient.T
+        return values, gradient @ sums.covariance(sampling) @ gradient.T
 
 
 def grouped_ratio(
-    column: Column, numerator: CodeFunction, present: CodeFunction, group: Axis, batches: Iterable[Codes], drawn: float
+    column: Column,
+    numerator: CodeFunction,
+    present: CodeFunction,
+    group: Axis,
+    batches: Iterable[Codes],
+    sampling: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ f·w·1_g / Σ w·1_g for every cell g of an axis, and the variances by the delta method.
 
@@ -246,7 +251,7 @@ def grouped_ratio(
     surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
     """
     if isinstance(group, MemberAxis):
-        return _ratio_together(column, numerator, present, group, batches, drawn)
+        return _ratio_together(column, numerator, present, group, batches, sampling)
     surrogates = _Surrogates({column.name: column})
     sums = np.zeros((group.classes, 6))
     for codes in batches:
@@ -262,7 +267,7 @@ def grouped_ratio(
     with np.errstate(divide="ignore", invalid="ignore"):
         r = a / p
         residual = square[:, 2] - 2 * r * square[:, 3] + r**2 * square[:, 4]
-        residual = residual - noise_free(s - 2 * r * a + r**2 * p, 0.0, drawn)
+        residual = residual - own_squares(s - 2 * r * a + r**2 * p, 0.0, sampling)
         # Too few rows in a group leave no variance: then nothing is known of its mean.
         return r, np.where(residual > 0, residual / p**2, np.inf)
 
@@ -273,7 +278,7 @@ def _ratio_together(
     present: CodeFunction,
     by: MemberAxis,
     batches: Iterable[Codes],
-    drawn: float,
+    sampling: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the same for columns of one group: per released cell, the sums of f·w, w and f²·w are enough."""
     noise, n = by.noise, 0
@@ -292,5 +297,5 @@ def _ratio_together(
         r = a / p
         here = sums[2] - 2 * r * sums[0] + r**2 * sums[1]
         residual = noise.squares(here, sums[0] - r * sums[1], means[0] - r * means[1], n)
-        residual = residual - noise_free(q - 2 * r * a + r**2 * p, 0.0, drawn)
+        residual = residual - own_squares(q - 2 * r * a + r**2 * p, 0.0, sampling)
         return r, np.where(residual > 0, residual / p**2, np.inf)

@@ -87,7 +87,7 @@ class Source:
         """Rows of the table that a released row stands for."""
         return 1.0 if self.plan.sample is None else self.rows / self.plan.sample
 
-    def drawn(self, target: str) -> float:
+    def sampling(self, target: str) -> float:
         """Return how much of the values' own variance errors have, or raise `ParameterError` for an unknown target.
 
         All of it for the population, none for a table that was released whole; of a sample of m of N rows the

@@ -492,7 +492,7 @@ def test_joints_and_their_errors_are_those_of_the_dense_inverse(names, target):
         sets = itertools.chain(*(itertools.combinations(range(len(names)), r) for r in range(len(names))))
         for held in sets if normalize else [()]:
             found = surrogates.joint_cells(
-                counts, axes, normalize=normalize, given=held, dropna=dropna, drawn=float(target == "population")
+                counts, axes, normalize=normalize, given=held, dropna=dropna, sampling=float(target == "population")
             )
             expected = residuals(names, normalize, held, dropna, target)
             kept = tuple(slice(0, a.cells - (dropna and a.has_null)) for a in axes)
@@ -591,7 +591,7 @@ def test_product_moments_are_those_of_the_dense_inverse():
         for name, fs in [*terms[i].items(), *terms[j].items()]:
             both[name] = (*both.get(name, ()), *fs)
         u = moment(list(both), [lambda x, fs=fs: np.prod([f(x) for f in fs], axis=0) for fs in both.values()])
-        assert sums.noise_free[i, j] == pytest.approx(u.sum(), rel=1e-7, abs=1e-5)
+        assert sums.of_products[i, j] == pytest.approx(u.sum(), rel=1e-7, abs=1e-5)
 
 
 @pytest.mark.parametrize("by", ["sex", "job", "grade"])
