@@ -616,8 +616,8 @@ class Estimates(Reading):
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
-        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where a variance cannot be told from noise they
-        are −1 to 1, and the estimate is NaN. ``std_error`` is the interval's half width over its normal quantile.
+        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where a variance cannot be told from noise
+        they are −1 to 1, and the estimate is NaN. ``std_error`` is the interval's half width over its normal quantile.
 
         Parameters
         ----------
