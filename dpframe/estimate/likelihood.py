@@ -96,7 +96,7 @@ def expectation_maximization(
 ) -> FloatArray:
     """Return the shares that make counts of released classes most likely (iterative Bayesian update).
 
-    Steps are extrapolated (`_extrapolated`) and taken back where they lower the likelihood. The likelihood is concave,
+    Steps are extrapolated as in `_extrapolated` and taken back where they lower the likelihood. The likelihood is concave,
     and n·(max gradient − 1) bounds what is left to gain in it: the iteration ends when that is below ``tolerance``,
     when the counts' divergence from the fit is below ``divergence``, or after ``max_steps``.
     """
@@ -121,8 +121,11 @@ def expectation_maximization(
         second, after, _ = step(first)
         if after >= enough:
             return np.asarray(first / first.sum())
-        jump = _extrapolated(shares.ravel(), first.ravel(), second.ravel()).reshape(shares.shape)
-        moved, reached, _ = step(jump)
+        r, v = first - shares, second - 2 * first + shares
+        length = max(1.0, float(np.linalg.norm(r)) / max(float(np.linalg.norm(v)), 1e-300))
+        # A share below a thousandth of its plain step would hardly come back.
+        jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3)
+        moved, reached, _ = step(jump / jump.sum())
         shares = moved if reached >= after else second
         shares = shares / shares.sum()
     return shares
