@@ -13,7 +13,7 @@ from dpframe.api.options import PlanOptions
 from dpframe.errors import NotSanitizedError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.io.frames import release_text
-from dpframe.io.released import Source
+from dpframe.io.released import Source, read_info
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
@@ -109,7 +109,7 @@ class DpAccessor:
         text = release_text(self._frame)
         if text is None:
             raise NotSanitizedError("the frame carries no release plan; df.dp.sanitize(epsilon=…) makes a release")
-        return ReleaseInfo.from_json(text)
+        return read_info(text)
 
     def value_counts(self, column: str, *args: Any, **options: Any) -> pd.DataFrame:
         """Estimate how many rows hold each value; see `Estimates.value_counts`."""

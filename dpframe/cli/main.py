@@ -32,6 +32,7 @@ from dpframe.errors import BudgetExceeded, DpframeError, FileError, NotSanitized
 from dpframe.estimate import Estimates
 from dpframe.infer.private import MOST_ITEMS
 from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.released import read_info
 from dpframe.io.verify import verify_file
 from dpframe.ledger.currencies import difference, yearly
 from dpframe.ledger.ledger import Ledger
@@ -322,7 +323,7 @@ def inspect(
             return
         typer.echo(f"{source}: not a release; {table.n:,} rows, columns {', '.join(table.names)}")
         return
-    info = ReleaseInfo.from_json(table.text)
+    info = read_info(table.text)
     if html is not None:
         Report(info, source).save(html)
         typer.echo(f"wrote {html}: the report on {source} as one HTML page", err=as_json)

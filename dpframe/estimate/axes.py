@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import ColumnError, ParameterError
+from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.plan.columns import Column, Group
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,16 +30,13 @@ MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""
 
 
-@dataclass(frozen=True)
-class Axis(ABC):
-    """What both kinds of axis share."""
-
-    column: Column
+class ChannelAxis(ABC):
+    """One side of a joint: cells, classes, and the channel between them."""
 
     @property
-    def name(self) -> str:
-        """The column's name."""
-        return self.column.name
+    def has_null(self) -> bool:
+        """Whether the last cell is null."""
+        return False
 
     @property
     @abstractmethod
@@ -49,6 +47,64 @@ class Axis(ABC):
     @abstractmethod
     def classes(self) -> int:
         """Number of classes that released codes are counted in."""
+
+    @property
+    @abstractmethod
+    def channel(self) -> FloatArray:
+        """P(class | cell), shape (classes, cells); within a bin values are taken as uniform."""
+
+    @abstractmethod
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return Σ_classes counts·Φ (or Φ²) along axis 0, Φ being the surrogates of the cells' indicators."""
+
+    @property
+    @abstractmethod
+    def present(self) -> FloatArray:
+        """Surrogate of "not null", per class."""
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixAxis(ChannelAxis):
+    """An axis of which no more is known than P(class | cell)."""
+
+    matrix: FloatArray
+
+    @property
+    def cells(self) -> int:
+        """Number of columns."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def classes(self) -> int:
+        """Number of rows."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def channel(self) -> FloatArray:
+        """The matrix."""
+        return self.matrix
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Apply the matrix's inverse."""
+        inverse = np.linalg.pinv(self.matrix)
+        return np.asarray(np.tensordot(inverse**2 if squared else inverse, counts, axes=1))
+
+    @property
+    def present(self) -> FloatArray:
+        """No class is null."""
+        return np.ones(self.classes)
+
+
+@dataclass(frozen=True)
+class Axis(ChannelAxis):
+    """What all axes of a column share."""
+
+    column: Column
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return self.column.name
 
     @property
     @abstractmethod
@@ -77,20 +133,6 @@ class Axis(ABC):
     @abstractmethod
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the class of released codes."""
-
-    @abstractmethod
-    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Return Σ_classes counts·Φ (or Φ²) along axis 0, Φ being the surrogates of the cells' indicators."""
-
-    @property
-    @abstractmethod
-    def present(self) -> FloatArray:
-        """Surrogate of "not null", per class."""
-
-    @property
-    @abstractmethod
-    def channel(self) -> FloatArray:
-        """P(class | cell), shape (classes, cells); within a bin values are taken as uniform."""
 
 
 @dataclass(frozen=True)
@@ -376,29 +418,32 @@ class MemberAxis(Axis):
         assert self.inner.grid is not None
         return MemberAxis(self.column, self.inner.grid.refine(cells), self.group)
 
+    @property
+    def noise(self) -> NoiseBlock:
+        """The noise of the group."""
+        return NoiseBlock.of(self.group)
+
+    @property
+    def law(self) -> FloatArray:
+        """The share of the column's codes in every cell."""
+        return self.volumes / self.column.space.size
+
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Return (counts − p·volume·Σcounts)/(1 − size·p), or the same with squared entries."""
-        channel = self.group.marginal([self.name])
-        off = -channel.other / channel.table.signal * self.volumes.reshape([-1] + [1] * (counts.ndim - 1))
-        on = off + 1 / channel.table.signal
-        if squared:
-            on, off = on**2, off**2
-        return np.asarray((on - off) * counts + off * counts.sum(axis=0, keepdims=True))
+        """Return the surrogates of the cells' indicators (or their squares), summed."""
+        law, n = self.law.reshape([-1] + [1] * (counts.ndim - 1)), counts.sum(axis=0, keepdims=True)
+        return self.noise.squares(counts, counts, law, n) if squared else self.noise.sums(counts, law, n)
 
     @property
     def present(self) -> FloatArray:
         """Surrogate of "not null", per cell."""
         f = np.ones(self.cells)
         f[-1] = 0.0 if self.has_null else 1.0
-        channel = self.group.marginal([self.name])
-        return np.asarray((f - channel.other * float(f @ self.volumes)) / channel.table.signal)
+        return self.noise.sums(f, float(f @ self.law))
 
     @property
     def channel(self) -> FloatArray:
         """P(released cell | cell) of this column alone."""
-        channel = self.group.marginal([self.name])
-        matrix = np.repeat((channel.other * self.volumes)[:, None], self.cells, axis=1)
-        return np.asarray(matrix + channel.table.signal * np.eye(self.cells))
+        return self.noise.spread(np.eye(self.cells), 1.0, self.law[:, None])
 
 
 def join_axes(axes: Sequence[Axis], groups: Sequence[Group]) -> list[Axis]:

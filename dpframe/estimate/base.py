@@ -16,9 +16,10 @@ from dpframe.errors import ParameterError
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.distribution import Distribution, aggregation
-from dpframe.estimate.joint_fits import METHODS, Fits, Unit
+from dpframe.estimate.joint_domain import check_cells
+from dpframe.estimate.joint_fits import METHODS, Denominator, Fits
 from dpframe.estimate.not_found import NOT_FOUND
-from dpframe.estimate.with_counts import Both, Combined
+from dpframe.estimate.with_counts import CombinedDistribution, MeasuredCounts
 from dpframe.io.released import Source
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.plan import Plan
@@ -67,11 +68,11 @@ class Reading:
             return False
         return space.metric == "discrete" or space.tag == "ordinal" or space.size <= FEW_VALUES
 
-    def _distribution(self, column: str) -> Distribution | Combined:
+    def _distribution(self, column: str) -> Distribution | CombinedDistribution:
         axis = make_axis(self._source.column(column), self._grid_bins(column))
         assert isinstance(axis, BinnedAxis)
-        if self._both is not None:
-            both = self._both.distribution(self._both.snapped(axis), lambda fine: self._counts([fine]))
+        if self._measured is not None:
+            both = self._measured.distribution(self._measured.snapped(axis), lambda fine: self._counts([fine]))
             if both is not None:
                 return both
         counts = surrogates.count_classes([axis], self._source.codes([column]))
@@ -93,14 +94,14 @@ class Reading:
         if stray:
             raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
         axes = join_axes([make_axis(self._source.column(name), bins.get(name)) for name in names], self.plan.groups)
-        surrogates.check_cells([axis.classes for axis in axes])
+        check_cells([axis.classes for axis in axes])
         return axes
 
     def _cells(
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
     ) -> tuple[FloatArray, FloatArray, str]:
         """Return estimates and variances of all cells of a joint, and the method used."""
-        drawn = self._source.drawn(target)
+        sampling = self._source.sampling(target)
         if method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         counts = self._counts(axes)
@@ -110,10 +111,12 @@ class Reading:
         if both is not None:
             return *both, method
         if method == "inverse" or not self.n:
-            found = surrogates.joint_cells(counts, axes, normalize=normalize, given=given, dropna=dropna, drawn=drawn)
+            found = surrogates.joint_cells(
+                counts, axes, normalize=normalize, given=given, dropna=dropna, sampling=sampling
+            )
             return *self._weighted(*found, normalize), "inverse"
-        unit = Unit(axes, normalize, tuple(given), dropna, self._all_rows)
-        shares, errors = self._fits.joint(axes, counts, method, unit, drawn)
+        denominator = Denominator(axes, normalize, tuple(given), dropna, self._all_rows)
+        shares, errors = self._fits.joint(axes, counts, method, denominator, sampling)
         return shares, errors**2, method
 
     def _with_measured(
@@ -121,46 +124,46 @@ class Reading:
     ) -> tuple[FloatArray, FloatArray] | None:
         """Return the cells of one column from its rows and what inference measured of it, if it did."""
         population, axis = target == "population", axes[0]
-        if len(axes) > 1 or self._both is None:
+        if len(axes) > 1 or self._measured is None:
             return None
         if method == "inverse":
-            return self._both.cells(axis, counts, normalize=normalize, dropna=dropna, population=population)
+            return self._measured.cells(axis, counts, normalize=normalize, dropna=dropna, population=population)
         if method != "em":
             return None
-        fitted = self._both.distribution(self._fine(axis), lambda fine: self._counts([fine]))
+        fitted = self._measured.distribution(self._fine(axis), lambda fine: self._counts([fine]))
         if fitted is None:
             return None
         parts = np.eye(axis.cells)
         if axis.grid is not None and fitted.axis.grid is not None:
             parts = aggregation(fitted.axis.grid, axis.grid)
-        unit = Unit(axes, normalize, (), dropna, self._all_rows)
+        denominator = Denominator(axes, normalize, (), dropna, self._all_rows)
 
         def presented(shares: FloatArray) -> FloatArray:
             merged = parts @ shares
-            return np.asarray(merged / unit.of(merged))
+            return np.asarray(merged / denominator.of(merged))
 
         return presented(fitted.shares), fitted.errors_of(presented, target) ** 2
 
     @cached_property
-    def _both(self) -> Both | None:
+    def _measured(self) -> MeasuredCounts | None:
         """The counts that inference measured, if they are of the table that these rows are."""
         inferred, info = self.plan.inferred, self._source.info
         whole = self.rows == self.plan.n and (info is None or info.n == self.n)
         own = info is not None and info.measured if self._use_measured is None else self._use_measured
         if not own or inferred is None or not whole:
             return None
-        return Both(inferred, self._source.weight, self._source.drawn("table"))
+        return MeasuredCounts(inferred, self._source.weight, self._source.sampling("table"))
 
     def _takes_measured(self, axes: Sequence[Axis], method: str) -> bool:
         """Tell whether a result is from measured counts too."""
-        if self._both is None or len(axes) > 1 or method not in ("inverse", "em"):
+        if self._measured is None or len(axes) > 1 or method not in ("inverse", "em"):
             return False
-        return self._both.readings(axes[0] if method == "inverse" else self._fine(axes[0])) is not None
+        return self._measured.measured(axes[0] if method == "inverse" else self._fine(axes[0])) is not None
 
     def _fine(self, axis: Axis) -> Axis:
         """Return an axis with the bins of a fit to both rows and measured counts."""
-        assert self._both is not None
-        return axis if axis.grid is None else self._both.snapped(axis.grid.refine(self._grid_bins(axis.name)))
+        assert self._measured is not None
+        return axis if axis.grid is None else self._measured.snapped(axis.grid.refine(self._grid_bins(axis.name)))
 
     @property
     def _all_rows(self) -> float:
@@ -183,17 +186,17 @@ class Reading:
         self, statistic: moments.Statistic, names: Iterable[str | None], title: str, target: str
     ) -> pd.Series[Any]:
         """Evaluate a smooth statistic of product moments."""
-        drawn = self._source.drawn(target)
+        sampling = self._source.sampling(target)
         used = list(dict.fromkeys(name for name in names if name is not None))
         columns = {name: self._source.column(name) for name in used}
         sums = surrogates.product_sums(statistic.terms, columns, self._source.codes(used), self.plan.groups)
         weight = self._source.weight
-        values, covariance = surrogates.delta_method(sums, lambda m, n: [statistic.function(m, n)], drawn, weight)
+        values, covariance = surrogates.delta_method(sums, lambda m, n: [statistic.function(m, n)], sampling, weight)
         value, variance = float(values[0]), float(covariance[0, 0])
         if variance <= 0 and statistic.kind == "instant" and self.n:
             # A handful of rows can leave a mean no variance: that of a uniform type stands in.
             column = columns[used[0]]
-            typical, _ = mean_errors(column.space, column.mechanism, None, self.n, drawn)
+            typical, _ = mean_errors(column.space, column.mechanism, None, self.n, sampling)
             variance = (typical / statistic.scale) ** 2
         if not np.isfinite(value) or not variance > 0:
             # ... and other statistics leave unknown.
@@ -229,7 +232,7 @@ class Reading:
         self, columns: Sequence[str] | None, pair: Callable[[moments.Scale, moments.Scale], Any], target: str
     ) -> pd.DataFrame:
         """Evaluate a statistic of every two columns, and show it as pandas shows a matrix."""
-        self._source.drawn(target)  # an unknown target is refused whatever the columns
+        self._source.sampling(target)  # an unknown target is refused whatever the columns
         names = self._numeric() if columns is None else column_names(columns, "columns")
         scales = {name: moments.Scale.of(self._source.column(name)) for name in names}
         tables = {result: pd.DataFrame(np.nan, index=names, columns=names) for result in RESULTS}
@@ -253,7 +256,7 @@ class Reading:
         """Evaluate smooth functions of product moments, and their covariance."""
         columns = {scale.column.name: scale.column for scale in scales}
         sums = surrogates.product_sums(terms, columns, self._source.codes(list(columns)), self.plan.groups)
-        return surrogates.delta_method(sums, functions, self._source.drawn(target), self._source.weight)
+        return surrogates.delta_method(sums, functions, self._source.sampling(target), self._source.weight)
 
     def _numeric(self) -> list[str]:
         return [c.name for c in self.plan.columns if c.name not in self._source.missing and moments.is_numeric(c.space)]

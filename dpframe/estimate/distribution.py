@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpframe.estimate.axes import BinnedAxis
-from dpframe.estimate.likelihood import fit_columns, replicate
+from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
 from dpframe.estimate.moments import REPLICATES, FloatArray, numbers
 from dpframe.spaces import Space
 
@@ -31,12 +31,10 @@ class Distribution:
         pooled, channel = (np.add.reduceat(values, axis.stretches, axis=0) for values in (counts, axis.channel))
         return cls(axis, int(counts.sum()), fit_columns(pooled[:, None], channel)[:, 0], channel)
 
-    def errors_of(self, function: Callable[[FloatArray], FloatArray], drawn: float) -> FloatArray:
+    def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
-        pairs = replicate(self.shares, [self.channel], self.n, drawn, REPLICATES)
-        fits = fit_columns(np.stack([counts for _, counts in pairs], axis=1), self.channel)
-        differences = [function(fit) - function(truth) for (truth, _), fit in zip(pairs, fits.T, strict=True)]
-        return np.asarray(np.sqrt(np.mean(np.square(differences), axis=0)))
+        pairs = column_refits(self.shares, self.channel, self.n, sampling, REPLICATES)
+        return bootstrap_errors(pairs, function)
 
 
 def line_of(space: Space) -> tuple[float, float]:

@@ -15,7 +15,8 @@ from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.base import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
 from dpframe.estimate.distribution import aggregation, line_of, quantiles
-from dpframe.estimate.not_found import of_found
+from dpframe.estimate.joint_domain import check_cells
+from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.plot import draw
 
 
@@ -38,7 +39,8 @@ class Estimates(Reading):
     clipped
         Give estimates of columns whose spaces private inference did not find (`Plan.not_found`), too: they are those
         of the column clipped to its space, not the table's. By default they are NaN, and ``attrs["not_found"]`` of
-        every result of such a column says why.
+        every result of such a column says why. A rate of nulls rests on no bounds and no list of values: it is NaN only
+        where the kind of a column's objects was not found.
 
     Raises
     ------
@@ -100,7 +102,7 @@ class Estimates(Reading):
 
     # Joints
 
-    @of_found
+    @nan_if_not_found
     def value_counts(
         self,
         column: str,
@@ -150,7 +152,7 @@ class Estimates(Reading):
         out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
-    @of_found
+    @nan_if_not_found
     def joint(
         self,
         columns: Sequence[str],
@@ -196,7 +198,7 @@ class Estimates(Reading):
         out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
         return out
 
-    @of_found
+    @nan_if_not_found
     def crosstab(
         self,
         index: str,
@@ -252,9 +254,9 @@ class Estimates(Reading):
     ) -> dict[str, pd.DataFrame]:
         """Add row, column and grand totals, estimated on their own so that their errors are right."""
         counts, kept, weight = self._counts(axes), kept_parts(axes, dropna), self._source.weight
-        totals, drawn = [], self._source.drawn(target)
+        totals, sampling = [], self._source.sampling(target)
         for keep in ((0,), (1,), ()):
-            estimate, variance = surrogates.margin_cells(counts, axes, keep, dropna, drawn)
+            estimate, variance = surrogates.margin_cells(counts, axes, keep, dropna, sampling)
             part = kept[keep[0]] if keep else slice(None)
             totals.append(self._results(estimate.ravel() * weight, variance.ravel() * weight**2, (part,)))
         out = {}
@@ -267,7 +269,7 @@ class Estimates(Reading):
             out[name] = wide
         return out
 
-    @of_found
+    @nan_if_not_found
     def support(
         self,
         column: str,
@@ -320,7 +322,7 @@ class Estimates(Reading):
         watching films     0.366      0.014
         reading            0.308      0.014
         """
-        drawn = self._source.drawn(target)
+        sampling = self._source.sampling(target)
         chosen = self._source.column(column)
         if bins is not None and by is None:
             raise ParameterError("bins are for the column of by; name one, or leave bins out")
@@ -337,7 +339,7 @@ class Estimates(Reading):
             if not normalize:
                 raise ParameterError("by goes with shares only; leave normalize out")
             group = make_axis(self._source.column(by), bins)
-            found = mine.shares_by(group, places, self._source.codes([column, by]), drawn)
+            found = mine.shares_by(group, places, self._source.codes([column, by]), sampling)
             part = slice(0, group.cells - group.has_null)
             return self._wide(*found, (slice(None), part), index, group.labels[part])
         if places is None:
@@ -345,10 +347,10 @@ class Estimates(Reading):
             sums = mine.counted(shown, released)
         else:
             sums, released, nulls = mine.count_together(places, self._source.codes([column]))
-        found = sets.share_of(sums, mine, released, nulls, normalize, drawn)
+        found = sets.share_of(sums, mine, released, nulls, normalize, sampling)
         return pd.DataFrame(self._results(*self._weighted(*found, normalize), (slice(None),)), index=index)
 
-    @of_found
+    @nan_if_not_found
     def cooccurrence(
         self, column: str, items: Sequence[Any] | None = None, *, normalize: bool = False, target: str = "table"
     ) -> pd.DataFrame:
@@ -369,17 +371,17 @@ class Estimates(Reading):
         -------
         DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
         """
-        drawn = self._source.drawn(target)
+        sampling = self._source.sampling(target)
         mine = sets.SetColumn.of(self._source.column(column))
         places = list(range(len(mine.labels))) if items is None else mine.places(items)
         if len(places) > sets.MOST_PAIRED:
             raise ParameterError(f"cooccurrence pairs at most {sets.MOST_PAIRED} items; name some with items=[…]")
         both, released, nulls = mine.count_pairs(places, self._source.codes([column]))
-        found = sets.share_of(sets.pair_counts(mine, both, released), mine, released, nulls, normalize, drawn)
+        found = sets.share_of(sets.pair_counts(mine, both, released), mine, released, nulls, normalize, sampling)
         index = pd.Index([mine.labels[i] for i in places], name=column)
         return self._wide(*self._weighted(*found, normalize), (slice(None), slice(None)), index, index)
 
-    @of_found
+    @nan_if_not_found
     def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
         """Return how many rows hold sets of each size, by maximum likelihood; errors are by parametric bootstrap.
 
@@ -398,14 +400,14 @@ class Estimates(Reading):
         -------
         DataFrame indexed by size with ``estimate, std_error, lower, upper``.
         """
-        drawn = self._source.drawn(target)
+        sampling = self._source.sampling(target)
         mine = sets.SetColumn.of(self._source.column(column))
         channel, counts = sets.size_counts(mine, self._source.codes([column]))
-        estimate, errors = channel.fit(counts, normalize, drawn)
+        estimate, errors = channel.fit(counts, normalize, sampling)
         estimate, variance = self._weighted(estimate, errors**2, normalize)
         index = pd.RangeIndex(channel.most + 1, name="size")
         out = pd.DataFrame(self._results(estimate, variance, (slice(None),), least=0.0), index=index)
-        mean, spread = channel.mean(counts, drawn)
+        mean, spread = channel.mean(counts, sampling)
         found = self._results(np.array([mean]), np.array([spread]), (slice(None),))
         out.attrs["mean_size"] = {name: float(values[0]) for name, values in found.items()}
         return out
@@ -419,7 +421,7 @@ class Estimates(Reading):
 
     # Moments
 
-    @of_found
+    @nan_if_not_found
     def mean(
         self, column: str, by: str | None = None, *, weights: str | None = None, bins: Any = None, target: str = "table"
     ) -> pd.Series[Any] | pd.DataFrame:
@@ -442,7 +444,7 @@ class Estimates(Reading):
         -------
         Series ``estimate, std_error, lower, upper``; with ``by`` a DataFrame with a row per value.
         """
-        drawn = self._source.drawn(target)
+        sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
         if by is None:
             return self._statistic(
@@ -453,35 +455,116 @@ class Estimates(Reading):
         group, home = make_axis(self._source.column(by), bins), self.plan.group_of(by)
         if home is not None and column in home.names:
             group = MemberAxis(group.column, group, home)
-        surrogates.check_cells([group.classes * 6])
+        check_cells([group.classes * 6])
         if by == column:
             # The same noise in both factors: a product of surrogates is unbiased for independent noise only.
             raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")
         batches = self._source.codes([column, by])
-        ratio, variance = surrogates.grouped_ratio(scale.column, scale.value, scale.present, group, batches, drawn)
+        ratio, variance = surrogates.grouped_ratio(scale.column, scale.value, scale.present, group, batches, sampling)
         part = slice(0, group.cells - group.has_null)
         results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
         return pd.DataFrame(self._dressed(results, column), index=group.labels[part])
 
-    @of_found
+    @nan_if_not_found
     def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
-        """Return the sum of a numeric column, nulls left out; with ``weights``, of its products with them."""
+        """Return the sum of a numeric column (pandas' ``sum``), over the rows where it is not null.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers or booleans.
+        weights
+            A randomised numeric column: the sum is of the products with it, where neither is null.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper`` in the column's unit.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers, or holds times, which have no sum.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> Estimates(safe).sum("age").round(-2).to_dict()
+        {'estimate': 103500.0, 'std_error': 900.0, 'lower': 101700.0, 'upper': 105400.0}
+        """
         scale = moments.Scale.of(self._source.column(column))
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
         return self._statistic(moments.total(scale, self._weight(weights, column)), [column, weights], column, target)
 
-    @of_found
+    @nan_if_not_found
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
-        """Return the variance of a numeric column (pandas' ``var``), in the square of its unit (times: steps)."""
+        """Return the variance of a numeric column (pandas' ``var``), over the rows where it is not null.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers, booleans or times.
+        ddof
+            Rows less than all that squares are divided by, at least 0.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper``
+        in the square of the column's unit (times: steps of the resolution).
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers; for another ``ddof``.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> Estimates(safe).var("age").round(-1).to_dict()
+        {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
+        """
         scale = moments.Scale.of(self._source.column(column))
         return self._statistic(moments.variance(scale, _check_ddof(ddof)), [column], column, target)
 
-    @of_found
+    @nan_if_not_found
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
         """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
 
         Where noise makes the variance negative the estimate is NaN, and the interval begins at 0.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers, booleans or times.
+        ddof
+            Rows less than all that squares are divided by, at least 0.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper`` in the column's unit (times: durations).
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers; for another ``ddof``.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> Estimates(safe).std("age").round(1).to_dict()
+        {'estimate': 19.9, 'std_error': 0.7, 'lower': 18.6, 'upper': 21.2}
         """
         found = self.var(column, ddof, target=target)
         roots = {name: math.sqrt(max(found[name], 0.0)) for name in ("estimate", "lower", "upper")}
@@ -492,9 +575,36 @@ class Estimates(Reading):
         return self._dressed_series({name: np.array([v]) for name, v in values.items()}, column, "duration", column)
 
     def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
-        """Return the covariances of numeric columns (pandas' ``DataFrame.cov``, nulls dropped by pair).
+        """Return the covariances of numeric columns (pandas' ``DataFrame.cov``), nulls dropped by pair.
 
-        The result has an outer column level ``estimate, std_error, lower, upper``.
+        Parameters
+        ----------
+        columns
+            Randomised numeric columns, by default all of them.
+        ddof
+            Rows less than all that squares are divided by, at least 0.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame of columns by columns, with ``estimate, std_error, lower, upper`` as an outer level of its columns,
+        in the product of both units.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers; for another ``ddof``.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, dpframe as dpf
+        >>> frame = pd.DataFrame({"x": np.arange(2_000), "y": np.arange(2_000) // 2})
+        >>> safe = dpf.sanitize(
+        ...     frame, epsilon=20, delta=0, spaces={"x": (0, 2_000), "y": (0, 1_000)}, key=bytes(32)
+        ... )
+        >>> Estimates(safe).cov()["estimate"].round(-3).loc["x", "y"]
+        np.float64(167000.0)
         """
 
         def covariance(a: moments.Scale, b: moments.Scale) -> pd.Series[Any]:
@@ -504,11 +614,36 @@ class Estimates(Reading):
         return self._matrix(columns, covariance, target)
 
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
-        """Return the correlations of numeric columns (pandas' ``DataFrame.corr``, nulls dropped by pair).
+        """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
-        Intervals are by profile likelihood: where a variance cannot be told from noise they are −1 to 1, and the
-        estimate is NaN.
-        ``std_error`` is the interval's half width over its normal quantile.
+        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where a variance cannot be told from noise
+        they are −1 to 1, and the estimate is NaN. ``std_error`` is the interval's half width over its normal quantile.
+
+        Parameters
+        ----------
+        columns
+            Randomised numeric columns, by default all of them.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame of columns by columns, with ``estimate, std_error, lower, upper`` as an outer level of its columns.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, dpframe as dpf
+        >>> frame = pd.DataFrame({"x": np.arange(2_000), "y": np.arange(2_000) // 2})
+        >>> safe = dpf.sanitize(
+        ...     frame, epsilon=20, delta=0, spaces={"x": (0, 2_000), "y": (0, 1_000)}, key=bytes(32)
+        ... )
+        >>> Estimates(safe).corr()["estimate"].round(1).loc["x", "y"]
+        np.float64(1.0)
         """
         z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
 
@@ -522,20 +657,20 @@ class Estimates(Reading):
 
         return self._matrix(columns, correlation, target)
 
-    @of_found
+    @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
         """Return the share of rows where a column is null."""
-        drawn = self._source.drawn(target)
+        sampling = self._source.sampling(target)
         chosen = self._source.column(column)
         if chosen.space.tag != "nullable":
             raise ParameterError(f"column {column!r} holds no nulls: its space is not Nullable")
         if sets.is_sets(chosen):
-            rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), drawn)
+            rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), sampling)
             results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
             return self._dressed_series(results, column, "number", column)
-        if self._both is not None:
+        if self._measured is not None:
             axis = make_axis(chosen, None if self.is_listed(column) else 1)
-            found = self._both.cells(
+            found = self._measured.cells(
                 axis, self._counts([axis]), normalize=True, dropna=False, population=target == "population"
             )
             if found is not None:
@@ -547,7 +682,7 @@ class Estimates(Reading):
 
     # Distributions
 
-    @of_found
+    @nan_if_not_found
     def histogram(
         self, column: str, bins: int | Sequence[Any] = 10, *, density: bool = False, target: str = "table"
     ) -> pd.DataFrame:
@@ -569,13 +704,13 @@ class Estimates(Reading):
         target
             See the class.
         """
-        drawn = self._source.drawn(target)
+        sampling = self._source.sampling(target)
         axis = make_axis(self._source.column(column), 10 if bins is None else bins)
         assert isinstance(axis, BinnedAxis)
         fitted = self._distribution(column)
         parts, rows = aggregation(fitted.axis, axis), self._all_rows
         estimate = parts @ fitted.shares * rows
-        error = fitted.errors_of(lambda shares: parts @ shares, drawn) * rows
+        error = fitted.errors_of(lambda shares: parts @ shares, sampling) * rows
         variance = error**2
         if density:
             # Per unit and per row with a value: densities integrate to one, as NumPy's do.
@@ -588,7 +723,7 @@ class Estimates(Reading):
         results = self._results(estimate, variance, (part,), least=0.0)
         return pd.DataFrame(results, index=axis.labels[part])
 
-    @of_found
+    @nan_if_not_found
     def quantile(
         self, column: str, q: float | Sequence[float] = 0.5, *, target: str = "table"
     ) -> pd.Series[Any] | pd.DataFrame:
@@ -596,8 +731,37 @@ class Estimates(Reading):
 
         The distribution is fitted on a grid of 128 cells and interpolated within; errors are by parametric
         bootstrap. Intervals stay within the space's bounds. Extremes (0 and 1) cannot be learnt from noisy rows.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers, booleans or times.
+        q
+            A level in (0, 1), or a list of them.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper`` in the column's unit; of a list a DataFrame with a row per level.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers; for a level outside (0, 1).
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> Estimates(safe).quantile("age", [0.25, 0.5]).round()
+              estimate  std_error  lower  upper
+        q
+        0.25      40.0        4.0   32.0   48.0
+        0.50      57.0        5.0   48.0   66.0
         """
-        drawn = self._source.drawn(target)
+        sampling = self._source.sampling(target)
         levels = _levels(q)
         fitted = self._distribution(column)
         space = fitted.axis.column.space
@@ -608,7 +772,7 @@ class Estimates(Reading):
         # Half a cell stands for the interpolation within one, which no bootstrap sees.
         floor = (fitted.axis.edges[1] - fitted.axis.edges[0]) / np.sqrt(12)
         start, step = line_of(space)
-        error = np.hypot(fitted.errors_of(of, drawn), floor) * step
+        error = np.hypot(fitted.errors_of(of, sampling), floor) * step
         results = self._results(start + of(fitted.shares) * step, error**2, (slice(None),))
         ends = start, start + (fitted.axis.edges[fitted.axis.bins] - 1) * step
         results |= {bound: np.clip(results[bound], *ends) for bound in ("lower", "upper")}

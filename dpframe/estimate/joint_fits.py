@@ -16,9 +16,16 @@ from dpframe.errors import ParameterError
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.distribution import aggregation
-from dpframe.estimate.joint_blocks import channel_of, surrogate_sums
-from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, project_to_simplex
+from dpframe.estimate.joint_domain import JointDomain
+from dpframe.estimate.likelihood import (
+    bootstrap_errors,
+    expectation_maximization,
+    fit_joint,
+    project_to_simplex,
+    refits,
+)
 from dpframe.estimate.mixture import LatentClassModel, Together, fit_latent_classes
+from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.io.released import Source
 
 FloatArray = npt.NDArray[np.float64]
@@ -42,8 +49,8 @@ NOISY = 0.5
 
 
 @dataclass(frozen=True)
-class Unit:
-    """What a presented value of 1 stands for: a row, or all rows of the values that are given."""
+class Denominator:
+    """What a presented value is divided by: nothing in counts; in shares, all rows of the values that are given."""
 
     axes: Sequence[Axis]
     normalize: bool
@@ -72,7 +79,7 @@ class Fits:
 
     def pick(self, axes: Sequence[Axis], counts: FloatArray) -> str:
         """Choose a method by the unbiased inverse's expected total error over all cells."""
-        variance = surrogates.joint_cells(counts, axes, normalize=False, given=(), dropna=False, drawn=0.0)[1]
+        variance = surrogates.joint_cells(counts, axes, normalize=False, given=(), dropna=False, sampling=0.0)[1]
         expected = float(np.sqrt(np.maximum(variance, 0)).sum()) * math.sqrt(2 / math.pi) / max(self.n, 1)
         if expected <= GOOD_ENOUGH:
             return "inverse"
@@ -83,29 +90,29 @@ class Fits:
         return "model" if fits and len(axes) > 1 else "em"
 
     def joint(
-        self, axes: Sequence[Axis], counts: FloatArray, method: str, unit: Unit, drawn: float
+        self, axes: Sequence[Axis], counts: FloatArray, method: str, denominator: Denominator, sampling: float
     ) -> tuple[FloatArray, FloatArray]:
         """Return what is presented of a joint, and its errors by parametric bootstrap."""
         if method == "model":
-            return self._modelled(axes, unit)
+            return self._modelled(axes, denominator)
         fine, merge = _refined(axes)
-        channels = channel_of(fine)
+        domain = JointDomain.of(fine)
         if any(axis.grid is not None for axis in axes):
             counts = surrogates.count_classes(fine, self._source.codes([axis.name for axis in axes]))
 
         def fit(noisy: FloatArray) -> FloatArray:
             if method == "em":
-                return fit_joint(noisy, channels)
-            return project_to_simplex(surrogate_sums(noisy, fine) / max(noisy.sum(), 1))
+                return fit_joint(noisy, domain)
+            return project_to_simplex(domain.sums(noisy) / max(noisy.sum(), 1))
 
         def presented(shares: FloatArray) -> FloatArray:
             merged = merge(shares)
-            return np.asarray(merged / unit.of(merged))
+            return np.asarray(merged / denominator.of(merged))
 
         shares = fit(counts)
-        return presented(shares), bootstrap_errors(shares, channels, self.n, fit, drawn, presented)
+        return presented(shares), bootstrap_errors(refits(shares, domain, self.n, fit, sampling), presented)
 
-    def _modelled(self, axes: Sequence[Axis], unit: Unit) -> tuple[FloatArray, FloatArray]:
+    def _modelled(self, axes: Sequence[Axis], denominator: Denominator) -> tuple[FloatArray, FloatArray]:
         """Return a joint of the fitted model, with errors from replicas."""
         names = self._columns
         outside = [axis.name for axis in axes if axis.name not in names or axis.grid is not None]
@@ -114,10 +121,10 @@ class Fits:
             raise ParameterError(f"{what} of at most {MODEL_CELLS} values, which method='model' needs; use 'em'")
         places = [names.index(axis.name) for axis in axes]
         joints = [model.joint(places) for model in (self._model, *self._replicas)]
-        found = np.stack([joint / unit.of(joint) for joint in joints])
+        found = np.stack([joint / denominator.of(joint) for joint in joints])
         # A replica draws its rows anew, as for the population. Half a row is the least that is admitted.
         errors = np.sqrt(np.mean((found[1:] - found[0]) ** 2, axis=0))
-        return found[0], np.maximum(errors, 0.5 / self.n / unit.of(joints[0]))
+        return found[0], np.maximum(errors, 0.5 / self.n / denominator.of(joints[0]))
 
     @cached_property
     def _columns(self) -> list[str]:
@@ -148,7 +155,7 @@ class Fits:
         names = self._columns
         inside = [[name for name in group.names if name in names] for group in self._source.plan.groups]
         return [
-            (tuple(map(names.index, members)), group.marginal(members).table.signal)
+            (tuple(map(names.index, members)), NoiseBlock.of(group).signal)
             for group, members in zip(self._source.plan.groups, inside, strict=True)
             if len(members) > 1
         ]

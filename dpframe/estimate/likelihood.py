@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.estimate.joint_channel import JointChannel
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]
-Channels = JointChannel | Sequence[FloatArray]
-"""P(class | cell) of a joint, or of each of its axes where these are independent."""
+Channels = JointDomain | Sequence[FloatArray]
+"""A joint, or P(class | cell) of each of its axes where these are independent."""
+
+Refit = tuple[FloatArray, FloatArray]
+"""The shares of a table that was released again, and the fit to its release."""
 
 
 _MANY_ROWS = 1_000_000_000
@@ -41,15 +44,15 @@ def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
 
 def spread_counts(shares: FloatArray, channels: Channels) -> FloatArray:
     """Apply P(class | cell) along all axes."""
-    return JointChannel.of(channels).spread(shares)
+    return JointDomain.of(channels).spread(shares)
 
 
 def independent_shares(counts: FloatArray, channels: Channels) -> FloatArray:
     """Return the product of the axes' own maximum-likelihood shares, a hundredth of it spread evenly."""
     shares = np.ones(())
-    for i, matrix in enumerate(JointChannel.of(channels).matrices):
+    for i, axis in enumerate(JointDomain.of(channels).axes):
         others = tuple(j for j in range(counts.ndim) if j != i)
-        own = expectation_maximization(counts.sum(axis=others), [matrix])
+        own = expectation_maximization(counts.sum(axis=others), [axis.channel])
         shares = np.multiply.outer(shares, own)
     return np.asarray(0.99 * shares + 0.01 / shares.size)
 
@@ -75,9 +78,9 @@ def noise_share(channels: Channels, shares: FloatArray) -> float:
     A class y of n rows drawn anew has variance n·(At)_y, given the table Σ_x n_x·P(y|x)(1 − P(y|x)): the two are
     alike where noise is strong, and apart where most rows are released as they are.
     """
-    matrices = JointChannel.of(channels).matrices
-    law = JointChannel.of(matrices).spread(shares)
-    kept = JointChannel.of([matrix**2 for matrix in matrices]).spread(shares)
+    matrices = [axis.channel for axis in JointDomain.of(channels).axes]
+    law = JointDomain.of(matrices).spread(shares)
+    kept = JointDomain.of([matrix**2 for matrix in matrices]).spread(shares)
     return float(np.mean(1 - kept / np.maximum(law, 1e-300)))
 
 
@@ -93,12 +96,11 @@ def expectation_maximization(
 ) -> FloatArray:
     """Return the shares that make counts of released classes most likely (iterative Bayesian update).
 
-    Steps are extrapolated (SQUAREM, Varadhan–Roland 2008, scheme S3) and taken back where they lower the
-    likelihood. The likelihood is concave, and n·(max gradient − 1) bounds what is left to gain in it: the
-    iteration ends when that is below ``tolerance``, when the counts' divergence from the fit is below
-    ``divergence``, or after ``max_steps``.
+    Steps are extrapolated as in `_extrapolated` and taken back where they lower the likelihood. The likelihood is concave,
+    and n·(max gradient − 1) bounds what is left to gain in it: the iteration ends when that is below ``tolerance``,
+    when the counts' divergence from the fit is below ``divergence``, or after ``max_steps``.
     """
-    n, channel = counts.sum(), JointChannel.of(channels)
+    n, channel = counts.sum(), JointDomain.of(channels)
     shares = np.full(channel.shape, 1.0 / channel.size) if start is None else start
     if n <= 0:
         return shares
@@ -129,6 +131,16 @@ def expectation_maximization(
     return shares
 
 
+def _extrapolated(shares: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return where two steps from ``shares`` point to (SQUAREM, Varadhan–Roland 2008, scheme S3), along axis 0."""
+    r, v = first - shares, second - 2 * first + shares
+    # Bounded, for a fit that stands still has no step to extrapolate.
+    length = np.clip(np.linalg.norm(r, axis=0) / np.maximum(np.linalg.norm(v, axis=0), 1e-9), 1.0, 1e6)
+    # A share below a thousandth of its plain step would hardly come back.
+    jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3 + 1e-300)
+    return np.asarray(jump / jump.sum(axis=0))
+
+
 @one_thread
 def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = MOST_STEPS) -> FloatArray:
     """Fit many counts of one axis at once, shape (classes, fits) to (cells, fits), as above.
@@ -157,66 +169,71 @@ def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = MOST_S
             if not len(going):
                 return found
         second, before, _ = step(first)
-        r, v = first - shares, second - 2 * first + shares
-        # Bounded, for a fit that stands still has no step to extrapolate.
-        length = np.linalg.norm(r, axis=0) / np.maximum(np.linalg.norm(v, axis=0), 1e-9)
-        length = np.clip(length, 1.0, 1e6)
-        jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3 + 1e-300)
-        moved, reached, _ = step(jump / jump.sum(axis=0))
+        moved, reached, _ = step(_extrapolated(shares, first, second))
         shares = np.where(likelihood(reached) >= likelihood(before), moved, second)
     found[:, going] = shares
     return found
 
 
 def replicate(
-    shares: FloatArray, channels: Channels, n: int, drawn: float, replicates: int
+    shares: FloatArray, channels: Channels, n: int, sampling: float, replicates: int
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Release again from an estimate: pairs of true shares and counts of released classes.
 
     Half a row is added to every cell first, so that a cell estimated as empty is not taken for certain.
-    The truth is a table of N rows, n of which are drawn, and ``drawn`` is (N−n)/(N−1): at 0 the rows of each cell are
-    all kept, at 1 the table is a population.
+    The truth is a table of N rows, n of which are drawn, and ``sampling`` is (N−n)/(N−1): at 0 the rows of each cell
+    are all kept, at 1 the table is a population.
     """
-    generator, channel = np.random.default_rng(0), JointChannel.of(channels)
+    generator, channel = np.random.default_rng(0), JointDomain.of(channels)
     padded = shares * n + 0.5
     padded /= padded.sum()
     found = []
     for _ in range(replicates):
-        truth, rows = _drawn_rows(padded, n, drawn, generator)
+        truth, rows = _sampled_rows(padded, n, sampling, generator)
         found.append((truth, channel.randomise(rows, generator).astype(np.float64)))
     return found
 
 
-def _drawn_rows(
-    shares: FloatArray, n: int, drawn: float, generator: np.random.Generator
+def _sampled_rows(
+    shares: FloatArray, n: int, sampling: float, generator: np.random.Generator
 ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
     """Return the shares of a table, and the rows of each cell that are drawn from it."""
-    rows = (n - drawn) / (1 - drawn) if drawn < 1 else math.inf
+    rows = (n - sampling) / (1 - sampling) if sampling < 1 else math.inf
     if rows >= _MANY_ROWS:
         return shares, generator.multinomial(n, shares.ravel()).reshape(shares.shape)
-    table = _rounded(shares * rows, generator)
+    table = rounded(shares * rows, generator)
     kept = table
-    if drawn > 0:
+    if sampling > 0:
         kept = generator.multivariate_hypergeometric(table.ravel(), min(n, int(table.sum())), method="marginals")
     return table / max(table.sum(), 1), kept.reshape(table.shape)
 
 
-def bootstrap_errors(
+def refits(
     shares: FloatArray,
     channels: Channels,
     n: int,
     fit: Callable[[FloatArray], FloatArray],
-    drawn: float,
-    presented: Callable[[FloatArray], FloatArray],
+    sampling: float,
     replicates: int = 20,
-) -> FloatArray:
+) -> Iterator[Refit]:
+    """Yield what `replicate` releases again, each table with the fit to its release."""
+    return ((truth, fit(counts)) for truth, counts in replicate(shares, channels, n, sampling, replicates))
+
+
+def column_refits(shares: FloatArray, channel: FloatArray, n: int, sampling: float, replicates: int) -> list[Refit]:
+    """Return the same of one axis, fitted all at once."""
+    pairs = replicate(shares, [channel], n, sampling, replicates)
+    fits = fit_columns(np.stack([counts for _, counts in pairs], axis=1), channel)
+    return [(truth, fit) for (truth, _), fit in zip(pairs, fits.T, strict=True)]
+
+
+def bootstrap_errors(pairs: Iterable[Refit], presented: Callable[[FloatArray], FloatArray]) -> FloatArray:
     """Return root mean squared errors of what is presented of a fit, by parametric bootstrap."""
-    pairs = replicate(shares, channels, n, drawn, replicates)
-    squares = [(presented(fit(counts)) - presented(truth)) ** 2 for truth, counts in pairs]
+    squares = [(presented(fit) - presented(truth)) ** 2 for truth, fit in pairs]
     return np.asarray(np.sqrt(np.mean(squares, axis=0)))
 
 
-def _rounded(values: FloatArray, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+def rounded(values: FloatArray, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """Round at random, so that expectations stay."""
     whole = np.floor(values)
     return (whole + (generator.random(values.shape) < values - whole)).astype(np.int64)

@@ -65,16 +65,16 @@ class LatentClassModel:
             weights, laws = self.fits[r % len(self.fits)]
             rows = min(n, MOST_ROWS)
             hidden = np.repeat(np.arange(len(weights)), generator.multinomial(rows, weights))
-            drawn = [
+            released = [
                 _draw(law if c in grouped else law @ channel.T, hidden, generator)
                 for c, (law, channel) in enumerate(zip(laws, channels, strict=True))
             ]
             for columns, signal in together:
                 lost = generator.random(rows) >= signal
                 for c in columns:
-                    drawn[c][lost] = generator.integers(0, laws[c].shape[1], int(lost.sum()))
+                    released[c][lost] = generator.integers(0, laws[c].shape[1], int(lost.sum()))
             pairs = {
-                (a, b): _crossed(drawn[a], drawn[b], channels[a].shape[0], channels[b].shape[0]) * (n / rows)
+                (a, b): _crossed(released[a], released[b], channels[a].shape[0], channels[b].shape[0]) * (n / rows)
                 for a, b in combinations(range(len(laws)), 2)
             }
             marginals = [np.asarray(weights @ law) for law in laws]

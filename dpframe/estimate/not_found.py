@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+
+from dpframe.plan.findings import NotFound
+from dpframe.plan.plan import Plan
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,12 +22,34 @@ NOT_FOUND = "not_found"
 _COLUMN_ARGUMENTS = ("column", "columns", "index", "by", "weights")
 
 
-def of_found(method: Callable[P, R]) -> Callable[P, R]:
-    """Make a method of `Estimates` return NaN where one of the columns it names was not found.
+Judged = Callable[[Plan], Iterable[NotFound]]
+
+
+def nan_if_not_found(method: Callable[P, R]) -> Callable[P, R]:
+    """Make a method of `Estimates` return NaN where the space of one of the columns it names was not found.
 
     All else stays: what is refused, and the shape of the result. With ``clipped`` estimates nothing changes but
     that the result's attrs name the columns, as they do in either case.
     """
+    return _nan_where(method, lambda plan: plan.not_found)
+
+
+def nan_if_unread(method: Callable[P, R]) -> Callable[P, R]:
+    """Make a method of `Estimates` that tells nulls from values return NaN where these could not be told apart.
+
+    Neither bounds nor a list of values make a null of a value; but objects of a kind that was not found are read as
+    nulls.
+    """
+    return _nan_where(method, _unread)
+
+
+def _unread(plan: Plan) -> list[NotFound]:
+    """Return the columns of objects whose kind was not found: the kinds are the last that was measured of them."""
+    last = {} if plan.inferred is None else {m.column: m.kind for m in plan.inferred.measured}
+    return [missing for missing in plan.not_found if last[missing.column] == "kinds"]
+
+
+def _nan_where(method: Callable[P, R], judged: Judged) -> Callable[P, R]:
     signature = inspect.signature(method)
 
     @functools.wraps(method)
@@ -33,7 +58,7 @@ def of_found(method: Callable[P, R]) -> Callable[P, R]:
         given = signature.bind(*args, **kwargs).arguments
         reading, named = given["self"], [given[name] for name in _COLUMN_ARGUMENTS if given.get(name) is not None]
         used = {name for value in named for name in ([value] if isinstance(value, str) else value)}
-        missing = {one.column: f"not found: {one.why}" for one in reading.plan.not_found if one.column in used}
+        missing = {one.column: f"not found: {one.why}" for one in judged(reading.plan) if one.column in used}
         if missing and not reading.clipped:
             attrs = {
                 key: dict.fromkeys(value, math.nan) if key == "mean_size" else value
@@ -43,7 +68,7 @@ def of_found(method: Callable[P, R]) -> Callable[P, R]:
             result.attrs = attrs
         if missing:
             result.attrs[NOT_FOUND] = missing
-        found: R = result
-        return found
+        presented: R = result
+        return presented
 
     return wrapped

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
-from dpframe.estimate.likelihood import fit_columns, replicate
+from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
 from dpframe.estimate.moments import REPLICATES
-from dpframe.estimate.surrogates import noise_free
+from dpframe.estimate.surrogates import own_squares
 from dpframe.mechanisms.bit_flips import SetMechanism
 from dpframe.plan.columns import Column
 from dpframe.spaces import Nullable, Subset
@@ -49,7 +49,7 @@ class Counted:
 
     first: Any
     second: Any
-    noise_free: Any
+    of_square: Any
     crossed: Any
 
 
@@ -136,12 +136,12 @@ class SetColumn:
             sets += len(bits) - int(null.sum())
         return shown, sets, nulls
 
-    def null_rate(self, batches: Batches, drawn: float) -> tuple[float, float]:
+    def null_rate(self, batches: Batches, sampling: float) -> tuple[float, float]:
         """Return the share of nulls, 1 − the mean of "present", and its variance."""
         _, sets, nulls = self.count_items(batches)
         n, levels, counts = max(sets + nulls, 1), 1 - np.array(self.weights), np.array([sets, nulls])
         total = float(levels @ counts)
-        without = noise_free(total, total**2 / n, drawn)
+        without = own_squares(total, total**2 / n, sampling)
         return total / n, max(float(levels**2 @ counts) - without, 0.0) / n**2
 
     def count_together(self, places: Sequence[int], batches: Batches) -> tuple[Counted, int, int]:
@@ -183,7 +183,7 @@ class SetColumn:
         return first, second, sets, nulls
 
     def shares_by(
-        self, group: Axis, places: Sequence[int] | None, batches: Batches, drawn: float
+        self, group: Axis, places: Sequence[int] | None, batches: Batches, sampling: float
     ) -> tuple[FloatArray, FloatArray]:
         """Return shares within every cell of another column, shape (items, cells), and their variances.
 
@@ -198,7 +198,7 @@ class SetColumn:
         with np.errstate(divide="ignore", invalid="ignore"):
             r = u / p
             residual = squares[0] - 2 * r * squares[1] + r**2 * squares[2]
-            residual = residual - noise_free(u - 2 * r * u + r**2 * p, 0.0, drawn)
+            residual = residual - own_squares(u - 2 * r * u + r**2 * p, 0.0, sampling)
             return r.T, np.where(residual > 0, residual / p**2, np.inf).T
 
     def count_pairs(self, places: Sequence[int], batches: Batches) -> tuple[FloatArray, int, int]:
@@ -214,18 +214,18 @@ class SetColumn:
 
 
 def share_of(
-    sums: Counted, column: SetColumn, sets: float, nulls: float, normalize: bool, drawn: float
+    sums: Counted, column: SetColumn, sets: float, nulls: float, normalize: bool, sampling: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return counts, or shares of the rows that are not null, and their variances."""
     n, (w, w0) = max(sets + nulls, 1), column.weights
-    first, without = np.asarray(sums.first, dtype=np.float64), np.asarray(sums.noise_free)
+    first, without = np.asarray(sums.first, dtype=np.float64), np.asarray(sums.of_square)
     if not normalize:
-        return first, np.maximum(sums.second - noise_free(without, first**2 / n, drawn), 0.0)
+        return first, np.maximum(sums.second - own_squares(without, first**2 / n, sampling), 0.0)
     present, squares = w * sets + w0 * nulls, w * w * sets + w0 * w0 * nulls
     with np.errstate(divide="ignore", invalid="ignore"):
         r = first / present
         variance = sums.second - 2 * r * sums.crossed + r**2 * squares
-        variance = variance - noise_free(without - 2 * r * first + r**2 * present, 0.0, drawn)
+        variance = variance - own_squares(without - 2 * r * first + r**2 * present, 0.0, sampling)
         return r, np.maximum(variance, 0.0) / present**2
 
 
@@ -275,7 +275,7 @@ class SizeChannel:
             nulls += int(null.sum())
         return np.append(found, nulls) if self.column.has_null else found
 
-    def fit(self, counts: FloatArray, normalize: bool, drawn: float) -> tuple[FloatArray, FloatArray]:
+    def fit(self, counts: FloatArray, normalize: bool, sampling: float) -> tuple[FloatArray, FloatArray]:
         """Return the numbers (or shares) of sets of every size by maximum likelihood, and bootstrap errors."""
         n = int(counts.sum())
 
@@ -284,12 +284,10 @@ class SizeChannel:
             return np.asarray(sizes / max(sizes.sum(), 1e-300) if normalize else sizes * n)
 
         shares = fit_columns(counts[:, None], self.matrix)[:, 0]
-        pairs = replicate(shares, [self.matrix], n, drawn, REPLICATES)
-        fits = fit_columns(np.stack([noisy for _, noisy in pairs], axis=1), self.matrix)
-        differences = [presented(fit) - presented(truth) for (truth, _), fit in zip(pairs, fits.T, strict=True)]
-        return presented(shares), np.asarray(np.sqrt(np.mean(np.square(differences), axis=0)))
+        pairs = column_refits(shares, self.matrix, n, sampling, REPLICATES)
+        return presented(shares), bootstrap_errors(pairs, presented)
 
-    def mean(self, counts: FloatArray, drawn: float) -> tuple[float, float]:
+    def mean(self, counts: FloatArray, sampling: float) -> tuple[float, float]:
         """Return the unbiased mean size, (|Y| − hq)/(p − q) on average, and its variance.
 
         Its square is too large by the variance of |Y|, size·p(1−p) + (h − size)·q(1−q), over (p − q)².
@@ -305,7 +303,7 @@ class SizeChannel:
             released @ (sizes**2 - noise) / kept,
             self.column.weights[0] * first,
         )
-        r, variance = share_of(sums, self.column, float(released.sum()), float(nulls), True, drawn)
+        r, variance = share_of(sums, self.column, float(released.sum()), float(nulls), True, sampling)
         return float(r), float(variance)
 
 

@@ -5,7 +5,7 @@ of a product of surrogates, one per column, is an unbiased estimate of the mean 
 With U the product, the population's variance is Var(U)/n; the table's is (mean of U² − mean of the
 surrogate of the squared function)/n: what the square is without noise is subtracted. Of n rows drawn from a table of
 N, without replacement, c = (N−n)/(N−1) of what lies between the two is added to the table's. That c, the argument
-``drawn`` throughout, is 0 for the table itself, 1 for the population, and says in one number what is estimated.
+``sampling`` throughout, is 0 for the table itself, 1 for the population, and says in one number what is estimated.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, MemberAxis
-from dpframe.estimate.joint_blocks import channel_of, surrogate_sums
+from dpframe.estimate.joint_domain import JointDomain, check_cells
+from dpframe.estimate.noise_block import NoiseBlock, product_mean
 from dpframe.plan.columns import Column, Group
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,9 +29,6 @@ CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
 Term = Mapping[str, tuple[CodeFunction, ...]]
 """A product over columns, each factor being a product of functions of that column's code."""
 
-LARGEST_JOINT = 50_000_000
-"""Most cells of a joint that are counted (400 MB)."""
-
 CHUNK = 1 << 15
 """Rows whose surrogates stand in memory at a time."""
 
@@ -39,19 +36,9 @@ LARGEST_TABLE = 1 << 20
 """Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
 
 
-def noise_free(table: Any, population: Any, drawn: float) -> Any:
-    """Return what squares are without noise, from what they are for the table of these rows and for the population."""
-    return (1 - drawn) * table + drawn * population
-
-
-def check_cells(shape: Sequence[int]) -> None:
-    """Raise `ParameterError` for a joint that would not fit in memory, with its size."""
-    cells = math.prod(shape)
-    if cells > LARGEST_JOINT:
-        raise ParameterError(
-            f"the joint has {cells:,} cells ({cells * 8 / 1e9:.1f} GB), more than {LARGEST_JOINT:,}; cross fewer "
-            "columns or give bins"
-        )
+def own_squares(table: Any, population: Any, sampling: float) -> Any:
+    """Return the part of squares that is the values' own and no error, from that for these rows and the population."""
+    return (1 - sampling) * table + sampling * population
 
 
 def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
@@ -74,7 +61,7 @@ def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
 
 
 def joint_cells(
-    counts: FloatArray, axes: Sequence[Axis], *, normalize: bool, given: Sequence[int], dropna: bool, drawn: float
+    counts: FloatArray, axes: Sequence[Axis], *, normalize: bool, given: Sequence[int], dropna: bool, sampling: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return estimates and variances of all cells: counts, or shares within each value of ``given`` axes.
 
@@ -82,38 +69,35 @@ def joint_cells(
     U = Φ_v − rW, whose squares' sum is expanded so that each term is a product over the axes. The table's
     variance subtracts what the residual's square is without noise; the residual's mean is 0 for the population.
     """
-    n = counts.sum()
-    estimate, squares = surrogate_sums(counts, axes), surrogate_sums(counts, axes, "cell²")
+    n, domain = counts.sum(), JointDomain.of(axes)
+    estimate, squares = domain.sums(counts), domain.sums(counts, "cell²")
     if not normalize:
-        return estimate, _positive(squares - noise_free(estimate, estimate**2 / max(n, 1), drawn), axes, n)
-    base, crossed, around = (
-        surrogate_sums(counts, axes, what, given, dropna) for what in ("base", "cell·base", "base²")
-    )
+        return estimate, _positive(squares - own_squares(estimate, estimate**2 / max(n, 1), sampling), domain, n)
+    base, crossed, around = (domain.sums(counts, what, given, dropna) for what in ("base", "cell·base", "base²"))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = estimate / base
         residual = squares - 2 * share * crossed + share**2 * around
-        residual = residual - noise_free(estimate * (1 - 2 * share) + share**2 * base, 0.0, drawn)
-        return share, _positive(residual, axes, n) / base**2
+        residual = residual - own_squares(estimate * (1 - 2 * share) + share**2 * base, 0.0, sampling)
+        return share, _positive(residual, domain, n) / base**2
 
 
 def margin_cells(
-    counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, drawn: float
+    counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, sampling: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return estimates and variances of the totals over all axes but those kept (nulls left out)."""
-    estimate, second = (surrogate_sums(counts, axes, what, kept, dropna) for what in ("base", "base²"))
-    without = noise_free(estimate, estimate**2 / max(counts.sum(), 1), drawn)
+    estimate, second = (JointDomain.of(axes).sums(counts, what, kept, dropna) for what in ("base", "base²"))
+    without = own_squares(estimate, estimate**2 / max(counts.sum(), 1), sampling)
     return estimate, np.maximum(second - without, 0)
 
 
-def _positive(variance: FloatArray, axes: Sequence[Axis], n: float) -> FloatArray:
+def _positive(variance: FloatArray, domain: JointDomain, n: float) -> FloatArray:
     """Return variances of counts, with that of a uniform type where too few rows left none.
 
     A sample variance of a handful of rows can be zero or less; an interval of no width would be a lie.
     """
     if n <= 0 or not (variance <= 0).any():
         return variance
-    expected = np.full([axis.cells for axis in axes], n / math.prod(axis.cells for axis in axes))
-    uniform = surrogate_sums(channel_of(axes).spread(expected), axes, "cell²")
+    uniform = domain.sums(domain.spread(np.full(domain.shape, n / domain.size)), "cell²")
     return np.where(variance <= 0, uniform, variance)
 
 
@@ -124,12 +108,12 @@ class Sums:
     n: int
     first: FloatArray
     second: FloatArray
-    noise_free: FloatArray
+    of_products: FloatArray
 
-    def covariance(self, drawn: float) -> FloatArray:
+    def covariance(self, sampling: float) -> FloatArray:
         """Return the covariance of the means of the terms, shape (t, t)."""
         n = max(self.n, 1)
-        without = noise_free(self.noise_free, np.outer(self.first, self.first) / n, drawn)
+        without = own_squares(self.of_products, np.outer(self.first, self.first) / n, sampling)
         return np.asarray((self.second - without) / n**2)
 
 
@@ -140,7 +124,7 @@ class _Surrogates:
         self._columns = columns
         self._groups = groups
         self._tables: dict[tuple[Any, ...], FloatArray] = {}
-        self._totals: dict[tuple[Any, ...], float] = {}
+        self._means: dict[tuple[Any, ...], float] = {}
 
     def of(self, term: Term, codes: Codes) -> FloatArray:
         """Return the surrogate of a term at released rows: a product over columns and groups."""
@@ -155,17 +139,19 @@ class _Surrogates:
         return out
 
     def _joined(self, group: Group, term: Term, codes: Codes) -> FloatArray:
-        """Return (∏f(y) − p·∏Σf)/s, as of a product of functions the sum over tuples is the product of sums."""
-        channel = group.marginal(list(term))
-        here, total = np.ones(len(next(iter(codes.values())))), channel.other
+        """Return the surrogate of a product of functions of a group's columns."""
+        here = np.ones(len(next(iter(codes.values()))))
         for name, functions in term.items():
             here = here * _product(functions)(codes[name])
-            key = (name, *sorted(map(id, functions)))
-            if key not in self._totals:
-                everywhere = np.arange(self._columns[name].space.size)
-                self._totals[key] = float(_product(functions)(everywhere).sum())
-            total = total * self._totals[key]
-        return np.asarray((here - total) / channel.table.signal)
+        mean = product_mean(self._mean(name, functions) for name, functions in term.items())
+        return NoiseBlock.of(group).sums(here, mean)
+
+    def _mean(self, name: str, functions: tuple[CodeFunction, ...]) -> float:
+        """Return the mean of a product of functions of one column over all of its codes."""
+        key = (name, *sorted(map(id, functions)))
+        if key not in self._means:
+            self._means[key] = float(_product(functions)(np.arange(self._columns[name].space.size)).mean())
+        return self._means[key]
 
     def at(self, name: str, functions: tuple[CodeFunction, ...], codes: npt.NDArray[Any]) -> FloatArray:
         """Return the surrogate of a product of functions of one column at released codes."""
@@ -196,7 +182,7 @@ def product_sums(
     Factors of columns that share one of the ``groups`` have one surrogate together.
     """
     surrogates, t = _Surrogates(columns, groups), len(terms)
-    n, first, second, noise_free = 0, np.zeros(t), np.zeros((t, t)), np.zeros((t, t))
+    n, first, second, of_products = 0, np.zeros(t), np.zeros((t, t)), np.zeros((t, t))
     for part, times in _weighted_parts(columns, batches):
         n += int(times.sum())
         values = np.stack([surrogates.of(term, part) for term in terms])
@@ -205,9 +191,9 @@ def product_sums(
         second += weighted @ values.T
         for i in range(t):
             for j in range(i, t):
-                noise_free[i, j] += float(surrogates.of(_times(terms[i], terms[j]), part) @ times)
-                noise_free[j, i] = noise_free[i, j]
-    return Sums(n, first, second, noise_free)
+                of_products[i, j] += float(surrogates.of(_times(terms[i], terms[j]), part) @ times)
+                of_products[j, i] = of_products[i, j]
+    return Sums(n, first, second, of_products)
 
 
 def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> Iterator[tuple[Codes, FloatArray]]:
@@ -233,7 +219,7 @@ def _times(a: Term, b: Term) -> Term:
 
 
 def delta_method(
-    sums: Sums, statistics: Callable[[npt.NDArray[Any], float], Sequence[Any]], drawn: float, weight: float = 1.0
+    sums: Sums, statistics: Callable[[npt.NDArray[Any], float], Sequence[Any]], sampling: float, weight: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
     """Return smooth statistics of the terms' means and their covariance by the delta method.
 
@@ -248,11 +234,16 @@ def delta_method(
             moved = means.astype(np.complex128)
             moved[k] += 1j * step
             gradient[:, k] = np.imag(np.array(statistics(moved, n))) / step
-        return values, gradient @ sums.covariance(drawn) @ gradient.T
+        return values, gradient @ sums.covariance(sampling) @ gradient.T
 
 
 def grouped_ratio(
-    column: Column, numerator: CodeFunction, present: CodeFunction, group: Axis, batches: Iterable[Codes], drawn: float
+    column: Column,
+    numerator: CodeFunction,
+    present: CodeFunction,
+    group: Axis,
+    batches: Iterable[Codes],
+    sampling: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ f·w·1_g / Σ w·1_g for every cell g of an axis, and the variances by the delta method.
 
@@ -260,7 +251,7 @@ def grouped_ratio(
     surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
     """
     if isinstance(group, MemberAxis):
-        return _ratio_together(column, numerator, present, group, batches, drawn)
+        return _ratio_together(column, numerator, present, group, batches, sampling)
     surrogates = _Surrogates({column.name: column})
     sums = np.zeros((group.classes, 6))
     for codes in batches:
@@ -276,7 +267,7 @@ def grouped_ratio(
     with np.errstate(divide="ignore", invalid="ignore"):
         r = a / p
         residual = square[:, 2] - 2 * r * square[:, 3] + r**2 * square[:, 4]
-        residual = residual - noise_free(s - 2 * r * a + r**2 * p, 0.0, drawn)
+        residual = residual - own_squares(s - 2 * r * a + r**2 * p, 0.0, sampling)
         # Too few rows in a group leave no variance: then nothing is known of its mean.
         return r, np.where(residual > 0, residual / p**2, np.inf)
 
@@ -287,14 +278,10 @@ def _ratio_together(
     present: CodeFunction,
     by: MemberAxis,
     batches: Iterable[Codes],
-    drawn: float,
+    sampling: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the same where both columns are in one group: h = (f−r)·w·1_g has the surrogate (h − p·Σh)/s.
-
-    Per released cell, the sums of f·w, w and f²·w are enough.
-    """
-    channel = by.group.marginal([column.name, by.name])
-    s, n = channel.table.signal, 0
+    """Return the same for columns of one group: per released cell, the sums of f·w, w and f²·w are enough."""
+    noise, n = by.noise, 0
     functions = [_product(factors) for factors in ((numerator, present), (present,), (numerator, numerator, present))]
     sums = np.zeros((3, by.cells))
     for codes in batches:
@@ -302,13 +289,13 @@ def _ratio_together(
         n += len(y)
         for total, function in zip(sums, functions, strict=True):
             total += np.bincount(g, weights=function(y), minlength=by.cells)
-    everywhere = np.array([function(np.arange(column.space.size)).sum() for function in functions])
-    # Σ over all tuples of a cell, times p: what noise alone would put there.
-    mean = channel.other * everywhere[:, None] * by.volumes
-    a, p, q = (sums - n * mean) / s
+    everywhere = np.array([function(np.arange(column.space.size)).mean() for function in functions])
+    means = everywhere[:, None] * by.law
+    a, p, q = noise.sums(sums, means, n)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # h = (f − r)·w·1_g is a sum of the three, and so are h² and its mean.
         r = a / p
-        here, around = sums[2] - 2 * r * sums[0] + r**2 * sums[1], mean[0] - r * mean[1]
-        residual = (here - 2 * around * (sums[0] - r * sums[1]) + n * around**2) / s**2
-        residual = residual - noise_free(q - 2 * r * a + r**2 * p, 0.0, drawn)
+        here = sums[2] - 2 * r * sums[0] + r**2 * sums[1]
+        residual = noise.squares(here, sums[0] - r * sums[1], means[0] - r * means[1], n)
+        residual = residual - own_squares(q - 2 * r * a + r**2 * p, 0.0, sampling)
         return r, np.where(residual > 0, residual / p**2, np.inf)

@@ -31,8 +31,8 @@ import numpy.typing as npt
 
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis
-from dpframe.estimate.joint_channel import JointChannel
-from dpframe.estimate.likelihood import project_to_simplex
+from dpframe.estimate.joint_domain import JointDomain
+from dpframe.estimate.likelihood import Refit, bootstrap_errors, project_to_simplex, rounded
 from dpframe.estimate.moments import REPLICATES
 from dpframe.estimate.threads import one_thread
 from dpframe.plan.inferred import Inferred, Measured
@@ -60,7 +60,7 @@ _COARSE = 4_096
 
 
 @dataclass(frozen=True, eq=False)
-class Readings:
+class CellCounts:
     """Measured counts of a column's cells: ``counts`` = ``matrix`` · rows by cell + noise.
 
     ``matrix`` has the shape (counts, cells); ``least`` is what a count had to reach to be told of, or −∞.
@@ -81,19 +81,17 @@ class Readings:
         kept = np.clip(1 - z * lift - lift**2, 1e-3, 1.0)
         return here + (self.counts - here - sigma * lift) / kept, self.variances / kept
 
-    def drawn(self, rows: FloatArray, generator: np.random.Generator) -> Readings:
+    def remeasured(self, rows: FloatArray, generator: np.random.Generator) -> CellCounts:
         """Return what would be measured of other rows."""
         counts = self.matrix @ rows + np.sqrt(self.variances) * generator.standard_normal(len(self.counts))
-        return Readings(self.matrix, counts, self.variances, np.full(len(counts), -np.inf))
+        return CellCounts(self.matrix, counts, self.variances, np.full(len(counts), -np.inf))
 
 
-Pairs = list[tuple[FloatArray, FloatArray]]
-
-Reading = tuple[FloatArray, float, float, float]
+CellCount = tuple[FloatArray, float, float, float]
 """A row of the matrix, the count, its variance, and the least one that is told of."""
 
 
-def readings_of(axis: Axis, inferred: Inferred) -> Readings | None:
+def cell_counts_of(axis: Axis, inferred: Inferred) -> CellCounts | None:
     """Return what inference measured of an axis's cells, or None if nothing that helps."""
     limit = dict(inferred.thresholds).get(axis.name, -math.inf)
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
@@ -102,10 +100,10 @@ def readings_of(axis: Axis, inferred: Inferred) -> Readings | None:
     if not found or axis.cells > MOST_CELLS or axis.name not in inferred.columns:
         return None
     matrix, counts, variances, least = (np.array(part, dtype=np.float64) for part in zip(*found, strict=True))
-    return Readings(matrix, counts, variances, least)
+    return CellCounts(matrix, counts, variances, least)
 
 
-def _nulls(measured: Sequence[Measured], axis: Axis) -> Iterator[Reading]:
+def _nulls(measured: Sequence[Measured], axis: Axis) -> Iterator[CellCount]:
     """Yield the mean of all counts of nulls, if null is a value: then it showed by three standard errors."""
     known = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
     if known and axis.has_null:
@@ -114,12 +112,12 @@ def _nulls(measured: Sequence[Measured], axis: Axis) -> Iterator[Reading]:
         yield _indicator(axis, axis.cells - 1, axis.cells), mean, 1 / weight, NULLS_SHOW / math.sqrt(weight)
 
 
-def _nothing(measured: Measured, axis: Axis, limit: float) -> Iterator[Reading]:
+def _nothing(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
     """Yield no count but that of nulls, which is yielded elsewhere."""
     return iter(())
 
 
-def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[Reading]:
+def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
     """Yield the counts of values that have a cell of their own: not that in which all others are too."""
     space: Any = _inner(axis.column.space)
     places = {label: i for i, label in enumerate(space.labels()) if label != getattr(space, "other", None)}
@@ -129,7 +127,7 @@ def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[Reading]:
             yield _indicator(axis, places[value], places[value] + 1), count, measured.variance, limit - 0.5
 
 
-def _intervals(measured: Measured, axis: Axis, limit: float) -> Iterator[Reading]:
+def _intervals(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
     """Yield the counts between edges that are cells' edges too, added up where others lie between."""
     edges = axis.grid.edges if axis.grid is not None else tuple(range(axis.cells - axis.has_null + 1))
     cuts = [(i, code) for i, code in _cuts(measured, axis.column.space) if code in set(edges[1:-1])]
@@ -147,7 +145,7 @@ def _intervals(measured: Measured, axis: Axis, limit: float) -> Iterator[Reading
         yield _indicator(axis, low, high), count, measured.variance * (stop - start + (extra is not None)), -math.inf
 
 
-_RULES: dict[str, Callable[[Measured, Axis, float], Iterator[Reading]]] = {
+_RULES: dict[str, Callable[[Measured, Axis, float], Iterator[CellCount]]] = {
     "intervals": _intervals,
     "values": _values,
     "ranks": _nothing,
@@ -206,7 +204,7 @@ def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
 
 @one_thread
 def combine(
-    axis: Axis, counts: FloatArray, readings: Readings, weight: float = 1.0, drawn: float = 0.0
+    axis: Axis, counts: FloatArray, measured: CellCounts, weight: float = 1.0, sampling: float = 0.0
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return rows by cell, their covariance, and the probability of counts as far from the rows as those measured.
 
@@ -214,9 +212,9 @@ def combine(
     ----------
     axis, counts
         The column's cells, and its released rows by class.
-    readings
+    measured
         What was measured of the cells.
-    weight, drawn
+    weight, sampling
         Of a table of N rows of which m were released: N/m and (N−m)/(N−1).
 
     Returns
@@ -231,19 +229,19 @@ def combine(
     shares = project_to_simplex(alone / n) * n + 0.5
     shares /= shares.sum()
     noise = (surrogates * (axis.channel @ shares)) @ surrogates.T
-    covariance = n * weight**2 * (noise - (1 - drawn) * np.diag(shares) - drawn * np.outer(shares, shares))
+    covariance = n * weight**2 * (noise - (1 - sampling) * np.diag(shares) - sampling * np.outer(shares, shares))
     alone = alone * weight
-    found, told, variances = alone, readings.counts, readings.variances
+    found, noisy, variances = alone, measured.counts, measured.variances
     for _ in range(_SCORINGS):
-        found, spread, distance = _updated(alone, covariance, readings.matrix, told, variances)
-        if not np.isfinite(readings.least).any():
+        found, spread, distance = _updated(alone, covariance, measured.matrix, noisy, variances)
+        if not np.isfinite(measured.least).any():
             break
-        told, variances = readings.about(found)
-    return found, spread, float(chi2.sf(distance, len(told)))
+        noisy, variances = measured.about(found)
+    return found, spread, float(chi2.sf(distance, len(noisy)))
 
 
 def _updated(
-    alone: FloatArray, covariance: FloatArray, matrix: FloatArray, told: FloatArray, variances: FloatArray
+    alone: FloatArray, covariance: FloatArray, matrix: FloatArray, noisy: FloatArray, variances: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return x, its covariance, and the squared distance (y − H x̂)ᵀ(H C Hᵀ + M)⁻¹(y − H x̂).
 
@@ -253,7 +251,7 @@ def _updated(
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     scale = 1 / np.sqrt(variances)
     u, s, vt = np.linalg.svd(matrix @ root * scale[:, None])
-    apart = u.T @ ((told - matrix @ alone) * scale)
+    apart = u.T @ ((noisy - matrix @ alone) * scale)
     r, back = len(s), root @ vt.T
     found = alone + back[:, :r] @ (s / (1 + s**2) * apart[:r])
     left = np.ones(back.shape[1])
@@ -279,7 +277,7 @@ def _presented(
 
 
 @dataclass(frozen=True, eq=False)
-class Combined:
+class CombinedDistribution:
     """A column's distribution by maximum likelihood of its rows and of measured counts.
 
     ``n`` is the number of released rows, ``rows`` that of the table.
@@ -289,19 +287,17 @@ class Combined:
     n: int
     rows: float
     shares: FloatArray
-    readings: Readings
+    measured: CellCounts
 
     @classmethod
-    def fit(cls, axis: Axis, counts: FloatArray, readings: Readings, rows: float) -> Combined:
+    def fit(cls, axis: Axis, counts: FloatArray, measured: CellCounts, rows: float) -> CombinedDistribution:
         """Fit to counts of released classes, and to measured counts."""
         flat = np.full(axis.cells, 1 / axis.cells)
-        return cls(axis, int(counts.sum()), rows, _fitted(counts, axis.channel, readings, rows, flat), readings)
+        return cls(axis, int(counts.sum()), rows, _fitted(counts, axis.channel, measured, rows, flat), measured)
 
     def errors_of(self, function: Callable[[FloatArray], FloatArray], target: str | float) -> FloatArray:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
-        found = self._of_population if target in ("population", 1.0) else self._of_table
-        squares = [(function(fit) - function(truth)) ** 2 for truth, fit in found]
-        return np.asarray(np.sqrt(np.mean(squares, axis=0)))
+        return bootstrap_errors(self._of_population if target in ("population", 1.0) else self._of_table, function)
 
     @property
     def likely(self) -> float:
@@ -311,63 +307,59 @@ class Combined:
         """
         from scipy.stats import chi2
 
-        told, variances = self.readings.about(self.rows * self.shares)
-        apart = told - self.rows * self.readings.matrix @ self.shares
-        return float(chi2.sf(float(apart @ (apart / variances)), len(told)))
+        noisy, variances = self.measured.about(self.rows * self.shares)
+        apart = noisy - self.rows * self.measured.matrix @ self.shares
+        return float(chi2.sf(float(apart @ (apart / variances)), len(noisy)))
 
     @cached_property
-    def _of_table(self) -> Pairs:
+    def _of_table(self) -> list[Refit]:
         return list(self._replicas(False))
 
     @cached_property
-    def _of_population(self) -> Pairs:
+    def _of_population(self) -> list[Refit]:
         return list(self._replicas(True))
 
-    def _replicas(self, population: bool) -> Iterator[tuple[FloatArray, FloatArray]]:
+    def _replicas(self, population: bool) -> Iterator[Refit]:
         """Yield pairs of a truth and the fit to what is released and measured of it, half a row added to each cell."""
         generator, size = np.random.default_rng(0), round(self.rows)
-        channel = JointChannel.of([self.axis.channel])
+        channel = JointDomain.of([self.axis.channel])
         padded = self.shares * self.n + 0.5
         padded /= padded.sum()
         for _ in range(REPLICATES):
-            table = generator.multinomial(size, padded) if population else _rounded(padded * size, generator)
+            table = generator.multinomial(size, padded) if population else rounded(padded * size, generator)
             released = table
             if self.n < size:
                 released = generator.multivariate_hypergeometric(table, self.n, method="marginals")
             counts = channel.randomise(released, generator).astype(np.float64)
-            told = self.readings.drawn(table.astype(np.float64), generator)
-            fit = _fitted(counts, self.axis.channel, told, self.rows, self.shares)
+            noisy = self.measured.remeasured(table.astype(np.float64), generator)
+            fit = _fitted(counts, self.axis.channel, noisy, self.rows, self.shares)
             yield (padded if population else table / table.sum()), fit
 
 
-def _rounded(values: FloatArray, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Round at random, so that expectations stay."""
-    whole = np.floor(values)
-    return (whole + (generator.random(len(values)) < values - whole)).astype(np.int64)
-
-
 @one_thread
-def _fitted(counts: FloatArray, channel: FloatArray, readings: Readings, rows: float, shares: FloatArray) -> FloatArray:
+def _fitted(
+    counts: FloatArray, channel: FloatArray, measured: CellCounts, rows: float, shares: FloatArray
+) -> FloatArray:
     """Return the shares of greatest likelihood: Fisher scoring, every step a least-squares fit of shares from 0 up."""
     from scipy.optimize import nnls
 
     n = float(counts.sum())
     observed = counts / n
-    matrix, sigma = readings.matrix * rows, np.sqrt(readings.variances)
+    matrix, sigma = measured.matrix * rows, np.sqrt(measured.variances)
 
     def loss(t: FloatArray) -> float:
         expected = np.maximum(channel @ t, 1e-300)
-        told, variances = readings.about(rows * t)
-        return float(-n * (observed @ np.log(expected)) + np.sum((told - matrix @ t) ** 2 / variances) / 2)
+        noisy, variances = measured.about(rows * t)
+        return float(-n * (observed @ np.log(expected)) + np.sum((noisy - matrix @ t) ** 2 / variances) / 2)
 
     before = loss(shares)
     for _ in range(_FITS):
         scale = np.sqrt(n / np.maximum(channel @ shares, 1e-12))
-        told, variances = readings.about(rows * shares)
+        noisy, variances = measured.about(rows * shares)
         sigma = np.sqrt(variances)
         # Shares add up to one: the last row, of a weight beyond the others'.
         design = np.vstack([channel * scale[:, None], matrix / sigma[:, None], np.full((1, len(shares)), 10.0 * rows)])
-        aim = np.concatenate([observed * scale, told / sigma, [10.0 * rows]])
+        aim = np.concatenate([observed * scale, noisy / sigma, [10.0 * rows]])
         q, r = np.linalg.qr(design)
         target = nnls(r, q.T @ aim)[0]
         target = target / target.sum()
@@ -391,22 +383,22 @@ def _key(axis: Axis) -> Key:
     return axis.name, axis.grid.edges if axis.grid is not None else ()
 
 
-class Both:
+class MeasuredCounts:
     """What a release's estimates take from the counts that its plan's inference measured.
 
-    Of a table of N rows of which m were released, ``weight`` is N/m and ``drawn`` (N−m)/(N−1).
+    Of a table of N rows of which m were released, ``weight`` is N/m and ``sampling`` (N−m)/(N−1).
     """
 
-    def __init__(self, inferred: Inferred, weight: float = 1.0, drawn: float = 0.0) -> None:
-        self._inferred, self._weight, self._drawn = inferred, weight, drawn
+    def __init__(self, inferred: Inferred, weight: float = 1.0, sampling: float = 0.0) -> None:
+        self._inferred, self._weight, self._sampling = inferred, weight, sampling
         self._doubtful: set[str] = set()
         self._hopeless: set[Key] = set()
-        self._fits: dict[Key, Combined] = {}
+        self._fits: dict[Key, CombinedDistribution] = {}
 
-    def readings(self, axis: Axis) -> Readings | None:
+    def measured(self, axis: Axis) -> CellCounts | None:
         """Return what was measured of an axis, unless its rows do not fit that."""
         known = axis.name not in self._doubtful and _key(axis) not in self._hopeless
-        return readings_of(axis, self._inferred) if known else None
+        return cell_counts_of(axis, self._inferred) if known else None
 
     def snapped(self, axis: BinnedAxis) -> BinnedAxis:
         """Return a grid whose edges are moved to measured ones."""
@@ -416,10 +408,10 @@ class Both:
         self, axis: Axis, counts: FloatArray, *, normalize: bool, dropna: bool, population: bool
     ) -> tuple[FloatArray, FloatArray] | None:
         """Return counts or shares of an axis's cells and their variances, or None where rows are all there is."""
-        readings = self.readings(axis)
-        if readings is None or counts.sum() < 1:
+        measured = self.measured(axis)
+        if measured is None or counts.sum() < 1:
             return None
-        rows, covariance, likely = combine(axis, counts, readings, self._weight, self._drawn)
+        rows, covariance, likely = combine(axis, counts, measured, self._weight, self._sampling)
         total = float(counts.sum()) * self._weight
         if np.diag(covariance).max() > (_BEYOND_USE * total) ** 2:
             self._hopeless.add(_key(axis))
@@ -430,15 +422,15 @@ class Both:
             covariance = covariance + total * (np.diag(shares) - np.outer(shares, shares))
         return _presented(rows, covariance, axis, normalize, dropna)
 
-    def distribution(self, axis: Axis, count: Callable[[Axis], FloatArray]) -> Combined | None:
+    def distribution(self, axis: Axis, count: Callable[[Axis], FloatArray]) -> CombinedDistribution | None:
         """Return the distribution over an axis's cells; None as above."""
-        readings, key = self.readings(axis), _key(axis)
-        if readings is None or key in self._fits:
+        measured, key = self.measured(axis), _key(axis)
+        if measured is None or key in self._fits:
             return self._fits.get(key)
         counts = count(axis)
         if counts.sum() < 1:
             return None
-        fit = Combined.fit(axis, counts, readings, float(counts.sum()) * self._weight)
+        fit = CombinedDistribution.fit(axis, counts, measured, float(counts.sum()) * self._weight)
         if self._doubts(axis, fit.likely):
             return None
         self._fits[key] = fit

@@ -1,16 +1,26 @@
-"""What estimates read: a released table of any kind, as codes in batches, and whether it is still itself."""
+"""The one reader of releases: a released table of any kind, as codes in batches, and whether it is still itself.
+
+What is costly is done once. A description is a text, and one text is read into one plan. A table in memory may
+be altered in place between two questions, and nothing but its content tells: so its digest, for which every value is
+encoded, is kept under a SHA-256 of all bytes of its randomised columns, which takes a small part of the time and is
+taken anew for every question. Columns of Python objects have no bytes to take it of, and are encoded each time.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError, warn
-from dpframe.io.frames import wrap
+from dpframe.io.checks import located
+from dpframe.io.frames import Frame, wrap
 from dpframe.io.parquet_reader import ParquetInput
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
@@ -22,7 +32,19 @@ TARGETS = ("table", "population")
 BATCH_ROWS = 1 << 18
 
 CHECKED_ROWS = 1 << 18
-"""Tables in memory of no more rows are compared with the release's digest each time; `verify` checks any."""
+"""Tables in memory of no more rows are compared with the release's digest when they are opened; `verify` checks any."""
+
+KNOWN_DIGESTS = 32
+"""Tables whose digests are kept."""
+
+_digests: dict[tuple[bytes, bytes], str | ColumnError] = {}
+"""By plan and content, the latest last: the digest, or what is wrong with a value."""
+
+
+@lru_cache(maxsize=KNOWN_DIGESTS)
+def read_info(text: str) -> ReleaseInfo:
+    """Return what a release says about itself; `PlanError` for a text that is no description of one."""
+    return ReleaseInfo.from_json(text)
 
 
 class Source:
@@ -31,10 +53,10 @@ class Source:
     def __init__(self, table: Any, plan: Plan | None, *, quiet: bool = False) -> None:
         if plan is not None and not isinstance(plan, Plan):
             raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
-        self._table: Any = ParquetInput.open(table) if isinstance(table, str | Path) else wrap(table)
+        self._table = _opened(table)
         self.info: ReleaseInfo | None = None
         if self._table.text is not None:
-            self.info = ReleaseInfo.from_json(self._table.text)
+            self.info = read_info(self._table.text)
         if plan is not None:
             self.plan = plan
         elif self.info is not None:
@@ -65,7 +87,7 @@ class Source:
         """Rows of the table that a released row stands for."""
         return 1.0 if self.plan.sample is None else self.rows / self.plan.sample
 
-    def drawn(self, target: str) -> float:
+    def sampling(self, target: str) -> float:
         """Return how much of the values' own variance errors have, or raise `ParameterError` for an unknown target.
 
         All of it for the population, none for a table that was released whole; of a sample of m of N rows the
@@ -123,17 +145,26 @@ class Source:
 
     def codes(self, names: Sequence[str]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
         """Yield the released codes of columns, in batches."""
-        columns = [self.column(name) for name in names]
         try:
-            if isinstance(self._table, ParquetInput):
-                for batch in self._table.batches(list(names), BATCH_ROWS):
-                    yield {c.name: c.space.released.encode(batch[c.name]) for c in columns}
-            else:
-                yield {c.name: self._table.encode(c.name, c.space.released, "error") for c in columns}
+            yield from self._encoded([self.column(name) for name in names])
         except ColumnError as error:
-            raise ColumnError(
-                f"is not what was released ({error.rule}); estimate on the release itself", column=error.column
-            ) from None
+            raise _not_released(error) from None
+
+    def _encoded(self, columns: Sequence[Column]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
+        """Yield the codes of columns, or raise `ColumnError` with the position of a value that is no code."""
+        if not isinstance(self._table, ParquetInput):
+            yield {c.name: self._table.encode(c.name, c.space.released, "error") for c in columns}
+            return
+        first_row = 0
+        for batch in self._table.batches([c.name for c in columns], BATCH_ROWS):
+            codes = {}
+            for column in columns:
+                try:
+                    codes[column.name] = column.space.released.encode(batch[column.name])
+                except ColumnError as error:
+                    raise located(error, column.name, first_row) from None
+            yield codes
+            first_row += len(next(iter(batch.values()), ()))
 
     def verify(self) -> bool:
         """Tell whether the randomised columns are those that were released, by count and digest.
@@ -145,18 +176,83 @@ class Source:
         """
         if self.info is None:
             raise NotSanitizedError("the table carries no digest; only a release with its metadata can be checked")
-        if self.missing or self.n != self.info.n:
-            return False
+        return not self.missing and self.n == self.info.n and self.row_failure() is None
+
+    def row_failure(self) -> str | None:
+        """Return what tells the rows from those released, if anything does."""
         try:
-            return self.digest() == self.info.digest
-        except ColumnError:
-            return False
+            same = self.info is not None and self._digest() == self.info.digest
+        except ColumnError as error:
+            return str(error)
+        return None if same else "the rows are not those that were released under this plan: their digest is another"
 
     def digest(self) -> str:
         """Return the digest of the randomised columns as they are; empty if one of them is missing."""
         if self.missing:
             return ""
+        try:
+            return self._digest()
+        except ColumnError as error:
+            raise _not_released(error) from None
+
+    def _digest(self) -> str:
+        """Return the digest, or raise `ColumnError`; that of content that was seen before is known."""
+        content = None if isinstance(self._table, ParquetInput) else _content(self._table, self.plan.names)
+        if content is None:
+            return self._computed_digest()
+        key = self.plan.digest, content
+        known = _digests.get(key)
+        if known is None:
+            try:
+                known = self._computed_digest()
+            except ColumnError as error:
+                known = error.with_traceback(None)
+            while len(_digests) >= KNOWN_DIGESTS:
+                _digests.pop(next(iter(_digests)), None)
+            _digests[key] = known
+        if isinstance(known, ColumnError):
+            raise ColumnError(known.rule, column=known.column, row=known.row)
+        return known
+
+    def _computed_digest(self) -> str:
         digest = Digest(self.plan)
-        for codes in self.codes(self.plan.names):
+        for codes in self._encoded(self.plan.columns):
             digest.update(codes)
         return digest.hexdigest()
+
+
+def _opened(table: Any) -> Frame | ParquetInput:
+    if isinstance(table, ParquetInput):
+        return table
+    return ParquetInput.open(table) if isinstance(table, str | Path) else wrap(table)
+
+
+def _not_released(error: ColumnError) -> ColumnError:
+    rule = f"is not what was released ({error.rule}); estimate on the release itself"
+    return ColumnError(rule, column=error.column)
+
+
+def _content(table: Frame, names: Sequence[str]) -> bytes | None:
+    """Return a hash of all that columns hold, or None where one of them holds Python objects."""
+    content = hashlib.sha256()
+    for field in table.fields(names):
+        entries = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_null(entries):
+            return None
+        content.update(repr(field).encode())
+        try:
+            _add_bytes(table.array(field.name), content)
+        except ColumnError:
+            return None
+    return content.digest()
+
+
+def _add_bytes(array: pa.Array, content: Any) -> None:
+    """Add an array's shape and buffers to a hash: what lies beside a slice counts too, and does no harm."""
+    content.update(repr((array.type, len(array), array.offset)).encode())
+    for buffer in array.buffers():
+        content.update(b"\0" if buffer is None else buffer.size.to_bytes(8, "little"))
+        if buffer is not None:
+            content.update(buffer)
+    if pa.types.is_dictionary(array.type):
+        _add_bytes(array.dictionary, content)

@@ -11,12 +11,10 @@ from typing import Any
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, NotSanitizedError, ParameterError, PlanError
 from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.released import Source, read_info
 from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.plan import SCHEMA, Plan
 from dpframe.release.info import ReleaseInfo
-from dpframe.release.release import Digest
-
-BATCH_ROWS = 1 << 18
 
 
 def verify_file(path: str | Path) -> Certificate:
@@ -58,7 +56,7 @@ def verify_file(path: str | Path) -> Certificate:
     if table.text is None:
         raise NotSanitizedError(f"{path} carries no release plan: there is nothing to verify")
     try:
-        info = ReleaseInfo.from_json(table.text)
+        info = read_info(table.text)
     except PlanError as error:
         return _refuted(table.text, error)
     certificate = certify(info.plan)
@@ -76,51 +74,33 @@ def _table_failures(table: ParquetInput, info: ReleaseInfo) -> list[str]:
     plan = info.plan
     kept = [*plan.names, *plan.passthrough]
     stored = [*table.names, *(() if plan.keeps_index else table.indices)]
-    found = [f"column {name!r} of the plan is not in the file" for name in kept if name not in table.names]
-    found += [f"column {name!r} is in the file but not in the plan" for name in stored if name not in kept]
+    failures = [f"column {name!r} of the plan is not in the file" for name in kept if name not in table.names]
+    failures += [f"column {name!r} is in the file but not in the plan" for name in stored if name not in kept]
     if table.n != info.n:
-        found.append(f"the file has {table.n:,} rows, the release had {info.n:,}")
-    found += _row_failures(info)
+        failures.append(f"the file has {table.n:,} rows, the release had {info.n:,}")
+    failures += _row_failures(info)
     for field in table.fields([name for name in plan.names if name in table.names]):
         try:
             plan[field.name].space.check_type(field.type)
         except ColumnError as error:
-            found.append(str(error.located(field.name)))
-    if found:
-        return found
-    try:
-        same = _digest(table, plan) == info.digest
-    except ColumnError as error:
-        return [str(error)]
-    return [] if same else ["the rows are not those that were released under this plan: their digest is another"]
+            failures.append(str(error.located(field.name)))
+    if failures:
+        return failures
+    failure = Source(table, None, quiet=True).row_failure()
+    return [] if failure is None else [failure]
 
 
 def _row_failures(info: ReleaseInfo) -> list[str]:
     """Return whether a release had fewer rows, or another sample, than its plan's credit rests on."""
     plan = info.plan
     if plan.sample is not None:
-        drawn = f"the plan samples {plan.sample:,} rows, the release had {info.n:,}"
-        return [] if info.n == plan.sample else [drawn]
+        sampled = f"the plan samples {plan.sample:,} rows, the release had {info.n:,}"
+        return [] if info.n == plan.sample else [sampled]
     try:
         plan.check_rows(info.n)
     except PlanError:
         return [f"the plan counts on {plan.n:,} rows, the release had {info.n:,}"]
     return []
-
-
-def _digest(table: ParquetInput, plan: Plan) -> str:
-    """Return the digest of a table's randomised columns; `ColumnError` for a value outside its space."""
-    digest, first_row = Digest(plan), 0
-    for batch in table.batches(list(plan.names), BATCH_ROWS):
-        codes = {}
-        for column in plan.columns:
-            try:
-                codes[column.name] = column.space.released.encode(batch[column.name])
-            except ColumnError as error:
-                raise error.located(column.name, first_row) from None
-        digest.update(codes)
-        first_row += len(next(iter(batch.values()), ()))
-    return digest.hexdigest()
 
 
 def _refuted(text: str, error: PlanError) -> Certificate:
@@ -132,7 +112,7 @@ def _refuted(text: str, error: PlanError) -> Certificate:
     plan: Any = data.get("plan")
     if not isinstance(plan, dict) or not isinstance(plan.get("columns"), list):
         return _unreadable([str(error)])
-    failures = [str(wrong) for unit in _units(plan) if (wrong := _wrong(unit)) is not None]
+    failures = [str(failure) for part in _parts(plan) if (failure := _failure(part)) is not None]
     if failures:
         return _unreadable(failures)
     try:
@@ -145,7 +125,7 @@ def _refuted(text: str, error: PlanError) -> Certificate:
     return replace(certificate, failures=certificate.failures or (str(error),))
 
 
-def _units(plan: dict[str, Any]) -> list[dict[str, Any]]:
+def _parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a plan of its own for every column, or group of columns, that is randomised on its own."""
     columns = [column for column in plan["columns"] if isinstance(column, dict)]
     groups = plan.get("groups")
@@ -153,13 +133,13 @@ def _units(plan: dict[str, Any]) -> list[dict[str, Any]]:
     named = [names if isinstance(names := g.get("names"), list) else [] for g in groups]
     members = [[column for column in columns if column.get("name") in names] for names in named]
     grouped = {id(column) for inner in members for column in inner}
-    found = [{"columns": inner, "groups": [g]} for g, inner in zip(groups, members, strict=True)]
-    return found + [{"columns": [column]} for column in columns if id(column) not in grouped]
+    together = [{"columns": inner, "groups": [g]} for g, inner in zip(groups, members, strict=True)]
+    return together + [{"columns": [column]} for column in columns if id(column) not in grouped]
 
 
-def _wrong(unit: dict[str, Any]) -> PlanError | None:
+def _failure(part: dict[str, Any]) -> PlanError | None:
     try:
-        _lenient(unit)
+        _lenient(part)
     except PlanError as error:
         return error
     return None

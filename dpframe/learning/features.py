@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from dpframe.errors import ParameterError
 from dpframe.estimate.moments import Scale, is_numeric
+from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces import Space
 
@@ -70,16 +71,14 @@ class OwnRows:
 
 
 @dataclass(frozen=True)
-class JointRows:
-    """Of columns that share a γ-diagonal channel: a function h of their tuple has the surrogate h(y)/s − (1/s − 1)·h̄.
+class GroupRows:
+    """Of columns that share a noise block: surrogates from functions at the released tuple and their means over all."""
 
-    h̄ is the mean over all tuples, and s = 1 − K·p, the same for every subset of a group's columns.
-    """
-
+    noise: NoiseBlock
     values: FloatArray
     """z at the released tuple, shape (n, q)."""
     there: FloatArray
-    signal: float
+    """Whether no column is null there, shape (n,)."""
     mean: FloatArray
     """z̄."""
     second: FloatArray
@@ -87,31 +86,27 @@ class JointRows:
     share: float
     """The share of tuples without nulls."""
 
-    def _surrogate(self, here: FloatArray, mean: Any) -> FloatArray:
-        return np.asarray(here / self.signal - (1 / self.signal - 1) * mean)
-
     @property
     def first(self) -> FloatArray:
         """Surrogates of z."""
-        return self._surrogate(self.values, self.mean)
+        return self.noise.sums(self.values, self.mean)
 
     @property
     def present(self) -> FloatArray:
         """Surrogates of "not null"."""
-        return self._surrogate(self.there, self.share)
+        return self.noise.sums(self.there, self.share)
 
     def gram(self, weight: FloatArray) -> FloatArray:
         """Return the weighted sums of the surrogates of z·zᵀ."""
-        here = (self.values * weight[:, None]).T @ self.values
-        return self._surrogate(here, weight.sum() * self.second)
+        return self.noise.sums((self.values * weight[:, None]).T @ self.values, self.second, weight.sum())
 
     def form(self, v: FloatArray) -> FloatArray:
         """Return the surrogates of (vᵀz)²."""
-        return self._surrogate((self.values @ v) ** 2, np.einsum("jd,jk,kd->d", v, self.second, v))
+        return self.noise.sums((self.values @ v) ** 2, np.einsum("jd,jk,kd->d", v, self.second, v))
 
     def times(self, v: FloatArray) -> FloatArray:
         """Return the surrogates of z·zᵀv."""
-        return self._surrogate(self.values * (self.values @ v)[:, None], self.second @ v)
+        return self.noise.sums(self.values * (self.values @ v)[:, None], self.second @ v)
 
 
 class Block(ABC):
@@ -269,8 +264,7 @@ class GroupBlock(Block):
             there = there * part.present(codes[part.column.name])
         values = np.concatenate([part.functions(codes[part.column.name]) for part in self.parts], axis=1)
         mean, second, share = self._means
-        signal = self.group.mechanism.table.signal
-        return JointRows(values * there[:, None], there, signal, mean, second, share)
+        return GroupRows(NoiseBlock.of(self.group), values * there[:, None], there, mean, second, share)
 
 
 def make_blocks(members: Sequence[ColumnBlock], groups: Sequence[Group]) -> list[Block]:

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import Axis, join_axes, make_axis
-from dpframe.estimate.joint_blocks import channel_of
-from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint
+from dpframe.estimate.joint_domain import JointDomain
+from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, refits
 from dpframe.estimate.moments import is_numeric
 from dpframe.estimate.surrogates import count_classes, joint_cells
 from dpframe.io.released import Source
@@ -159,8 +159,8 @@ class DebiasedNaiveBayes(ClassifierMixin, BaseEstimator):
         independent = np.outer(_shares(axis, counts.sum(axis=1)), _shares(answer, counts.sum(axis=0)))
         shares, variance = _joint(axis, answer, counts)
         relative, noise = shares / independent, variance / independent**2
-        drawn = 1 + self.prior_sd**2 / (self.prior_sd**2 + noise) * (relative - 1)
-        joint = (independent * np.maximum(drawn, LEAST_RATIO))[:, : len(self.classes_)]
+        shrunk = 1 + self.prior_sd**2 / (self.prior_sd**2 + noise) * (relative - 1)
+        joint = (independent * np.maximum(shrunk, LEAST_RATIO))[:, : len(self.classes_)]
         return pd.DataFrame(joint / joint.sum(axis=0), index=axis.labels, columns=self.classes_)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
@@ -202,13 +202,13 @@ def _joint(axis: Axis, answer: Axis, counts: FloatArray) -> tuple[FloatArray, Fl
     """Return the shares of a feature and the class and their variances, both of shape (cells, cells)."""
     n, axes = max(counts.sum(), 1.0), [axis, answer]
     if axis.grid is None:
-        found = joint_cells(counts, axes, normalize=False, given=(), dropna=False, drawn=1.0)
+        found = joint_cells(counts, axes, normalize=False, given=(), dropna=False, sampling=1.0)
         return found[0] / n, found[1] / n**2
     # Between bins the unbiased inverse has errors beyond use.
-    channel = channel_of(axes)
-    shares = fit_joint(counts, channel)
+    domain = JointDomain.of(axes)
+    shares = fit_joint(counts, domain)
 
     def fit(replica: FloatArray) -> FloatArray:
-        return fit_joint(replica, channel)
+        return fit_joint(replica, domain)
 
-    return shares, bootstrap_errors(shares, channel, int(n), fit, 1.0, lambda found: found, 10) ** 2
+    return shares, bootstrap_errors(refits(shares, domain, int(n), fit, 1.0, 10), lambda cells: cells) ** 2

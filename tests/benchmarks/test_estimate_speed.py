@@ -5,7 +5,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.estimate.axes import make_axis
-from dpframe.estimate.joint_blocks import surrogate_sums
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.surrogates import count_classes
 from dpframe.plan.plan import build_plan
 
@@ -32,5 +32,5 @@ def test_counting(benchmark, axes):
 def test_inversion(benchmark, axes, what):
     counts = np.random.default_rng(0).poisson(50, SIZES).astype(float)
     assert counts.size == 90_720
-    benchmark(surrogate_sums, counts, axes, what)
+    benchmark(JointDomain.of(axes).sums, counts, what)
     benchmark.extra_info["ms"] = benchmark.stats.stats.median * 1e3

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.estimate.joint_blocks import surrogate_sums
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import fit_joint, project_to_simplex
 from dpframe.plan.plan import build_plan
 from dpframe.release.release import release
@@ -66,7 +66,7 @@ def point(estimates, axes, method):
     counts = estimates._counts(axes)
     if method == "em":
         return fit_joint(counts, [axis.channel for axis in axes])
-    inverse = surrogate_sums(counts, axes) / estimates.n
+    inverse = JointDomain.of(axes).sums(counts) / estimates.n
     return inverse if method == "inverse" else project_to_simplex(inverse)
 
 

@@ -8,9 +8,9 @@ from conftest import KEY
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.errors import AlteredReleaseWarning, ParameterError
-from dpframe.estimate import with_counts as both
+from dpframe.estimate import with_counts as module
 from dpframe.estimate.axes import BinnedAxis, make_axis
-from dpframe.estimate.with_counts import Combined, Readings, combine, readings_of, snapped
+from dpframe.estimate.with_counts import CellCounts, CombinedDistribution, cell_counts_of, combine, snapped
 from dpframe.infer import column as inferred_column
 from dpframe.plan.columns import Column
 from dpframe.plan.inferred import Inferred, Measured
@@ -51,11 +51,11 @@ def test_combination_is_the_least_squares_of_rows_and_counts():
     axis, generator = listed(4, 1.0), np.random.default_rng(0)
     truth = np.array([400, 300, 200, 100, 50])
     counts = released(axis, truth, generator)
-    readings = readings_of(axis, inferred(texts([380, 330, 190, 90], 30.0)))
-    found, covariance, _ = combine(axis, counts, readings)
+    cells = cell_counts_of(axis, inferred(texts([380, 330, 190, 90], 30.0)))
+    found, covariance, _ = combine(axis, counts, cells)
     surrogates = axis.invert(np.eye(5))
     alone = surrogates @ counts
-    shares = both.project_to_simplex(alone / 1050) * 1050 + 0.5
+    shares = module.project_to_simplex(alone / 1050) * 1050 + 0.5
     shares /= shares.sum()
     law = axis.channel @ shares
     prior = 1050 * (surrogates @ np.diag(law) @ surrogates.T - np.diag(shares))
@@ -71,8 +71,8 @@ def test_combination_is_the_least_squares_of_rows_and_counts():
 def test_counts_never_add_to_the_variance(epsilon, sigma):
     axis, generator = listed(6, epsilon), np.random.default_rng(1)
     counts = released(axis, [900, 500, 300, 200, 100, 50, 10], generator)
-    with_counts = combine(axis, counts, readings_of(axis, inferred(texts([900, 500, 300], sigma))))[1]
-    nothing = Readings(np.zeros((0, 7)), np.zeros(0), np.zeros(0), np.zeros(0))
+    with_counts = combine(axis, counts, cell_counts_of(axis, inferred(texts([900, 500, 300], sigma))))[1]
+    nothing = CellCounts(np.zeros((0, 7)), np.zeros(0), np.zeros(0), np.zeros(0))
     alone = combine(axis, counts, nothing)[1]
     assert (np.diag(with_counts) <= np.diag(alone) * (1 + 1e-9)).all()
     assert (np.linalg.eigvalsh(alone - with_counts) > -1e-6 * np.trace(alone)).all()
@@ -88,8 +88,8 @@ def test_combined_counts_are_unbiased_and_covered(epsilon):
     found, variances = [], []
     for _ in range(600):
         measured = texts(np.rint(truth[:4] + sigma * generator.standard_normal(4)), sigma)
-        readings = readings_of(axis, inferred(measured, threshold=600))
-        x, covariance, _ = combine(axis, released(axis, truth, generator), readings)
+        cells = cell_counts_of(axis, inferred(measured, threshold=600))
+        x, covariance, _ = combine(axis, released(axis, truth, generator), cells)
         found.append(x)
         variances.append(np.diag(covariance))
     found, errors = np.array(found), np.sqrt(variances)
@@ -115,7 +115,7 @@ def test_counts_lifted_by_their_threshold_are_not_believed(count):
         counts = released(axis, truth, generator)
         for i, threshold in enumerate((tau, 0)):
             x, covariance, _ = combine(
-                axis, counts, readings_of(axis, inferred(texts(told, sigma), threshold=threshold))
+                axis, counts, cell_counts_of(axis, inferred(texts(told, sigma), threshold=threshold))
             )
             inside[i] += abs(x[2] - count) < 1.96 * covariance[2, 2] ** 0.5
     assert inside[0] >= 265
@@ -129,7 +129,7 @@ def test_selection_is_undone_at_the_mean():
     density = np.exp(-((y - true) ** 2) / (2 * sigma**2))
     mean = (y * density).sum() / density.sum()
     spread = ((y - mean) ** 2 * density).sum() / density.sum()
-    one = Readings(np.eye(1), np.array([mean]), np.array([sigma**2]), np.array([tau]))
+    one = CellCounts(np.eye(1), np.array([mean]), np.array([sigma**2]), np.array([tau]))
     told, variance = one.about(np.array([true]))
     assert told[0] == pytest.approx(true, abs=0.01)
     assert variance[0] == pytest.approx(sigma**4 / spread, rel=1e-3)
@@ -144,8 +144,8 @@ def test_a_sample_stands_for_the_table(epsilon, sigma):
     inside, found, variances = np.zeros(4), [], np.zeros(4)
     for _ in range(400):
         rows = generator.multivariate_hypergeometric(truth, 2_000)
-        readings = readings_of(axis, inferred(texts(np.rint(truth[:3] + sigma * generator.standard_normal(3)), sigma)))
-        x, covariance, _ = combine(axis, released(axis, rows, generator), readings, 10.0, 18_000 / 19_999)
+        cells = cell_counts_of(axis, inferred(texts(np.rint(truth[:3] + sigma * generator.standard_normal(3)), sigma)))
+        x, covariance, _ = combine(axis, released(axis, rows, generator), cells, 10.0, 18_000 / 19_999)
         inside += abs(x - truth) < 1.96 * np.sqrt(np.diag(covariance))
         found.append(x)
         variances += np.diag(covariance) / 400
@@ -156,12 +156,12 @@ def test_a_sample_stands_for_the_table(epsilon, sigma):
 def test_a_population_adds_what_drawing_rows_adds():
     axis = listed(2, 1.0)
     counts = released(axis, [600, 300, 100], np.random.default_rng(8))
-    made = both.Both(inferred(texts([590, 310], 20.0)))
+    made = module.MeasuredCounts(inferred(texts([590, 310], 20.0)))
     (rows, table), (same, population) = (
         made.cells(axis, counts, normalize=False, dropna=True, population=wide) for wide in (False, True)
     )
     np.testing.assert_array_equal(rows, same)
-    t = both.project_to_simplex(rows / 1_000)
+    t = module.project_to_simplex(rows / 1_000)
     np.testing.assert_allclose(population - table, 1_000 * t * (1 - t), rtol=1e-9)
 
 
@@ -170,21 +170,21 @@ def test_counts_of_the_same_table_pass():
     truth, axis, generator, found = np.array([900, 600, 300, 200]), listed(3, 1.0), np.random.default_rng(9), []
     for _ in range(300):
         measured = texts(np.rint(truth[:3] + 50 * generator.standard_normal(3)), 50.0)
-        found.append(combine(axis, released(axis, truth, generator), readings_of(axis, inferred(measured)))[2])
+        found.append(combine(axis, released(axis, truth, generator), cell_counts_of(axis, inferred(measured)))[2])
     assert 0.42 < np.mean(found) < 0.58
-    assert min(found) > both.UNLIKELY
+    assert min(found) > module.UNLIKELY
 
 
 def test_bins_that_are_too_narrow_are_left_to_the_rows():
     axis = make_axis(column(dpf.Real(0.0, 1.0), 0.2), 500)
-    made = both.Both(inferred(Measured("c", "intervals", (0.25, 0.5), (1_000, 1_000, 2_000), 100.0)))
-    assert made.readings(make_axis(axis.column, 4)) is not None
+    made = module.MeasuredCounts(inferred(Measured("c", "intervals", (0.25, 0.5), (1_000, 1_000, 2_000), 100.0)))
+    assert made.measured(make_axis(axis.column, 4)) is not None
     counts = np.full(axis.classes, 4_000 / axis.classes)
     narrow = made.snapped(axis)
     counts = np.full(narrow.classes, 4_000 / narrow.classes)
-    assert made.readings(narrow) is not None
+    assert made.measured(narrow) is not None
     assert made.cells(narrow, counts, normalize=False, dropna=True, population=False) is None
-    assert made.readings(narrow) is None
+    assert made.measured(narrow) is None
 
 
 # ------------------------------------------------------------------------------------------ what was measured of what
@@ -193,51 +193,51 @@ def test_bins_that_are_too_narrow_are_left_to_the_rows():
 def test_values_have_cells_but_for_the_others():
     axis = listed(3, 1.0, null=True)
     measured = Measured("c", "values", ("v2", "gone", "other", "v0"), (20, 30, 40, 10), 4.0, 7)
-    readings = readings_of(axis, inferred(measured, threshold=5))
-    np.testing.assert_array_equal(readings.matrix, np.eye(5)[[2, 0, 4]])
-    assert readings.counts.tolist() == [20, 10, 7]
-    assert readings.least.tolist() == [4.5, 4.5, both.NULLS_SHOW * 2.0]
-    assert readings.variances.tolist() == [4.0] * 3
+    cells = cell_counts_of(axis, inferred(measured, threshold=5))
+    np.testing.assert_array_equal(cells.matrix, np.eye(5)[[2, 0, 4]])
+    assert cells.counts.tolist() == [20, 10, 7]
+    assert cells.least.tolist() == [4.5, 4.5, module.NULLS_SHOW * 2.0]
+    assert cells.variances.tolist() == [4.0] * 3
 
 
 def test_nulls_show_as_inference_says():
-    assert both.NULLS_SHOW == inferred_column._NULLS
+    assert module.NULLS_SHOW == inferred_column._NULLS
 
 
 def test_nulls_of_all_rounds_are_averaged():
     rounds = [Measured("c", "intervals", (), (100,), variance, missing) for variance, missing in ((4.0, 10), (1.0, 20))]
     axis = make_axis(column(dpf.Nullable(dpf.Integer(0, 9)), 1.0), None)
-    readings = readings_of(axis, inferred(*rounds))
-    assert readings.counts.tolist() == [18.0]
-    assert readings.variances.tolist() == pytest.approx([0.8])
+    cells = cell_counts_of(axis, inferred(*rounds))
+    assert cells.counts.tolist() == [18.0]
+    assert cells.variances.tolist() == pytest.approx([0.8])
 
 
 def test_intervals_are_added_up_between_edges_that_are_cells():
     edges, counts = (-4, 0, 3, 5, 9, 50), (1, 2, 4, 8, 16, 32, 64)
     axis = make_axis(column(dpf.Integer(0, 9), 1.0), None)
-    readings = readings_of(axis, inferred(Measured("c", "intervals", edges, counts, 2.0)))
+    cells = cell_counts_of(axis, inferred(Measured("c", "intervals", edges, counts, 2.0)))
     # Below 0 and beyond 9 values are clamped: what is outside belongs to the first and the last cell.
     expected = np.zeros((4, 10))
     for i, (low, high) in enumerate([(0, 3), (3, 5), (5, 9), (9, 10)]):
         expected[i, low:high] = 1
-    np.testing.assert_array_equal(readings.matrix, expected)
-    assert readings.counts.tolist() == [1 + 2 + 4, 8, 16, 32 + 64]
-    assert readings.variances.tolist() == [6.0, 2.0, 2.0, 4.0]
+    np.testing.assert_array_equal(cells.matrix, expected)
+    assert cells.counts.tolist() == [1 + 2 + 4, 8, 16, 32 + 64]
+    assert cells.variances.tolist() == [6.0, 2.0, 2.0, 4.0]
 
 
 def test_nulls_that_are_imputed_are_counted_where_they_land():
     axis = make_axis(column(dpf.Integer(0, 9), 1.0), None)  # the fixed point is 4
-    readings = readings_of(axis, inferred(Measured("c", "intervals", (3, 6), (10, 20, 30), 2.0, 5)))
-    assert readings.counts.tolist() == [10, 25, 30]
-    assert readings.variances.tolist() == [2.0, 4.0, 2.0]
+    cells = cell_counts_of(axis, inferred(Measured("c", "intervals", (3, 6), (10, 20, 30), 2.0, 5)))
+    assert cells.counts.tolist() == [10, 25, 30]
+    assert cells.variances.tolist() == [2.0, 4.0, 2.0]
 
 
 def test_edges_within_a_step_do_not_part_cells():
     axis = make_axis(column(dpf.Integer(0, 100, step=10), 1.0), None)
     # 25 is the first value that rounds to 30; 27 is in the middle of those.
-    readings = readings_of(axis, inferred(Measured("c", "intervals", (25, 27), (10, 20, 40), 1.0)))
-    assert readings.counts.tolist() == [10, 60]
-    np.testing.assert_array_equal(readings.matrix[0], [1] * 3 + [0] * 8)
+    cells = cell_counts_of(axis, inferred(Measured("c", "intervals", (25, 27), (10, 20, 40), 1.0)))
+    assert cells.counts.tolist() == [10, 60]
+    np.testing.assert_array_equal(cells.matrix[0], [1] * 3 + [0] * 8)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_edges_within_a_step_do_not_part_cells():
     ],
 )
 def test_nothing_that_helps(space, measured):
-    assert readings_of(make_axis(column(space, 1.0), None), inferred(measured)) is None
+    assert cell_counts_of(make_axis(column(space, 1.0), None), inferred(measured)) is None
 
 
 def test_grid_is_moved_to_measured_edges():
@@ -273,7 +273,7 @@ def mixture(rows: int, generator) -> np.ndarray:
     return np.clip(np.rint(values), 0, 99).astype(np.int64)
 
 
-def test_both_likelihoods_have_one_maximum():
+def test_measured_likelihoods_have_one_maximum():
     """No share can be moved from one cell to another so that the sum of both grows: checked by its gradient."""
     generator = np.random.default_rng(5)
     axis = make_axis(column(dpf.Integer(0, 99), 2.0), 50)
@@ -281,13 +281,11 @@ def test_both_likelihoods_have_one_maximum():
     table = np.histogram(mixture(4_000, generator), bins=axis.edges)[0]
     counts = released(axis, table, generator)
     measured = Measured("c", "intervals", (20, 40, 60, 80), (1_300, 240, 1_300, 1_200, 50), 900.0)
-    readings = readings_of(axis, inferred(measured))
-    fit = Combined.fit(axis, counts, readings, 4_000.0)
+    cells = cell_counts_of(axis, inferred(measured))
+    fit = CombinedDistribution.fit(axis, counts, cells, 4_000.0)
     expected = axis.channel @ fit.shares
     gradient = axis.channel.T @ (counts / expected)
-    gradient += (
-        4_000 * readings.matrix.T @ ((readings.counts - 4_000 * readings.matrix @ fit.shares) / readings.variances)
-    )
+    gradient += 4_000 * cells.matrix.T @ ((cells.counts - 4_000 * cells.matrix @ fit.shares) / cells.variances)
     used = fit.shares > 1e-9
     level = gradient[used].mean()
     assert np.ptp(gradient[used]) < 0.02 * 4_000
@@ -300,15 +298,15 @@ def test_distribution_from_exact_counts_is_exact_where_counts_are():
     axis = make_axis(column(dpf.Integer(0, 99), 0.5), 100)
     table = np.histogram(mixture(4_000, generator), bins=axis.edges)[0]
     exact = [int(part.sum()) for part in np.split(table, [20, 40, 60, 80])]
-    readings = readings_of(axis, inferred(Measured("c", "intervals", (20, 40, 60, 80), tuple(exact), 0.01)))
-    fit = Combined.fit(axis, released(axis, table, generator), readings, 4_000.0)
-    np.testing.assert_allclose(readings.matrix @ fit.shares * 4_000, exact, atol=0.5)
+    cells = cell_counts_of(axis, inferred(Measured("c", "intervals", (20, 40, 60, 80), tuple(exact), 0.01)))
+    fit = CombinedDistribution.fit(axis, released(axis, table, generator), cells, 4_000.0)
+    np.testing.assert_allclose(cells.matrix @ fit.shares * 4_000, exact, atol=0.5)
 
 
 @pytest.mark.parametrize(
     ("target", "epsilon", "times"), [("table", 1.0, 1), ("population", 1.0, 1), ("table", 0.05, 1), ("table", 6.0, 10)]
 )
-def test_errors_of_both_are_those_of_releases(target, epsilon, times):
+def test_errors_of_measured_are_those_of_releases(target, epsilon, times):
     # The claimed error of five bins, against 60 releases of one table (or of tables drawn anew, or of every tenth
     # row): the mean squares are within a factor of 1.6 (25 replicas, 60 releases: two-sided 0.1 %; fixed key).
     generator = np.random.default_rng(7)
@@ -322,7 +320,9 @@ def test_errors_of_both_are_those_of_releases(target, epsilon, times):
         told = [part.sum() + 60 * times * generator.standard_normal() for part in np.split(rows, [10, 30, 40])]
         measured = Measured("c", "intervals", (20, 60, 80), tuple(round(t) for t in told), 3_600.0 * times**2)
         drawn = rows if times == 1 else generator.multivariate_hypergeometric(rows, 3_000)
-        fit = Combined.fit(axis, released(axis, drawn, generator), readings_of(axis, inferred(measured)), float(n))
+        fit = CombinedDistribution.fit(
+            axis, released(axis, drawn, generator), cell_counts_of(axis, inferred(measured)), float(n)
+        )
         squares.append(((parts @ fit.shares - truth) ** 2).sum())
         if len(claims) < 8:
             claims.append((fit.errors_of(lambda s: parts @ s, target) ** 2).sum())

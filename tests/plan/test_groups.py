@@ -18,7 +18,7 @@ from dpframe.accounting import composed_delta
 from dpframe.accounting.budget import Budget
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import join_axes, make_axis
-from dpframe.estimate.joint_blocks import channel_of, surrogate_sums
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import expectation_maximization, fit_joint, replicate
 from dpframe.estimate.mixture import LatentClassModel, _step, fit_latent_classes
 from dpframe.mechanisms import GammaDiagonal, Geometric, Mechanism, RandomizedResponse
@@ -492,7 +492,7 @@ def test_joints_and_their_errors_are_those_of_the_dense_inverse(names, target):
         sets = itertools.chain(*(itertools.combinations(range(len(names)), r) for r in range(len(names))))
         for held in sets if normalize else [()]:
             found = surrogates.joint_cells(
-                counts, axes, normalize=normalize, given=held, dropna=dropna, drawn=float(target == "population")
+                counts, axes, normalize=normalize, given=held, dropna=dropna, sampling=float(target == "population")
             )
             expected = residuals(names, normalize, held, dropna, target)
             kept = tuple(slice(0, a.cells - (dropna and a.has_null)) for a in axes)
@@ -539,8 +539,8 @@ def test_bins_of_a_grouped_column_are_sums_of_its_cells():
     for cell in range(6):
         t = np.zeros((3, 2))
         t[divmod(cell, 2)] = 1
-        expected = flat @ channel_of(listed).spread(uniform @ t)
-        np.testing.assert_allclose(channel_of(wide).spread(t), expected, rtol=1e-10, atol=1e-15)
+        expected = flat @ JointDomain.of(listed).spread(uniform @ t)
+        np.testing.assert_allclose(JointDomain.of(wide).spread(t), expected, rtol=1e-10, atol=1e-15)
         np.testing.assert_allclose(wide[0].channel @ t.sum(axis=1), expected.sum(axis=1), rtol=1e-10)
     assert wide[0].present.tolist() == pytest.approx([1.0] * 3)
 
@@ -553,7 +553,7 @@ def test_one_axis_of_a_group_is_its_marginal():
         np.testing.assert_allclose(axes[0].invert(counts, squared=squared), own.invert(counts, squared=squared))
     np.testing.assert_allclose(axes[0].present, own.present)
     np.testing.assert_allclose(axes[0].channel, own.channel)
-    np.testing.assert_allclose(surrogate_sums(counts, [own]), own.invert(counts))
+    np.testing.assert_allclose(JointDomain.of([own]).sums(counts), own.invert(counts))
 
 
 # Moments, against dense linear algebra
@@ -591,7 +591,7 @@ def test_product_moments_are_those_of_the_dense_inverse():
         for name, fs in [*terms[i].items(), *terms[j].items()]:
             both[name] = (*both.get(name, ()), *fs)
         u = moment(list(both), [lambda x, fs=fs: np.prod([f(x) for f in fs], axis=0) for fs in both.values()])
-        assert sums.noise_free[i, j] == pytest.approx(u.sum(), rel=1e-7, abs=1e-5)
+        assert sums.of_products[i, j] == pytest.approx(u.sum(), rel=1e-7, abs=1e-5)
 
 
 @pytest.mark.parametrize("by", ["sex", "job", "grade"])
@@ -633,7 +633,7 @@ def test_means_by_bins_within_a_group():
 def test_the_channel_of_a_joint_is_the_dense_one():
     names = ["sex", "grade", "job"]
     inverse, cells, sizes = dense(names)
-    matrix, channel = np.linalg.inv(inverse), channel_of(ONE._axes(names, {}))
+    matrix, channel = np.linalg.inv(inverse), JointDomain.of(ONE._axes(names, {}))
     t = np.random.default_rng(0).random(sizes)
     np.testing.assert_allclose(channel.spread(t).ravel(), matrix @ t.ravel(), rtol=1e-9)
     np.testing.assert_allclose(channel.adjoint(t).ravel(), matrix.T @ t.ravel(), rtol=1e-9)
@@ -648,7 +648,7 @@ def test_the_channel_of_a_joint_is_the_dense_one():
 
 def test_the_fit_of_a_grouped_joint_is_the_most_likely_one():
     axes = ONE._axes(["sex", "grade", "job"], {})
-    counts, channel = ONE._counts(axes), channel_of(axes)
+    counts, channel = ONE._counts(axes), JointDomain.of(axes)
     shares = expectation_maximization(counts, channel, tolerance=1e-6, max_steps=20_000)
     gradient = channel.adjoint(counts / counts.sum() / channel.spread(shares))
     assert gradient.max() <= 1 + 1e-6
@@ -852,7 +852,7 @@ def test_grouping_wins_on_adult_as_forecast(adult, adult_spaces, epsilon):
         truth, squares = surrogates.count_classes(axes, [codes]) / len(frame), []
         for i in range(30):
             counts = surrogates.count_classes(axes, [release(codes, plan, (i + 1).to_bytes(32, "big"))])
-            squares.append(((surrogate_sums(counts, axes) / len(frame) - truth) ** 2).mean())
+            squares.append(((JointDomain.of(axes).sums(counts) / len(frame) - truth) ** 2).mean())
         found[groups] = math.sqrt(np.mean(squares))
         if groups:
             row = plan.forecast(types=types).loc[("joint", "sex × income × race")]

@@ -1,0 +1,271 @@
+"""The domain of a joint: its axes, and the blocks of axes whose noise is independent of that of all others.
+
+A column is a block of its own; the columns of a group that are crossed with each other are one block. Sums over
+rows of products of surrogates, and P(class | cell), are taken block by block: the Kronecker product is never formed.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import ParameterError
+from dpframe.estimate.axes import Axis, ChannelAxis, MatrixAxis, MemberAxis
+from dpframe.estimate.noise_block import NoiseBlock
+
+FloatArray = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+
+LARGEST_JOINT = 50_000_000
+"""Most cells of a joint that are counted (400 MB)."""
+
+SQUARED = frozenset({"cell²", "base²", "cell·base"})
+
+
+def check_cells(shape: Sequence[int]) -> None:
+    """Raise `ParameterError` for a joint that would not fit in memory, with its size."""
+    cells = math.prod(shape)
+    if cells > LARGEST_JOINT:
+        raise ParameterError(
+            f"the joint has {cells:,} cells ({cells * 8 / 1e9:.1f} GB), more than {LARGEST_JOINT:,}; cross fewer "
+            "columns or give bins"
+        )
+
+
+class Block(ABC):
+    """Some axes of a joint, at their positions in it.
+
+    A *base* is what a cell is a share of: the rows that agree with it on the given axes, and (if nulls are left out)
+    are not null on the others.
+    """
+
+    @abstractmethod
+    def sums(self, counts: FloatArray, what: str, given: Collection[int], dropna: bool) -> FloatArray:
+        """Return Σ counts·Φ, Φ², W, W² or Φ·W over the block's classes, as `JointDomain.sums` says."""
+
+    @abstractmethod
+    def spread(self, shares: FloatArray) -> FloatArray:
+        """Apply the channel along the block's axes."""
+
+    @abstractmethod
+    def adjoint(self, values: FloatArray) -> FloatArray:
+        """Apply its transpose."""
+
+    @abstractmethod
+    def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
+        """Draw the classes of rows that are counted by cell."""
+
+
+@dataclass(frozen=True, eq=False)
+class AxisBlock(Block):
+    """One axis."""
+
+    axis: ChannelAxis
+    position: int
+
+    def sums(self, counts: FloatArray, what: str, given: Collection[int], dropna: bool) -> FloatArray:
+        """Invert the axis; where it is not given the base is 1, or the surrogate of "not null"."""
+        moved = np.moveaxis(counts, self.position, 0)
+        if self.position in given or what in ("cell", "cell²"):
+            sums = self.axis.invert(moved, squared=what in SQUARED)
+        else:
+            if dropna and self.axis.has_null:
+                weight = self.axis.present.reshape([-1] + [1] * (counts.ndim - 1))
+                moved = moved * (weight**2 if what == "base²" else weight)
+            sums = self.axis.invert(moved) if what == "cell·base" else moved.sum(axis=0, keepdims=True)
+        return np.moveaxis(sums, 0, self.position)
+
+    def spread(self, shares: FloatArray) -> FloatArray:
+        """Apply the axis's matrix."""
+        return self._apply(self.axis.channel, shares)
+
+    def adjoint(self, values: FloatArray) -> FloatArray:
+        """Apply its transpose."""
+        return self._apply(self.axis.channel.T, values)
+
+    def _apply(self, matrix: FloatArray, values: FloatArray) -> FloatArray:
+        return np.moveaxis(np.tensordot(matrix, values, axes=(1, self.position)), 0, self.position)
+
+    def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
+        """Draw from a multinomial law per cell."""
+        matrix, moved = self.axis.channel, np.moveaxis(rows, self.position, 0)
+        laws = (matrix / matrix.sum(axis=0)).T
+        if rows.ndim == 1:
+            return np.asarray(generator.multinomial(rows, laws).sum(axis=0))
+        out = np.zeros((matrix.shape[0], *moved.shape[1:]), dtype=np.int64)
+        for law, part in zip(laws, moved, strict=True):
+            classes = generator.multinomial(part.ravel(), law)
+            out += np.moveaxis(classes.reshape(*part.shape, -1), -1, 0)
+        return np.moveaxis(out, 0, self.position)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupBlock(Block):
+    """The crossed axes of a group, whose cells are their classes.
+
+    The indicator of a set of tuples has the mean over all tuples that is the set's share of them; all sums are of the
+    surrogates of such, for cells and their bases.
+    """
+
+    axes: tuple[MemberAxis, ...]
+    positions: tuple[int, ...]
+
+    @property
+    def noise(self) -> NoiseBlock:
+        """The noise of the group."""
+        return self.axes[0].noise
+
+    def sums(self, counts: FloatArray, what: str, given: Collection[int], dropna: bool) -> FloatArray:
+        """Return the sums in closed form, summed-out axes kept with one cell."""
+        n, law = counts.sum(axis=self.positions, keepdims=True), self._law(counts.ndim, self.positions, False)
+        if what == "cell":
+            return self.noise.sums(counts, law, n)
+        if what == "cell²":
+            return self.noise.squares(counts, counts, law, n)
+        if not set(given) & set(self.positions) and not (dropna and any(axis.has_null for axis in self.axes)):
+            # The base is everything, and its surrogate 1: not nearly so, as the difference below would make it.
+            return self.sums(counts, "cell", given, dropna) if what == "cell·base" else n
+        inside, base = self._within(counts, given, dropna)
+        if what == "base":
+            return self.noise.sums(inside, base, n)
+        if what == "base²":
+            return self.noise.squares(inside, inside, base, n)
+        # Cells that are null where nulls are left out lie in no base; they are not shown.
+        return self.noise.products(counts, (counts, inside), (law, base), n)
+
+    def _law(self, dimensions: int, positions: Collection[int], present: bool) -> FloatArray:
+        """Return the share of all tuples in cells of some axes, or only of those that are not null."""
+        shares = [
+            axis.law * _not_null(axis) if present else axis.law
+            for axis, at in zip(self.axes, self.positions, strict=True)
+            if at in positions
+        ]
+        return _placed(shares, [at for at in self.positions if at in positions], dimensions)
+
+    def _present(self, dimensions: int, given: Collection[int], dropna: bool) -> FloatArray:
+        """Tell the cells that lie in their base: 1, or 0 where a free axis is null and nulls are left out."""
+        free = [(_not_null(a), at) for a, at in zip(self.axes, self.positions, strict=True) if at not in given]
+        if not dropna:
+            return np.ones([1] * dimensions)
+        return _placed([mask for mask, _ in free], [at for _, at in free], dimensions)
+
+    def _within(self, counts: FloatArray, given: Collection[int], dropna: bool) -> tuple[FloatArray, FloatArray]:
+        """Return the counts of every base, and its share of all tuples."""
+        free = tuple(at for at in self.positions if at not in given)
+        inside = (counts * self._present(counts.ndim, given, dropna)).sum(axis=free, keepdims=True)
+        held = self._law(counts.ndim, [at for at in self.positions if at in given], False)
+        return inside, held * self._law(counts.ndim, free, dropna).sum()
+
+    @cached_property
+    def _everywhere(self) -> FloatArray:
+        return reduce(np.multiply.outer, [axis.law for axis in self.axes])
+
+    def spread(self, shares: FloatArray) -> FloatArray:
+        """Keep the share s of all cells, and spread the rest evenly over all tuples."""
+        law = self._law(shares.ndim, self.positions, False)
+        return self.noise.spread(shares, shares.sum(axis=self.positions, keepdims=True), law)
+
+    def adjoint(self, values: FloatArray) -> FloatArray:
+        """Keep the share s of all values, and add the rest of their mean."""
+        mean = (self._law(values.ndim, self.positions, False) * values).sum(axis=self.positions, keepdims=True)
+        return self.noise.spread(values, mean, 1.0)
+
+    def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
+        """Keep some rows of every cell, and spread the others evenly over all tuples."""
+        kept = generator.binomial(rows, self.noise.signal)
+        lost, law = (rows - kept).sum(axis=self.positions), self._everywhere
+        spread = generator.multinomial(lost.ravel(), law.ravel() / law.sum()).reshape(*lost.shape, *law.shape)
+        ends = range(lost.ndim, lost.ndim + law.ndim)
+        return np.asarray(kept + np.moveaxis(spread, list(ends), self.positions))
+
+
+def _placed(vectors: Sequence[FloatArray], positions: Sequence[int], dimensions: int) -> FloatArray:
+    """Return the outer product of vectors, each along its own axis of an array of so many dimensions."""
+    placed = [
+        np.reshape(v, [-1 if i == at else 1 for i in range(dimensions)])
+        for v, at in zip(vectors, positions, strict=True)
+    ]
+    return reduce(np.multiply, placed, np.ones([1] * dimensions))
+
+
+def _not_null(axis: Axis) -> FloatArray:
+    mask = np.ones(axis.cells)
+    mask[axis.cells - axis.has_null :] = 0.0
+    return mask
+
+
+@dataclass(frozen=True, eq=False)
+class JointDomain:
+    """The cells and classes of some axes crossed with each other, and the channel between them.
+
+    Rows by cell and by class are arrays with one dimension per axis.
+    """
+
+    axes: tuple[ChannelAxis, ...]
+
+    @classmethod
+    def of(cls, axes: JointDomain | Sequence[ChannelAxis] | Sequence[FloatArray]) -> JointDomain:
+        """Return the domain of axes, or of matrices P(class | cell) of axes whose noise is independent."""
+        if isinstance(axes, JointDomain):
+            return axes
+        return cls(tuple(axis if isinstance(axis, ChannelAxis) else MatrixAxis(axis) for axis in axes))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells of each axis."""
+        return tuple(axis.cells for axis in self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks of independent noise."""
+        blocks: list[Block] = []
+        groups: dict[tuple[str, ...], list[tuple[int, MemberAxis]]] = {}
+        for i, axis in enumerate(self.axes):
+            if isinstance(axis, MemberAxis):
+                groups.setdefault(axis.group.names, []).append((i, axis))
+            else:
+                blocks.append(AxisBlock(axis, i))
+        for members in groups.values():
+            blocks.append(GroupBlock(tuple(axis for _, axis in members), tuple(i for i, _ in members)))
+        return tuple(blocks)
+
+    def sums(
+        self, counts: FloatArray, what: str = "cell", given: Collection[int] = (), dropna: bool = False
+    ) -> FloatArray:
+        """Sum surrogates over rows that are counted by class.
+
+        Parameters
+        ----------
+        counts
+            Rows by class.
+        what
+            ``"cell"`` for Φ, the surrogate of every cell's indicator; ``"base"`` for W, that of the cell's base (see
+            `Block`), with one cell along the axes that it does not depend on; ``"cell²"``, ``"base²"``,
+            ``"cell·base"`` for the products.
+        given, dropna
+            The axes on which a base agrees with its cell, by position, and whether it leaves out nulls elsewhere.
+        """
+        return reduce(lambda sums, block: block.sums(sums, what, given, dropna), self.blocks, counts)
+
+    def spread(self, shares: FloatArray) -> FloatArray:
+        """Return the law of the classes from that of the cells."""
+        return reduce(lambda law, block: block.spread(law), self.blocks, shares)
+
+    def adjoint(self, values: FloatArray) -> FloatArray:
+        """Apply the transpose of `spread`."""
+        return reduce(lambda part, block: block.adjoint(part), self.blocks, values)
+
+    def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
+        """Draw the classes of rows that are counted by cell."""
+        return reduce(lambda part, block: block.randomise(part, generator), self.blocks, rows)

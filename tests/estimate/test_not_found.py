@@ -1,0 +1,33 @@
+"""Estimates of columns whose spaces private inference did not find."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+from dpframe.accounting.budget import Budget
+from dpframe.plan.inferred import Inferred, Measured
+from dpframe.plan.plan import build_plan
+
+FRAME = pd.DataFrame({"c": pd.Series([None, "a", "b", "z"] * 250, dtype="string")})
+SPACE = dpf.Nullable(dpf.Categorical(["a", "b", "other"], other="other"))
+
+
+def estimates(*measured):
+    inferred = Inferred(Budget(0.1, 1e-7), ("c",), measured, (("c", 100),))
+    plan = build_plan({"c": SPACE}, epsilon=4.0, n=1_000, inferred=inferred)
+    return dpf.Estimates(dpf.sanitize(FRAME, plan=plan, key=bytes(32)), use_measured=False)
+
+
+def test_a_rate_of_nulls_rests_on_no_list_of_values():
+    e = estimates(Measured("c", "values", ("a",), (250,), 400.0))
+    assert e.value_counts("c")["estimate"].isna().all()
+    rate = e.null_rate("c")
+    assert abs(rate["estimate"] - 0.25) < 5 * rate["std_error"]  # error probability 6e-7
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.DpframeWarning")
+def test_objects_of_a_kind_that_was_not_found_are_read_as_nulls():
+    rate = estimates(Measured("c", "kinds", ("text", "list of numbers"), (10, 500), 400.0)).null_rate("c")
+    assert np.isnan(rate["estimate"])
+    assert "not found" in rate.attrs["not_found"]["c"]
