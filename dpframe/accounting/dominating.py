@@ -18,21 +18,138 @@ first, up to E = 2/γ − 1, where no rest is left. Columns in which x and x' ag
 γ is only known from below, so the law must get worse as γ shrinks. It does: spreading (1, 1) to (E, 1), (1, E), with
 1/(1 + E) each, and (0, 0) leads from γ to any smaller γ. (The law with a rest on (E, E) would *not*: at γ = e^−ε it
 claims that nothing is revealed.) And γ ≥ e^−ε always, since μ ≥ e^−ε·P(·|x).
+
+*Products.* A column that is itself h independent bits enters as h columns (`BitsLoss`): nothing is lost.
+
+*Sets of at most s items*, each shown with probability p if held and q < p if not (`ItemsLoss`). With
+R = p(1 − q)/(q(1 − p)) and g = (1 − p)/(1 − q), P(y|x) = P(y|∅)·Π_{i∈x} g·R^{yᵢ} ≥ g^s·P(y|∅), which is taken for μ:
+γ = g^s, under μ items are shown independently with probability q, and A = g^{|x|−s}·R^i with i the shown items of x.
+
+4. *Missing items*: 1/g = E[R^bit] for a bit of probability q, so that a set of fewer than s items is spread to one
+   with s by items that are held by nobody.
+5. *Common items* multiply A and B by one factor R^bit; f is submodular in two factors, so that independent ones raise
+   it: the worst pair has no item in common.
+
+Hence A = R^i, B = R^j, with i and j ~ Bin(s, q) independent: a product of s columns in which A and B are 1 or E = R,
+independent given the blanket mass g (a set that was cut at random is a mixture of sets, and f is convex). From E[A] = 1,
+q = (1/γ − 1)/(E − 1). If 2s ≤ h such a pair exists, and μ is min P(·|x) on all sets of at most h − s items.
+Such a law too gets worse with E, spreading A and B on their own, and as γ shrinks while q ≤ 1/(1 + √E), which is
+γ ≥ 1/√E: there q, γq² and γq(1 − q) all grow, so that (1, 1) alone is spread, to the other atoms and (0, 0). A γ below
+1/√E first enlarges E to 1/γ².
+
+*Blocks*: m columns of either kind are dominated by one of the same kind with E^m and γ^m (by 1; A and B spread on
+their own keep their independence): fewer factors where there are too many.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Self
 
 from dpframe.errors import ParameterError
 
 _ULPS = 2e-15
 """Relative error of the few float operations that make an atom's mass; masses are rounded up by it."""
+_ROUNDED = 1e-15
+"""Absolute rounding of a mass that is a difference."""
 _LEAST = 1e-12
 """Smaller losses are enlarged to it: their squares are still numbers."""
+
+
+@dataclass(frozen=True)
+class DominatingLaw:
+    """The dominating law of a column: (A, B) is (E, 1) or (1, E) with ``differ`` each, (1, 1) with ``same``.
+
+    ``rate`` is ln E. The masses are rounded up: they are a measure above the law's.
+    """
+
+    rate: float
+    blanket: float
+
+    @property
+    def enlarged(self) -> DominatingLaw:
+        """The law that holds beside other columns: ``rate`` is at least ln(2/γ − 1), and γ at least e^−ε."""
+        gamma = max(self.blanket, math.exp(-self.rate) * (1 - _ULPS))
+        return DominatingLaw(max(self.rate, math.log1p(2 * (1 - gamma) / gamma) * (1 + _ULPS)), gamma)
+
+    @property
+    def differ(self) -> float:
+        """Return (1 − γ)/(E − 1)."""
+        return min(self.blanket / 2, (1 - self.blanket) / math.expm1(self.rate)) * (1 + _ULPS)
+
+    @property
+    def same(self) -> float:
+        """Return the rest of γ."""
+        return max(0.0, self.blanket - 2 * self.differ) + _ULPS
+
+    @property
+    def both(self) -> float:
+        """Return the mass of (E, E)."""
+        return 0.0
+
+    @property
+    def square(self) -> float:
+        """Return E[A²]."""
+        ratio = math.exp(self.rate)
+        return self.differ * (ratio**2 + 1) + self.same + self.both * ratio**2
+
+    @property
+    def product(self) -> float:
+        """Return E[AB]."""
+        ratio = math.exp(self.rate)
+        return 2 * self.differ * ratio + self.same + self.both * ratio**2
+
+    @property
+    def ratio_masses(self) -> tuple[float, float, float]:
+        """Return the probabilities of A/B = E, 1/E and 1 where B is drawn, rounded up; for one row in a known order."""
+        below = math.exp(-self.rate)
+        if self.blanket <= 2 * below / (1 + below):
+            return below / (1 + below), 1 / (1 + below), 0.0
+        differ = (1 - self.blanket) * below / -math.expm1(-self.rate)
+        return differ, (1 - self.blanket) / -math.expm1(-self.rate), max(0.0, self.blanket - 2 * differ) + _ROUNDED
+
+
+@dataclass(frozen=True)
+class IndependentLaw(DominatingLaw):
+    """The dominating law of an item of a set: A and B are 1 or E, independently of each other given the blanket.
+
+    (E, E) has mass ``both``; γ is at least 1/√E.
+    """
+
+    @property
+    def enlarged(self) -> DominatingLaw:
+        """The law with ``rate`` at least −2·ln γ."""
+        return IndependentLaw(max(self.rate, -2 * math.log(self.blanket) * (1 + _ULPS)), self.blanket)
+
+    @property
+    def _shown(self) -> float:
+        """Return γq, which is (1 − γ)/(E − 1)."""
+        return min((1 - self.blanket) / math.expm1(self.rate), self.blanket / 2)
+
+    @property
+    def differ(self) -> float:
+        """Return γq(1 − q)."""
+        return self._shown * (1 - self._shown / self.blanket) * (1 + _ULPS)
+
+    @property
+    def same(self) -> float:
+        """Return γ(1 − q)²."""
+        return (self.blanket - self._shown) ** 2 / self.blanket * (1 + _ULPS)
+
+    @property
+    def both(self) -> float:
+        """Return γq²."""
+        return self._shown**2 / self.blanket * (1 + _ULPS)
+
+    @property
+    def ratio_masses(self) -> tuple[float, float, float]:
+        """Return the probabilities of A/B = E, 1/E and 1 where B is drawn, rounded up."""
+        law = self.enlarged
+        ratio = math.exp(law.rate)
+        return law.differ, law.differ * ratio, law.same + law.both * ratio
 
 
 @dataclass(frozen=True)
@@ -62,6 +179,77 @@ class ColumnLoss:
         if not 0 < self.blanket <= 1:
             raise ParameterError(f"a part's blanket must lie in (0, 1], the mass all rows share; got {self.blanket}")
 
+    @property
+    def count(self) -> int:
+        """Number of independent columns that the part is made of."""
+        return 1
+
+    def factors(self, most: int) -> list[DominatingLaw]:
+        """Return laws whose product dominates the part, ``most`` of them at most."""
+        return [DominatingLaw(self.epsilon, self.blanket)]
+
+    def at(self, epsilon: float, blanket: float) -> Self:
+        """Return a part of the same kind that loses this much."""
+        return replace(self, epsilon=epsilon, blanket=blanket)
+
+
+@dataclass(frozen=True)
+class BitsLoss(ColumnLoss):
+    """A column that is several independent columns of equal loss, such as a set of any size: a bit for each item.
+
+    Parameters
+    ----------
+    epsilon, blanket
+        Of all of them together, as of any `ColumnLoss`.
+    count
+        How many there are.
+
+    Raises
+    ------
+    ParameterError
+        As `ColumnLoss`, and unless ``count`` is a whole number of at least 1.
+
+    Examples
+    --------
+    >>> part = BitsLoss(epsilon=4.0, blanket=0.2, count=20)
+    >>> len(part.factors(most=200)), round(part.factors(most=200)[0].rate, 3)
+    (20, 0.2)
+    """
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rows(self.count, "count")
+
+    def factors(self, most: int) -> list[DominatingLaw]:
+        """Return laws whose product dominates the part: of the columns, or of blocks of as many as need be."""
+        size = -(-self.count // most)
+        share = size / self.count
+        rate, blanket = self.epsilon * share * (1 + _ULPS), self.blanket**share * (1 - _ULPS)
+        return [self._law(rate, blanket)] * -(-self.count // size)
+
+    def _law(self, rate: float, blanket: float) -> DominatingLaw:
+        return DominatingLaw(rate, blanket)
+
+
+@dataclass(frozen=True)
+class ItemsLoss(BitsLoss):
+    """A column of sets of at most ``count`` items, each shown or not on its own whatever else the set holds.
+
+    Its law is the product of ``count`` columns in which A and B are independent given the blanket (the module).
+
+    Examples
+    --------
+    >>> part = ItemsLoss(epsilon=4.0, blanket=0.1353, count=8)
+    >>> item = part.factors(most=200)[0]
+    >>> round(item.rate, 3), item.both > 0
+    (0.5, True)
+    """
+
+    def _law(self, rate: float, blanket: float) -> DominatingLaw:
+        return IndependentLaw(rate, blanket)
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -80,7 +268,7 @@ def check_losses(parts: Sequence[ColumnLoss]) -> tuple[ColumnLoss, ...]:
     if not all(isinstance(part, ColumnLoss) for part in parts):
         raise ParameterError("parts must be a sequence of ColumnLoss, one for each randomised column")
     lossy = (part for part in parts if part.epsilon > 0 and part.blanket < 1)
-    return tuple(ColumnLoss(max(part.epsilon, _LEAST), part.blanket) for part in lossy)
+    return tuple(part.at(max(part.epsilon, _LEAST), part.blanket) for part in lossy)
 
 
 def check_rows(n: int, name: str = "n") -> int:
@@ -97,28 +285,7 @@ def total_epsilon(parts: Sequence[ColumnLoss]) -> float:
     return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
 
 
-@dataclass(frozen=True)
-class DominatingLaw:
-    """The dominating law of a column: (A, B) is (E, 1) or (1, E) with ``differ`` each, (1, 1) with ``same``.
-
-    ``rate`` is ln E, at least ln(2/γ − 1). The masses are rounded up: they are a measure above the law's.
-    """
-
-    rate: float
-    blanket: float
-
-    @property
-    def differ(self) -> float:
-        """Return (1 − γ)/(E − 1)."""
-        return min(self.blanket / 2, (1 - self.blanket) / math.expm1(self.rate)) * (1 + _ULPS)
-
-    @property
-    def same(self) -> float:
-        """Return the rest of γ."""
-        return max(0.0, self.blanket - 2 * self.differ) + _ULPS
-
-
-def dominating(part: ColumnLoss) -> DominatingLaw:
-    """Return the law that dominates every column of this loss and at least this blanket mass."""
-    gamma = max(part.blanket, math.exp(-part.epsilon) * (1 - _ULPS))
-    return DominatingLaw(max(part.epsilon, math.log1p(2 * (1 - gamma) / gamma) * (1 + _ULPS)), gamma)
+def factors(parts: Sequence[ColumnLoss], most: int) -> list[DominatingLaw]:
+    """Return laws whose product dominates a row of these parts, about ``most`` of them if so many suffice."""
+    whole = sum(part.count for part in parts)
+    return [law for part in parts for law in part.factors(max(1, min(part.count, most * part.count // whole)))]

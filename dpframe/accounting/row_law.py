@@ -11,17 +11,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, dominating
+from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, factors
 
 Floats = NDArray[np.float64]
 
 _CELLS = 420
 """Most lattice steps along an axis."""
+_FACTORS = 200
+"""Factors of a row's law beyond which equal ones are taken in blocks."""
 _INFLATION = 1e-4
 """Variance, relative to its whole, that rounding to the lattice may add where that many steps allow it."""
 
@@ -90,22 +92,24 @@ def _times(law: Floats, column: DominatingLaw, step: float) -> Floats:
         scaled = law * (column.differ * weight)
         product[k : k + size, :size] += scaled
         product[:size, k : k + size] += scaled
+        for m, other in points if column.both else ():
+            product[k : k + size, m : m + size] += law * (column.both * weight * other)
     return product
 
 
 @functools.lru_cache(maxsize=16)
 def row_law(parts: tuple[ColumnLoss, ...]) -> RowLaw:
     """Return the dominating law of a row with these columns."""
-    columns = [dominating(part) for part in parts]
+    columns = [law.enlarged for law in factors(parts, _FACTORS)]
     step = choose_step([c.rate for c in columns], [c.differ for c in columns], _CELLS, _INFLATION)
     law = np.ones((1, 1))
-    for column in sorted((DominatingLaw(snapped(c.rate, step), c.blanket) for c in columns), key=lambda c: c.rate):
+    for column in sorted((replace(c, rate=snapped(c.rate, step)) for c in columns), key=lambda c: c.rate):
         law = _times(law, column, step)
     i, j = np.nonzero(law)
     ratio = np.exp(step * np.arange(law.shape[0]))
     blanket = math.prod(column.blanket for column in columns)
-    errors = 1e-15 * (8 + 2 * step * law.shape[0] + len(parts))
-    return RowLaw(ratio[i], ratio[j], law[i, j], 1 - blanket * (1 - errors), errors, 1e-15 * (8 * len(parts)))
+    errors = 1e-15 * (8 + 2 * step * law.shape[0] + len(columns))
+    return RowLaw(ratio[i], ratio[j], law[i, j], 1 - blanket * (1 - errors), errors, 1e-15 * (8 * len(columns)))
 
 
 def single_law(epsilon: float) -> RowLaw:
