@@ -12,7 +12,6 @@ product of the columns is then a convolution of non-negative terms, without furt
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpframe.accounting.budget import check_delta
-from dpframe.accounting.dominating import ColumnLoss, check_losses, factors, total_epsilon
+from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, check_losses, factors, total_epsilon
 from dpframe.accounting.row_law import choose_step, snapped, spread
 from dpframe.errors import ParameterError
 
@@ -36,17 +35,23 @@ ERROR = 1e-13
 """Relative rounding of ratios and masses, per unit of (1 + Σε), taken outward."""
 
 
+def _taps(column: DominatingLaw, step: float) -> list[tuple[int, float]]:
+    """Return the lattice points of ln R_c and their probabilities under P'."""
+    rate = snapped(column.rate, step)
+    more, less, same = replace(column, rate=rate).ratio_masses
+    taps = [(k, w * more) for k, w in spread(rate, step)] + [(0, same)]
+    return taps + [(k, w * less) for k, w in spread(-rate, step)]
+
+
 @functools.lru_cache(maxsize=16)
 def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[Floats, Floats]:
     """Return the lattice values of ln R and their probabilities under P'."""
     columns = factors(parts, _FACTORS)
     step = choose_step([c.rate for c in columns], [c.ratio_masses[0] for c in columns], _CELLS, _INFLATION)
+    found = {column: _taps(column, step) for column in set(columns)}
     law, offset = np.ones(1), 0
     for column in columns:
-        epsilon = snapped(column.rate, step)
-        more, less, same = replace(column, rate=epsilon).ratio_masses
-        taps = [(k, w * more) for k, w in spread(epsilon, step)] + [(0, same)]
-        taps += [(k, w * less) for k, w in spread(-epsilon, step)]
+        taps = found[column]
         first, last = min(k for k, _ in taps), max(k for k, _ in taps)
         product = np.zeros(len(law) + last - first)
         for k, weight in taps:

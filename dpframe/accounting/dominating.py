@@ -31,8 +31,8 @@ R = p(1 − q)/(q(1 − p)) and g = (1 − p)/(1 − q), P(y|x) = P(y|∅)·Π_{
    it: the worst pair has no item in common.
 
 Hence A = R^i, B = R^j, with i and j ~ Bin(s, q) independent: a product of s columns in which A and B are 1 or E = R,
-independent given the blanket mass g (a set that was cut at random is a mixture of sets, and f is convex). From E[A] = 1,
-q = (1/γ − 1)/(E − 1). If 2s ≤ h such a pair exists, and μ is min P(·|x) on all sets of at most h − s items.
+independent given the blanket mass g (a set that was cut at random is a mixture of sets, and f is convex). As
+E[A] = 1, q = (1/γ − 1)/(E − 1). If 2s ≤ h such a pair exists, and μ is min P(·|x) on all sets of at most h − s items.
 Such a law too gets worse with E, spreading A and B on their own, and as γ shrinks while q ≤ 1/(1 + √E), which is
 γ ≥ 1/√E: there q, γq² and γq(1 − q) all grow, so that (1, 1) alone is spread, to the other atoms and (0, 0). A γ below
 1/√E first enlarges E to 1/γ².
@@ -47,9 +47,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpframe.errors import ParameterError
+
+Floats = NDArray[np.float64]
 
 _ULPS = 2e-15
 """Relative error of the few float operations that make an atom's mass; masses are rounded up by it."""
@@ -57,6 +63,27 @@ _ROUNDED = 1e-15
 """Absolute rounding of a mass that is a difference."""
 _LEAST = 1e-12
 """Smaller losses are enlarged to it: their squares are still numbers."""
+
+
+def _binomial(count: int, one: float, zero: float) -> Floats:
+    """Return C(count, k)·one^k·zero^(count−k) for k = 0…count, by sums of non-negative terms."""
+    found = np.zeros(count + 1)
+    found[0] = 1.0
+    for k in range(count):
+        found[1 : k + 2] = found[1 : k + 2] * zero + found[: k + 1] * one
+        found[0] *= zero
+    return found
+
+
+@lru_cache(maxsize=4)
+def _halves(most: int) -> Floats:
+    """Return C(t, k)/2^t for t and k = 0…most."""
+    found = np.zeros((most + 1, most + 1))
+    found[0, 0] = 1.0
+    for t in range(most):
+        found[t + 1, : t + 2] = found[t, : t + 2] / 2
+        found[t + 1, 1 : t + 2] += found[t, : t + 1] / 2
+    return found
 
 
 @dataclass(frozen=True)
@@ -102,6 +129,14 @@ class DominatingLaw:
         ratio = math.exp(self.rate)
         return 2 * self.differ * ratio + self.same + self.both * ratio**2
 
+    def power(self, count: int) -> Floats:
+        """Return the masses of (E^i, E^j) for so many independent columns, shape (count + 1, count + 1)."""
+        found = np.zeros((count + 1, count + 1))
+        total, first = np.tril_indices(count + 1)
+        masses = _binomial(count, 2 * self.differ, self.same)
+        found[first, total - first] = masses[total] * _halves(count)[total, first]
+        return found
+
     @property
     def ratio_masses(self) -> tuple[float, float, float]:
         """Return the probabilities of A/B = E, 1/E and 1 where B is drawn, rounded up; for one row in a known order."""
@@ -143,6 +178,12 @@ class IndependentLaw(DominatingLaw):
     def both(self) -> float:
         """Return γq²."""
         return self._shown**2 / self.blanket * (1 + _ULPS)
+
+    def power(self, count: int) -> Floats:
+        """Return the masses of (E^i, E^j) for so many independent items, shape (count + 1, count + 1)."""
+        shown = self._shown / self.blanket
+        ways = _binomial(count, shown, 1 - shown)
+        return np.outer(ways * self.blanket**count, ways)
 
     @property
     def ratio_masses(self) -> tuple[float, float, float]:
@@ -283,6 +324,11 @@ def total_epsilon(parts: Sequence[ColumnLoss]) -> float:
     exact = sum((Fraction(part.epsilon) for part in parts), Fraction(0))
     value = float(exact)
     return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
+
+
+def dominating(part: ColumnLoss) -> DominatingLaw:
+    """Return the law that dominates every column of this loss and at least this blanket mass."""
+    return part.factors(1)[0].enlarged
 
 
 def factors(parts: Sequence[ColumnLoss], most: int) -> list[DominatingLaw]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -83,18 +84,33 @@ def choose_step(rates: Sequence[float], weights: Sequence[float], cells: int, to
     return float(step[good[0] if good.size else inflation.argmin()])
 
 
-def _times(law: Floats, column: DominatingLaw, step: float) -> Floats:
-    points = spread(column.rate, step)
+def _times(law: Floats, column: DominatingLaw, points: list[tuple[int, float]]) -> Floats:
     reach, size = points[-1][0], law.shape[0]
+    differ, both = column.differ, column.both
     product = np.zeros((size + reach, size + reach))
     product[:size, :size] = law * column.same
     for k, weight in points:
-        scaled = law * (column.differ * weight)
+        scaled = law * (differ * weight)
         product[k : k + size, :size] += scaled
         product[:size, k : k + size] += scaled
-        for m, other in points if column.both else ():
-            product[k : k + size, m : m + size] += law * (column.both * weight * other)
+        for m, other in points if both else ():
+            product[k : k + size, m : m + size] += law * (both * weight * other)
     return product
+
+
+def _product(columns: Counter[DominatingLaw], step: float) -> Floats:
+    """Return the masses of (e^(i·step), e^(j·step)); of the most frequent column by its power, if on the lattice."""
+    law = np.ones((1, 1))
+    for column, count in sorted(columns.items(), key=lambda item: (-item[1], item[0].rate)):
+        points = spread(column.rate, step)
+        if law.size == 1 and len(points) == 1:
+            (reach, _), *_ = points
+            law = np.zeros((count * reach + 1, count * reach + 1))
+            law[::reach, ::reach] = column.power(count)
+        else:
+            for _ in range(count):
+                law = _times(law, column, points)
+    return law
 
 
 @functools.lru_cache(maxsize=16)
@@ -102,9 +118,7 @@ def row_law(parts: tuple[ColumnLoss, ...]) -> RowLaw:
     """Return the dominating law of a row with these columns."""
     columns = [law.enlarged for law in factors(parts, _FACTORS)]
     step = choose_step([c.rate for c in columns], [c.differ for c in columns], _CELLS, _INFLATION)
-    law = np.ones((1, 1))
-    for column in sorted((replace(c, rate=snapped(c.rate, step)) for c in columns), key=lambda c: c.rate):
-        law = _times(law, column, step)
+    law = _product(Counter(replace(c, rate=snapped(c.rate, step)) for c in columns), step)
     i, j = np.nonzero(law)
     ratio = np.exp(step * np.arange(law.shape[0]))
     blanket = math.prod(column.blanket for column in columns)
