@@ -61,6 +61,7 @@ _ULPS = 2e-15
 """Relative error of the few float operations that make an atom's mass; masses are rounded up by it."""
 _ROUNDED = 1e-15
 """Absolute rounding of a mass that is a difference."""
+_NEARLY = 1e-9
 _LEAST = 1e-12
 """Smaller losses are enlarged to it: their squares are still numbers."""
 
@@ -148,6 +149,31 @@ class DominatingLaw:
 
 
 @dataclass(frozen=True)
+class BinaryLaw(DominatingLaw):
+    """The dominating law of a bit: (E, 1) and (1, E) with 1/(1 + E) each, which is all of γ."""
+
+    @classmethod
+    def of(cls, rate: float) -> BinaryLaw:
+        """Return the law of randomised response on two outcomes."""
+        return cls(rate, 2 * math.exp(-rate) / (1 + math.exp(-rate)) * (1 - _ULPS))
+
+    @property
+    def enlarged(self) -> DominatingLaw:
+        """The law for this rate."""
+        return BinaryLaw.of(self.rate)
+
+    @property
+    def differ(self) -> float:
+        """Return 1/(1 + E)."""
+        return math.exp(-self.rate) / (1 + math.exp(-self.rate)) * (1 + _ULPS)
+
+    @property
+    def same(self) -> float:
+        """Return 0."""
+        return 0.0
+
+
+@dataclass(frozen=True)
 class IndependentLaw(DominatingLaw):
     """The dominating law of an item of a set: A and B are 1 or E, independently of each other given the blanket.
 
@@ -188,9 +214,8 @@ class IndependentLaw(DominatingLaw):
     @property
     def ratio_masses(self) -> tuple[float, float, float]:
         """Return the probabilities of A/B = E, 1/E and 1 where B is drawn, rounded up."""
-        law = self.enlarged
-        ratio = math.exp(law.rate)
-        return law.differ, law.differ * ratio, law.same + law.both * ratio
+        ratio = math.exp(self.rate)
+        return self.differ, self.differ * ratio, self.same + self.both * ratio
 
 
 @dataclass(frozen=True)
@@ -271,7 +296,13 @@ class BitsLoss(ColumnLoss):
         return [self._law(rate, blanket)] * -(-self.count // size)
 
     def _law(self, rate: float, blanket: float) -> DominatingLaw:
-        return DominatingLaw(rate, blanket)
+        # A bit whose γ is 2/(1 + E) but for rounding has no rest, and its powers few atoms.
+        binary = BinaryLaw.of(max(rate, math.log1p(2 * (1 - blanket) / blanket) * (1 + _ULPS)))
+        return (
+            binary
+            if blanket <= binary.blanket * (1 + _NEARLY) and binary.rate <= rate * (1 + _NEARLY)
+            else (DominatingLaw(rate, blanket))
+        )
 
 
 @dataclass(frozen=True)
@@ -289,7 +320,7 @@ class ItemsLoss(BitsLoss):
     """
 
     def _law(self, rate: float, blanket: float) -> DominatingLaw:
-        return IndependentLaw(rate, blanket)
+        return IndependentLaw(rate, blanket).enlarged
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def row_law(parts: tuple[ColumnLoss, ...]) -> RowLaw:
     """Return the dominating law of a row with these columns."""
     columns = [law.enlarged for law in factors(parts, _FACTORS)]
     step = choose_step([c.rate for c in columns], [c.differ for c in columns], _CELLS, _INFLATION)
-    law = _product(Counter(replace(c, rate=snapped(c.rate, step)) for c in columns), step)
+    law = _product(Counter(replace(c, rate=snapped(c.rate, step)).enlarged for c in columns), step)
     i, j = np.nonzero(law)
     ratio = np.exp(step * np.arange(law.shape[0]))
     blanket = math.prod(column.blanket for column in columns)
