@@ -12,48 +12,46 @@ product of the columns is then a convolution of non-negative terms, without furt
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpframe.accounting.budget import check_delta
-from dpframe.accounting.dominating import ColumnLoss, check_losses, total_epsilon
+from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, check_losses, factors, total_epsilon
 from dpframe.accounting.row_law import choose_step, snapped, spread
 from dpframe.errors import ParameterError
 
 Floats = NDArray[np.float64]
 
 _CELLS = 6_000
+_FACTORS = 1_000
+"""Factors beyond which equal ones are taken in blocks."""
 _INFLATION = 1e-9
 LARGEST = 300.0
 """A column that loses more is as good as published."""
-_ROUNDED = 1e-15
-"""Absolute rounding of the mass on R = 1, a difference."""
 ERROR = 1e-13
 """Relative rounding of ratios and masses, per unit of (1 + Σε), taken outward."""
 
 
-def _masses(part: ColumnLoss) -> tuple[float, float, float]:
-    """Return the probabilities under P' of R = E, 1/E and 1, rounded up."""
-    below = math.exp(-part.epsilon)
-    if part.blanket <= 2 * below / (1 + below):
-        return below / (1 + below), 1 / (1 + below), 0.0
-    differ = (1 - part.blanket) * below / -math.expm1(-part.epsilon)
-    return differ, (1 - part.blanket) / -math.expm1(-part.epsilon), max(0.0, part.blanket - 2 * differ) + _ROUNDED
+def _taps(column: DominatingLaw, step: float) -> list[tuple[int, float]]:
+    """Return the lattice points of ln R_c and their probabilities under P'."""
+    rate = snapped(column.rate, step)
+    more, less, same = replace(column, rate=rate).ratio_masses
+    taps = [(k, w * more) for k, w in spread(rate, step)] + [(0, same)]
+    return taps + [(k, w * less) for k, w in spread(-rate, step)]
 
 
 @functools.lru_cache(maxsize=16)
 def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[Floats, Floats]:
     """Return the lattice values of ln R and their probabilities under P'."""
-    step = choose_step([part.epsilon for part in parts], [_masses(part)[0] for part in parts], _CELLS, _INFLATION)
+    columns = factors(parts, _FACTORS)
+    step = choose_step([c.rate for c in columns], [c.ratio_masses[0] for c in columns], _CELLS, _INFLATION)
+    found = {column: _taps(column, step) for column in set(columns)}
     law, offset = np.ones(1), 0
-    for part in parts:
-        epsilon = snapped(part.epsilon, step)
-        more, less, same = _masses(ColumnLoss(epsilon, part.blanket))
-        taps = [(k, w * more) for k, w in spread(epsilon, step)] + [(0, same)]
-        taps += [(k, w * less) for k, w in spread(-epsilon, step)]
+    for column in columns:
+        taps = found[column]
         first, last = min(k for k, _ in taps), max(k for k, _ in taps)
         product = np.zeros(len(law) + last - first)
         for k, weight in taps:

@@ -18,21 +18,204 @@ first, up to E = 2/γ − 1, where no rest is left. Columns in which x and x' ag
 γ is only known from below, so the law must get worse as γ shrinks. It does: spreading (1, 1) to (E, 1), (1, E), with
 1/(1 + E) each, and (0, 0) leads from γ to any smaller γ. (The law with a rest on (E, E) would *not*: at γ = e^−ε it
 claims that nothing is revealed.) And γ ≥ e^−ε always, since μ ≥ e^−ε·P(·|x).
+
+*Products.* A column that is itself h independent bits enters as h columns (`BitsLoss`): nothing is lost.
+
+*Sets of at most s items*, each shown with probability p if held and q < p if not (`ItemsLoss`). With
+R = p(1 − q)/(q(1 − p)) and g = (1 − p)/(1 − q), P(y|x) = P(y|∅)·Π_{i∈x} g·R^{yᵢ} ≥ g^s·P(y|∅), which is taken for μ:
+γ = g^s, under μ items are shown independently with probability q, and A = g^{|x|−s}·R^i with i the shown items of x.
+
+4. *Missing items*: 1/g = E[R^bit] for a bit of probability q, so that a set of fewer than s items is spread to one
+   with s by items that are held by nobody.
+5. *Common items* multiply A and B by one factor R^bit; f is submodular in two factors, so that independent ones raise
+   it: the worst pair has no item in common.
+
+Hence A = R^i, B = R^j, with i and j ~ Bin(s, q) independent: a product of s columns in which A and B are 1 or E = R,
+independent given the blanket mass g (a set that was cut at random is a mixture of sets, and f is convex). As
+E[A] = 1, q = (1/γ − 1)/(E − 1). If 2s ≤ h such a pair exists, and μ is min P(·|x) on all sets of at most h − s items.
+Such a law too gets worse with E, spreading A and B on their own, and as γ shrinks while q ≤ 1/(1 + √E), which is
+γ ≥ 1/√E: there q, γq² and γq(1 − q) all grow, so that (1, 1) alone is spread, to the other atoms and (0, 0). A γ below
+1/√E first enlarges E to 1/γ².
+
+*Blocks*: m columns of either kind are dominated by one of the same kind with E^m and γ^m (by 1; A and B spread on
+their own keep their independence): fewer factors where there are too many.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpframe.errors import ParameterError
 
+Floats = NDArray[np.float64]
+
 _ULPS = 2e-15
 """Relative error of the few float operations that make an atom's mass; masses are rounded up by it."""
+_ROUNDED = 1e-15
+"""Absolute rounding of a mass that is a difference."""
+_NEARLY = 1e-9
 _LEAST = 1e-12
 """Smaller losses are enlarged to it: their squares are still numbers."""
+
+
+def _binomial(count: int, one: float, zero: float) -> Floats:
+    """Return C(count, k)·one^k·zero^(count−k) for k = 0…count, by sums of non-negative terms."""
+    found = np.zeros(count + 1)
+    found[0] = 1.0
+    for k in range(count):
+        found[1 : k + 2] = found[1 : k + 2] * zero + found[: k + 1] * one
+        found[0] *= zero
+    return found
+
+
+@lru_cache(maxsize=4)
+def _halves(most: int) -> Floats:
+    """Return C(t, k)/2^t for t and k = 0…most."""
+    found = np.zeros((most + 1, most + 1))
+    found[0, 0] = 1.0
+    for t in range(most):
+        found[t + 1, : t + 2] = found[t, : t + 2] / 2
+        found[t + 1, 1 : t + 2] += found[t, : t + 1] / 2
+    return found
+
+
+@dataclass(frozen=True)
+class DominatingLaw:
+    """The dominating law of a column: (A, B) is (E, 1) or (1, E) with ``differ`` each, (1, 1) with ``same``.
+
+    ``rate`` is ln E. The masses are rounded up: they are a measure above the law's.
+    """
+
+    rate: float
+    blanket: float
+
+    @property
+    def enlarged(self) -> DominatingLaw:
+        """The law that holds beside other columns: ``rate`` is at least ln(2/γ − 1), and γ at least e^−ε."""
+        gamma = max(self.blanket, math.exp(-self.rate) * (1 - _ULPS))
+        return DominatingLaw(max(self.rate, math.log1p(2 * (1 - gamma) / gamma) * (1 + _ULPS)), gamma)
+
+    @property
+    def differ(self) -> float:
+        """Return (1 − γ)/(E − 1)."""
+        return min(self.blanket / 2, (1 - self.blanket) / math.expm1(self.rate)) * (1 + _ULPS)
+
+    @property
+    def same(self) -> float:
+        """Return the rest of γ."""
+        return max(0.0, self.blanket - 2 * self.differ) + _ULPS
+
+    @property
+    def both(self) -> float:
+        """Return the mass of (E, E)."""
+        return 0.0
+
+    @property
+    def square(self) -> float:
+        """Return E[A²]."""
+        ratio = math.exp(self.rate)
+        return self.differ * (ratio**2 + 1) + self.same + self.both * ratio**2
+
+    @property
+    def product(self) -> float:
+        """Return E[AB]."""
+        ratio = math.exp(self.rate)
+        return 2 * self.differ * ratio + self.same + self.both * ratio**2
+
+    def power(self, count: int) -> Floats:
+        """Return the masses of (E^i, E^j) for so many independent columns, shape (count + 1, count + 1)."""
+        found = np.zeros((count + 1, count + 1))
+        total, first = np.tril_indices(count + 1)
+        masses = _binomial(count, 2 * self.differ, self.same)
+        found[first, total - first] = masses[total] * _halves(count)[total, first]
+        return found
+
+    @property
+    def ratio_masses(self) -> tuple[float, float, float]:
+        """Return the probabilities of A/B = E, 1/E and 1 where B is drawn, rounded up; for one row in a known order."""
+        below = math.exp(-self.rate)
+        if self.blanket <= 2 * below / (1 + below):
+            return below / (1 + below), 1 / (1 + below), 0.0
+        differ = (1 - self.blanket) * below / -math.expm1(-self.rate)
+        return differ, (1 - self.blanket) / -math.expm1(-self.rate), max(0.0, self.blanket - 2 * differ) + _ROUNDED
+
+
+@dataclass(frozen=True)
+class BinaryLaw(DominatingLaw):
+    """The dominating law of a bit: (E, 1) and (1, E) with 1/(1 + E) each, which is all of γ."""
+
+    @classmethod
+    def of(cls, rate: float) -> BinaryLaw:
+        """Return the law of randomised response on two outcomes."""
+        return cls(rate, 2 * math.exp(-rate) / (1 + math.exp(-rate)) * (1 - _ULPS))
+
+    @property
+    def enlarged(self) -> DominatingLaw:
+        """The law for this rate."""
+        return BinaryLaw.of(self.rate)
+
+    @property
+    def differ(self) -> float:
+        """Return 1/(1 + E)."""
+        return math.exp(-self.rate) / (1 + math.exp(-self.rate)) * (1 + _ULPS)
+
+    @property
+    def same(self) -> float:
+        """Return 0."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class IndependentLaw(DominatingLaw):
+    """The dominating law of an item of a set: A and B are 1 or E, independently of each other given the blanket.
+
+    (E, E) has mass ``both``; γ is at least 1/√E.
+    """
+
+    @property
+    def enlarged(self) -> DominatingLaw:
+        """The law with ``rate`` at least −2·ln γ."""
+        return IndependentLaw(max(self.rate, -2 * math.log(self.blanket) * (1 + _ULPS)), self.blanket)
+
+    @property
+    def _shown(self) -> float:
+        """Return γq, which is (1 − γ)/(E − 1)."""
+        return min((1 - self.blanket) / math.expm1(self.rate), self.blanket / 2)
+
+    @property
+    def differ(self) -> float:
+        """Return γq(1 − q)."""
+        return self._shown * (1 - self._shown / self.blanket) * (1 + _ULPS)
+
+    @property
+    def same(self) -> float:
+        """Return γ(1 − q)²."""
+        return (self.blanket - self._shown) ** 2 / self.blanket * (1 + _ULPS)
+
+    @property
+    def both(self) -> float:
+        """Return γq²."""
+        return self._shown**2 / self.blanket * (1 + _ULPS)
+
+    def power(self, count: int) -> Floats:
+        """Return the masses of (E^i, E^j) for so many independent items, shape (count + 1, count + 1)."""
+        shown = self._shown / self.blanket
+        ways = _binomial(count, shown, 1 - shown)
+        return np.outer(ways * self.blanket**count, ways)
+
+    @property
+    def ratio_masses(self) -> tuple[float, float, float]:
+        """Return the probabilities of A/B = E, 1/E and 1 where B is drawn, rounded up."""
+        ratio = math.exp(self.rate)
+        return self.differ, self.differ * ratio, self.same + self.both * ratio
 
 
 @dataclass(frozen=True)
@@ -62,6 +245,83 @@ class ColumnLoss:
         if not 0 < self.blanket <= 1:
             raise ParameterError(f"a part's blanket must lie in (0, 1], the mass all rows share; got {self.blanket}")
 
+    @property
+    def count(self) -> int:
+        """Number of independent columns that the part is made of."""
+        return 1
+
+    def factors(self, most: int) -> list[DominatingLaw]:
+        """Return laws whose product dominates the part, ``most`` of them at most."""
+        return [DominatingLaw(self.epsilon, self.blanket)]
+
+    def at(self, epsilon: float, blanket: float) -> Self:
+        """Return a part of the same kind that loses this much."""
+        return replace(self, epsilon=epsilon, blanket=blanket)
+
+
+@dataclass(frozen=True)
+class BitsLoss(ColumnLoss):
+    """A column that is several independent columns of equal loss, such as a set of any size: a bit for each item.
+
+    Parameters
+    ----------
+    epsilon, blanket
+        Of all of them together, as of any `ColumnLoss`.
+    count
+        How many there are.
+
+    Raises
+    ------
+    ParameterError
+        As `ColumnLoss`, and unless ``count`` is a whole number of at least 1.
+
+    Examples
+    --------
+    >>> part = BitsLoss(epsilon=4.0, blanket=0.2, count=20)
+    >>> len(part.factors(most=200)), round(part.factors(most=200)[0].rate, 3)
+    (20, 0.2)
+    """
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rows(self.count, "count")
+
+    def factors(self, most: int) -> list[DominatingLaw]:
+        """Return laws whose product dominates the part: of the columns, or of blocks of as many as need be."""
+        size = -(-self.count // most)
+        share = size / self.count
+        rate, blanket = self.epsilon * share * (1 + _ULPS), self.blanket**share * (1 - _ULPS)
+        return [self._law(rate, blanket)] * -(-self.count // size)
+
+    def _law(self, rate: float, blanket: float) -> DominatingLaw:
+        # A bit whose γ is 2/(1 + E) but for rounding has no rest, and its powers few atoms.
+        binary = BinaryLaw.of(max(rate, math.log1p(2 * (1 - blanket) / blanket) * (1 + _ULPS)))
+        return (
+            binary
+            if blanket <= binary.blanket * (1 + _NEARLY) and binary.rate <= rate * (1 + _NEARLY)
+            else (DominatingLaw(rate, blanket))
+        )
+
+
+@dataclass(frozen=True)
+class ItemsLoss(BitsLoss):
+    """A column of sets of at most ``count`` items, each shown or not on its own whatever else the set holds.
+
+    Its law is the product of ``count`` columns in which A and B are independent given the blanket (the module).
+
+    Examples
+    --------
+    >>> part = ItemsLoss(epsilon=4.0, blanket=0.1353, count=8)
+    >>> item = part.factors(most=200)[0]
+    >>> round(item.rate, 3), item.both > 0
+    (0.5, True)
+    """
+
+    def _law(self, rate: float, blanket: float) -> DominatingLaw:
+        return IndependentLaw(rate, blanket).enlarged
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -80,7 +340,7 @@ def check_losses(parts: Sequence[ColumnLoss]) -> tuple[ColumnLoss, ...]:
     if not all(isinstance(part, ColumnLoss) for part in parts):
         raise ParameterError("parts must be a sequence of ColumnLoss, one for each randomised column")
     lossy = (part for part in parts if part.epsilon > 0 and part.blanket < 1)
-    return tuple(ColumnLoss(max(part.epsilon, _LEAST), part.blanket) for part in lossy)
+    return tuple(part.at(max(part.epsilon, _LEAST), part.blanket) for part in lossy)
 
 
 def check_rows(n: int, name: str = "n") -> int:
@@ -97,28 +357,12 @@ def total_epsilon(parts: Sequence[ColumnLoss]) -> float:
     return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
 
 
-@dataclass(frozen=True)
-class DominatingLaw:
-    """The dominating law of a column: (A, B) is (E, 1) or (1, E) with ``differ`` each, (1, 1) with ``same``.
-
-    ``rate`` is ln E, at least ln(2/γ − 1). The masses are rounded up: they are a measure above the law's.
-    """
-
-    rate: float
-    blanket: float
-
-    @property
-    def differ(self) -> float:
-        """Return (1 − γ)/(E − 1)."""
-        return min(self.blanket / 2, (1 - self.blanket) / math.expm1(self.rate)) * (1 + _ULPS)
-
-    @property
-    def same(self) -> float:
-        """Return the rest of γ."""
-        return max(0.0, self.blanket - 2 * self.differ) + _ULPS
-
-
 def dominating(part: ColumnLoss) -> DominatingLaw:
     """Return the law that dominates every column of this loss and at least this blanket mass."""
-    gamma = max(part.blanket, math.exp(-part.epsilon) * (1 - _ULPS))
-    return DominatingLaw(max(part.epsilon, math.log1p(2 * (1 - gamma) / gamma) * (1 + _ULPS)), gamma)
+    return part.factors(1)[0].enlarged
+
+
+def factors(parts: Sequence[ColumnLoss], most: int) -> list[DominatingLaw]:
+    """Return laws whose product dominates a row of these parts, about ``most`` of them if so many suffice."""
+    whole = sum(part.count for part in parts)
+    return [law for part in parts for law in part.factors(max(1, min(part.count, most * part.count // whole)))]

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, dominating
+from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, factors
 
 Floats = NDArray[np.float64]
 
 _CELLS = 420
 """Most lattice steps along an axis."""
+_FACTORS = 200
+"""Factors of a row's law beyond which equal ones are taken in blocks."""
 _INFLATION = 1e-4
 """Variance, relative to its whole, that rounding to the lattice may add where that many steps allow it."""
 
@@ -82,31 +85,46 @@ def choose_step(rates: Sequence[float], weights: Sequence[float], cells: int, to
     return float(step[good[0] if good.size else inflation.argmin()])
 
 
-def _times(law: Floats, column: DominatingLaw, step: float) -> Floats:
-    points = spread(column.rate, step)
+def _times(law: Floats, column: DominatingLaw, points: list[tuple[int, float]]) -> Floats:
     reach, size = points[-1][0], law.shape[0]
+    differ, both = column.differ, column.both
     product = np.zeros((size + reach, size + reach))
     product[:size, :size] = law * column.same
     for k, weight in points:
-        scaled = law * (column.differ * weight)
+        scaled = law * (differ * weight)
         product[k : k + size, :size] += scaled
         product[:size, k : k + size] += scaled
+        for m, other in points if both else ():
+            product[k : k + size, m : m + size] += law * (both * weight * other)
     return product
+
+
+def _product(columns: Counter[DominatingLaw], step: float) -> Floats:
+    """Return the masses of (e^(i·step), e^(j·step)); of the most frequent column by its power, if on the lattice."""
+    law = np.ones((1, 1))
+    for column, count in sorted(columns.items(), key=lambda item: (-item[1], item[0].rate)):
+        points = spread(column.rate, step)
+        if law.size == 1 and len(points) == 1:
+            (reach, _), *_ = points
+            law = np.zeros((count * reach + 1, count * reach + 1))
+            law[::reach, ::reach] = column.power(count)
+        else:
+            for _ in range(count):
+                law = _times(law, column, points)
+    return law
 
 
 @functools.lru_cache(maxsize=16)
 def row_law(parts: tuple[ColumnLoss, ...]) -> RowLaw:
     """Return the dominating law of a row with these columns."""
-    columns = [dominating(part) for part in parts]
+    columns = [law.enlarged for law in factors(parts, _FACTORS)]
     step = choose_step([c.rate for c in columns], [c.differ for c in columns], _CELLS, _INFLATION)
-    law = np.ones((1, 1))
-    for column in sorted((DominatingLaw(snapped(c.rate, step), c.blanket) for c in columns), key=lambda c: c.rate):
-        law = _times(law, column, step)
+    law = _product(Counter(replace(c, rate=snapped(c.rate, step)).enlarged for c in columns), step)
     i, j = np.nonzero(law)
     ratio = np.exp(step * np.arange(law.shape[0]))
     blanket = math.prod(column.blanket for column in columns)
-    errors = 1e-15 * (8 + 2 * step * law.shape[0] + len(parts))
-    return RowLaw(ratio[i], ratio[j], law[i, j], 1 - blanket * (1 - errors), errors, 1e-15 * (8 * len(parts)))
+    errors = 1e-15 * (8 + 2 * step * law.shape[0] + len(columns))
+    return RowLaw(ratio[i], ratio[j], law[i, j], 1 - blanket * (1 - errors), errors, 1e-15 * (8 * len(columns)))
 
 
 def single_law(epsilon: float) -> RowLaw:

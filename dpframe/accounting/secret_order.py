@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpframe.accounting.dominating import ColumnLoss, check_losses, check_rows, dominating, total_epsilon
+from dpframe.accounting.dominating import ColumnLoss, check_losses, check_rows, factors, total_epsilon
 from dpframe.accounting.gaussian_dp import Step, mu_of, step_delta
 from dpframe.accounting.sampling import unsampled
 from dpframe.accounting.shuffle import METHODS
@@ -25,6 +25,7 @@ from dpframe.errors import ParameterError
 _ROUND = 1e-15
 _LARGEST = 300.0
 """Total losses beyond which no bound on rows in secret order is computed."""
+_FACTORS = 200
 _FAR = 1e3
 """A bound that exceeds another by this factor where the curve is near is left out."""
 _TOLERANCE = 4e-4
@@ -101,13 +102,11 @@ class Rows:
 def _moment(parts: Sequence[ColumnLoss]) -> float:
     """Return E[(A − B)²], by the better of the columns' own blankets and the row as one channel; may be infinite."""
     squares = products = 0.0
-    for part in parts:
-        column = dominating(part)
+    for column in (law.enlarged for law in factors(parts, _FACTORS)):
         if column.rate > _LARGEST:
             return math.inf
-        e = math.exp(column.rate)
-        squares += math.log(column.differ * (e * e + 1) + column.same)
-        products += math.log(2 * column.differ * e + column.same)
+        squares += math.log(column.square)
+        products += math.log(column.product)
     total = total_epsilon(parts)
     single = 2 * math.expm1(total) ** 2 / (1 + math.exp(total)) if total < _LARGEST else math.inf
     blanket = 2 * math.exp(products) * math.expm1(squares - products) if squares < _LARGEST else math.inf

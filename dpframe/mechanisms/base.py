@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.errors import ParameterError, PlanError
@@ -84,6 +85,11 @@ class Mechanism(ABC):
     @abstractmethod
     def blanket(self) -> float:
         """γ = Σ_y min_x P(y | x), rounded down: the share of a release that says nothing of its row."""
+
+    @property
+    def column_loss(self) -> ColumnLoss:
+        """What the accountant may use of the channel: its pure loss and blanket mass, and more where it knows more."""
+        return ColumnLoss(self.loss.epsilon(0.0), self.blanket)
 
     @classmethod
     @abstractmethod

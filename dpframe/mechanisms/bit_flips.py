@@ -14,6 +14,7 @@ from typing import ClassVar, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.errors import ParameterError
@@ -238,6 +239,11 @@ class _PlainSets(SetMechanism):
         """γ = Σ_m C(h, m)·min_x P(y | x) over the released sets y of m items, rounded down."""
         with localcontext(Context(prec=60)):
             return round_down(sum((ways * least for ways, least, _ in self._least()), Decimal(0)) * _SAFE)
+
+    @property
+    def column_loss(self) -> ColumnLoss:
+        """The law of the items that two sets can differ in, with its own blanket."""
+        return self.flips.column_loss
 
     def weights(self, code: int) -> tuple[list[int], int]:
         """Return P(y | code) for all y as integers over a total, up to 12 items."""

@@ -14,7 +14,8 @@ from decimal import Context, Decimal, localcontext
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
-from dpframe.accounting.budget import round_up
+from dpframe.accounting.budget import round_down, round_up
+from dpframe.accounting.dominating import BitsLoss, ColumnLoss, ItemsLoss
 from dpframe.accounting.loss import PrivacyLoss, ResponseLoss
 from dpframe.errors import ParameterError
 from dpframe.mechanisms.response import response_table
@@ -67,6 +68,21 @@ class FlipLoss(PrivacyLoss):
     def pure(self) -> float:
         """Return a·ln(p/q) + b·ln((1−q)/(1−p)) of the worst pair; d·ln((1−q)/q) where p = 1 − q."""
         return round_up(self.pure_at(*self.pair))
+
+    @cached_property
+    def column_loss(self) -> ColumnLoss:
+        """What the accountant may use of the flips: sets of few items by their own law, others as a bit for each item.
+
+        The blanket is ((1−p)/(1−q))^most, or (1 − p + q)^items.
+        """
+        few = 2 * self.most <= self.items
+        with localcontext(_DIGITS):
+            p, q, one = Decimal(self.ones), Decimal(self.zeros), Decimal(self.total)
+            if few:
+                blanket = ((one - p) / (one - q)) ** self.most
+                return ItemsLoss(self.pure(), round_down(blanket * (1 - _SLACK)), self.most)
+            pure = round_up(self.items * max(self.logs) * (1 + _SLACK))
+            return BitsLoss(pure, round_down(((one - p + q) / one) ** self.items * (1 - _SLACK)), self.items)
 
     def _curve(self, epsilon: float) -> Decimal:
         return self.curve_at(*self.pair, Decimal(epsilon))

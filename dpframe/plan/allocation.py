@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting import ColumnLoss
-from dpframe.accounting.dominating import dominating
+from dpframe.accounting.dominating import factors
 from dpframe.plan.calibration import Maker, Terms, calibrate
 from dpframe.plan.columns import Randomised
 
@@ -18,6 +18,9 @@ FloatArray = npt.NDArray[np.float64]
 
 _STEPS = np.linspace(-3.0, 3.0, 9)
 """Powers of two about the uniform share at which a column's error is computed."""
+
+
+_FACTORS = 200
 
 
 def shares_by_error(
@@ -75,13 +78,14 @@ class _Curve:
         self._x = centre + math.log(2) * _STEPS
         units = [make(float(epsilon), 0.0) for epsilon in np.exp(self._x)]
         self._error = np.log([max(unit.expected_error, 1e-300) / (unit.space.diameter or 1.0) for unit in units])
-        self._blanket = np.log([max(unit.blanket, 1e-300) for unit in units])
+        self._kind = units[0].column_loss
+        self._blanket = np.log([max(unit.column_loss.blanket, 1e-300) for unit in units])
 
     def error(self, x: float) -> float:
         return math.exp(float(np.interp(x, self._x, self._error)))
 
     def column_loss(self, x: float) -> ColumnLoss:
-        return ColumnLoss(math.exp(x), min(1.0, math.exp(float(np.interp(x, self._x, self._blanket)))))
+        return self._kind.at(math.exp(x), min(1.0, math.exp(float(np.interp(x, self._x, self._blanket)))))
 
 
 def _cost(parts: Sequence[ColumnLoss], terms: Terms) -> float:
@@ -93,9 +97,7 @@ def _cost(parts: Sequence[ColumnLoss], terms: Terms) -> float:
         depth = math.sqrt(2 * math.log(1 / terms.sampled_budget.delta) * float(losses @ losses))
         return math.log(float(losses @ np.tanh(losses / 2)) + depth)
     squares = crossed = 0.0
-    for part in parts:
-        law = dominating(part)
-        ratio = math.exp(law.rate)
-        squares += math.log(law.differ * (ratio**2 + 1) + law.same)
-        crossed += math.log(2 * law.differ * ratio + law.same)
+    for law in (law.enlarged for law in factors(parts, _FACTORS)):
+        squares += math.log(law.square)
+        crossed += math.log(law.product)
     return squares + math.log(max(-math.expm1(crossed - squares), 1e-300))

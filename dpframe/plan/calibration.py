@@ -270,6 +270,7 @@ class _Model:
     def __init__(self, shares: Sequence[float], ready: Sequence[ColumnLoss], terms: Terms) -> None:
         self._shares = np.array(shares)
         self._ready, self._terms = list(ready), terms
+        self._kinds = [ColumnLoss(1.0, 0.5) for _ in shares]
         self._seen: dict[float, tuple[Floats, Floats]] = {}
 
     @classmethod
@@ -292,6 +293,7 @@ class _Model:
 
     def learn(self, total: float, parts: Sequence[ColumnLoss]) -> None:
         """Take in the parts of units that were made for a total loss."""
+        self._kinds = list(parts)
         losses = np.array([max(part.epsilon, 1e-300) for part in parts])
         masses = np.array([part.blanket for part in parts])
         odds = np.log(np.maximum(1 - masses, _FLOOR)) - np.log(masses)
@@ -311,7 +313,7 @@ class _Model:
         losses = np.maximum(rates, 0.0) * total
         logs = np.minimum(0.0, -np.logaddexp(0.0, odds + _log_expm1(np.maximum(losses, 1e-300))))
         masses = np.maximum(np.exp(np.maximum(logs, -losses)), _FLOOR)
-        return [ColumnLoss(float(loss), float(mass)) for loss, mass in zip(losses, masses, strict=True)]
+        return [k.at(float(loss), float(mass)) for k, loss, mass in zip(self._kinds, losses, masses, strict=True)]
 
     def largest(self, start: float, most: float) -> float:
         """Return the total at which the model's cost is just below δ, searched for about a start.

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from dpframe.accounting import Bound, ColumnLoss, sampled
 from dpframe.accounting.budget import Budget, round_down, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
+from dpframe.accounting.dominating import BitsLoss, ItemsLoss
 from dpframe.accounting.finite import tight_epsilon
 from dpframe.accounting.gaussian_dp import Step, step_delta
 from dpframe.accounting.kept_order import response_parts
@@ -65,6 +66,12 @@ class Proof:
     blanket: float
     method: str
     failures: tuple[str, ...] = ()
+    law: ColumnLoss | None = None
+
+    @property
+    def column_loss(self) -> ColumnLoss:
+        """What is proved for the accountant: ``law`` where the unit's kind has one, else its loss and blanket."""
+        return ColumnLoss(self.epsilon, self.blanket) if self.law is None else self.law
 
     def __str__(self) -> str:
         claim = f"claims epsilon={self.claimed.epsilon:.9g}, loses {self.epsilon:.9g}"
@@ -318,7 +325,7 @@ def _in_steps(plan: Promise, proofs: Sequence[Proof], claimed: Budget, contribut
     failing = math.fsum(p.claimed.delta for p in proofs)
     if not all(math.isfinite(p.epsilon) for p in proofs):
         return math.inf, 1.0, "total: a unit's loss is not bounded"
-    losses = [ColumnLoss(p.epsilon, p.blanket) for p in proofs]
+    losses = [p.column_loss for p in proofs]
     if failing:
         terms, losses = terms.failing(failing), response_parts([p.epsilon for p in proofs])
     try:
@@ -371,7 +378,7 @@ def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int)
 
 def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
     """Return the δ at the claimed ε, from nothing but the losses and blankets that were proved, and how."""
-    bound = terms.delta_of_losses([ColumnLoss(p.epsilon, p.blanket) for p in proofs])
+    bound = terms.delta_of_losses([p.column_loss for p in proofs])
     # What holds for a row within `sampled_budget` holds for the person within the claim, and in proportion.
     delta = claimed.delta
     if bound.value != terms.sampled_budget.delta:
@@ -420,7 +427,13 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
         if blanket > shared:
             failures.append(f"column {unit!r} states a blanket mass of {blanket!r}; its laws share {shared!r}")
         blanket = shared
-    return Proof(unit, mechanism.tag, claimed, epsilon, blanket, method, tuple(failures))
+    law = None
+    if type(mechanism.loss) in LAWS and claimed.delta == 0:
+        law, said = LAWS[type(mechanism.loss)](mechanism.loss), mechanism.column_loss
+        nearly = said.epsilon >= law.epsilon * (1 - _ALIKE) and said.blanket <= law.blanket * (1 + _ALIKE)
+        if not nearly or said != law.at(said.epsilon, said.blanket):
+            failures.append(f"column {unit!r} states the law {said!r} to the accountant; its integers have {law!r}")
+    return Proof(unit, mechanism.tag, claimed, epsilon, blanket, method, tuple(failures), law)
 
 
 def _shared(mechanism: Mechanism) -> float:
@@ -441,6 +454,29 @@ def _flip_factors(loss: FlipLoss) -> list[Factor]:
 
 FACTORS: dict[type[PrivacyLoss], Callable[[Any], list[Factor]]] = {FlipLoss: _flip_factors}
 """Losses of channels that are products of small ones, and how the worst pair of inputs is read off them."""
+
+
+def _flip_law(loss: FlipLoss) -> ColumnLoss:
+    """Return the law of the items in which two sets differ, where that many can; else of a bit for each item.
+
+    Of a set, the least that an item can lose: its blanket is the least ratio of P to P' of an item that is held.
+    """
+    (held, missing, first), (_, _, second) = _flip_factors(loss)
+    if first == second == loss.most:
+        least = min(Fraction(p, q) for p, q in zip(held, missing, strict=True))
+        return ItemsLoss(_product(_flip_factors(loss)), _power(least, first), first)
+    pure = max(_product([(held, missing, loss.items)]), _product([(missing, held, loss.items)]))
+    return BitsLoss(pure, _power(Fraction(sum(map(min, held, missing)), loss.total), loss.items), loss.items)
+
+
+def _power(share: Fraction, count: int) -> float:
+    """Return the power of a number, rounded down."""
+    with localcontext(Context(prec=80)):
+        return round_down((Decimal(share.numerator) / share.denominator) ** count * (1 - Decimal(10) ** -70))
+
+
+LAWS: dict[type[PrivacyLoss], Callable[[Any], ColumnLoss]] = {FlipLoss: _flip_law}
+"""Losses of channels of which the accountant uses more than ε and γ, and how it is read off their integers."""
 
 
 def _product(factors: list[Factor]) -> float:

@@ -75,7 +75,7 @@ class Randomised(ABC):
     @cached_property
     def column_loss(self) -> ColumnLoss:
         """What the accountant of the whole release needs."""
-        return ColumnLoss(self.epsilon, self.blanket)
+        return self.mechanism.column_loss
 
     @property
     def expected_error(self) -> float:
