@@ -23,16 +23,17 @@ from scipy import stats
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.mechanisms import (
     MECHANISMS,
+    Channel,
     GammaDiagonal,
     Geometric,
     Mechanism,
-    NullableBitFlip,
-    NullableGeometric,
     RandomizedResponse,
+    WithNull,
     mechanism_from_json,
 )
-from dpframe.mechanisms.bit_flips import SetMechanism
-from dpframe.mechanisms.tabulated import MetricChannel, Tabulated
+from dpframe.mechanisms.bit_flips import SetChannel
+from dpframe.mechanisms.geometric import GeometricChannel
+from dpframe.mechanisms.tabulated import Tabulated
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ChannelTable, GeometricTable
 from dpframe.spaces import SPACES, Space, as_arrow, space_from_json
@@ -139,7 +140,7 @@ def _check_metric(space: Space, codes: np.ndarray) -> None:
     known = [code for code in space.code_list(codes) if not space.code_words or _is_value(space, code)]
     some = [*known[:5], *known[5:-5:40], *known[-5:]]
     if space.code_words:  # two sets as far apart as any
-        inner = getattr(space, "inner", space)
+        inner = space.inner_space
         first = (1 << inner.most) - 1
         some += [first, ((1 << inner.count) - 1 ^ first) & ((1 << 2 * inner.most) - 1)]
     values = space.decode(some).to_pylist()
@@ -160,7 +161,7 @@ def _check_metric(space: Space, codes: np.ndarray) -> None:
 
 def _is_value(space: Space, code: int) -> bool:
     """Tell whether a code of a set, or null, is one of a value: noise makes sets of any size."""
-    return code == getattr(space, "null", None) or code.bit_count() <= getattr(space, "inner", space).most
+    return (space.has_null and code == space.size - 1) or code.bit_count() <= space.inner_space.most
 
 
 def _check_round_trip(space: Space, codes: np.ndarray, array: pa.Array) -> None:
@@ -169,7 +170,7 @@ def _check_round_trip(space: Space, codes: np.ndarray, array: pa.Array) -> None:
         decoded = space.decode(codes, type_)
         if not pa.types.is_dictionary(type_):
             assert decoded.type == type_
-        assert decoded.null_count == space.code_list(codes).count(space.size - 1) * (space.tag == "nullable")
+        assert decoded.null_count == space.code_list(codes).count(space.size - 1) * (space.has_null)
         decoded.validate(full=True)
         back = space.encode(decoded)
         assert back.dtype == space.code_type
@@ -212,7 +213,7 @@ def _check_row_independence(space: Space, array: pa.Array) -> None:
 def _check_nulls(space: Space, array: pa.Array) -> None:
     """Nulls are a value of Nullable spaces only, and what lies under them changes nothing and says nothing."""
     nulls = pa.nulls(2, space.natural_type)
-    if space.tag == "nullable":
+    if space.has_null:
         for given in (nulls, pa.nulls(2)):
             assert space.code_list(space.encode(given)) == [space.size - 1] * 2
         assert space.contains(None)
@@ -242,7 +243,7 @@ def _with_first_hidden(array: pa.Array) -> pa.Array | None:
     return pa.Array.from_buffers(array.type, len(array), [validity, array.buffers()[1]])
 
 
-def exact_columns(mechanism: Mechanism) -> tuple[list[list[int]], int]:
+def exact_columns(mechanism: Channel) -> tuple[list[list[int]], int]:
     """Return P(· | x) for every x as integers over one total, from the tables that are sampled.
 
     Written apart from the library's own `law`: noise is laid on every code and clipped, one value at a time.
@@ -253,17 +254,24 @@ def exact_columns(mechanism: Mechanism) -> tuple[list[list[int]], int]:
             return [[1]], 1
         columns = [[table.keep if y == x else table.threshold for y in range(size)] for x in range(size)]
         return columns, 1 << table.bits
-    if isinstance(mechanism, Geometric):
+    if isinstance(mechanism, GeometricChannel):
         return [_clipped(mechanism.table, x) for x in range(mechanism.size)], 1 << 128
     if isinstance(mechanism, GammaDiagonal):
         return [_shifted(mechanism, x) for x in range(mechanism.size)], 1 << mechanism.source.bits
     if isinstance(mechanism, Tabulated):
         return [_binned(mechanism._channel, x) for x in range(mechanism.size)], 1 << 64
-    assert isinstance(mechanism, NullableGeometric), "give exact_columns the tables of the new mechanism"
-    flag, value = mechanism.parts
-    columns = [[flag.keep * w for w in _clipped(value, x)] + [flag.threshold << 128] for x in range(mechanism.size - 1)]
-    null = [flag.threshold * w for w in _clipped(value, mechanism.span // 2)] + [flag.keep << 128]
-    return [*columns, null], 1 << (128 + flag.bits)
+    if not isinstance(mechanism, WithNull):
+        columns = [mechanism.weights(x) for x in range(mechanism.size)]  # a new one's, until its tables are read here
+        return [weights for weights, _ in columns], columns[0][1]
+    values, total = exact_columns(mechanism.inner)
+    return _with_null(mechanism, values, total)
+
+
+def _with_null(mechanism: WithNull, values: list[list[int]], total: int) -> tuple[list[list[int]], int]:
+    """Lay the flag on the values' laws; a null whose flag flips is at the centre."""
+    keep, flip = mechanism.flag.keep, mechanism.flag.threshold
+    wide = [[keep * w for w in column] + [flip * total] for column in values]
+    return [*wide, [flip * w for w in values[mechanism.inner.centre]] + [keep * total]], total << mechanism.flag.bits
 
 
 def _binned(table: ChannelTable, x: int) -> list[int]:
@@ -329,7 +337,7 @@ def exact_epsilon(columns: list[list[int]]) -> Decimal:
 
 def check_mechanism(mechanism: Mechanism) -> None:
     """Check all that a mechanism states, against computations of its own."""
-    if isinstance(mechanism, SetMechanism):
+    if mechanism.code_words:
         check_set_mechanism(mechanism)
         return
     _check_value(mechanism)
@@ -347,13 +355,13 @@ def check_mechanism(mechanism: Mechanism) -> None:
         _check_inverse(mechanism)
 
 
-def check_set_mechanism(mechanism: SetMechanism) -> None:
+def check_set_mechanism(mechanism: Mechanism) -> None:
     """Check the same of a channel on sets, whose codes are rows of words and whose inverse goes by items."""
     _check_value(mechanism)
     _check_request(mechanism)
     _check_set_chunks(mechanism)
     _check_set_codes(mechanism)
-    if mechanism.items <= 5:
+    if sets_of(mechanism).items <= 5:
         columns, total = exact_sets(mechanism)
         exact = np.array([[w / total for w in column] for column in columns]).T
         np.testing.assert_allclose(mechanism.transition(), exact, rtol=1e-12)
@@ -363,22 +371,32 @@ def check_set_mechanism(mechanism: SetMechanism) -> None:
         true = max(
             sum(w * _set_distance(mechanism, x, y, null) for y, w in enumerate(column)) / total
             for x, column in enumerate(columns)
-            if x == null or x.bit_count() <= mechanism.most
+            if x == null or x.bit_count() <= sets_of(mechanism).most
         )
         assert mechanism.expected_error() == pytest.approx(true, rel=1e-9)
         _check_set_fit(mechanism, exact)
 
 
-def _set_distance(mechanism: SetMechanism, x: int, y: int, null: int) -> int:
-    return (x ^ y).bit_count() if null not in (x, y) else min(mechanism.items, 2 * mechanism.most) * (x != y)
+def sets_of(mechanism: Mechanism) -> SetChannel:
+    assert isinstance(mechanism.inner, SetChannel)
+    return mechanism.inner
 
 
-def exact_sets(mechanism: SetMechanism) -> tuple[list[list[int]], int]:
+def _set_distance(mechanism: Mechanism, x: int, y: int, null: int) -> int:
+    return (
+        (x ^ y).bit_count()
+        if null not in (x, y)
+        else min(sets_of(mechanism).items, 2 * sets_of(mechanism).most) * (x != y)
+    )
+
+
+def exact_sets(mechanism: Mechanism) -> tuple[list[list[int]], int]:
     """Return P(· | x) for every x as integers over one total, item by item and one set at a time.
 
     A set that is cut is each of its parts equally often; of null the empty set is released, if any.
     """
-    h, flips, parts = mechanism.items, mechanism.flips, 60  # a multiple of the number of parts of up to 5 items
+    channel = sets_of(mechanism)
+    h, flips, parts = channel.items, channel.flips, 60  # a multiple of the number of parts of up to 5 items
 
     def shown(x: int, y: int) -> int:
         weight = 1
@@ -388,25 +406,21 @@ def exact_sets(mechanism: SetMechanism) -> tuple[list[list[int]], int]:
         return weight
 
     def cut(x: int) -> list[int]:
-        inside = [z for z in range(1 << h) if z & x == z and z.bit_count() == min(x.bit_count(), mechanism.most)]
+        inside = [z for z in range(1 << h) if z & x == z and z.bit_count() == min(x.bit_count(), channel.most)]
         assert parts % len(inside) == 0
         return [sum(shown(z, y) for z in inside) * (parts // len(inside)) for y in range(1 << h)]
 
     columns, total = [cut(x) for x in range(1 << h)], parts * flips.total**h
-    if not isinstance(mechanism, NullableBitFlip):
-        return columns, total
-    keep, flip = mechanism.flag.keep, mechanism.flag.threshold
-    wide = [[keep * w for w in column] + [flip * total] for column in columns]
-    return [*wide, [flip * w for w in columns[0]] + [keep * total]], total << mechanism.flag.bits
+    return _with_null(mechanism, columns, total) if isinstance(mechanism, WithNull) else (columns, total)
 
 
-def _check_set_chunks(mechanism: SetMechanism) -> None:
+def _check_set_chunks(mechanism: Mechanism) -> None:
     """Any split and first row give the same sets; bits beyond the last item stay 0, and null stands alone."""
     rows, start, words = 20_001, 5, mechanism.code_words
-    rng, h = np.random.default_rng(1), mechanism.items
+    rng, h = np.random.default_rng(1), sets_of(mechanism).items
     bits = np.zeros((rows, 64 * words), dtype=np.uint8)
     bits[:, :h] = rng.random((rows, h)) < rng.random((rows, 1))
-    if isinstance(mechanism, NullableBitFlip):
+    if isinstance(mechanism, WithNull):
         bits[::7] = 0
         bits[::7, h] = 1
     codes = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
@@ -424,7 +438,7 @@ def _check_set_chunks(mechanism: SetMechanism) -> None:
     assert mechanism.sample(codes[:0], stream).shape == (0, words)
 
 
-def _check_set_codes(mechanism: SetMechanism) -> None:
+def _check_set_codes(mechanism: Mechanism) -> None:
     stream, words = Keystream(bytes(32)).column("bad"), mechanism.code_words
     zeros = np.zeros((3, words), dtype=np.uint64)
     for wrong in (zeros[:, 0], zeros.astype(np.int64), np.zeros((3, words + 1), np.uint64), np.array(0), [[0.5]]):
@@ -440,9 +454,9 @@ def _check_set_codes(mechanism: SetMechanism) -> None:
             call()
 
 
-def _check_set_fit(mechanism: SetMechanism, law: np.ndarray, rows: int = 300_000) -> None:
+def _check_set_fit(mechanism: Mechanism, law: np.ndarray, rows: int = 300_000) -> None:
     """Chi-square of draws from full, empty and middling sets (and null); it fails with probability 1e-9 a set."""
-    for x in sorted({0, (1 << mechanism.items) - 1, mechanism.size - 1, mechanism.size // 2}):
+    for x in sorted({0, (1 << sets_of(mechanism).items) - 1, mechanism.size - 1, mechanism.size // 2}):
         stream = Keystream(hashlib.sha256(repr((mechanism, x)).encode()).digest()).column("fit")
         drawn = mechanism.sample(np.full((rows, 1), x, dtype=np.uint64), stream)[:, 0]
         expected, observed = rows * law[:, x], np.bincount(drawn.astype(np.int64), minlength=mechanism.size)
@@ -454,7 +468,8 @@ def _check_set_fit(mechanism: SetMechanism, law: np.ndarray, rows: int = 300_000
 def _check_value(mechanism: Mechanism) -> None:
     data = json.loads(json.dumps(mechanism.to_json()))
     assert data["mechanism"] == mechanism.tag
-    assert MECHANISMS[mechanism.tag] is type(mechanism)
+    assert MECHANISMS[mechanism.tag].tag == mechanism.tag
+    assert mechanism_from_json(data) == mechanism
     for other in (mechanism_from_json(data), pickle.loads(pickle.dumps(mechanism)), copy.deepcopy(mechanism)):
         assert other == mechanism
         assert hash(other) == hash(mechanism)
@@ -594,13 +609,10 @@ def _check_loss(mechanism: Mechanism, columns: list[list[int]], total: int) -> N
 
 
 def _distances(mechanism: Mechanism) -> list[list[int]]:
-    size = mechanism.size
-    line = isinstance(mechanism, Geometric | NullableGeometric)
-    if isinstance(mechanism, MetricChannel):
-        line = mechanism.metric != "discrete"
-    if not line:
+    size, metric = mechanism.size, mechanism.own_metric
+    if "line" not in metric:
         return [[int(x != y) for y in range(size)] for x in range(size)]
-    null = isinstance(mechanism, NullableGeometric) or getattr(mechanism, "metric", "") == "nullable line"
+    null = metric == "nullable line"
     last = size - 1 if null else size
 
     def distance(x: int, y: int) -> int:

@@ -223,8 +223,8 @@ class FiniteLoss(PrivacyLoss):
         """Return ln of the largest ratio of two probabilities of one output."""
         return self._pure
 
-    def _curve(self, epsilon: float) -> Decimal:
-        return Decimal(tight_delta(self.columns, self.total, epsilon))
+    def _curve(self, epsilon: Decimal | float) -> Decimal:
+        return Decimal(tight_delta(self.columns, self.total, float(epsilon)))
 
     def delta(self, epsilon: float) -> float:
         """Return the least δ, rounded up, for which the channel is (ε, δ)-private."""

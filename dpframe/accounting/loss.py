@@ -30,7 +30,7 @@ class PrivacyLoss(ABC):
         """Return the ε at which δ(ε) = 0, rounded up."""
 
     @abstractmethod
-    def _curve(self, epsilon: float) -> Decimal:
+    def _curve(self, epsilon: Decimal | float) -> Decimal:
         """Return δ(ε) or more, for 0 ≤ ε < pure."""
 
     def delta(self, epsilon: float) -> float:
@@ -73,7 +73,7 @@ class ResponseLoss(PrivacyLoss):
         with localcontext(DIGITS):
             return round_up(abs((Decimal(self.keep) / self.other).ln()) + (0 if self.keep == self.other else SLACK))
 
-    def _curve(self, epsilon: float) -> Decimal:
+    def _curve(self, epsilon: Decimal | float) -> Decimal:
         factor = Decimal(epsilon).exp() * (1 - SLACK)
         large, small = max(self.keep, self.other), min(self.keep, self.other)
         return (large - factor * small) / self.total * (1 + SLACK)
@@ -120,36 +120,35 @@ class LaplaceLoss(PrivacyLoss):
         """Return rate·span + spread."""
         return round_up(Fraction(self.rate) * self.span + Fraction(self.spread))
 
-    def _curve(self, epsilon: float) -> Decimal:
-        return self.curve_at(self.span, Decimal(epsilon))
-
-    def curve_at(self, distance: int, epsilon: Decimal) -> Decimal:
-        """Return a bound on δ(ε) between two inputs ``distance`` steps apart; ε may be negative."""
+    def _curve(self, epsilon: Decimal | float) -> Decimal:
         slack = Decimal(self.spread)
-        return slack.exp() * (1 + SLACK) * laplace_delta(self.rate, distance, epsilon - slack)
+        return slack.exp() * (1 + SLACK) * laplace_delta(self.rate, self.span, Decimal(epsilon) - slack)
 
 
 @dataclass(frozen=True)
-class NullableLoss(PrivacyLoss):
-    """Loss of a null flag by randomised response beside a grid value (DESIGN: null is a value)."""
+class NullFlagLoss(PrivacyLoss):
+    """Loss of a null flag by randomised response beside any channel (DESIGN: null is a value).
+
+    A null whose flag flips is released as the channel's ``centre`` would be. The curves ``from_centre`` and
+    ``to_centre``, of the centre against the value farthest from it and of that against the centre, are also defined
+    for ε < 0.
+    """
 
     flag: ResponseLoss
-    value: LaplaceLoss
+    values: PrivacyLoss
+    from_centre: PrivacyLoss
+    to_centre: PrivacyLoss
 
     def pure(self) -> float:
-        """Return max(value against value, flag plus half the grid)."""
-        half = LaplaceLoss((self.value.span + 1) // 2, self.value.rate, self.value.spread)
-        return max(self.value.pure(), round_up(Fraction(self.flag.pure()) + Fraction(half.pure())))
+        """Return the larger of value against value and value against null; null against value is below both."""
+        return max(self.values.pure(), round_up(Fraction(self.flag.pure()) + Fraction(self.to_centre.pure())))
 
-    def _curve(self, epsilon: float) -> Decimal:
-        half = (self.value.span + 1) // 2
-        keep = Decimal(self.flag.keep) / self.flag.total
-        flip = Decimal(self.flag.other) / self.flag.total
-        e, odds = Decimal(epsilon), (keep / flip).ln()
-        zero = Decimal(0)
-        between = keep * self.value.curve_at(self.value.span, e)
-        from_null = max(zero, keep - e.exp() * flip) + flip * self.value.curve_at(half, e + odds)
-        to_null = max(zero, flip - e.exp() * keep) + keep * self.value.curve_at(half, e - odds)
+    def _curve(self, epsilon: Decimal | float) -> Decimal:
+        keep, flip = (Decimal(weight) / self.flag.total for weight in (self.flag.keep, self.flag.other))
+        e, odds, zero = Decimal(epsilon), (keep / flip).ln(), Decimal(0)
+        between = keep * self.values._curve(e)
+        from_null = max(zero, keep - e.exp() * flip) + flip * self.from_centre._curve(e + odds - SLACK)
+        to_null = max(zero, flip - e.exp() * keep) + keep * self.to_centre._curve(e - odds - SLACK)
         return max(between, from_null, to_null) * (1 + SLACK) + SLACK
 
 

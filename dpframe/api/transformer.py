@@ -326,7 +326,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             imputes = self.plan.nulls == "impute" or self.plan.inferred is not None
         else:
             imputes = self.nulls == "impute"
-        return imputes or any(getattr(space, "tag", "") == "nullable" for space in declared)
+        return imputes or any(getattr(space, "has_null", False) for space in declared)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -128,7 +128,7 @@ class Axis(ChannelAxis):
     @property
     def has_null(self) -> bool:
         """Whether the last cell is null."""
-        return self.column.space.tag == "nullable"
+        return self.column.space.has_null
 
     @abstractmethod
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -308,7 +308,7 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
     a step beyond it, as an interval of no width would be empty.
     """
     space = column.space
-    size = space.size - (space.tag == "nullable")
+    size = space.values
     if isinstance(bins, int | np.integer):
         if isinstance(bins, bool) or not 1 <= bins <= max(size, MOST_VALUES):
             raise ParameterError(
@@ -329,7 +329,7 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
 
 def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]:
     """Return the codes of the inner bounds; outer ones are those of the space."""
-    space = getattr(column.space, "inner", column.space)
+    space = column.space.inner_space
     if space.is_time:
         bounds = [_time(bound) if isinstance(bound, str) else bound for bound in bounds]
     try:
@@ -358,14 +358,14 @@ def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:
             f"column {column.name!r} holds sets, which are not counted as values; ask for support (with by=…), "
             "cooccurrence or set_sizes"
         )
-    listed = column.space.metric == "discrete" or column.space.tag == "ordinal" or column.space.size <= MOST_VALUES
+    listed = column.space.is_listed or column.space.size <= MOST_VALUES
     if bins is None:
         if not listed:
             raise ParameterError(
                 f"column {column.name!r} has {column.space.size:,} values; give bins={{{column.name!r}: 10}}"
             )
         return ListedAxis(column)
-    if column.space.numbers(np.zeros(1, dtype=np.int64)) is None or column.space.metric == "discrete":
+    if not column.space.is_numeric or column.space.metric == "discrete":
         raise ParameterError(f"column {column.name!r} holds no numbers and takes no bins")
     return BinnedAxis(column, *bin_edges(column, bins))
 

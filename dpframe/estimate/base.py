@@ -66,7 +66,7 @@ class Reading:
         space = self._source.column(column).space
         if space.code_words:
             return False
-        return space.metric == "discrete" or space.tag == "ordinal" or space.size <= FEW_VALUES
+        return space.is_listed or space.size <= FEW_VALUES
 
     def _distribution(self, column: str) -> Distribution | CombinedDistribution:
         axis = make_axis(self._source.column(column), self._grid_bins(column))
@@ -80,7 +80,7 @@ class Reading:
 
     def _grid_bins(self, column: str) -> int:
         space = self._source.column(column).space
-        return min(GRID_CELLS, space.size - (space.tag == "nullable"))
+        return min(GRID_CELLS, space.values)
 
     def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
         if not names:
@@ -259,7 +259,7 @@ class Reading:
         return surrogates.delta_method(sums, functions, self._source.sampling(target), self._source.weight)
 
     def _numeric(self) -> list[str]:
-        return [c.name for c in self.plan.columns if c.name not in self._source.missing and moments.is_numeric(c.space)]
+        return [c.name for c in self.plan.columns if c.name not in self._source.missing and c.space.is_numeric]
 
     def _frame(self, estimate: FloatArray, variance: FloatArray, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
         kept = kept_parts(axes, dropna)

@@ -662,7 +662,7 @@ class Estimates(Reading):
         """Return the share of rows where a column is null."""
         sampling = self._source.sampling(target)
         chosen = self._source.column(column)
-        if chosen.space.tag != "nullable":
+        if not chosen.space.has_null:
             raise ParameterError(f"column {column!r} holds no nulls: its space is not Nullable")
         if sets.is_sets(chosen):
             rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), sampling)

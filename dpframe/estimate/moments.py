@@ -22,11 +22,6 @@ FloatArray = npt.NDArray[np.float64]
 REPLICATES = 25
 
 
-def is_numeric(space: Space) -> bool:
-    """Tell whether values of the space are numbers (booleans and times among them)."""
-    return space.numbers(np.zeros(1, dtype=np.int64)) is not None
-
-
 @dataclass(frozen=True)
 class Scale:
     """A numeric column's values centred and scaled to −1…1, 0 where null, and its indicator of presence.
@@ -44,12 +39,12 @@ class Scale:
     def of(cls, column: Column) -> Scale:
         """Make the scale of a column, or raise `ParameterError` if it holds no numbers."""
         space = column.space
-        if not is_numeric(space):
+        if not space.is_numeric:
             raise ParameterError(
                 f"column {column.name!r} holds no numbers; {'support' if space.code_words else 'value_counts'}"
                 f"({column.name!r}) gives its shares"
             )
-        last = space.size - (space.tag == "nullable")
+        last = space.values
         low, high = numbers(space, np.array([0, last - 1]))
         centre, width = (low + high) / 2, max((high - low) / 2, 1e-300)
 

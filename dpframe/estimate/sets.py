@@ -21,9 +21,9 @@ from dpframe.estimate.axes import Axis
 from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
 from dpframe.estimate.moments import REPLICATES
 from dpframe.estimate.surrogates import own_squares
-from dpframe.mechanisms.bit_flips import SetMechanism
+from dpframe.mechanisms.bit_flips import SetChannel
 from dpframe.plan.columns import Column
-from dpframe.spaces import Nullable, Subset
+from dpframe.spaces import Subset
 
 FloatArray = npt.NDArray[np.float64]
 Batches = Iterable[Mapping[str, npt.NDArray[Any]]]
@@ -37,7 +37,7 @@ MOST_PAIRED = 300
 
 def is_sets(column: Column) -> bool:
     """Tell whether a column holds sets."""
-    return isinstance(column.mechanism, SetMechanism)
+    return column.space.holds_sets
 
 
 @dataclass(frozen=True)
@@ -59,29 +59,30 @@ class SetColumn:
 
     column: Column
     space: Subset
-    mechanism: SetMechanism
+    channel: SetChannel
 
     @classmethod
     def of(cls, column: Column) -> SetColumn:
         """Take a column, or raise `ParameterError` unless it holds sets."""
-        space = column.space.inner if isinstance(column.space, Nullable) else column.space
-        if not isinstance(space, Subset) or not isinstance(column.mechanism, SetMechanism):
+        if not is_sets(column):
             raise ParameterError(
                 f"column {column.name!r} holds no sets; value_counts({column.name!r}) counts its values"
             )
-        return cls(column, space, column.mechanism)
+        space: Any = column.space.inner_space
+        channel: Any = column.mechanism.inner
+        return cls(column, space, channel)
 
     @cached_property
     def values(self) -> tuple[float, float]:
         """φ/k of an item that is shown, and of one that is not."""
-        p, q = self.mechanism.shown
-        kept = self.mechanism.present[0]
+        p, q = self.channel.shown
+        kept = self.column.mechanism.present[0]
         return (1 - q) / (p - q) / kept, -q / (p - q) / kept
 
     @cached_property
     def weights(self) -> tuple[float, float]:
         """Surrogate of "not null", of a released set and of a released null."""
-        kept, flipped = self.mechanism.present
+        kept, flipped = self.column.mechanism.present
         return kept / (kept - flipped), -flipped / (kept - flipped)
 
     @property
@@ -118,7 +119,7 @@ class SetColumn:
     @property
     def has_null(self) -> bool:
         """Whether null is a value."""
-        return isinstance(self.column.space, Nullable)
+        return self.column.space.has_null
 
     def counted(self, shown: FloatArray, released: Any) -> Counted:
         """Return the sums of the indicator of an item, which ``shown`` of ``released`` sets show."""
@@ -155,7 +156,7 @@ class SetColumn:
             found += np.bincount(held, minlength=len(found))
             nulls += int(null.sum())
         a, b = self.values
-        kept, r, m = self.mechanism.present[0], len(places), np.arange(len(places) + 1)
+        kept, r, m = self.column.mechanism.present[0], len(places), np.arange(len(places) + 1)
         levels = (a * kept) ** m * (b * kept) ** (r - m) / kept
         first = float(found @ levels)
         sums = Counted(np.array([first]), np.array([found @ levels**2]), np.array([first]), self.weights[0] * first)
@@ -167,7 +168,7 @@ class SetColumn:
         first, second = np.zeros((group.classes, rows)), np.zeros((group.classes, rows))
         sets, nulls = np.zeros(group.classes), np.zeros(group.classes)
         a, b = self.values
-        kept = self.mechanism.present[0]
+        kept = self.column.mechanism.present[0]
         for bits, null, rest in self.bits(batches):
             classes = group.classify(rest[group.name])
             u = np.where(bits, a, b)
@@ -232,7 +233,7 @@ def share_of(
 def pair_counts(column: SetColumn, both: FloatArray, sets: int) -> Counted:
     """Return the sums of the indicators that a set holds both items of a pair; of an item with itself, that item."""
     a, b = column.values
-    kept, shown = column.mechanism.present[0], np.diag(both)
+    kept, shown = column.column.mechanism.present[0], np.diag(both)
     one = shown[:, None] + shown[None, :] - 2 * both
     none = sets - one - both
     first, second = ((a * a) ** e * both + (a * b) ** e * one + (b * b) ** e * none for e in (1, 2))
@@ -248,14 +249,14 @@ class SizeChannel:
 
     def __init__(self, column: SetColumn) -> None:
         self.column = column
-        self.most, self.count = column.mechanism.most, column.space.count
+        self.most, self.count = column.channel.most, column.space.count
 
     @cached_property
     def matrix(self) -> FloatArray:
         """P(released size or null | size or null), shape (h + 1, most + 1), null last where it is a value."""
         from scipy.stats import binom
 
-        (p, q), (kept, flipped) = self.column.mechanism.shown, self.column.mechanism.present
+        (p, q), (kept, flipped) = self.column.channel.shown, self.column.column.mechanism.present
         h = self.count
         columns = [
             np.convolve(binom.pmf(np.arange(s + 1), s, p), binom.pmf(np.arange(h - s + 1), h - s, q))
@@ -292,7 +293,7 @@ class SizeChannel:
 
         Its square is too large by the variance of |Y|, size·p(1−p) + (h − size)·q(1−q), over (p − q)².
         """
-        (p, q), kept = self.column.mechanism.shown, self.column.mechanism.present[0]
+        (p, q), kept = self.column.channel.shown, self.column.column.mechanism.present[0]
         released, nulls = counts[: self.count + 1], counts[self.count + 1 :].sum()
         sizes = (np.arange(self.count + 1) - self.count * q) / (p - q)
         noise = (sizes * p * (1 - p) + (self.count - sizes) * q * (1 - q)) / (p - q) ** 2

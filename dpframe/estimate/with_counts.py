@@ -119,7 +119,7 @@ def _nothing(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount
 
 def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
     """Yield the counts of values that have a cell of their own: not that in which all others are too."""
-    space: Any = _inner(axis.column.space)
+    space: Any = axis.column.space.inner_space
     places = {label: i for i, label in enumerate(space.labels()) if label != getattr(space, "other", None)}
     for value, count in zip(measured.cells, measured.counts, strict=False):
         if value in places and axis.grid is None:
@@ -137,7 +137,7 @@ def _intervals(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCou
     home = -1
     if not axis.has_null and measured.missing is not None:
         # Nulls where the space holds none are coded as its fixed point.
-        home = int(axis.cell_of(np.array([_inner(axis.column.space).fixed_point]))[0])
+        home = int(axis.cell_of(np.array([axis.column.space.inner_space.fixed_point]))[0])
     stops = [*starts[1:], len(measured.counts)]
     for (start, stop), (low, high) in zip(zip(starts, stops, strict=True), pairwise(cells), strict=True):
         extra = measured.missing if measured.missing is not None and low <= home < high else None
@@ -161,21 +161,21 @@ def _cuts(measured: Measured, space: Space) -> Iterator[tuple[int, int]]:
     An edge of whole numbers does if no code has values on both sides of it; one of reals always, but for part of a
     step.
     """
-    grid: Any = _inner(space)
-    if measured.kind != "intervals" or grid.is_time or grid.tag not in ("integer", "real"):
+    grid: Any = space.inner_space
+    if measured.kind != "intervals" or grid.is_time or grid.is_listed or not grid.is_numeric:
         return
-    if grid.tag == "real" and grid.steps < _COARSE:
+    if not grid.is_whole and grid.steps < _COARSE:
         return
     inside = [(i, edge) for i, edge in enumerate(measured.cells) if grid.lower < edge <= grid.upper]
     if not inside:
         return
     codes = grid.encode(np.array([edge for _, edge in inside])).astype(np.int64).tolist()
     before = codes
-    if grid.tag == "integer":
+    if grid.is_whole:
         before = grid.encode(np.array([edge - 1 for _, edge in inside])).astype(np.int64).tolist()
     last = 0
     for (i, _), code, lower in zip(inside, codes, before, strict=True):
-        if code > last and (grid.tag == "real" or lower < code):
+        if code > last and (not grid.is_whole or lower < code):
             last = code
             yield i, code
 
@@ -184,10 +184,6 @@ def _indicator(axis: Axis, low: int, high: int) -> FloatArray:
     found = np.zeros(axis.cells)
     found[low:high] = 1.0
     return found
-
-
-def _inner(space: Space) -> Space:
-    return getattr(space, "inner", space) if space.tag == "nullable" else space
 
 
 def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:

@@ -124,7 +124,7 @@ class ArrowFrame(Frame):
                 space = plan[name].space
                 released = codes[name] if order is None else codes[name][order]
                 array = space.decode(released, output_type(field.type))
-                fields.append(pa.field(name, array.type, nullable=field.nullable or space.tag == "nullable"))
+                fields.append(pa.field(name, array.type, nullable=field.nullable or space.has_null))
             else:
                 array = copied(self.table.column(name), order)
                 fields.append(pa.field(name, array.type, nullable=field.nullable))
@@ -178,7 +178,7 @@ class PolarsFrame(ArrowFrame):
             if isinstance(dtype, pl.Enum):
                 enums[name] = pl.Enum([label for label in space.labels() if label is not None])
             elif isinstance(getattr(dtype, "inner", None), pl.Enum):
-                items: Any = getattr(space, "inner", space)
+                items: Any = space.inner_space
                 enums[name] = pl.List(pl.Enum(items.listed.labels()))
         return frame.cast(enums)
 

@@ -145,7 +145,7 @@ class Job:
         if is_list(type_) and is_text(type_.value_type):
             space: Any = self.plan[name].space
             # By the space, not the column; items are many, and a byte for each is enough more often than not.
-            narrow = getattr(space, "inner", space).listed.natural_type.index_type
+            narrow = space.inner_space.listed.natural_type.index_type
             inner = pa.dictionary(narrow, indexed(type_.value_type).value_type)
             field = pa.field(type_.value_field.name, inner, type_.value_field.nullable)
             return pa.large_list(field) if pa.types.is_large_list(type_) else pa.list_(field)

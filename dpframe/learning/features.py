@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.errors import ParameterError
-from dpframe.estimate.moments import Scale, is_numeric
+from dpframe.estimate.moments import Scale
 from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces import Space
@@ -159,8 +159,8 @@ class ColumnBlock(Block):
                 f"column {column.name!r} holds sets, which are no numbers or categories; leave it out of X "
                 "(support with by=… tells what goes with an item)"
             )
-        if is_numeric(space) or _is_ranked(space):
-            scale = Scale.of(column) if is_numeric(space) else _ranks(column)
+        if space.is_numeric or _is_ranked(space):
+            scale = Scale.of(column) if space.is_numeric else _ranks(column)
             return cls(column, (column.name,), scale if centred else _from_zero(scale))
         if space.size > MOST_LEVELS or space.size < 2:
             raise ParameterError(
@@ -183,7 +183,7 @@ class ColumnBlock(Block):
     @property
     def has_nulls(self) -> bool:
         """Whether a number or rank may be null."""
-        return self.scale is not None and self.column.space.tag == "nullable"
+        return self.scale is not None and self.column.space.has_null
 
     def functions(self, codes: npt.NDArray[Any]) -> FloatArray:
         """Return the functions of codes, 0 where null, shape (n, q)."""
@@ -282,12 +282,12 @@ def make_blocks(members: Sequence[ColumnBlock], groups: Sequence[Group]) -> list
 
 
 def _is_ranked(space: Space) -> bool:
-    return getattr(space, "inner", space).tag == "ordinal"
+    return space.is_listed and space.inner_space.metric == "line"
 
 
 def _ranks(column: Column) -> Scale:
     """Return the scale of an ordered column's ranks 0, 1, …, which are its codes."""
-    last = column.space.size - 1 - (column.space.tag == "nullable")
+    last = column.space.values - 1
     half = max(last / 2, 0.5)
 
     def value(codes: npt.NDArray[Any]) -> FloatArray:

@@ -16,7 +16,6 @@ from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, refits
-from dpframe.estimate.moments import is_numeric
 from dpframe.estimate.surrogates import count_classes, joint_cells
 from dpframe.io.released import Source
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
@@ -146,7 +145,7 @@ class DebiasedNaiveBayes(ClassifierMixin, BaseEstimator):
         if column.space.code_words:
             raise ParameterError(f"column {column.name!r} holds sets, which are no categories; leave it out of X")
         bins = self.bins.get(column.name) if isinstance(self.bins, Mapping) else None
-        listed = column.space.metric == "discrete" or not is_numeric(column.space) or column.space.size <= FEW_VALUES
+        listed = column.space.metric == "discrete" or not column.space.is_numeric or column.space.size <= FEW_VALUES
         if bins is None and not listed:
             bins = DEFAULT_BINS if isinstance(self.bins, Mapping) else self.bins
         return make_axis(column, bins)

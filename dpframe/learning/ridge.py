@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpframe.errors import ParameterError
-from dpframe.estimate.moments import is_numeric
 from dpframe.learning.features import ColumnBlock
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.learning.second_moments import Moments, lifted
@@ -104,7 +103,7 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
         check_number(self.alpha, "alpha")
         source, target = open_release(X, y, self.plan)
         columns = feature_columns(source, target)
-        if source.column(target).space.is_time or not is_numeric(source.column(target).space):
+        if source.column(target).space.is_time or not source.column(target).space.is_numeric:
             raise ParameterError(f"y must be a column of numbers, which {target!r} is not")
         blocks = [ColumnBlock.of(column, self.fit_intercept) for column in [*columns, source.column(target)]]
         moments = Moments(source, blocks)

@@ -1,9 +1,10 @@
 """Random channels on integer codes, a family a file, reached through one tag registry."""
 
-from dpframe.mechanisms.base import MECHANISMS, Mechanism, mechanism_for, mechanism_from_json
-from dpframe.mechanisms.bit_flips import AsymmetricBitFlip, BitFlip, NullableBitFlip
+from dpframe.mechanisms.base import MECHANISMS, Channel, Mechanism, mechanism_for, mechanism_from_json
+from dpframe.mechanisms.bit_flips import AsymmetricBitFlip, BitFlip
 from dpframe.mechanisms.gamma_diagonal import GammaDiagonal
-from dpframe.mechanisms.geometric import Geometric, NullableGeometric
+from dpframe.mechanisms.geometric import Geometric
+from dpframe.mechanisms.nullable import WithNull
 from dpframe.mechanisms.optimal import Optimal
 from dpframe.mechanisms.response import RandomizedResponse, ResponseChannel
 from dpframe.mechanisms.tabulated import Exponential, Matrix
@@ -12,16 +13,16 @@ __all__ = [
     "MECHANISMS",
     "AsymmetricBitFlip",
     "BitFlip",
+    "Channel",
     "Exponential",
     "GammaDiagonal",
     "Geometric",
     "Matrix",
     "Mechanism",
-    "NullableBitFlip",
-    "NullableGeometric",
     "Optimal",
     "RandomizedResponse",
     "ResponseChannel",
+    "WithNull",
     "mechanism_for",
     "mechanism_from_json",
 ]

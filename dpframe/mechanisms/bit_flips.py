@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from functools import cached_property
 from itertools import accumulate, combinations, repeat
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,11 @@ from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
-from dpframe.mechanisms.flip_loss import FlipLoss, NullableFlipLoss, fitting_flips, fitting_nullable_flips
+from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
+from dpframe.mechanisms.flip_loss import FlipLoss, beside_flag, fitting_flagged_flips, fitting_flips
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
-from dpframe.spaces import Nullable, Space, Subset
-from dpframe.spaces.base import in_words
+from dpframe.spaces import Space
 from dpframe.spaces.sets import set_sizes
 
 U64 = npt.NDArray[np.uint64]
@@ -102,22 +101,21 @@ def _mixed(words: U64, count: int) -> U64:
     return np.asarray(z ^ (z >> np.uint64(31)))
 
 
-class SetMechanism(Mechanism):
+class SetChannel(Channel):
     """What the channels on sets share: codes of several words, the cut to ``max_size``, laws by item."""
 
     items: int
     max_size: int | None
 
-    def _check_items(self) -> None:
-        object.__setattr__(self, "items", check_whole(self.items, "items", 1, _MOST_ITEMS))
-        if self.max_size is not None:
-            object.__setattr__(self, "max_size", check_whole(self.max_size, "max_size", 1, self.items))
-        self._check_budget(self.epsilon, self.delta)
-
     @property
     @abstractmethod
     def flips(self) -> FlipLoss:
         """The integers that items are shown with, and their loss."""
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """The exact privacy loss, computed from the integers that are sampled."""
+        return self.flips
 
     @property
     def most(self) -> int:
@@ -130,30 +128,35 @@ class SetMechanism(Mechanism):
         return self.flips.ones / self.flips.total, self.flips.zeros / self.flips.total
 
     @property
-    def present(self) -> tuple[float, float]:
-        """Probabilities that a set is released for a set, and for null."""
-        return 1.0, 0.0
+    def own_metric(self) -> str:
+        """Number of items in which two sets differ."""
+        return "symmetric difference"
 
-    def _checked(self, codes: IntArray) -> U64:
-        shape, last = (len(codes) if codes.ndim else 0, self.code_words), self.size - 1
-        if codes.shape != shape or codes.dtype != np.uint64 or not in_words(codes.view(np.uint64), last):
-            raise ParameterError(
-                f"codes must be rows of {shape[1]} words (uint64) below 2^{self.size.bit_length() - 1}; encode the "
-                "column with its space"
-            )
-        return codes.view(np.uint64)
+    @property
+    def diameter(self) -> float:
+        """Most items in which two sets differ, min(h, 2·max_size)."""
+        return float(min(self.items, 2 * self.most))
+
+    @property
+    def centre(self) -> int:
+        """The empty set."""
+        return 0
 
     @property
     def code_words(self) -> int:
         """64-bit words in the code of a row."""
         return -(-(self.size - 1).bit_length() // 64)
 
-    def _sample_sets(self, codes: U64, stream: ColumnStream, first_row: int, out: U64) -> None:
-        """Randomise sets; the first plane decides the cut."""
-        sample_bits(self.flips, cut(codes, self.most, stream, first_row), stream.skip(1), first_row, out)
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        sets = np.asarray(codes, dtype=np.uint64)  # the first plane decides the cut
+        kept = cut(sets, self.most, stream, first_row)
+        sample_bits(self.flips, kept, stream.skip(1), first_row, out.view(np.uint64))
 
-    def _set_weights(self, code: int) -> list[int]:
-        """Return the weights of all sets over ``self._whole``; a set that is cut may become any of its parts."""
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return P(y | code) for all y as integers over a total, up to 12 items.
+
+        A set that is cut may become any of its parts.
+        """
         if self.items > LISTED_ITEMS:
             raise ParameterError(f"the law of sets of {self.items} items is too long to write out; see shown")
         held = [i for i in range(self.items) if code >> i & 1]
@@ -166,20 +169,32 @@ class SetMechanism(Mechanism):
                 weights = [w * (self.flips.total - one) for w in weights] + [w * one for w in weights]
             total = [a + b for a, b in zip(total, weights, strict=True)]
         share: int = self._choices // len(parts)
-        return [w * share for w in total]
+        return [w * share for w in total], int(self.flips.total**self.items) * self._choices
 
     @cached_property
     def _choices(self) -> int:
         return math.lcm(*(math.comb(held, self.most) for held in range(self.most, self.items + 1)))
 
     @property
-    def _whole(self) -> int:
-        return int(self.flips.total**self.items) * self._choices
+    def blanket(self) -> float:
+        """γ = Σ_m C(h, m)·min_x P(y | x) over the released sets y of m items, rounded down."""
+        return self._blanket
 
-    def law(self, code: int) -> FloatArray:
-        """Return P(y | code) for all y, shape (size,); up to 12 items."""
-        weights, whole = self.weights(code)
-        return np.array([w / whole for w in weights])
+    @cached_property
+    def _blanket(self) -> float:
+        with localcontext(Context(prec=60)):
+            return round_down(sum((ways * least for ways, least, _ in self._least()), Decimal(0)) * _SAFE)
+
+    def blanket_beside(self, flag: ResponseTable) -> float:
+        """Return P(null | set) for null, and for a set the least over sets and null, rounded down."""
+        with localcontext(Context(prec=60)):
+            keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
+            shown = sum((ways * min(keep * least, flip * empty) for ways, least, empty in self._least()), Decimal(0))
+            return round_down((flip + shown) * _SAFE / (1 << flag.bits))
+
+    def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
+        """Return the loss over set against set, null against set and back."""
+        return beside_flag(flag, self.flips)
 
     def _least(self) -> list[tuple[Decimal, Decimal, Decimal]]:
         """Return by size m of a released set: how many there are, min P over all sets, and P given the empty set.
@@ -218,49 +233,59 @@ def _powers(base: Decimal, last: int) -> list[Decimal]:
     return list(accumulate(repeat(base, last), operator.mul, initial=Decimal(1)))
 
 
-def _of(space: Space) -> tuple[int, int | None]:
-    """Return the number of items of a space of sets, and the most that a set holds."""
-    inner = space.inner if isinstance(space, Nullable) else space
-    if not isinstance(inner, Subset):
-        raise ParameterError(f"space {space.tag} holds no sets; declare Subset([…])")
-    return inner.count, inner.max_size
+@dataclass(frozen=True)
+class GivenFlips(SetChannel):
+    """Flips of bits with given integers."""
 
+    items: int
+    max_size: int | None
+    given: FlipLoss
+    size: int = field(init=False, repr=False)
 
-class _PlainSets(SetMechanism):
-    """What the channels without null share."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", 1 << self.items)
 
     @property
-    def loss(self) -> PrivacyLoss:
-        """The exact privacy loss, computed from the integers that are sampled."""
-        return self.flips
+    def flips(self) -> FlipLoss:
+        """The integers that items are shown with, and their loss."""
+        return self.given
 
-    @cached_property
-    def blanket(self) -> float:
-        """γ = Σ_m C(h, m)·min_x P(y | x) over the released sets y of m items, rounded down."""
-        with localcontext(Context(prec=60)):
-            return round_down(sum((ways * least for ways, least, _ in self._least()), Decimal(0)) * _SAFE)
+
+class SetMechanism(SetChannel, Mechanism):
+    """A channel on sets that is calibrated to a budget."""
 
     @property
     def column_loss(self) -> ColumnLoss:
         """The law of the items that two sets can differ in, with its own blanket."""
         return self.flips.column_loss
 
-    def weights(self, code: int) -> tuple[list[int], int]:
-        """Return P(y | code) for all y as integers over a total, up to 12 items."""
-        return self._set_weights(code), self._whole
+    metrics: ClassVar[frozenset[str]] = frozenset({"symmetric difference"})
 
-    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        self._sample_sets(np.asarray(codes, dtype=np.uint64), stream, first_row, out.view(np.uint64))
+    @classmethod
+    def shape_of(cls, space: Space) -> tuple[Any, ...]:
+        """Return the number of items, and the most that a set holds."""
+        sets: Any = space
+        if not space.holds_sets:
+            raise ParameterError(f"space {space.tag} holds no sets; declare Subset([…])")
+        return sets.count, sets.max_size
 
-    @property
-    def planes(self) -> int:
-        """Planes of the stream that a row uses."""
-        return 1 + -(-self.items // 64) * (self.flips.total.bit_length() - 1)
+    def _check_shape(self) -> None:
+        items, max_size = check_items(self.items, self.max_size)
+        object.__setattr__(self, "items", items)
+        object.__setattr__(self, "max_size", max_size)
+        object.__setattr__(self, "size", 1 << items)
+        self._check_budget(self.epsilon, self.delta)
+
+
+def check_items(items: Any, max_size: Any) -> tuple[int, int | None]:
+    """Return a number of items, and the most that a set holds, or raise `ParameterError`."""
+    count = check_whole(items, "items", 1, _MOST_ITEMS)
+    return count, None if max_size is None else check_whole(max_size, "max_size", 1, count)
 
 
 @register
 @dataclass(frozen=True)
-class BitFlip(_PlainSets):
+class BitFlip(SetMechanism):
     """Flips of bits: every item enters or leaves the set with probability q = 1/(1+e^k), P(B | A) ∝ e^(−k·|A Δ B|).
 
     With δ = 0, k = ε/diam for the diameter min(h, 2·max_size); with δ > 0 the largest k whose exact δ(ε) meets δ.
@@ -289,27 +314,27 @@ class BitFlip(_PlainSets):
     size: int = field(init=False, repr=False, compare=False)
 
     tag: ClassVar[str] = "bitflip"
-    metrics: ClassVar[frozenset[str]] = frozenset({"symmetric difference"})
 
     def __post_init__(self) -> None:
-        self._check_items()
-        object.__setattr__(self, "size", 1 << self.items)
+        self._check_shape()
         _ = self.flips
-
-    @classmethod
-    def calibrate(cls, space: Space, epsilon: float, delta: float) -> BitFlip:
-        """Make the mechanism for a space of sets, with the least noise that meets (ε, δ)."""
-        return cls(*_of(space), epsilon, delta)
 
     @cached_property
     def flips(self) -> FlipLoss:
         """The integers that items are shown with, and their loss."""
         return fitting_flips(self.items, self.most, self.epsilon, self.delta, False)
 
+    @classmethod
+    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, SetChannel]:
+        """Return a flag at ε/2 and flips at ε over 2·max_size: null and a set differ by ε, too."""
+        items, max_size = check_items(*shape)
+        flag, flips = fitting_flagged_flips(items, items if max_size is None else max_size, epsilon, delta)
+        return flag, GivenFlips(items, max_size, flips)
+
 
 @register
 @dataclass(frozen=True)
-class AsymmetricBitFlip(_PlainSets):
+class AsymmetricBitFlip(SetMechanism):
     """Optimised unary encoding: an item of the set is shown with p = 1/2, any other with q = 1/(1 + e^(ε/max_size)).
 
     Wang, Blocki, Li and Jha 2017 (there for sets of one item). Of all (p, q) of one loss these make the support
@@ -341,128 +366,14 @@ class AsymmetricBitFlip(_PlainSets):
     size: int = field(init=False, repr=False, compare=False)
 
     tag: ClassVar[str] = "asymmetric_bitflip"
-    metrics: ClassVar[frozenset[str]] = frozenset({"symmetric difference"})
 
     def __post_init__(self) -> None:
-        self._check_items()
+        self._check_shape()
         if 2 * self.most > self.items:
             raise ParameterError("asymmetric_bitflip needs max_size of at most half the items; use bitflip")
-        object.__setattr__(self, "size", 1 << self.items)
         _ = self.flips
-
-    @classmethod
-    def calibrate(cls, space: Space, epsilon: float, delta: float) -> AsymmetricBitFlip:
-        """Make the mechanism for a space of sets, with the least noise that meets (ε, δ)."""
-        return cls(*_of(space), epsilon, delta)
 
     @cached_property
     def flips(self) -> FlipLoss:
         """The integers that items are shown with, and their loss."""
         return fitting_flips(self.items, self.most, self.epsilon, self.delta, True)
-
-
-@register
-@dataclass(frozen=True)
-class NullableBitFlip(SetMechanism):
-    """Flips of bits beside a null flag: the flag by randomised response at ε/2, the set at ε over 2·max_size.
-
-    Null has the last bit, alone. A null whose flag flips releases the empty set, flipped like any other; a set
-    and null then differ by at most ε/2 in the flag and ε/2 in the items of the set, two sets by ε in theirs.
-
-    Parameters
-    ----------
-    items
-        Number of items h, up to 65,535.
-    max_size
-        Most items of a set, None for all.
-    epsilon, delta
-        The budget; see `dpframe.loss`.
-
-    Examples
-    --------
-    >>> flip = NullableBitFlip(items=20, max_size=3, epsilon=6.0)
-    >>> flip.size - 1 == 1 << 20, 5.999 < flip.loss.epsilon() <= 6
-    (True, True)
-    """
-
-    items: int
-    max_size: int | None
-    epsilon: float
-    delta: float = 0.0
-    size: int = field(init=False, repr=False, compare=False)
-
-    tag: ClassVar[str] = "nullable_bitflip"
-    metrics: ClassVar[frozenset[str]] = frozenset({"nullable symmetric difference"})
-
-    def __post_init__(self) -> None:
-        self._check_items()
-        object.__setattr__(self, "size", (1 << self.items) + 1)
-        _ = self.flag
-
-    @classmethod
-    def calibrate(cls, space: Space, epsilon: float, delta: float) -> NullableBitFlip:
-        """Make the mechanism for a nullable space of sets, with the least noise that meets (ε, δ)."""
-        return cls(*_of(space), epsilon, delta)
-
-    @cached_property
-    def loss(self) -> NullableFlipLoss:
-        """The certified loss over set against set, null against set and back."""
-        return fitting_nullable_flips(self.items, self.most, self.epsilon, self.delta)
-
-    @property
-    def flips(self) -> FlipLoss:
-        """The integers that items are shown with."""
-        return self.loss.flips
-
-    @cached_property
-    def flag(self) -> ResponseTable:
-        """The integers that the flag is drawn with."""
-        flag = self.loss.flag
-        return ResponseTable(2, flag.other, flag.total.bit_length() - 1)
-
-    @property
-    def present(self) -> tuple[float, float]:
-        """Probabilities that a set is released for a set, and for null."""
-        whole = 1 << self.flag.bits
-        return self.flag.keep / whole, self.flag.threshold / whole
-
-    @cached_property
-    def blanket(self) -> float:
-        """γ, rounded down: P(null | set) for null; for a set the least over sets and null."""
-        with localcontext(Context(prec=60)):
-            keep, flip = Decimal(self.flag.keep), Decimal(self.flag.threshold)
-            shown = sum((ways * min(keep * least, flip * empty) for ways, least, empty in self._least()), Decimal(0))
-            return round_down((flip + shown) * _SAFE / (1 << self.flag.bits))
-
-    def weights(self, code: int) -> tuple[list[int], int]:
-        """Return P(y | code) for all sets and null as integers over a total, up to 12 items."""
-        null = code == self.size - 1
-        shown, hidden = (self.flag.threshold, self.flag.keep) if null else (self.flag.keep, self.flag.threshold)
-        sets = self._set_weights(0 if null else code)
-        return [shown * w for w in sets] + [hidden * self._whole], self._whole << self.flag.bits
-
-    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        rows, words = np.asarray(codes, dtype=np.uint64), -(-self.items // 64)
-        word, bit = divmod(self.items, 64)
-        absent = (rows[:, word] >> np.uint64(bit) & np.uint64(1)).astype(np.uint8)
-        sets = np.where(absent[:, None].view(np.bool_), np.uint64(0), rows[:, :words])
-        shown = np.zeros_like(sets)
-        self._sample_sets(sets, stream.skip(1), first_row, shown)
-        released = np.empty(len(rows), dtype=np.uint8)
-        self.flag.sample(absent, stream, first_row, released)
-        hidden = released.view(np.bool_)
-        shown[hidden] = 0
-        out[:, words:] = 0
-        out[:, :words] = shown
-        out[hidden, word] = np.uint64(1) << np.uint64(bit)
-
-    @property
-    def planes(self) -> int:
-        """Planes of the stream that a row uses."""
-        return 2 + -(-self.items // 64) * (self.flips.total.bit_length() - 1)
-
-    def expected_error(self, space: Space | None = None) -> float:
-        """Return the largest E[ρ(Y, x)] in items, ρ(null, set) being the diameter."""
-        keep, flip = self.present
-        diameter = min(self.items, 2 * self.most)
-        return max(keep * super().expected_error() + flip * diameter, flip * diameter)

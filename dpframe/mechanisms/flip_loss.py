@@ -11,16 +11,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
-from functools import cached_property, lru_cache
-from typing import TypeVar
+from functools import cached_property, lru_cache, partial
 
 from dpframe.accounting.budget import round_down, round_up
 from dpframe.accounting.dominating import BitsLoss, ColumnLoss, ItemsLoss
-from dpframe.accounting.loss import PrivacyLoss, ResponseLoss
+from dpframe.accounting.loss import NullFlagLoss, PrivacyLoss
 from dpframe.errors import ParameterError
-from dpframe.mechanisms.response import response_table
-
-L = TypeVar("L", bound=PrivacyLoss)
+from dpframe.mechanisms.response_table import response_loss, response_table
+from dpframe.noise.tables import ResponseTable
 
 _DIGITS = Context(prec=60)
 _SLACK = Decimal(10) ** -50
@@ -84,7 +82,7 @@ class FlipLoss(PrivacyLoss):
             pure = round_up(self.items * max(self.logs) * (1 + _SLACK))
             return BitsLoss(pure, round_down(((one - p + q) / one) ** self.items * (1 - _SLACK)), self.items)
 
-    def _curve(self, epsilon: float) -> Decimal:
+    def _curve(self, epsilon: Decimal | float) -> Decimal:
         return self.curve_at(*self.pair, Decimal(epsilon))
 
     def curve_at(self, only_first: int, only_second: int, epsilon: Decimal) -> Decimal:
@@ -136,37 +134,24 @@ def _binomial(n: int, shown: Decimal, hidden: Decimal) -> list[Decimal]:
 
 
 @dataclass(frozen=True)
-class NullableFlipLoss(PrivacyLoss):
-    """Loss of a null flag by randomised response beside flips; a null whose flag flips shows the empty set flipped.
+class PairLoss(PrivacyLoss):
+    """Loss of flips between two sets that differ in items that only the first, or only the second, holds."""
 
-    With keep k and flip c of the flag: two sets differ in the branch that shows sets only, k·δ(ε); null and a set
-    of s items in the flag, and in flips that are s items apart.
-    """
-
-    flag: ResponseLoss
     flips: FlipLoss
-
-    @property
-    def _odds(self) -> Decimal:
-        with localcontext(_DIGITS):
-            return (Decimal(self.flag.keep) / self.flag.other).ln()
+    only_first: int
+    only_second: int
 
     def pure(self) -> float:
-        """Return the largest of set against set, a set against null, and back."""
-        most, odds = self.flips.most, self._odds
-        with localcontext(_DIGITS):
-            to_set = odds + self.flips.pure_at(most, 0) + _SLACK
-            to_null = max(odds, self.flips.pure_at(0, most) - odds) + _SLACK
-            return round_up(max(self.flips.pure_at(*self.flips.pair), to_set, to_null))
+        """Return a·ln(p/q) + b·ln((1−q)/(1−p))."""
+        return round_up(self.flips.pure_at(self.only_first, self.only_second))
 
-    def _curve(self, epsilon: float) -> Decimal:
-        with localcontext(_DIGITS):
-            keep, flip = Decimal(self.flag.keep) / self.flag.total, Decimal(self.flag.other) / self.flag.total
-            e, odds, most, zero = Decimal(epsilon), self._odds, self.flips.most, Decimal(0)
-            between = keep * self.flips.curve_at(*self.flips.pair, e)
-            from_null = max(zero, keep - e.exp() * flip) + flip * self.flips.curve_at(0, most, e + odds - _SLACK)
-            to_null = max(zero, flip - e.exp() * keep) + keep * self.flips.curve_at(most, 0, e - odds - _SLACK)
-            return max(between, from_null, to_null) * (1 + _SLACK) + _SLACK
+    def _curve(self, epsilon: Decimal | float) -> Decimal:
+        return self.flips.curve_at(self.only_first, self.only_second, Decimal(epsilon))
+
+
+def beside_flag(flag: ResponseTable, flips: FlipLoss) -> NullFlagLoss:
+    """Return the loss of flips beside a null flag; a null whose flag flips shows the empty set flipped."""
+    return NullFlagLoss(response_loss(flag), flips, PairLoss(flips, 0, flips.most), PairLoss(flips, flips.most, 0))
 
 
 def _flips(zeros: int, bits: int, items: int, most: int, halved: bool) -> FlipLoss:
@@ -209,23 +194,26 @@ def fitting_flips(items: int, most: int, epsilon: float, delta: float, halved: b
     best = least(64)
     if delta > 0:
         best = _smallest(lambda zeros: meets(zeros, 64), 1, best)
-    return _fewest_digits(best, lambda zeros, bits: _flips(zeros, bits, items, most, halved), epsilon, delta, items)
+    return _fewest_digits(_flips(best, 64, items, most, halved), lambda flips: flips, epsilon, delta)
 
 
-def _fewest_digits(best: int, make: Callable[[int, int], L], epsilon: float, delta: float, items: int) -> L:
-    """Return the loss with the fewest binary digits of q that wastes next to nothing of what 64 digits use."""
-    if 2 * best >= 1 << 64:
-        raise ParameterError(f"epsilon={epsilon} is too small for sets of {items} items; give it a larger share")
-    goal = make(best, 64)
-    rate, mass = goal.pure(), goal.delta(epsilon)
+def _fewest_digits(best: FlipLoss, whole: Callable[[FlipLoss], PrivacyLoss], epsilon: float, delta: float) -> FlipLoss:
+    """Return flips with the fewest binary digits of q that waste next to nothing of what the best, of 64, use.
+
+    ``whole`` gives the loss that must meet (ε, δ) from that of the flips.
+    """
+    if 2 * best.zeros >= best.total:
+        raise ParameterError(f"epsilon={epsilon} is too small for sets of {best.items} items; give it a larger share")
+    rate, mass = whole(best).pure(), whole(best).delta(epsilon)
     for bits in range(1, 64):
-        zeros = -(-best >> 64 - bits)
+        zeros = -(-best.zeros >> 64 - bits)
         if 2 * zeros < 1 << bits:
-            found = make(zeros, bits)
-            good = found.pure() >= _ENOUGH * (epsilon if delta == 0 and rate >= _ENOUGH * epsilon else rate)
-            if good and found.delta(epsilon) >= 0.95 * mass and found.delta(epsilon) <= delta:
-                return found
-    return goal
+            flips = _flips(zeros, bits, best.items, best.most, 2 * best.ones == best.total)
+            loss = whole(flips)
+            good = loss.pure() >= _ENOUGH * (epsilon if delta == 0 and rate >= _ENOUGH * epsilon else rate)
+            if good and loss.delta(epsilon) >= 0.95 * mass and loss.delta(epsilon) <= delta:
+                return flips
+    return best
 
 
 def _smallest(fits: Callable[[int], bool], low: int, high: int) -> int:
@@ -237,23 +225,18 @@ def _smallest(fits: Callable[[int], bool], low: int, high: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def fitting_nullable_flips(items: int, most: int, epsilon: float, delta: float) -> NullableFlipLoss:
+def fitting_flagged_flips(items: int, most: int, epsilon: float, delta: float) -> tuple[ResponseTable, FlipLoss]:
     """Return a flag at e/2 and flips at e/2 over ``most`` items, with the largest e ≥ ε that meets (ε, δ).
 
     Null and a set then differ by e, and so do two sets that differ in 2·most items.
     """
 
-    def make(e: float) -> tuple[ResponseLoss, int]:
-        table = response_table(2, e / 2)
-        zeros = _threshold(min(Decimal(e) / (2 * most), _MOST_RATE), 64)
-        return ResponseLoss(table.keep, table.threshold, 1 << table.bits), zeros
-
-    def loss(flag: ResponseLoss, zeros: int, bits: int) -> NullableFlipLoss:
-        return NullableFlipLoss(flag, _flips(zeros, bits, items, most, False))
+    def make(e: float) -> tuple[ResponseTable, int]:
+        return response_table(2, e / 2), _threshold(min(Decimal(e) / (2 * most), _MOST_RATE), 64)
 
     def meets(e: float) -> bool:
         flag, zeros = make(e)
-        return 2 * zeros < 1 << 64 and loss(flag, zeros, 64).delta(epsilon) <= delta
+        return 2 * zeros < 1 << 64 and beside_flag(flag, _flips(zeros, 64, items, most, False)).delta(epsilon) <= delta
 
     e, high = epsilon, 60.0 + 2 * epsilon
     while delta > 0 and high - e > 1e-9 * e:
@@ -261,4 +244,4 @@ def fitting_nullable_flips(items: int, most: int, epsilon: float, delta: float) 
         e, high = (middle, high) if meets(middle) else (e, middle)
     flag, best = make(e)
     best += 0 if 2 * best >= 1 << 64 or meets(e) else 1
-    return _fewest_digits(best, lambda zeros, bits: loss(flag, zeros, bits), epsilon, delta, items)
+    return flag, _fewest_digits(_flips(best, 64, items, most, False), partial(beside_flag, flag), epsilon, delta)

@@ -6,16 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpframe.errors import ParameterError
 from dpframe.mechanisms.base import IntArray, check_whole, register
-from dpframe.mechanisms.response import ResponseChannel, response_table
+from dpframe.mechanisms.response import ResponseChannel
+from dpframe.mechanisms.response_table import response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import CHUNK, ResponseTable
-from dpframe.spaces import Product, Space
+from dpframe.spaces import Space
 
 LARGEST_PRODUCT = 1 << 24
 """Most tuples of a product."""
@@ -67,7 +68,6 @@ class GammaDiagonal(ResponseChannel):
 
     tag: ClassVar[str] = "gamma_diagonal"
     metrics: ClassVar[frozenset[str]] = frozenset({"product"})
-    words: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         for name in ("sizes", "kept"):
@@ -86,10 +86,9 @@ class GammaDiagonal(ResponseChannel):
         _ = self.table
 
     @classmethod
-    def calibrate(cls, space: Space, epsilon: float, delta: float) -> GammaDiagonal:
-        """Make the mechanism for a product, with the least noise that meets (ε, δ)."""
-        parts = space.spaces if isinstance(space, Product) else (space,)
-        return cls(tuple(part.size for part in parts), epsilon, delta)
+    def shape_of(cls, space: Space) -> tuple[Any, ...]:
+        """Return the sizes of a product's spaces."""
+        return (space.sizes,)
 
     @property
     def seen(self) -> tuple[int, ...]:

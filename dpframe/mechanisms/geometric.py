@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from functools import cached_property, lru_cache, partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpframe.accounting.budget import round_down
-from dpframe.accounting.loss import LaplaceLoss, NullableLoss, PrivacyLoss, ResponseLoss, laplace_rate
+from dpframe.accounting.loss import LaplaceLoss, NullFlagLoss, PrivacyLoss, laplace_rate
 from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
-from dpframe.mechanisms.response import response_table
+from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
+from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_table
 from dpframe.spaces import Space
@@ -29,6 +30,9 @@ _FLATTEST = 2.0**-100
 
 _LARGEST = 1e4
 """Largest ε that is calibrated for; all beyond get `_FINEST`."""
+
+
+_SAFE = 1 - Decimal(10) ** -50
 
 
 def _loss(table: GeometricTable) -> LaplaceLoss:
@@ -60,66 +64,59 @@ def _farthest_error(rate: float, x: int, span: int) -> float:
     return towards(x) + towards(span - x)
 
 
-@register
-@dataclass(frozen=True)
-class Geometric(Mechanism):
-    """Two-sided geometric noise on 0…span, saturated at both ends (the discrete Laplace mechanism).
+class GeometricChannel(Channel):
+    """Two-sided geometric noise on 0…span, saturated at both ends: all that follows from the table of its integers."""
 
-    P(k) = (1−α)/(1+α)·α^|k| with α = e^(−ε/span) when δ = 0; saturation is post-processing. With δ > 0
-    the rate is the largest whose exact δ(ε) meets δ (in the limit of fine grids, Laplace noise of scale
-    diam/(ε − 2 ln(1−δ))). Metric-spaces paper, Example 5; Ghosh–Roughgarden–Sundararajan 2009.
-
-    Parameters
-    ----------
-    span
-        Largest code, 1 to 2^32 − 1.
-    epsilon, delta
-        The budget; see `dpframe.loss`.
-
-    Examples
-    --------
-    >>> g = Geometric(span=100, epsilon=2.0)
-    >>> 1.9999999 < g.loss.epsilon() <= 2.0
-    True
-    >>> g.transition().sum(axis=0).round(12).tolist() == [1.0] * 101
-    True
-    """
+    local_inverse: ClassVar[bool] = True
 
     span: int
-    epsilon: float
-    delta: float = 0.0
-    size: int = field(init=False, repr=False)
 
-    tag: ClassVar[str] = "geometric"
-    metrics: ClassVar[frozenset[str]] = frozenset({"line"})
-    local_inverse: ClassVar[bool] = True
-    words: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_SPAN))
-        object.__setattr__(self, "size", self.span + 1)
-        self._check_budget(self.epsilon, self.delta)
-        _ = self.table
-
-    @classmethod
-    def calibrate(cls, space: Space, epsilon: float, delta: float) -> Geometric:
-        """Make the mechanism for a grid, with the least noise that meets (ε, δ)."""
-        return cls(space.size - 1, epsilon, delta)
-
-    @cached_property
+    @property
+    @abstractmethod
     def table(self) -> GeometricTable:
         """The integers that are sampled."""
-        return _calibrated(self.span, self.epsilon, self.delta)
+
+    @property
+    def own_metric(self) -> str:
+        """Distance on a line."""
+        return "line"
 
     @cached_property
     def loss(self) -> PrivacyLoss:
         """The certified loss, the integers' rounding included."""
         return _loss(self.table)
 
-    @cached_property
+    @property
     def blanket(self) -> float:
         """γ = α^(span/2) on an even number of steps, 2α^((span+1)/2)/(1+α) on an odd one, rounded down."""
-        return _blanket(self.table)
+        return self._blanket
+
+    @cached_property
+    def _blanket(self) -> float:
+        # The least of all is the law from the farther end.
+        span, rate = self.span, Decimal(self.table.rate)
+        with localcontext(Context(prec=60)):
+            odd = 2 * (-rate * (span + 1) / 2).exp() / (1 + (-rate).exp())
+            ideal = odd if span % 2 else (-rate * span / 2).exp()
+            return round_down(ideal * (-Decimal(self.table.spread)).exp() * _SAFE)
+
+    def blanket_beside(self, flag: ResponseTable) -> float:
+        """Return P(null | value) for null, and the value's noise around mid-grid for the rest, rounded down.
+
+        With keep k and flip c of the flag, min_x of k·G(y|x) is k·α^⌊N/2⌋·G(y|mid) above mid-grid and
+        k·α^⌈N/2⌉·G(y|mid) elsewhere; null gives c·G(y|mid).
+        """
+        with localcontext(Context(prec=60)):
+            keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
+            alpha, half = (-Decimal(self.table.rate)).exp(), (self.span + 1) // 2
+            above, below = (min(keep * alpha**steps, flip) for steps in (self.span - half, half))
+            rest = (alpha * above + below) / (1 + alpha)
+            factor = _SAFE * (-Decimal(self.table.spread)).exp()
+            return round_down((flip + rest) * factor / (1 << flag.bits))
+
+    def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
+        """Return the loss over value against value, null against value and back."""
+        return beside_flag(flag, _loss(self.table))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         self.table.sample(codes, stream, first_row, out)
@@ -156,13 +153,78 @@ class Geometric(Mechanism):
         return _farthest_error(self.table.rate, self.span // 2, self.span)
 
 
-def _blanket(table: GeometricTable) -> float:
-    """Return Σ_y min_x P(y | x) of the saturated noise; the least of all is the law from the farther end."""
-    span = table.span
-    with localcontext(Context(prec=60)):
-        rate = Decimal(table.rate)
-        ideal = (-rate * span / 2).exp() if span % 2 == 0 else 2 * (-rate * (span + 1) / 2).exp() / (1 + (-rate).exp())
-        return round_down(ideal * (-Decimal(table.spread)).exp() * (1 - Decimal(10) ** -50))
+@dataclass(frozen=True)
+class GivenNoise(GeometricChannel):
+    """Two-sided geometric noise with given integers."""
+
+    given: GeometricTable
+    span: int = field(init=False)
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "span", self.given.span)
+        object.__setattr__(self, "size", self.given.span + 1)
+
+    @property
+    def table(self) -> GeometricTable:
+        """The integers that are sampled."""
+        return self.given
+
+
+@register
+@dataclass(frozen=True)
+class Geometric(GeometricChannel, Mechanism):
+    """Two-sided geometric noise on 0…span, saturated at both ends (the discrete Laplace mechanism).
+
+    P(k) = (1−α)/(1+α)·α^|k| with α = e^(−ε/span) when δ = 0; saturation is post-processing. With δ > 0
+    the rate is the largest whose exact δ(ε) meets δ (in the limit of fine grids, Laplace noise of scale
+    diam/(ε − 2 ln(1−δ))). Metric-spaces paper, Example 5; Ghosh–Roughgarden–Sundararajan 2009.
+
+    Parameters
+    ----------
+    span
+        Largest code, 1 to 2^32 − 1.
+    epsilon, delta
+        The budget; see `dpframe.loss`.
+
+    Examples
+    --------
+    >>> g = Geometric(span=100, epsilon=2.0)
+    >>> 1.9999999 < g.loss.epsilon() <= 2.0
+    True
+    >>> g.transition().sum(axis=0).round(12).tolist() == [1.0] * 101
+    True
+    """
+
+    span: int
+    epsilon: float
+    delta: float = 0.0
+    size: int = field(init=False, repr=False)
+
+    tag: ClassVar[str] = "geometric"
+    metrics: ClassVar[frozenset[str]] = frozenset({"line"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_SPAN))
+        object.__setattr__(self, "size", self.span + 1)
+        self._check_budget(self.epsilon, self.delta)
+        _ = self.table
+
+    @classmethod
+    def shape_of(cls, space: Space) -> tuple[Any, ...]:
+        """Return the largest code."""
+        return (space.size - 1,)
+
+    @classmethod
+    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
+        """Return a flag at ε/2 and noise at ε: flag plus half the grid, where the centre is, come to ε too."""
+        flag, table = _flagged(check_whole(shape[0], "span", 1, LARGEST_SPAN), epsilon, delta)
+        return flag, GivenNoise(table)
+
+    @cached_property
+    def table(self) -> GeometricTable:
+        """The integers that are sampled."""
+        return _calibrated(self.span, self.epsilon, self.delta)
 
 
 def _invert(rate: float, counts: FloatArray, squared: bool) -> FloatArray:
@@ -226,171 +288,14 @@ def _surrogate(rate: float, span: int, f: CodeFunction, codes: IntArray) -> Floa
     return np.asarray(np.where(y == 0, at_zero, np.where(y == span, at_span, inside)))
 
 
-@register
-@dataclass(frozen=True)
-class NullableGeometric(Mechanism):
-    """A grid with null as one more code, span + 1: a flag by randomised response, a value by `Geometric`.
-
-    The flag has ε/2; the value's rate makes the loss between two values at most ε and flag plus half the
-    grid at most ε. A null whose flag flips emits mid-grid plus noise. Every row uses the same words,
-    null or not.
-
-    Parameters
-    ----------
-    span
-        Largest code of a value, 1 to 2^32 − 1.
-    epsilon, delta
-        The budget; see `dpframe.loss`.
-    """
-
-    span: int
-    epsilon: float
-    delta: float = 0.0
-    size: int = field(init=False, repr=False)
-
-    tag: ClassVar[str] = "nullable_geometric"
-    metrics: ClassVar[frozenset[str]] = frozenset({"nullable line"})
-    local_inverse: ClassVar[bool] = True
-    words: ClassVar[int] = 3
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_SPAN))
-        object.__setattr__(self, "size", self.span + 2)
-        self._check_budget(self.epsilon, self.delta)
-        _ = self.parts
-
-    @classmethod
-    def calibrate(cls, space: Space, epsilon: float, delta: float) -> NullableGeometric:
-        """Make the mechanism for a grid with null, with the least noise that meets (ε, δ)."""
-        return cls(space.size - 2, epsilon, delta)
-
-    @property
-    def null(self) -> int:
-        """The code of null."""
-        return self.span + 1
-
-    @cached_property
-    def parts(self) -> tuple[ResponseTable, GeometricTable]:
-        """The integers that are sampled: the flag's table and the value's."""
-        return _nullable_parts(self.span, self.epsilon, self.delta)
-
-    @cached_property
-    def loss(self) -> PrivacyLoss:
-        """The certified loss over value against value, null against value and back."""
-        flag, value = self.parts
-        return _nullable_loss(flag, _loss(value))
-
-    @cached_property
-    def blanket(self) -> float:
-        """γ, rounded down: P(null | value) for null, and the value's noise around mid-grid for the rest.
-
-        With keep k and flip c of the flag, min_x of k·G(y|x) is k·α^⌊N/2⌋·G(y|mid) above mid-grid and
-        k·α^⌈N/2⌉·G(y|mid) elsewhere; null gives c·G(y|mid).
-        """
-        flag, value = self.parts
-        with localcontext(Context(prec=60)):
-            keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
-            alpha, half = (-Decimal(value.rate)).exp(), (self.span + 1) // 2
-            above, below = (min(keep * alpha**steps, flip) for steps in (self.span - half, half))
-            rest = (alpha * above + below) / (1 + alpha)
-            factor = (1 - Decimal(10) ** -50) * (-Decimal(value.spread)).exp()
-            return round_down((flip + rest) * factor / (1 << flag.bits))
-
-    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        flag, value = self.parts
-        absent = codes == self.null
-        centred = np.where(absent, codes.dtype.type(self.span // 2), codes)
-        value.sample(centred, stream.skip(1), first_row, out)
-        released = np.empty(len(codes), dtype=np.uint8)
-        flag.sample(absent.view(np.uint8), stream, first_row, released)
-        np.copyto(out, out.dtype.type(self.null), where=released.view(np.bool_))
-
-    def law(self, code: int) -> FloatArray:
-        """Return P(y | code), shape (span + 2,); the last entry is null."""
-        flag, value = self.parts
-        keep, flip = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
-        present, absent = (flip, keep) if code == self.null else (keep, flip)
-        x = self.span // 2 if code == self.null else code
-        return np.append(present * value.law(x), absent)
-
-    def weights(self, code: int) -> tuple[list[int], int]:
-        """Return the weights of 0…span and null over 2^(128 + bits of the flag)."""
-        flag, value = self.parts
-        present, absent = (flag.threshold, flag.keep) if code == self.null else (flag.keep, flag.threshold)
-        x = self.span // 2 if code == self.null else code
-        return [present * w for w in value.weights(x)] + [absent << 128], 1 << (128 + flag.bits)
-
-    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Return φ_f: with keep k and flip c, φ(null) = (k f(null) − c f(mid))/(k−c), the rest by inversion."""
-        flag, value = self.parts
-        k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
-        f_mid, f_null = f(np.array([self.span // 2, self.null])).tolist()
-        at_null = (k * f_null - c * f_mid) / flag.signal
-        y = np.asarray(codes, dtype=np.int64)
-        null = y == self.null
-        inverse = _surrogate(value.rate, self.span, f, np.where(null, 0, y))
-        return np.asarray(np.where(null, at_null, (inverse - c * at_null) / k))
-
-    def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
-        """Return A (or Aᵀ) applied along axis 0; null is the last row."""
-        flag, value = self.parts
-        k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
-        values, nulls = counts[:-1], counts[-1]
-        if adjoint:
-            inside = _apply(value.rate, values, True)
-            return np.append(k * inside + c * nulls, [c * inside[self.span // 2] + k * nulls], axis=0)
-        moved = k * values
-        moved[self.span // 2] += c * nulls
-        return np.append(_apply(value.rate, moved, False), [k * nulls + c * values.sum(axis=0)], axis=0)
-
-    def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
-        """Return `Geometric.between` for the values and null: one more cell, and the last stretch."""
-        flag, value = self.parts
-        k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
-        middle = np.array([self.span // 2, self.span // 2 + 1])
-        inside = _between(value.rate, edges, starts[:-1])
-        at_null = _between(value.rate, middle, starts[:-1])
-        absent = np.append(np.full(len(edges) - 1, c), k)
-        return np.vstack([np.hstack([k * inside, c * at_null]), absent])
-
-    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Return the inverse of the two parts applied along axis 0; null is the last row.
-
-        The surrogate of value v is [G⁻¹(v, y) − (c/k)·γ(v)]/k with γ(v) the null's part, and that of null
-        is the same on all values.
-        """
-        flag, value = self.parts
-        k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
-        middle = self.span // 2
-        values, nulls = counts[:-1], counts[-1]
-        present = values.sum(axis=0)
-        # Surrogates at null: k/(k−c) for null itself, −c/(k−c) for mid-grid, 0 for other values. Hence at a
-        # value y: −c/(k−c) for null, and G⁻¹(v, y)/k, plus (c/k)·c/(k−c) where v is mid-grid.
-        if not squared:
-            out = np.append(_invert(value.rate, values, False) / k, [(k * nulls - c * present) / flag.signal], axis=0)
-            out[middle] += c / flag.signal * (c / k * present - nulls)
-            return out
-        shift = c / k * c / flag.signal
-        squares = _invert(value.rate, values, True) / k**2
-        crossed = _invert(value.rate, values, False)[middle] / k
-        squares[middle] += 2 * shift * crossed + shift**2 * present + (c / flag.signal) ** 2 * nulls
-        at_null = (k**2 * nulls + c**2 * present) / flag.signal**2
-        return np.append(squares, [at_null], axis=0)
-
-    def expected_error(self, space: Space | None = None) -> float:
-        """Return the largest E[ρ(Y, x)] in grid steps, ρ(null, value) being the whole span."""
-        flag, value = self.parts
-        k, c = flag.keep / (1 << flag.bits), flag.threshold / (1 << flag.bits)
-        middle = _farthest_error(value.rate, self.span // 2, self.span)
-        return k * middle + c * self.span
-
-
-def _nullable_loss(flag: ResponseTable, value: LaplaceLoss) -> NullableLoss:
-    return NullableLoss(ResponseLoss(flag.keep, flag.threshold, 1 << flag.bits), value)
+def beside_flag(flag: ResponseTable, noise: LaplaceLoss) -> NullFlagLoss:
+    """Return the loss of saturated noise beside a null flag; a null whose flag flips is at mid-grid."""
+    half = LaplaceLoss((noise.span + 1) // 2, noise.rate, noise.spread)
+    return NullFlagLoss(response_loss(flag), noise, half, half)
 
 
 @lru_cache(maxsize=64)
-def _nullable_parts(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, GeometricTable]:
+def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, GeometricTable]:
     """Return the tables for a flag at e/2 and a value at e, with the largest e ≥ ε that meets (ε, δ).
 
     On a grid with an odd number of steps the middle is half a step off, so the value's rate is reduced to
@@ -404,7 +309,7 @@ def _nullable_parts(span: int, epsilon: float, delta: float) -> tuple[ResponseTa
 
     def fits(spread: float, e: float) -> bool:
         flag, rate = parts(e, spread)
-        return _nullable_loss(flag, LaplaceLoss(span, rate, spread)).delta(epsilon) <= delta
+        return beside_flag(flag, LaplaceLoss(span, rate, spread)).delta(epsilon) <= delta
 
     spread = 0.0
     for _ in range(50):
@@ -413,7 +318,7 @@ def _nullable_parts(span: int, epsilon: float, delta: float) -> tuple[ResponseTa
         if rate <= _FLATTEST:
             break
         table = geometric_table(span, rate)
-        if _nullable_loss(flag, _loss(table)).delta(epsilon) <= delta:
+        if beside_flag(flag, _loss(table)).delta(epsilon) <= delta:
             return flag, table
         spread = max(table.spread, 2 * spread)
     raise ParameterError(f"epsilon={epsilon} is too small for a nullable grid; give it a larger share")

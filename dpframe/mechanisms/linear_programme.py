@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.errors import ParameterError
-from dpframe.mechanisms.tabulated import distances
+from dpframe.mechanisms.base import distances
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]

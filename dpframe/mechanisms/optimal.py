@@ -13,8 +13,9 @@ from dpframe.accounting.finite import FiniteLoss
 from dpframe.accounting.loss import ResponseLoss, response_probability
 from dpframe.errors import ParameterError
 from dpframe.mechanisms.base import FloatArray, register
-from dpframe.mechanisms.geometric import Geometric, NullableGeometric
+from dpframe.mechanisms.geometric import Geometric
 from dpframe.mechanisms.linear_programme import Programme, response_matrix, well_conditioned
+from dpframe.mechanisms.nullable import WithNull
 from dpframe.mechanisms.tabulated import WORD, MetricChannel, Weights, check_size, exponential_weights
 from dpframe.noise.tables import integer_weights
 from dpframe.spaces import Space
@@ -98,7 +99,7 @@ def _optimal(metric: str, size: int, epsilon: float, delta: float, slack: float)
 def _best_rival(metric: str, size: int, epsilon: float, delta: float, programme: Programme) -> float:
     """Return the least worst-case error of the simpler mechanisms."""
     additive = {"line": lambda: Geometric(size - 1, epsilon, delta)}.get(
-        metric, lambda: NullableGeometric(size - 2, epsilon, delta)
+        metric, lambda: WithNull(Geometric, (size - 2,), epsilon, delta)
     )
     keep = (1 - delta) * response_matrix(size, epsilon) + delta * np.eye(size)
     exponential = np.array(exponential_weights(metric, size, epsilon, delta), dtype=np.float64) / WORD

@@ -11,38 +11,12 @@ from typing import ClassVar
 import numpy as np
 
 from dpframe.accounting.budget import round_down
-from dpframe.accounting.loss import ResponseLoss, response_probability
-from dpframe.errors import ParameterError
+from dpframe.accounting.loss import ResponseLoss
 from dpframe.mechanisms.base import CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
+from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
-
-_NARROW_CATEGORIES = 1001
-_NARROW_THRESHOLD = 1 << 16
-
-
-def response_table(size: int, epsilon: float, delta: float = 0.0) -> ResponseTable:
-    """Return the integer table of optimal randomised response, its certified loss at most (ε, δ).
-
-    32-bit words serve while they resolve threshold and ε to about 2^-16 (small size, moderate ε), 64-bit
-    words otherwise.
-
-    Raises
-    ------
-    ParameterError
-        If ε is too small for any 64-bit table of this size that is not plain noise.
-    """
-    threshold = response_probability(size, epsilon, delta, 32)
-    table = ResponseTable(size, threshold, 32)
-    resolved = threshold * min(1.0, epsilon) >= _NARROW_THRESHOLD and table.keep >= threshold
-    if size > _NARROW_CATEGORIES or not resolved:
-        threshold = min(response_probability(size, epsilon, delta, 64), (1 << 64) // size)
-        table = ResponseTable(size, threshold, 64)
-    loss = ResponseLoss(table.keep, threshold, 1 << table.bits)
-    if size > 1 and (table.keep == threshold or loss.delta(epsilon) > delta):
-        raise ParameterError(f"epsilon={epsilon} is too small for {size} categories; give it a larger share")
-    return table
 
 
 class ResponseChannel(Mechanism):
@@ -61,7 +35,7 @@ class ResponseChannel(Mechanism):
     @cached_property
     def loss(self) -> ResponseLoss:
         """The exact privacy loss |ln(keep/t)|, and δ(ε) by Theorem 8."""
-        return ResponseLoss(self.table.keep, self.table.threshold, 1 << self.table.bits)
+        return response_loss(self.table)
 
     @property
     def blanket(self) -> float:
@@ -152,17 +126,11 @@ class RandomizedResponse(ResponseChannel):
 
     tag: ClassVar[str] = "randomized_response"
     metrics: ClassVar[frozenset[str]] = frozenset({"discrete", "line", "nullable line"})
-    words: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", check_whole(self.size, "size", 1, 1 << 24))
         self._check_budget(self.epsilon, self.delta)
         _ = self.table
-
-    @classmethod
-    def calibrate(cls, space: Space, epsilon: float, delta: float) -> RandomizedResponse:
-        """Make the mechanism for a space, with the least noise that meets (ε, δ)."""
-        return cls(space.size, epsilon, delta)
 
     @cached_property
     def table(self) -> ResponseTable:

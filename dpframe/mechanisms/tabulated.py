@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.accounting.budget import check_delta, check_epsilon, round_down
+from dpframe.accounting.budget import check_delta, check_epsilon
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import CodeFunction, FloatArray, IntArray, Mechanism, register
+from dpframe.mechanisms.base import WRITTEN_METRICS, FloatArray, IntArray, Mechanism, distances, register
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ChannelTable, integer_weights
 from dpframe.spaces import Space
@@ -35,19 +35,6 @@ _CONDITION = 1e10
 
 _STEEPEST = 42.0
 """Largest log-ratio of two weights of one input that 64 bits resolve."""
-
-
-def distances(metric: str, size: int) -> FloatArray:
-    """Return ρ between all codes in code steps; on a nullable line the last code is null, at the diameter."""
-    if metric == "discrete":
-        return np.asarray(1.0 - np.eye(size))
-    if metric == "line":
-        return np.asarray(np.abs(np.subtract.outer(np.arange(float(size)), np.arange(float(size)))))
-    assert metric == "nullable line", f"no distances are known for the metric {metric}"
-    rho = np.full((size, size), float(size - 2))
-    rho[:-1, :-1] = distances("line", size - 1)
-    rho[-1, -1] = 0.0
-    return rho
 
 
 @dataclass(frozen=True)
@@ -68,8 +55,6 @@ class Tabulated(Mechanism):
     delta: float = 0.0
     size: int = field(init=False)
 
-    words: ClassVar[int] = 1
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", _read_table(self.table))
         object.__setattr__(self, "size", len(self.table))
@@ -85,11 +70,6 @@ class Tabulated(Mechanism):
                 "use a larger epsilon or another mechanism"
             )
 
-    @property
-    def _own_metric(self) -> str:
-        """Metric that the mechanism is made for."""
-        return "discrete"
-
     @cached_property
     def _channel(self) -> ChannelTable:
         return ChannelTable.build(self.table)
@@ -99,55 +79,16 @@ class Tabulated(Mechanism):
         return np.array([[w / WORD for w in law] for law in self.table]).T
 
     @cached_property
-    def _inverse(self) -> FloatArray:
-        return np.asarray(np.linalg.inv(self._matrix))
-
-    @cached_property
     def loss(self) -> FiniteLoss:
         """The exact privacy loss, all inputs being neighbours."""
         return FiniteLoss(self.table, WORD)
 
-    @cached_property
-    def blanket(self) -> float:
-        """γ = Σ_y min_x P(y | x), rounded down."""
-        return round_down(Fraction(sum(min(row) for row in zip(*self.table, strict=True)), WORD))
-
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         self._channel.sample(codes, stream, first_row, out)
-
-    def law(self, code: int) -> FloatArray:
-        """Return P(y | code), shape (size,)."""
-        return self._matrix[:, code].copy()
 
     def weights(self, code: int) -> tuple[list[int], int]:
         """Return the weights over 2^64, read back from the alias table."""
         return self._channel.weights(code), WORD
-
-    def transition(self) -> FloatArray:
-        """Return A[y, x] = P(y | x), shape (size, size)."""
-        return self._matrix.copy()
-
-    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Return f·A⁻¹ at the released codes."""
-        return np.asarray((f(np.arange(self.size)) @ self._inverse)[codes])
-
-    def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
-        """Return A (or Aᵀ) applied along axis 0."""
-        return np.asarray(np.tensordot(self._matrix.T if adjoint else self._matrix, counts, axes=1))
-
-    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Return A⁻¹, or the same with squared entries, applied along axis 0."""
-        return np.asarray(np.tensordot(self._inverse**2 if squared else self._inverse, counts, axes=1))
-
-    def expected_error(self, space: Space | None = None) -> float:
-        """Return the largest E[ρ(Y, x)] in code steps."""
-        metric = self._own_metric if space is None else space.metric
-        if space is None or metric in MetricChannel.metrics:
-            rho = distances(metric, self.size)
-        else:
-            codes = range(self.size)
-            rho = np.array([[space.code_distance(x, y) / space.step for y in codes] for x in codes])
-        return float((self._matrix.T * rho).sum(axis=1).max())
 
     def to_json(self) -> dict[str, Any]:
         """Return the mechanism as a JSON object, with a string of hexadecimal weights per input."""
@@ -195,7 +136,7 @@ class MetricChannel(Tabulated):
 
     metric: str = "discrete"
 
-    metrics: ClassVar[frozenset[str]] = frozenset({"discrete", "line", "nullable line"})
+    metrics: ClassVar[frozenset[str]] = WRITTEN_METRICS
 
     def __post_init__(self) -> None:
         if not isinstance(self.metric, str) or self.metric not in self.metrics:
@@ -203,7 +144,8 @@ class MetricChannel(Tabulated):
         super().__post_init__()
 
     @property
-    def _own_metric(self) -> str:
+    def own_metric(self) -> str:
+        """Metric that the mechanism is made for."""
         return self.metric
 
 
@@ -212,7 +154,7 @@ def check_size(space: Space, most: int, tag: str) -> None:
     if space.size > most:
         raise ParameterError(
             f"mechanism {tag} is for at most {most} codes, and space {space.tag} has {space.size}; "
-            f"use {Space.MECHANISMS.get(space.metric, 'another mechanism')} or fewer values"
+            f"use {space.mechanism} or fewer values"
         )
 
 

@@ -127,7 +127,7 @@ class Column(Randomised):
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        if isinstance(self.space, Product):
+        if len(self.space.sizes) > 1:
             raise PlanError(
                 f"column {self.name!r}: Product is for several columns; declare each and name them in groups"
             )
@@ -148,9 +148,7 @@ class Column(Randomised):
 
     def remade(self, epsilon: float, delta: float) -> Column:
         """Return the column with its mechanism calibrated anew; one that is fixed stays."""
-        kind = type(self.mechanism)
-        mechanism = self.mechanism if kind.fixed else kind.calibrate(self.space, epsilon, delta)
-        return Column(self.name, self.space, mechanism)
+        return Column(self.name, self.space, self.mechanism.recalibrated(self.space, epsilon, delta))
 
     def to_json(self, grouped: bool = False) -> dict[str, Any]:
         """Return the column as a JSON object; one in a group has no mechanism of its own."""

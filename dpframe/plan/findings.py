@@ -89,7 +89,7 @@ def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[f
         counts = np.append(counts, sum(count * w for count, w in nulls) / weight)
         covariance = np.pad(covariance, (0, 1))
         covariance[-1, -1] = 1 / weight
-        outside = np.append(outside, float(space.tag != "nullable"))
+        outside = np.append(outside, float(not space.has_null))
     spread = covariance.sum(axis=1)
     counts = counts + spread * (n - counts.sum()) / spread.sum()
     covariance = covariance - np.outer(spread, spread) / spread.sum()
@@ -99,9 +99,9 @@ def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[f
 
 def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
     """Return the part of every cell that lies between a space's bounds, as if its rows were spread out evenly."""
-    grid: Any = getattr(space, "inner", space)
+    grid = space.inner_space
     low, high = _bounds(grid, unit)
-    whole = grid.tag == "integer" or unit is not None
+    whole = grid.is_whole or unit is not None
     # Halved, as the difference of floats may be beyond them all; of whole numbers the last one is inside.
     starts, stops = ends[:-1] / 2, ends[1:] / 2
     with np.errstate(invalid="ignore"):
@@ -125,7 +125,7 @@ def _other_values(measured: Sequence[Measured], space: Space, n: int) -> str | N
     (counts,) = measured[-1:]
     if not counts.cells:
         return "no value cleared the threshold"
-    nulls = max(counts.missing or 0, 0) if space.tag == "nullable" else 0
+    nulls = max(counts.missing or 0, 0) if space.has_null else 0
     if n - nulls - sum(counts.counts) > MOST_OUTSIDE * n:
         return "more than a fifth of the rows seems to hold other values"
     return None
@@ -153,7 +153,7 @@ _RULES: dict[str, Callable[[Sequence[Measured], Space, int], str | None]] = {
 
 
 def _placeholder(space: Space) -> str:
-    inner: Any = getattr(space, "inner", space)
+    inner = space.inner_space
     if inner.is_time:
         return "(FROM, TO)"
     return _DECLARATIONS.get(inner.tag, "SPACE")

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from dpframe.errors import ParameterError
 from dpframe.mechanisms import Mechanism, ResponseChannel
-from dpframe.mechanisms.bit_flips import SetMechanism
 from dpframe.spaces import Integer, Nullable, Space
 
 if TYPE_CHECKING:
@@ -72,12 +71,12 @@ def mean_errors(
     space: Space, mechanism: Mechanism, shares: FloatArray | None, n: int, sampled: float = 0.0
 ) -> tuple[float, float]:
     """Return the standard error of the mean over present values: for a type, and the worst."""
-    null = space.tag == "nullable"
-    values = space.size - null
+    null = space.has_null
+    values = space.values
     width = float(values - 1)
     if values - 1 > FINEST and not isinstance(mechanism, ResponseChannel):
         coarse = Nullable(Integer(0, FINEST)) if null else Integer(0, FINEST)
-        mechanism, shares = type(mechanism).calibrate(coarse, mechanism.epsilon, mechanism.delta), None
+        mechanism, shares = mechanism.recalibrated(coarse, mechanism.epsilon, mechanism.delta), None
         values = FINEST + 1
     first, second = _numbers(space, np.array([0, 1]))
     numbers = np.append(np.linspace(-0.5, 0.5, values), np.zeros(int(null)))
@@ -93,12 +92,13 @@ def mean_errors(
     return found[0], found[1]
 
 
-def support_errors(mechanism: SetMechanism, n: int) -> tuple[float, float]:
+def support_errors(mechanism: Mechanism, n: int) -> tuple[float, float]:
     """Return the standard error of the share of sets that hold an item: of a rare one, and the worst.
 
     Nulls are taken as rare.
     """
-    (p, q), (kept, _) = mechanism.shown, mechanism.present
+    channel: Any = mechanism.inner
+    (p, q), (kept, _) = channel.shown, mechanism.present
     rare, common = ((share * (1 - share) / (p - q) ** 2 / kept / n) for share in (q, p))
     return math.sqrt(rare), math.sqrt(max(rare, common))
 
@@ -112,11 +112,11 @@ def _numbers(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:
 def typical_error(column: Any, n: int) -> float:
     """Return one standard error that stands for a column: of its marginal, its items, or its mean by diameter."""
     space, mechanism = column.space, column.mechanism
-    if isinstance(mechanism, SetMechanism):
+    if space.holds_sets:
         return support_errors(mechanism, n)[0]
     if space.size <= MOST_CELLS:
         return marginal_errors(mechanism, np.full(space.size, 1 / space.size), n)[0]
-    if space.numbers(np.zeros(1, dtype=np.int64)) is None:
+    if not space.is_numeric:
         return float(column.expected_error / math.sqrt(n))
     return mean_errors(space, mechanism, None, n)[0] / float(space.diameter)
 
@@ -156,12 +156,12 @@ def forecast_table(
         alone = joint_errors(_parts(names, apart, shares, ()), n, drawn)[0]
         rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *found, _of_share(found), alone))
     for c in columns:
-        if c.space.numbers(np.zeros(1, dtype=np.int64)) is not None:
+        if c.space.is_numeric:
             found = mean_errors(c.space, c.mechanism, known.get(c.name), n, drawn)
             alone = mean_errors(c.space, apart[c.name], known.get(c.name), n, drawn)[0]
             rows.append(("mean", c.name, *found, c.space.unit, alone))
     for c in columns:
-        if isinstance(c.mechanism, SetMechanism):
+        if c.space.holds_sets:
             found = support_errors(c.mechanism, n)
             rows.append(("support", c.name, *found, _of_share(found), found[0]))
     table = pd.DataFrame(rows, columns=["statistic", "columns", "std_error", "worst", "unit", "split_error"])

@@ -18,7 +18,6 @@ from dpframe.accounting import best_sample
 from dpframe.accounting.budget import compose
 from dpframe.errors import ParameterError, name_list
 from dpframe.mechanisms import Mechanism, ResponseChannel
-from dpframe.mechanisms.bit_flips import SetMechanism
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.columns import Column, Group, Randomised
 from dpframe.plan.forecast import MOST_CELLS, joint_errors, mean_errors, support_errors
@@ -57,10 +56,6 @@ def _is_listed(column: Column) -> bool:
     return column.space.size <= MOST_CELLS and not column.space.code_words
 
 
-def _is_numeric(column: Column) -> bool:
-    return column.space.numbers(np.zeros(1, dtype=np.int64)) is not None
-
-
 def _joint(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
     """Return the mean square over the cells of a joint of uniform columns; those of a group are one factor."""
     names = [column.name for column in columns]
@@ -84,15 +79,15 @@ def _mean(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn:
 
 def _support(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
     # Of a rare item, whose own variance is nothing beside the noise.
-    squares = [support_errors(c.mechanism, m)[0] ** 2 for c in columns if isinstance(c.mechanism, SetMechanism)]
+    squares = [support_errors(c.mechanism, m)[0] ** 2 for c in columns if c.space.holds_sets]
     return float(np.mean(squares))
 
 
 STATISTICS = {
     "joint": _Statistic(_is_listed, None, _joint),
     "marginal": _Statistic(_is_listed, None, _marginal),
-    "mean": _Statistic(_is_numeric, 1, _mean),
-    "support": _Statistic(lambda column: isinstance(column.mechanism, SetMechanism), None, _support),
+    "mean": _Statistic(lambda column: column.space.is_numeric, 1, _mean),
+    "support": _Statistic(lambda column: column.space.holds_sets, None, _support),
 }
 
 

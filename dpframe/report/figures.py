@@ -106,7 +106,7 @@ def _value(value: Any) -> str:
 def _mean(estimates: Estimates, name: str) -> list[Table | str]:
     mean = estimates.mean(name)
     space = estimates.plan[name].space
-    last = space.size - 1 - (space.tag == "nullable")
+    last = space.values - 1
     ends = space.numbers(np.array([0, last]))
     assert ends is not None
     low, high = [pd.Series(space.instants(ends)).iloc[i] for i in (0, 1)]

@@ -77,9 +77,7 @@ class Space(ABC):
     MECHANISMS: ClassVar[Mapping[str, str]] = {
         "discrete": "randomized_response",
         "line": "geometric",
-        "nullable line": "nullable_geometric",
         "symmetric difference": "bitflip",
-        "nullable symmetric difference": "nullable_bitflip",
     }
     """Tag of the mechanism that spaces of a metric have by default."""
 
@@ -97,6 +95,46 @@ class Space(ABC):
     def mechanism(self) -> str:
         """Tag of the mechanism that the space has unless another is asked for."""
         return self.MECHANISMS[self.metric]
+
+    @property
+    def has_null(self) -> bool:
+        """Whether null is a value; its code is then the last one."""
+        return False
+
+    @property
+    def inner_space(self) -> Space:
+        """The space of the values that are no null."""
+        return self
+
+    @property
+    def values(self) -> int:
+        """Number of codes but null's."""
+        return self.size - self.has_null
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of codes of every value that a row holds: of one, but for tuples."""
+        return (self.size,)
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether values have `numbers`."""
+        return not self.code_words and self.numbers(np.zeros(1, dtype=np.int64)) is not None
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the space is a list of values, rather than a grid: each has a name of its own."""
+        return self.metric == "discrete"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether values are whole numbers."""
+        return False
+
+    @property
+    def holds_sets(self) -> bool:
+        """Whether values are sets."""
+        return False
 
     @property
     def step(self) -> float:

@@ -137,6 +137,11 @@ class Integer(_Grid):
         if (self.upper - self.lower) // self.step > LARGEST_GRID:
             raise ParameterError(f"the grid may have at most {LARGEST_GRID} steps; give a larger step")
 
+    @property
+    def is_whole(self) -> bool:
+        """True."""
+        return True
+
     @cached_property
     def size(self) -> int:
         """Number of grid values."""

@@ -127,6 +127,11 @@ class _Listed(Space):
     categories: tuple[Any, ...]
 
     @property
+    def is_listed(self) -> bool:
+        """True, ordered or not."""
+        return True
+
+    @property
     def _other(self) -> int | None:
         return None
 

@@ -45,7 +45,7 @@ class Nullable(Space):
         if two_numbers(self.inner):
             raise ParameterError(TWO_NUMBERS)
         object.__setattr__(self, "inner", as_space(self.inner))
-        if isinstance(self.inner, Nullable):
+        if self.inner.has_null:
             raise ParameterError("inner is nullable already")
 
     @property
@@ -85,8 +85,39 @@ class Nullable(Space):
 
     @property
     def mechanism(self) -> str:
-        """``optimal`` where the values have it, which knows of null's distance; else that of the metric."""
-        return self.inner.mechanism if self.inner.mechanism == "optimal" else super().mechanism
+        """``optimal`` where the values have it, which knows of null's distance; else theirs beside a null flag."""
+        own = self.inner.mechanism
+        return own if self.metric == "discrete" or own == "optimal" else f"nullable_{own}"
+
+    @property
+    def has_null(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def inner_space(self) -> Space:
+        """The space of the values that are no null."""
+        return self.inner
+
+    @property
+    def is_numeric(self) -> bool:
+        """As the values are."""
+        return self.inner.is_numeric
+
+    @property
+    def is_listed(self) -> bool:
+        """As the values are."""
+        return self.inner.is_listed
+
+    @property
+    def is_whole(self) -> bool:
+        """As the values are."""
+        return self.inner.is_whole
+
+    @property
+    def holds_sets(self) -> bool:
+        """As the values are."""
+        return self.inner.holds_sets
 
     @property
     def step(self) -> float:

@@ -104,6 +104,11 @@ class Subset(Space):
         return "symmetric difference"
 
     @property
+    def holds_sets(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def count(self) -> int:
         """Number of items, ``other`` included."""
         return self.listed.size

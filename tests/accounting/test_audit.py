@@ -13,7 +13,7 @@ from examples import plans_with
 import dpframe as dpf
 from dpframe.accounting.audit import OUTCOMES, audit
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import MECHANISMS, Geometric, NullableGeometric, RandomizedResponse
+from dpframe.mechanisms import MECHANISMS, Geometric, RandomizedResponse, WithNull
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.plan import Plan
 from dpframe.release.release import release
@@ -104,7 +104,7 @@ def test_noise_too_small_by_a_factor_is_caught(factor: float) -> None:
     claim = 1.0
     for honest, broken in [
         (Geometric(100, claim), Geometric(100, claim * factor)),
-        (NullableGeometric(100, claim), NullableGeometric(100, claim * factor)),
+        (WithNull(Geometric, (100,), claim), WithNull(Geometric, (100,), claim * factor)),
         (RandomizedResponse(4, claim), RandomizedResponse(4, claim * factor)),
     ]:
         last = broken.size - 1
@@ -133,8 +133,8 @@ def test_rejection_instead_of_saturation_is_caught() -> None:
     ln of the two normalisers' ratio, 0.38 at ε = 2, comes on top.
     """
     span, epsilon = 100, 2.0
-    mechanism = NullableGeometric(span, epsilon)
-    flag, value = mechanism.parts
+    mechanism = WithNull(Geometric, (span,), epsilon)
+    flag, value = mechanism.flag, mechanism.inner.table
     keep = flag.keep / (1 << flag.bits)
 
     def broken(code: int, seed: int) -> Callable[[int], np.ndarray]:
@@ -161,7 +161,7 @@ def test_noise_without_tails_is_caught() -> None:
 
 
 def test_nulls_left_in_place_are_caught() -> None:
-    mechanism = NullableGeometric(100, 1.0)
+    mechanism = WithNull(Geometric, (100,), 1.0)
 
     def broken(code: int, key: int) -> Callable[[int], np.ndarray]:
         sampler = drawn(mechanism, code, key)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, compose, shares_of
 from dpframe.accounting.loss import (
     LaplaceLoss,
-    NullableLoss,
+    NullFlagLoss,
     ResponseLoss,
     laplace_delta,
     laplace_rate,
@@ -172,10 +172,15 @@ def test_response_beside_dp_accounting() -> None:
 # --- nullable -----------------------------------------------------------------------------------------
 
 
+def beside_flag(flag: ResponseLoss, value: LaplaceLoss) -> NullFlagLoss:
+    half = LaplaceLoss((value.span + 1) // 2, value.rate, value.spread)
+    return NullFlagLoss(flag, value, half, half)
+
+
 @given(st.integers(1, 9), st.floats(0.05, 6), st.integers(1, 499), st.floats(0, 1.2))
 def test_nullable_against_the_sum(span: int, total: float, other: int, share: float) -> None:
     flag, value = ResponseLoss(1000 - other, other, 1000), LaplaceLoss(span, total / span, 0.0)
-    loss = NullableLoss(flag, value)
+    loss = beside_flag(flag, value)
     keep, flip = Fraction(1000 - other, 1000), Fraction(other, 1000)
     grid = [saturated(total / span, span, x) for x in range(span + 1)]
     columns = [[*(keep * p for p in column), flip] for column in grid]
@@ -198,7 +203,7 @@ CURVES = [
     ResponseLoss(1, 13, 27),
     LaplaceLoss(16, 0.1, 0.0),
     LaplaceLoss((1 << 32) - 1, 2.0**-32, 1e-13),
-    NullableLoss(ResponseLoss(13, 3, 16), LaplaceLoss(7, 0.2, 1e-12)),
+    beside_flag(ResponseLoss(13, 3, 16), LaplaceLoss(7, 0.2, 1e-12)),
 ]
 
 

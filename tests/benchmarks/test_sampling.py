@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpframe.mechanisms import Geometric, Mechanism, NullableGeometric, Optimal, RandomizedResponse
+from dpframe.mechanisms import Geometric, Mechanism, Optimal, RandomizedResponse, WithNull
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Ordinal
 
@@ -75,8 +75,8 @@ def test_wide_response_beside_plain_numpy(benchmark: Any) -> None:
 
 def test_nullable_beside_laplace_and_flag(benchmark: Any) -> None:
     generator = np.random.default_rng(1)
-    mechanism = NullableGeometric(65_536, 1.0)
-    change = mechanism.parts[0].threshold / (1 << mechanism.parts[0].bits)
+    mechanism = WithNull(Geometric, (65_536,), 1.0)
+    change = mechanism.flag.threshold / (1 << mechanism.flag.bits)
 
     def plain(codes: np.ndarray) -> np.ndarray:
         absent = (codes == mechanism.null) ^ (generator.random(len(codes)) < change)

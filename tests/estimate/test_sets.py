@@ -20,7 +20,7 @@ import dpframe as dpf
 from dpframe.cli import main
 from dpframe.errors import ParameterError
 from dpframe.estimate import sets
-from dpframe.mechanisms import AsymmetricBitFlip, BitFlip, NullableBitFlip
+from dpframe.mechanisms import AsymmetricBitFlip, BitFlip, WithNull
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import build_plan
 
@@ -33,7 +33,7 @@ def channels():
     return [
         (SPACE, BitFlip(6, 3, 14.0)),
         (SPACE, AsymmetricBitFlip(6, 3, 4.0)),
-        (dpf.Nullable(SPACE), NullableBitFlip(6, 3, 4.0)),
+        (dpf.Nullable(SPACE), WithNull(BitFlip, (6, 3), 4.0)),
     ]
 
 

@@ -233,7 +233,7 @@ SCALES = [ranks(2), ranks(3), ranks(5), ranks(8), ranks(16), Nullable(ranks(3)),
 def test_optimal_is_never_above_the_others(space: Space, epsilon: float, delta: float) -> None:
     """Worst-case error, lower bounds (Theorems 6 and 7), and the marginal error no worse than the geometric's."""
     mechanism = Optimal.calibrate(space, epsilon, delta)
-    additive = mechanism_for(space, epsilon, delta, Space.MECHANISMS[space.metric])
+    additive = mechanism_for(space, epsilon, delta, Space.MECHANISMS.get(space.metric, "nullable_geometric"))
     others = [additive, RandomizedResponse(space.size, epsilon, delta)]
     if not (epsilon < 0.1 and space.size > 8):
         others.append(Exponential.calibrate(space, epsilon, delta))
