@@ -22,7 +22,7 @@ def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
     """Return a 64-bit hash of every value of some columns, the same in every process."""
     found = {}
     for name in names:
-        values = next(frame.columns([name]))[name]
+        values = next(frame.batches([name]))[name]
         if isinstance(values, list) or pa.types.is_nested(values.type):
             values = pd.Series([_shown(value) for value in values], dtype=object)
         else:

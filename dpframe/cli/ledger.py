@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from dpframe.cli.terminal import plain
 from dpframe.ledger import job_keys
 from dpframe.ledger.ledger import Ledger, yearly
 
@@ -100,11 +101,6 @@ def _more(row: Mapping[Hashable, Any], last: Mapping[Hashable, Any]) -> str:
     """Return how many releases like the last one still fit."""
     left = [Fraction(str(row[f"left_{x}"])) / Fraction(str(last[x])) for x in ("epsilon", "delta") if last[x]]
     return f"{math.floor(min(left)):,}"
-
-
-def plain(text: Any) -> str:
-    """Return text for a terminal, in one line whatever it holds."""
-    return str(text) if str(text).isprintable() else repr(text)
 
 
 def _json(table: pd.DataFrame) -> str:
