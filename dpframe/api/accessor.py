@@ -158,12 +158,12 @@ def _of_release(method: Callable[..., Any]) -> Callable[..., Any]:
     clipped = inspect.Parameter("clipped", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
 
     @wraps(method)
-    def asked(self: DpAccessor, *args: Any, clipped: bool = False, **options: Any) -> Any:
+    def delegate(self: DpAccessor, *args: Any, clipped: bool = False, **options: Any) -> Any:
         return method(self.estimates(clipped=clipped), *args, **options)
 
     parameters = [*others, *([] if end else [last]), clipped, *end]
-    vars(asked)["__signature__"] = signature.replace(parameters=parameters)
-    return asked
+    vars(delegate)["__signature__"] = signature.replace(parameters=parameters)
+    return delegate
 
 
 for _name, _method in vars(Estimates).items():

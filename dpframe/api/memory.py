@@ -75,8 +75,8 @@ def sanitize(
 
     Returns
     -------
-    A table of the same kind (of streams a pyarrow Table), with the same columns (but those dropped) and dtypes, in
-    a secret order unless ``shuffle=False``, which carries its plan (but for polars; see `write_parquet`).
+    A table of the same kind (of streams a pyarrow Table), with the same columns (except those dropped) and dtypes, in
+    a secret order unless ``shuffle=False``, which carries its plan (except polars; see `write_parquet`).
 
     Raises
     ------

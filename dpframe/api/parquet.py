@@ -32,12 +32,33 @@ def plan_parquet(
     dataset: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Plan:
-    """Plan how Parquet files would be sanitised; see `dpframe.make_plan`.
+    """Plan how Parquet files would be sanitised, without randomising anything, in bounded memory.
+
+    Parameters
+    ----------
+    source
+        A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob.
+    epsilon, delta, **options
+        The promise and what else decides the plan; see `dpframe.make_plan`.
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it from which private inference spends.
 
     Raises
     ------
     FileError
         If the source is missing or no Parquet.
+    ParameterError, ColumnError, AlreadySanitizedError, BudgetExceeded, LedgerError
+        As `dpframe.make_plan`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpframe as dpf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dpf.datasets.make_census(1_000, columns=["age"]).to_parquet(f"{folder}/in.parquet")
+    ...     plan = plan_parquet(f"{folder}/in.parquet", epsilon=1, spaces={"age": (18, 95)})
+    >>> plan.n, plan.names
+    (1000, ('age',))
     """
     return planned(ParquetInput.open(source), epsilon, delta, ledger, dataset, options)
 
@@ -232,11 +253,11 @@ def _from_polars(frame: Any) -> pa.Table:
 
 
 def _from_pandas(frame: pd.DataFrame) -> pa.Table:
-    found = frame.apply(_listed, axis=0) if len(frame.columns) else frame
+    stored = frame.apply(_listed, axis=0) if len(frame.columns) else frame
     text = frame.attrs.get("dpframe")
-    found.attrs = {}
+    stored.attrs = {}
     try:
-        arrow = pa.Table.from_pandas(found, preserve_index=False)
+        arrow = pa.Table.from_pandas(stored, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError):
         raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it") from None
     if not isinstance(text, str):

@@ -41,7 +41,7 @@ RELEASE = "release"
 
 @dataclass(frozen=True)
 class Request:
-    """What a face is asked for: a ready plan, or what decides one; and whether rows are to be released under it."""
+    """What a face wants: a ready plan, or what decides one; and whether rows are to be released under it."""
 
     epsilon: float | None = None
     delta: float | None = None
@@ -97,7 +97,7 @@ class Purse:
 
     @property
     def key(self) -> bytes:
-        """32 secret bytes; asked for once, after `pay`."""
+        """32 secret bytes; read once, after `pay`."""
         return secrets.token_bytes(32) if self.ready is None else self.ready
 
 
@@ -114,7 +114,7 @@ class Draft:
     nulls: str
     promise: Budget
     imputed: Sequence[str] = ()
-    """Columns whose spaces inference found earlier."""
+    """Columns whose spaces are of an earlier inference."""
     measurement: Measurement | None = None
     names: Sequence[str] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -153,14 +153,16 @@ class Draft:
     def measured(self, table: Table, key: bytes, receipt: str | None) -> Plan:
         """Draw the spaces that are not known, and make the plan."""
         assert self.measurement is not None
-        found = self.measurement.draw(table.batches, key)
+        inference = self.measurement.draw(table.batches, key)
         left = tuple(column.name for column in self.measurement.columns)
-        spaces = {**self.spaces, **found.spaces}
+        spaces = {**self.spaces, **inference.spaces}
         plan = build_plan(
             {name: spaces[name] for name in self.names},
             epsilon=self.promise.epsilon,
             delta=self.promise.delta,
-            inferred=Inferred(self.measurement.budget, left, found.measured, tuple(found.threshold.items()), receipt),
+            inferred=Inferred(
+                self.measurement.budget, left, inference.measured, tuple(inference.threshold.items()), receipt
+            ),
             **self.options,
         )
         warn_not_found(plan)
@@ -192,7 +194,6 @@ def prepare(table: Table, request: Request, purse: Purse) -> Ready:
     BudgetExceeded, LedgerError
         If the ledger does not allow the spend; nothing is drawn then.
     """
-    # Check
     if table.text is not None:
         raise AlreadySanitizedError(
             "the table is a release already; sanitising it again only adds noise: use the original table"
@@ -201,11 +202,10 @@ def prepare(table: Table, request: Request, purse: Purse) -> Ready:
     codes: Codes = {}
     # A file is read once more only where a value that is refused later would have cost something.
     if request.release and (table.held or purse.account is not None):
-        codes = table.encode(draft.spaces, draft.nulls, draft.imputed)
+        codes = table.codes(draft.spaces, draft.nulls, draft.imputed)
     if draft.plan is not None:
         _watch_order(draft.plan, codes)
 
-    # Spend
     receipt = None
     if request.release:
         purse.settle(request)
@@ -213,14 +213,12 @@ def prepare(table: Table, request: Request, purse: Purse) -> Ready:
     elif draft.measurement is not None:
         receipt = purse.pay(table, INFERENCE, draft.measurement.budget, codes)
 
-    # Key
     key = purse.key
 
-    # Draw
     plan = draft.measured(table, key, receipt) if draft.plan is None else draft.plan
     if draft.plan is None and request.release and table.held:
         left = {name: plan[name].space for name in plan.names if name not in codes}
-        codes |= table.encode(left, plan.nulls, tuple(left))
+        codes |= table.codes(left, plan.nulls, tuple(left))
         codes = {name: codes[name] for name in plan.names}
         _watch_order(plan, codes)
     return Ready(plan, key, codes, request.plan is None and plan.inferred is not None)

@@ -231,20 +231,20 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _options(self, names: list[str]) -> PlanOptions:
         """Return the options that were given, with columns by name where they are by number, or all at once."""
         given = {name: getattr(self, name) for name in DEFAULTS if hasattr(self, name)}
-        found = {name: value for name, value in given.items() if not _is_same(value, DEFAULTS[name])}
+        options = {name: value for name, value in given.items() if not _is_same(value, DEFAULTS[name])}
         for option in ("drop", "passthrough"):
-            if option in found and not isinstance(found[option], str):
-                found[option] = [_name_of(key, names, option) for key in found[option]]
+            if option in options and not isinstance(options[option], str):
+                options[option] = [_name_of(key, names, option) for key in options[option]]
         for option in ("spaces", "mechanisms", "allocation"):
-            if isinstance(found.get(option), Mapping):
-                found[option] = {_name_of(key, names, option): value for key, value in found[option].items()}
-        if "groups" in found and not isinstance(found["groups"], str):
-            found["groups"] = [_name_of(tuple(group), names, "groups") for group in found["groups"]]
-        spaces = found.get("spaces")
+            if isinstance(options.get(option), Mapping):
+                options[option] = {_name_of(key, names, option): value for key, value in options[option].items()}
+        if "groups" in options and not isinstance(options["groups"], str):
+            options["groups"] = [_name_of(tuple(group), names, "groups") for group in options["groups"]]
+        spaces = options.get("spaces")
         if spaces is not None and not isinstance(spaces, Mapping | Plan):
-            left_out = {*found.get("drop", ()), *found.get("passthrough", ())}
-            found["spaces"] = {name: spaces for name in names if name not in left_out}
-        return cast(PlanOptions, found)
+            left_out = {*options.get("drop", ()), *options.get("passthrough", ())}
+            options["spaces"] = {name: spaces for name in names if name not in left_out}
+        return cast(PlanOptions, options)
 
     def _gives_pandas(self) -> bool:
         """Tell whether ``set_output``, or scikit-learn's configuration, asks for DataFrames."""
@@ -285,10 +285,10 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 @dataclass
 class _StepPurse(Purse):
-    """Pays for a step; without a ledger it counts what the rows of this process were asked.
+    """Pays for a step; without a ledger it counts what the rows of this process went through.
 
     With a ``random_state`` the key is derived from it and from the data. ``mark`` tells requests of one seed over the
-    same data apart: those with the same one draw the same.
+    same data apart: those of one mark draw the same noise.
     """
 
     step: Sanitizer = field(kw_only=True)
@@ -346,7 +346,7 @@ def _warn_of_index() -> None:
 
 
 def _labels(table: Any, X: Any) -> pd.Index | None:
-    """Return the labels by which the rows of a DataFrame are told apart."""
+    """Return the labels by which the rows of a DataFrame differ."""
     return table.index if isinstance(table, pd.DataFrame) and table is X else None
 
 
@@ -355,4 +355,4 @@ def _values(frame: Frame) -> dict[str, npt.NDArray[Any]]:
 
 
 _SPENT = ReleasedRows()
-"""What the rows of this process were asked without a ledger."""
+"""The rows that this process released without a ledger."""

@@ -16,7 +16,7 @@ from dpframe.estimate import Estimates
 
 @dataclass(frozen=True)
 class _Question:
-    """What ``dpframe estimate`` was asked, beside the columns."""
+    """The options of ``dpframe estimate``."""
 
     by: str | None
     bins: int | None
@@ -43,7 +43,7 @@ class _Question:
 
 @dataclass(frozen=True)
 class _Statistic:
-    """A statistic of ``dpframe estimate``: how many columns it takes, which options, and how it is asked."""
+    """A statistic of ``dpframe estimate``: how many columns it takes, which options, and its method."""
 
     columns: range
     options: frozenset[str]
@@ -88,9 +88,9 @@ def _named(pairs: pd.DataFrame) -> pd.DataFrame:
     return pairs.rename_axis(index="item 1").rename_axis(columns=["", "item 2"])
 
 
-def _support(estimates: Estimates, column: str, asked: _Question) -> pd.DataFrame:
-    found = estimates.support(column, by=asked.by, bins=asked.bins, **asked.common)
-    return found if asked.by is None else stacked(found)
+def _support(estimates: Estimates, column: str, question: _Question) -> pd.DataFrame:
+    table = estimates.support(column, by=question.by, bins=question.bins, **question.common)
+    return table if question.by is None else stacked(table)
 
 
 def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
@@ -124,20 +124,20 @@ def estimate(
     """Estimate a statistic of the original table from a released file alone."""
     if statistic not in STATISTICS:
         raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
-    asked = STATISTICS[statistic]
-    if len(columns) not in asked.columns:
-        least = asked.columns[0]
-        count = f"{least} column{'s' * (least > 1)}" + (" or more" if len(asked.columns) > 1 else "")
+    chosen = STATISTICS[statistic]
+    if len(columns) not in chosen.columns:
+        least = chosen.columns[0]
+        count = f"{least} column{'s' * (least > 1)}" + (" or more" if len(chosen.columns) > 1 else "")
         raise ParameterError(f"{statistic} takes {count}; got {len(columns)}")
     question = _Question(by, bins, normalize, given or [], method, q or [], target)
-    for option in sorted({"by", "bins", "normalize", "given", "method", "q"} - asked.options):
+    for option in sorted({"by", "bins", "normalize", "given", "method", "q"} - chosen.options):
         # Left unsaid, the answer would be to another question.
         if getattr(question, option):
             raise ParameterError(f"{statistic} takes no --{option}; leave it out")
     if bins is not None and statistic in ("mean", "support") and by is None:
         raise ParameterError(f"{statistic} takes --bins for the column of --by only")
-    found = asked.ask(Estimates(source, confidence_level=confidence_level), columns, question)
-    table = found.to_frame().T.rename_axis("column") if isinstance(found, pd.Series) else found
+    result = chosen.ask(Estimates(source, confidence_level=confidence_level), columns, question)
+    table = result.to_frame().T.rename_axis("column") if isinstance(result, pd.Series) else result
     if as_json:
         plain = table.reset_index()
         spans = [name for name, dtype in plain.dtypes.items() if isinstance(dtype, pd.IntervalDtype)]

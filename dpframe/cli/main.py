@@ -1,8 +1,8 @@
 """The ``dpframe`` command: files in, files out.
 
 Exit codes: 0 done, 1 verification failed, 2 bad input (one line on standard error), 3 budget exceeded, 70 a fault
-of dpframe itself, 130 stopped. No value of the data is ever printed but by ``estimate`` and ``demo``, whose numbers
-are the released ones.
+of dpframe itself, 130 stopped. Only ``estimate`` and ``demo`` print numbers, those of the
+release; no value of the data is ever printed.
 """
 
 from __future__ import annotations

@@ -71,14 +71,14 @@ class Frame(ABC):
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
         """Return released codes, decoded, beside the columns passed through, as a table of this kind."""
 
-    def encode(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
-        """Return the codes of columns, in the order of their spaces; see `Table.encode`."""
+    def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
+        """Return the codes of columns, in the order of their spaces; see `Table.codes`."""
         return {
-            name: self._codes(name, space, "impute" if name in inferred else nulls, name in inferred)
+            name: self.encode(name, space, "impute" if name in inferred else nulls, name in inferred)
             for name, space in spaces.items()
         }
 
-    def _codes(self, name: str, space: Space, nulls: str, tolerant: bool) -> npt.NDArray[np.unsignedinteger]:
+    def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
         """Return a column's codes; a tolerant one takes objects that the space cannot hold for nulls."""
         try:
             array = self.array(name)
@@ -265,7 +265,7 @@ class PandasFrame(Frame):
         entries = read_as(column.categories.tolist(), pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), entries)
 
-    def _codes(self, name: str, space: Space, nulls: str, tolerant: bool) -> npt.NDArray[np.unsignedinteger]:
+    def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
         """Return a column's codes; those of an object column are found value by value."""
         field = self.fields([name])[0]
         if isinstance(self.frame[name].dtype, pd.CategoricalDtype) and space.size > _MOST_CATEGORIES:

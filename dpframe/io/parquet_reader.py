@@ -218,8 +218,8 @@ class ParquetInput:
         for batch in self.batches([name], 1 << 18):
             yield batch[name]
 
-    def encode(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
-        """Read every value, so that one that is refused is found; return no codes, see `Table.encode`."""
+    def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
+        """Read every value, so that one that is refused is found; return no codes, see `Table.codes`."""
         check_types(self.fields(list(spaces)), spaces)
         first_row = 0
         for batch in self.batches(list(spaces)) if spaces else ():

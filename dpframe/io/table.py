@@ -47,7 +47,7 @@ class Table(Protocol):
     def batches(self, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         """Yield columns in batches, as Arrow arrays; of columns without a type lists of objects."""
 
-    def encode(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
+    def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
         """Read every value of some columns, and return their codes if the table is held in memory.
 
         Parameters
@@ -57,7 +57,7 @@ class Table(Protocol):
         nulls
             ``"error"`` or ``"impute"``: what a null in a space without nulls is.
         inferred
-            Columns whose spaces inference found: whatever stands there has a code.
+            Columns whose spaces private inference gave: whatever stands there has a code.
 
         Raises
         ------

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import AlteredReleaseWarning, ColumnError, ParameterError, warn
 from dpframe.io.frames import release_text, wrap
 from dpframe.io.released import Source
-from dpframe.io.table import Codes
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 
@@ -49,7 +49,7 @@ def feature_columns(source: Source, target: str) -> list[Column]:
     return found
 
 
-def encode_rows(X: Any, columns: Sequence[Column]) -> Codes:
+def encode_rows(X: Any, columns: Sequence[Column]) -> dict[str, npt.NDArray[Any]]:
     """Return the codes of true rows' columns."""
     frame = wrap(X)
     if frame.text is not None:
@@ -57,4 +57,4 @@ def encode_rows(X: Any, columns: Sequence[Column]) -> Codes:
     for column in columns:
         if column.name not in frame.names:
             raise ColumnError("is a feature of the model but not in X", column=column.name)
-    return frame.encode({c.name: c.space for c in columns}, "error")
+    return {c.name: frame.encode(c.name, c.space, "error") for c in columns}

@@ -117,7 +117,7 @@ class Lines:
             types = {field.name: field.type for field in self.fields(names)}
             yield {name: pa.array(columns[name]).cast(types[name]) for name in names}
 
-    def encode(self, spaces, nulls, inferred=()):
+    def codes(self, spaces, nulls, inferred=()):
         for batch in self.batches(list(spaces)):
             for name, space in spaces.items():
                 space.encode(batch[name], nulls=nulls)

@@ -390,7 +390,7 @@ def test_groups_and_mechanisms_refused(files, run, options, message):
     assert err.count("\n") == 1
 
 
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 
 
 def examples_of_spaces(run):
