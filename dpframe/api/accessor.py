@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, Unpack
 
 import pandas as pd
@@ -60,8 +62,8 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
 class DpAccessor:
     """Differential privacy for a DataFrame: ``df.dp.sanitize(epsilon=…)``, then ``safe.dp.mean("age")``.
 
-    On a raw frame: `plan` and `sanitize`. On a release: estimates that take the noise into account, where
-    plain pandas would be biased. All of them take ``clipped=True``, for estimates of columns whose spaces private
+    On a raw frame: `plan` and `sanitize`. On a release: all methods of `Estimates`, which take the noise into account,
+    where plain pandas would be biased. Each takes ``clipped=True``, for estimates of columns whose spaces private
     inference did not find: else they are NaN, see `Estimates`.
     """
 
@@ -111,70 +113,6 @@ class DpAccessor:
             raise NotSanitizedError("the frame carries no release plan; df.dp.sanitize(epsilon=…) makes a release")
         return read_info(text)
 
-    def value_counts(self, column: str, *args: Any, **options: Any) -> pd.DataFrame:
-        """Estimate how many rows hold each value; see `Estimates.value_counts`."""
-        return self._asked(options).value_counts(column, *args, **options)
-
-    def crosstab(self, index: str, columns: str, *args: Any, **options: Any) -> pd.DataFrame:
-        """Estimate the joint counts of two columns; see `Estimates.crosstab`."""
-        return self._asked(options).crosstab(index, columns, *args, **options)
-
-    def joint(self, columns: Sequence[str], **options: Any) -> pd.DataFrame:
-        """Estimate the joint of any number of columns; see `Estimates.joint`."""
-        return self._asked(options).joint(columns, **options)
-
-    def mean(self, column: str, by: str | None = None, **options: Any) -> pd.Series[Any] | pd.DataFrame:
-        """Estimate the mean of a numeric column; see `Estimates.mean`."""
-        return self._asked(options).mean(column, by, **options)
-
-    def sum(self, column: str, **options: Any) -> pd.Series[Any]:
-        """Estimate the sum of a numeric column; see `Estimates.sum`."""
-        return self._asked(options).sum(column, **options)
-
-    def var(self, column: str, ddof: int = 1, **options: Any) -> pd.Series[Any]:
-        """Estimate the variance of a numeric column; see `Estimates.var`."""
-        return self._asked(options).var(column, ddof, **options)
-
-    def std(self, column: str, ddof: int = 1, **options: Any) -> pd.Series[Any]:
-        """Estimate the standard deviation of a numeric column; see `Estimates.std`."""
-        return self._asked(options).std(column, ddof, **options)
-
-    def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, **options: Any) -> pd.DataFrame:
-        """Estimate the covariances of numeric columns; see `Estimates.cov`."""
-        return self._asked(options).cov(columns, ddof, **options)
-
-    def corr(self, columns: Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
-        """Estimate the correlations of numeric columns; see `Estimates.corr`."""
-        return self._asked(options).corr(columns, **options)
-
-    def support(self, column: str, items: Sequence[Any] | None = None, **options: Any) -> pd.DataFrame:
-        """Estimate the share of rows whose set holds each item, or of each value; see `Estimates.support`."""
-        return self._asked(options).support(column, items, **options)
-
-    def cooccurrence(self, column: str, items: Sequence[Any] | None = None, **options: Any) -> pd.DataFrame:
-        """Estimate how many rows hold both items of every pair; see `Estimates.cooccurrence`."""
-        return self._asked(options).cooccurrence(column, items, **options)
-
-    def set_sizes(self, column: str, **options: Any) -> pd.DataFrame:
-        """Estimate how many rows hold sets of each size; see `Estimates.set_sizes`."""
-        return self._asked(options).set_sizes(column, **options)
-
-    def null_rate(self, column: str, **options: Any) -> pd.Series[Any]:
-        """Estimate the share of nulls of a column; see `Estimates.null_rate`."""
-        return self._asked(options).null_rate(column, **options)
-
-    def histogram(self, column: str, bins: Any = 10, **options: Any) -> pd.DataFrame:
-        """Estimate the distribution of a numeric column in bins; see `Estimates.histogram`."""
-        return self._asked(options).histogram(column, bins, **options)
-
-    def quantile(self, column: str, q: Any = 0.5, **options: Any) -> pd.Series[Any] | pd.DataFrame:
-        """Estimate quantiles of a numeric column; see `Estimates.quantile`."""
-        return self._asked(options).quantile(column, q, **options)
-
-    def plot(self, *columns: str, **options: Any) -> Any:
-        """Draw estimates with their intervals; see `Estimates.plot`."""
-        return self._asked(options).plot(*columns, **options)
-
     def verify(self) -> bool:
         """Tell whether the frame is, cell by cell, what was released; see `Estimates.verify`."""
         return Source(self._frame, None, quiet=True).verify()
@@ -186,10 +124,6 @@ class DpAccessor:
     def estimates(self, *, confidence_level: float = 0.95, clipped: bool = False) -> Estimates:
         """Return the estimator of this release, at another level or of clipped columns, if need be."""
         return Estimates(self._frame, confidence_level=confidence_level, clipped=clipped)
-
-    def _asked(self, options: dict[str, Any]) -> Estimates:
-        """Return the estimator that a method's options ask for, and take ``clipped`` from them."""
-        return self.estimates(clipped=options.pop("clipped", False))
 
     def _lines(self) -> list[str]:
         try:
@@ -213,3 +147,24 @@ class DpAccessor:
     def _repr_html_(self) -> str:
         first, *rest = self._lines()
         return notebook_html(first.strip("<>"), [("", rest)])
+
+
+def _of_release(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of `Estimates` as one of the accessor, with its text and signature, and ``clipped`` beside."""
+    signature = inspect.signature(method)
+    *others, last = signature.parameters.values()
+    end = [last] if last.kind is last.VAR_KEYWORD else []
+    clipped = inspect.Parameter("clipped", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
+
+    @wraps(method)
+    def delegate(self: DpAccessor, *args: Any, clipped: bool = False, **options: Any) -> Any:
+        return method(self.estimates(clipped=clipped), *args, **options)
+
+    parameters = [*others, *([] if end else [last]), clipped, *end]
+    vars(delegate)["__signature__"] = signature.replace(parameters=parameters)
+    return delegate
+
+
+for _name, _method in vars(Estimates).items():
+    if inspect.isfunction(_method) and not _name.startswith("_") and not hasattr(DpAccessor, _name):
+        setattr(DpAccessor, _name, _of_release(_method))

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from dpframe.accounting.budget import Budget
-from dpframe.api.options import PlanOptions
-from dpframe.api.planning import TableFacts, choose_plan, new_key, noted, plan_for, refuse_release
-from dpframe.io.checks import check_columns
+from dpframe.api.options import PlanOptions, documented
+from dpframe.api.planning import Purse, Ready, Request, planned, prepare
 from dpframe.io.frames import Frame, wrap
 from dpframe.ledger.account import Account
-from dpframe.plan.plan import Plan, default_delta
+from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
-from dpframe.release.order_watch import SortedWatch
 from dpframe.release.release import Digest, permutation, release
-from dpframe.spaces import Space
 
 
+@documented
 def make_plan(
     table: Any,
     epsilon: float | None = None,
@@ -34,34 +31,7 @@ def make_plan(
         A pandas or polars DataFrame, a pyarrow Table, or anything with the Arrow C stream.
     epsilon, delta
         The promise, replace-one, per person. ``delta=None`` is min(1e-6, n^−1.5).
-    spaces
-        A declaration per column (see `as_space`), or another plan whose spaces are taken (and its leaks).
-    infer
-        Where other columns' spaces come from: ``"private"``, noisy counts that are paid for from the promise;
-        ``"public"``, the dtype alone; or ``"data"``, with a `PrivacyLeakWarning`.
-    infer_share, max_items
-        The share of the promise that private inference takes, and the items of a set that it counts at most.
-    drop, passthrough
-        Columns to leave out; columns to copy *unprotected*.
-    allocation
-        ``"uniform"``, ``"error"`` (the least total normalised error), or ``{column: share}`` of the budget; a
-        group is named by the tuple of its columns.
-    mechanisms
-        ``{column: tag}`` where another mechanism than the space's own is wanted, or a ready mechanism, which costs
-        what it is certified to lose.
-    groups
-        Lists of columns that are randomised together, by one channel on their tuples: their joint costs them
-        one ε in all. `Plan.forecast` shows what that does to every statistic.
-    nulls
-        ``"error"`` or ``"impute"``: what a null in a space without nulls is.
-    contributions
-        Rows that one person may own.
-    shuffle
-        Whether rows leave in a secret random order. It is what makes noise small: without it, or with columns
-        passed through, several times more is needed for the same promise.
-    sample
-        A number of rows to choose in secret and release instead of all, or ``"optimal"``.
-
+    {options}
     ledger, dataset
         A `Ledger`, or its path, and the dataset in it from which private inference spends.
 
@@ -74,18 +44,7 @@ def make_plan(
     AlreadySanitizedError
         If the table is a release.
     """
-    frame = wrap(table)
-    refuse_release(frame.text)
-    facts = table_facts(frame)
-    return plan_for(
-        facts, lambda: new_key(None), noted(facts, Account.of(ledger, dataset)), epsilon=epsilon, delta=delta, **options
-    )
-
-
-def table_facts(frame: Frame) -> TableFacts:
-    """Return what a plan is made from; the objects of a pandas column may be of any kind."""
-    objects = frame.kind == "pandas"
-    return TableFacts(frame.names, frame.n, frame.fields, lambda name: [frame.array(name)], frame.columns, objects)
+    return planned(wrap(table), epsilon, delta, ledger, dataset, options)
 
 
 def sanitize(
@@ -116,8 +75,8 @@ def sanitize(
 
     Returns
     -------
-    A table of the same kind (of streams a pyarrow Table), with the same columns (but those dropped) and dtypes, in
-    a secret order unless ``shuffle=False``, which carries its plan (but for polars; see `write_parquet`).
+    A table of the same kind (of streams a pyarrow Table), with the same columns (except those dropped) and dtypes, in
+    a secret order unless ``shuffle=False``, which carries its plan (except polars; see `write_parquet`).
 
     Raises
     ------
@@ -138,43 +97,17 @@ def sanitize(
     ((1000, 2), 'shuffled')
     """
     frame = wrap(table)
-    refuse_release(frame.text)
-    chosen, account = choose_plan(plan, epsilon, delta, options), Account.of(ledger, dataset)
-    secret, paid = new_key(key), False
-    if chosen is None:
-        assert epsilon is not None
-        whole = Budget(epsilon, default_delta(frame.n) if delta is None else delta)
+    purse = Purse(Account.of(ledger, dataset), key)
+    return drawn(frame, prepare(frame, Request(epsilon, delta, plan, options), purse))
 
-        def before(found: dict[str, Space], share: Budget) -> None:
-            nonlocal paid
-            if account is not None:
-                # What can be refused is refused before anything is spent.
-                _ = [frame.encode(name, space, options.get("nulls", "error")) for name, space in found.items()]
-                account.settle(options.get("spaces"))
-                account.spend(whole)
-                paid = True
 
-        # From the frame, for the table may be a stream, which is read only once.
-        chosen = plan_for(table_facts(frame), lambda: secret, before, epsilon=epsilon, delta=delta, **options)
-    check_columns(frame.names, chosen)
-    chosen.check_rows(frame.n)
-    codes = frame.codes(chosen)
-    if not chosen.shuffle:
-        watch = SortedWatch()
-        watch.update(codes)
-        watch.warn()
-    if account is not None and not paid:
-        account.settle(options.get("spaces"))
-        account.spend(account.cost(chosen))
-    released, order = release(codes, chosen, secret), permutation(chosen, secret, frame.n)
-    digest = Digest(chosen)
-    digest.update(released if chosen.sample is None else {name: found[order] for name, found in released.items()})
-    rows = None if chosen.sample is None else frame.n
-    info = ReleaseInfo(
-        chosen,
-        digest.count if chosen.columns else frame.n,
-        digest.hexdigest(),
-        rows,
-        plan is None and chosen.inferred is not None,
-    )
-    return frame.rebuild(chosen, released, order, info.to_json())
+def drawn(frame: Frame, ready: Ready) -> Any:
+    """Return the release of a frame that is ready for it, as a table of its kind."""
+    plan, key = ready.plan, ready.key
+    released, order = release(ready.codes, plan, key), permutation(plan, key, frame.n)
+    digest = Digest(plan)
+    digest.update(released if plan.sample is None else {name: codes[order] for name, codes in released.items()})
+    rows = None if plan.sample is None else frame.n
+    count = digest.count if plan.columns else frame.n
+    info = ReleaseInfo(plan, count, digest.hexdigest(), rows, ready.own)
+    return frame.rebuild(plan, released, order, info.to_json())

@@ -1,28 +1,186 @@
-"""The options that decide a plan."""
+"""The options that decide a plan, each stated once: name, type, default, help and check.
+
+`make_plan` and what calls it, `Sanitizer`, the command line and their documentation read them here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+import difflib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
+from dpframe.errors import ParameterError
+from dpframe.infer.private import MOST_ITEMS
 from dpframe.mechanisms import Mechanism
 from dpframe.plan.plan import Plan
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _left_to_the_plan(name: str, value: Any) -> Any:
+    return value
+
+
+def _column_names(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, Iterable):
+        raise ParameterError(f'{name} must be a list of column names, e.g. {name}=["id"]')
+    if isinstance(value, str):
+        raise ParameterError(f"{name} must be a list of column names, e.g. {name}=[{value!r}]")
+    return tuple(value)
+
+
+def _share(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise ParameterError(f"{name} must lie in (0, 1), e.g. {name}=0.1")
+    return value
+
+
+def _items(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000:
+        raise ParameterError(f"{name} must be a whole number of items per row, from 1 to 1000")
+    return value
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a plan."""
+
+    default: Any
+    help: str
+    """One sentence, which serves the command line as well."""
+    more: str = ""
+    """What the documentation of the Python functions adds."""
+    check: Callable[[str, Any], Any] = _left_to_the_plan
+    """Takes name and value; returns the value to use, or raises `ParameterError`."""
+    name: str = ""
+    type: Any = None
 
 
 class PlanOptions(TypedDict, total=False):
     """Keyword arguments that decide a plan; see `dpframe.make_plan`."""
 
-    spaces: Mapping[str, Any] | Plan | None
-    infer: str
-    infer_share: float | None
-    local_epsilon: float | None
-    max_items: int
-    drop: Iterable[str]
-    passthrough: Iterable[str]
-    allocation: str | Mapping[Any, float]
-    mechanisms: Mapping[str, str | Mechanism]
-    groups: Iterable[Sequence[str]]
-    nulls: str
-    contributions: int
-    shuffle: bool
-    sample: int | str | None
+    spaces: Annotated[
+        Mapping[str, Any] | Plan | None,
+        Option(
+            None, "A declaration per column.", "See `as_space`. Or another plan, whose spaces (and leaks) it takes."
+        ),
+    ]
+    infer: Annotated[
+        str,
+        Option(
+            "private",
+            "Where undeclared spaces come from: private (noisy counts, paid for from ε), public (the type alone) or "
+            "data (which leaks).",
+            'Of ``"data"`` a `PrivacyLeakWarning` tells.',
+        ),
+    ]
+    infer_share: Annotated[
+        float | None,
+        Option(
+            None,
+            "Share of the budget (of μ²) that private inference takes; by default what the rows ask for.",
+            "As much as lets a value of a fiftieth of the rows show, from 0.05 to 0.5; with a kept order 0.05, with "
+            "δ = 0 a tenth of ε.",
+            check=_share,
+        ),
+    ]
+    local_epsilon: Annotated[
+        float | None,
+        Option(
+            None,
+            "The most that each row may lose to someone who knows its place.",
+            "A cap on `Plan.local`, for those who will not rest everything on the order's secrecy.",
+        ),
+    ]
+    max_items: Annotated[
+        int, Option(MOST_ITEMS, "Items of a set that private inference counts, at most.", check=_items)
+    ]
+    drop: Annotated[Iterable[str], Option((), "Columns to leave out.", check=_column_names)]
+    passthrough: Annotated[Iterable[str], Option((), "Columns to copy UNPROTECTED.", check=_column_names)]
+    allocation: Annotated[
+        str | Mapping[Any, float],
+        Option(
+            "uniform",
+            "How columns share the budget: uniform, or error (the least total normalised error).",
+            "Or ``{column: share}``, where the tuple of its columns names a group.",
+        ),
+    ]
+    mechanisms: Annotated[
+        Mapping[str, str | Mechanism] | None,
+        Option(
+            None,
+            "Other mechanisms than the spaces' own.",
+            "``{column: tag}``, or a ready mechanism, which costs what it is certified to lose.",
+        ),
+    ]
+    groups: Annotated[
+        Iterable[Sequence[str]],
+        Option(
+            (),
+            "Columns to randomise together, by one channel on their tuples.",
+            "A list of such lists. Their joint costs them one ε in all; `Plan.forecast` shows what that does to every "
+            "statistic.",
+        ),
+    ]
+    nulls: Annotated[str, Option("error", "What a null is where its space holds none: error or impute.")]
+    contributions: Annotated[int, Option(1, "Rows that one person may own.")]
+    shuffle: Annotated[
+        bool,
+        Option(
+            True,
+            "Let rows leave in a secret random order; noise is far smaller for it.",
+            "Without it, or with columns passed through, the same promise needs several times more.",
+        ),
+    ]
+    sample: Annotated[
+        int | str | None,
+        Option(None, "Rows to choose in secret and release instead of all: a number, or optimal."),
+    ]
+
+
+def _options() -> Iterator[Option]:
+    for name, hint in get_type_hints(PlanOptions, include_extras=True).items():
+        type_, option = get_args(hint)
+        yield replace(option, name=name, type=type_)
+
+
+OPTIONS: Mapping[str, Option] = {option.name: option for option in _options()}
+
+
+DEFAULTS: Mapping[str, Any] = {name: option.default for name, option in OPTIONS.items()}
+
+
+def check_names(given: Iterable[str]) -> None:
+    """Raise `ParameterError` for a keyword that decides nothing about a plan."""
+    decide = ("epsilon", "delta", *OPTIONS)
+    for name in given:
+        if name not in decide:
+            near = difflib.get_close_matches(name, decide, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise ParameterError(f"{name} is no option of a plan; {meant}options are {', '.join(decide)}")
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options, those not given at their defaults; `ParameterError` for one that breaks its rule."""
+    return {name: option.check(name, given.get(name, option.default)) for name, option in OPTIONS.items()}
+
+
+def documented(function: F) -> F:
+    """Put the text of all options in the place of ``{options}`` in a docstring."""
+    if function.__doc__ is not None:  # python -OO leaves none
+        function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", _numpydoc())
+    return function
+
+
+def _numpydoc() -> str:
+    """Return all options as numpydoc's parameters."""
+    lines = []
+    for option in OPTIONS.values():
+        text = textwrap.wrap(f"{option.help} {option.more}".strip(), 112, break_on_hyphens=False)
+        lines += [f"{option.name} : default {option.default!r}", *(f"    {line}" for line in text)]
+    return "\n".join(lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -12,13 +11,12 @@ import pyarrow.parquet as pq
 
 from dpframe.api.accessor import attach
 from dpframe.api.options import PlanOptions
-from dpframe.api.parquet_job import Request, run_once
-from dpframe.api.planning import TableFacts, choose_plan, new_key, noted, plan_for, refuse_release
+from dpframe.api.parquet_job import purse_of
+from dpframe.api.planning import Request, planned, prepare
 from dpframe.errors import ColumnError, FileError, ParameterError
 from dpframe.io.atomic import atomic
-from dpframe.io.checks import check_columns
-from dpframe.io.parquet_reader import ParquetInput
-from dpframe.io.parquet_writer import BATCH_ROWS, Job, Progress
+from dpframe.io.parquet_reader import BATCH_ROWS, ParquetInput
+from dpframe.io.parquet_writer import Job, Progress
 from dpframe.io.released import Source
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
@@ -34,25 +32,35 @@ def plan_parquet(
     dataset: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Plan:
-    """Plan how Parquet files would be sanitised; see `dpframe.make_plan`.
+    """Plan how Parquet files would be sanitised, without randomising anything, in bounded memory.
+
+    Parameters
+    ----------
+    source
+        A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob.
+    epsilon, delta, **options
+        The promise and what else decides the plan; see `dpframe.make_plan`.
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it from which private inference spends.
 
     Raises
     ------
     FileError
         If the source is missing or no Parquet.
+    ParameterError, ColumnError, AlreadySanitizedError, BudgetExceeded, LedgerError
+        As `dpframe.make_plan`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpframe as dpf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dpf.datasets.make_census(1_000, columns=["age"]).to_parquet(f"{folder}/in.parquet")
+    ...     plan = plan_parquet(f"{folder}/in.parquet", epsilon=1, spaces={"age": (18, 95)})
+    >>> plan.n, plan.names
+    (1000, ('age',))
     """
-    table = ParquetInput.open(source)
-    refuse_release(table.text)
-    facts = _facts(table)
-    return plan_for(
-        facts, lambda: new_key(None), noted(facts, Account.of(ledger, dataset)), epsilon=epsilon, delta=delta, **options
-    )
-
-
-def _facts(table: ParquetInput) -> TableFacts:
-    return TableFacts(
-        table.names, table.n, table.fields, table.arrays, lambda names: table.batches(list(names), BATCH_ROWS)
-    )
+    return planned(ParquetInput.open(source), epsilon, delta, ledger, dataset, options)
 
 
 def sanitize_parquet(
@@ -108,52 +116,20 @@ def sanitize_parquet(
     BudgetExceeded, LedgerError
         If the ledger does not allow the spend, or the input changed since an interrupted run.
     """
-    table = ParquetInput.open(source)
-    refuse_release(table.text)
-    chosen = choose_plan(plan, epsilon, delta, options)
+    table, request = ParquetInput.open(source), Request(epsilon, delta, plan, options)
     if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
         raise ParameterError("batch_rows must be a whole number of rows, at least 1")
     path, account = _check_target(Path(target), table), Account.of(ledger, dataset)
     if compression not in CODECS:
         raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
-    show = progress or (lambda done, total: None)
-    if account is not None:
-        if key is not None:
-            raise ParameterError("key and ledger do not go together: under a ledger every job keeps its own key")
-        # What can be gone through only once is read once.
-        kept: Any = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in options.items()}
-        request = Request(table, path, _facts(table), chosen, epsilon, delta, kept)
-        made = chosen is None
-        return run_once(
-            request, account, lambda plan, key: _write(table, path, plan, made, key, batch_rows, compression, show)
-        )
-    secret = new_key(key)
-    if chosen is None:
-        assert epsilon is not None
-        facts = _facts(table)
-        chosen = plan_for(facts, lambda: secret, lambda found, share: None, epsilon=epsilon, delta=delta, **options)
-    return _write(table, path, chosen, plan is None, secret, batch_rows, compression, show)
+    with purse_of(table, path, request, account, key) as purse:
+        ready = prepare(table, request, purse)
+        job = Job(table, ready.plan, ready.own, ready.key, batch_rows, progress or (lambda done, total: None))
+        with atomic(path) as file:
+            return job.run(file, path.parent, compression)
 
 
 CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
-
-
-def _write(
-    table: ParquetInput,
-    path: Path,
-    plan: Plan,
-    made: bool,
-    key: bytes,
-    batch_rows: int,
-    compression: str,
-    progress: Progress,
-) -> ReleaseInfo:
-    """Check what is left to check, and write the output; ``made`` tells that the plan was made from this table."""
-    check_columns(table.names, plan)
-    plan.check_rows(table.n)
-    job = Job(table, plan, made and plan.inferred is not None, key, batch_rows, progress)
-    with atomic(path) as file:
-        return job.run(file, path.parent, compression)
 
 
 def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
@@ -277,11 +253,11 @@ def _from_polars(frame: Any) -> pa.Table:
 
 
 def _from_pandas(frame: pd.DataFrame) -> pa.Table:
-    found = frame.apply(_listed, axis=0) if len(frame.columns) else frame
+    stored = frame.apply(_listed, axis=0) if len(frame.columns) else frame
     text = frame.attrs.get("dpframe")
-    found.attrs = {}
+    stored.attrs = {}
     try:
-        arrow = pa.Table.from_pandas(found, preserve_index=False)
+        arrow = pa.Table.from_pandas(stored, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError):
         raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it") from None
     if not isinstance(text, str):

@@ -1,18 +1,17 @@
-"""From a table's public facts, and where they are not enough a share of the budget, to a plan."""
+"""The one way in: from a table and a request, by way of all checks and the spend, to a plan and a key to draw with."""
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
-from dpframe.api.options import PlanOptions
+from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.errors import (
     AlreadySanitizedError,
     ColumnError,
@@ -24,169 +23,272 @@ from dpframe.errors import (
     warn,
 )
 from dpframe.infer.declared import infer_spaces
-from dpframe.infer.private import MOST_ITEMS, histograms_of, infer_privately
-from dpframe.infer.share import allowance
+from dpframe.infer.private import Measurement, histograms_of
+from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
+from dpframe.io.checks import check_columns
+from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account
 from dpframe.mechanisms import Mechanism
+from dpframe.noise.keystream import Keystream
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan, build_plan, default_delta
+from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 
+RELEASE = "release"
+
 
 @dataclass(frozen=True)
-class TableFacts:
-    """What a plan is made from.
+class Request:
+    """What a face wants: a ready plan, or what decides one; and whether rows are to be released under it."""
 
-    ``fields`` gives the `Field` of named columns, ``arrays`` the data of one, ``batches`` that of several, in
-    batches (of columns without a type lists of objects).
+    epsilon: float | None = None
+    delta: float | None = None
+    plan: Plan | None = None
+    options: PlanOptions = field(default_factory=PlanOptions)
+    release: bool = True
+
+    def __post_init__(self) -> None:
+        check_names(self.options)
+        # What can be gone through only once is read once.
+        kept = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in self.options.items()}
+        object.__setattr__(self, "options", kept)
+        if self.plan is None:
+            if self.epsilon is None:
+                raise ParameterError("give epsilon, e.g. epsilon=1.0, or a plan")
+        elif not isinstance(self.plan, Plan):
+            raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
+        elif self.epsilon is not None or self.delta is not None or self.options:
+            extra = next(iter(self.options), "epsilon" if self.epsilon is not None else "delta")
+            raise ParameterError(f"{extra} is already decided by the plan; give one or the other")
+
+
+@dataclass
+class Purse:
+    """Where a request is paid from, and the secret key that is drawn with once it is paid.
+
+    Without an account nothing is entered; ``ready`` is the key that a face was given.
     """
 
-    names: Sequence[str]
-    n: int
-    fields: Callable[[Sequence[str]], list[Field]]
-    arrays: Callable[[str], Iterable[pa.Array]]
-    batches: Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
-    objects: bool = False
-    """Whether type null stands for objects, whose types are open; else no value of such a column can be released."""
+    account: Account | None
+    ready: bytes | None = None
 
+    def __post_init__(self) -> None:
+        if self.ready is not None:
+            Keystream(self.ready)  # a key that is none is refused before anything is spent
 
-Before = Callable[[dict[str, Space], Budget], str | None]
-"""Called with the spaces known so far and what inference is about to spend; may return the receipt of the spend."""
+    def cost(self, plan: Plan) -> Budget:
+        """Return what a release under a plan costs."""
+        return plan.release if self.account is None else self.account.cost(plan)
 
+    def settle(self, request: Request) -> None:
+        """Enter what finding the spaces of another plan has cost, if a request takes them."""
+        if self.account is not None:
+            self.account.settle(request.options.get("spaces"))
 
-_asked: set[bytes] = set()
-"""Requests for private inference that this process has made without a ledger."""
-
-
-def noted(table: TableFacts, account: Account | None) -> Before:
-    """Return what a face's ``plan`` does before inference spends: enter it, or warn when it is repeated."""
-
-    def before(found: dict[str, Space], share: Budget) -> str | None:
-        if account is not None:
-            return account.spend(share, INFERENCE)
-        request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
-        if request in _asked:
-            warn(
-                "spaces of such a table were inferred before in this process, and every time costs "
-                f"epsilon={share.epsilon:g}, delta={share.delta:g}; reuse them with spaces=plan, or let a ledger= "
-                "keep count",
-                RepeatedReleaseWarning,
-            )
-        _asked.add(request)
+    def pay(self, table: Table, what: str, amount: Budget, codes: Codes) -> str | None:
+        """Enter a spend, for good, and return its receipt; without an account only warn of repetitions."""
+        if self.account is not None:
+            return self.account.spend(amount, what)
+        if what == INFERENCE:
+            _warn_if_repeated(table, amount)
         return None
 
-    return before
+    @property
+    def key(self) -> bytes:
+        """32 secret bytes; read once, after `pay`."""
+        return secrets.token_bytes(32) if self.ready is None else self.ready
 
 
-_DECIDES = ("epsilon", "delta", *PlanOptions.__annotations__)
+@dataclass(frozen=True)
+class Draft:
+    """A plan with everything checked that can be before anything is spent.
+
+    Either the plan is there, or the spaces of some columns are still to be measured.
+    """
+
+    plan: Plan | None
+    spaces: Mapping[str, Space]
+    """Those that are known."""
+    nulls: str
+    promise: Budget
+    imputed: Sequence[str] = ()
+    """Columns whose spaces are of an earlier inference."""
+    measurement: Measurement | None = None
+    names: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    allowed: Allowance | None = None
+    """What inference may spend."""
+
+    @classmethod
+    def ready(cls, plan: Plan, table: Table, request: Request) -> Draft:
+        """Check a ready plan against a table."""
+        warn_not_found(plan)
+        check_columns(table.names, plan)
+        if request.release:
+            plan.check_rows(table.n)
+        imputed = () if plan.inferred is None else plan.inferred.columns
+        return cls(plan, {c.name: c.space for c in plan.columns}, plan.nulls, Budget(plan.epsilon, plan.delta), imputed)
+
+    @classmethod
+    def of(cls, table: Table, request: Request) -> Draft:
+        """Check a promise and its options against a table, and make the plan if no space is left to infer."""
+        options = checked(request.options)
+        promise = _promise(request, table.n)
+        _check_lists(table.names, options["drop"], options["passthrough"])
+        columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
+        declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
+        known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
+        options |= {"leaks": leaks, "n": table.n}
+        names = [column.name for column in columns]
+        if not left:
+            plan = build_plan({n: known[n] for n in names}, epsilon=promise.epsilon, delta=promise.delta, **options)
+            return cls(plan, known, plan.nulls, promise)
+        _check_types(left, table.objects)
+        histograms = histograms_of(left, table.n, most)
+        if not histograms:  # types say it all, and nothing is to be paid for
+            known |= {column.name: space for column in left if (space := from_type(column)) is not None}
+            plan = build_plan({n: known[n] for n in names}, epsilon=promise.epsilon, delta=promise.delta, **options)
+            return cls(plan, known, plan.nulls, promise)
+        secret = options["shuffle"] and not options["passthrough"]
+        allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret)
+        measurement = Measurement.of(left, table.n, allowed.spendable, options["contributions"], most)
+        stand_ins = {c.name: known.get(c.name) or any_space(c) for c in columns}
+        rest = promise.less(allowed.budget, "inference") if allowed.step is None else promise
+        _rehearse(stand_ins, rest, left, options)
+        return cls(None, known, options["nulls"], promise, (), measurement, names, options, allowed)
+
+    def measured(self, table: Table, key: bytes, receipt: str | None) -> Plan:
+        """Draw the spaces that are not known, and make the plan."""
+        assert self.measurement is not None
+        assert self.allowed is not None
+        inference = self.measurement.draw(table.batches, key)
+        left = tuple(column.name for column in self.measurement.columns)
+        spaces = {**self.spaces, **inference.spaces}
+        plan = build_plan(
+            {name: spaces[name] for name in self.names},
+            epsilon=self.promise.epsilon,
+            delta=self.promise.delta,
+            inferred=Inferred(
+                self.allowed.budget,
+                left,
+                inference.measured,
+                tuple(inference.threshold.items()),
+                receipt,
+                self.allowed.step,
+            ),
+            **self.options,
+        )
+        warn_not_found(plan)
+        return plan
 
 
-def check_options(given: Iterable[str]) -> None:
-    """Raise `ParameterError` for a keyword that decides nothing about a plan."""
-    for name in given:
-        if name not in _DECIDES:
-            near = difflib.get_close_matches(name, _DECIDES, n=1)
-            meant = f"did you mean {near[0]}? " if near else ""
-            raise ParameterError(f"{name} is no option of a plan; {meant}options are {', '.join(_DECIDES)}")
+@dataclass(frozen=True)
+class Ready:
+    """A release that is checked and paid for: what is left is to draw.
+
+    ``codes`` are those of a table that is held in memory; ``own`` tells that the plan was made from this table.
+    """
+
+    plan: Plan
+    key: bytes = field(repr=False)
+    codes: Codes = field(repr=False)
+    own: bool
 
 
-def new_key(key: bytes | None) -> bytes:
-    """Return the given key, or 32 fresh bytes from the operating system."""
-    return secrets.token_bytes(32) if key is None else key
+def prepare(table: Table, request: Request, purse: Purse) -> Ready:
+    """Check, spend, take the key, and draw what the plan lacks: in this order, here and nowhere else.
+
+    Raises
+    ------
+    AlreadySanitizedError
+        If the table is a release.
+    ParameterError, PlanError, ColumnError
+        For a request or a value that breaks its rule; nothing is spent then.
+    BudgetExceeded, LedgerError
+        If the ledger does not allow the spend; nothing is drawn then.
+    """
+    if table.text is not None:
+        raise AlreadySanitizedError(
+            "the table is a release already; sanitising it again only adds noise: use the original table"
+        )
+    draft = Draft.of(table, request) if request.plan is None else Draft.ready(request.plan, table, request)
+    codes: Codes = {}
+    # A file is read once more only where a value that is refused later would have cost something.
+    if request.release and (table.held or purse.account is not None):
+        codes = table.codes(draft.spaces, draft.nulls, draft.imputed)
+    if draft.plan is not None:
+        _watch_order(draft.plan, codes)
+
+    receipt = None
+    if request.release:
+        purse.settle(request)
+        purse.pay(table, RELEASE, draft.promise if draft.plan is None else purse.cost(draft.plan), codes)
+    elif draft.allowed is not None:
+        receipt = purse.pay(table, INFERENCE, draft.allowed.budget, codes)
+
+    key = purse.key
+
+    plan = draft.measured(table, key, receipt) if draft.plan is None else draft.plan
+    if draft.plan is None and request.release and table.held:
+        left = {name: plan[name].space for name in plan.names if name not in codes}
+        codes |= table.codes(left, plan.nulls, tuple(left))
+        codes = {name: codes[name] for name in plan.names}
+        _watch_order(plan, codes)
+    return Ready(plan, key, codes, request.plan is None and plan.inferred is not None)
 
 
-def _names(value: Iterable[str], name: str) -> tuple[str, ...]:
-    if not isinstance(value, Iterable):
-        raise ParameterError(f'{name} must be a list of column names, e.g. {name}=["id"]')
-    if isinstance(value, str):
-        raise ParameterError(f"{name} must be a list of column names, e.g. {name}=[{value!r}]")
-    return tuple(value)
+def planned(
+    table: Table, epsilon: float | None, delta: float | None, ledger: Any, dataset: str | None, options: PlanOptions
+) -> Plan:
+    """Return the plan of a face that makes plans."""
+    check_names(options)
+    if epsilon is None:
+        raise ParameterError("give epsilon, e.g. epsilon=1.0")
+    purse = Purse(Account.of(ledger, dataset))
+    return prepare(table, Request(epsilon, delta, None, options, release=False), purse).plan
+
+
+def _watch_order(plan: Plan, codes: Codes) -> None:
+    """Warn of rows that keep an order which tells of them."""
+    if not plan.shuffle:
+        watch = SortedWatch()
+        watch.update(codes)
+        watch.warn()
 
 
 _LARGE = 10
 """An ε above which a promise is warned of."""
 
 
-def plan_for(
-    table: TableFacts,
-    key: Callable[[], bytes],
-    before: Before,
-    *,
-    epsilon: float | None,
-    delta: float | None = None,
-    spaces: Mapping[str, Any] | Plan | None = None,
-    infer: str = "private",
-    infer_share: float | None = None,
-    max_items: int = MOST_ITEMS,
-    drop: Iterable[str] = (),
-    passthrough: Iterable[str] = (),
-    contributions: int = 1,
-    **options: Any,
-) -> Plan:
-    """Make a plan from a table; every face's ``plan`` ends here.
-
-    ``key`` gives the secret key that inference draws with, and is called after ``before``.
-    """
-    check_options(options)
-    if epsilon is None:
-        raise ParameterError("give epsilon, e.g. epsilon=1.0")
-    epsilon = check_epsilon(epsilon)
+def _promise(request: Request, n: int) -> Budget:
+    assert request.epsilon is not None
+    epsilon = check_epsilon(request.epsilon)
     if epsilon > _LARGE:
         warn(
             f"epsilon={epsilon:g} is above {_LARGE}: one person's row may change the odds of what is released by the "
             f"factor e^{epsilon:g}, which promises next to nothing; take less, e.g. epsilon=1",
             LargeEpsilonWarning,
         )
-    delta = default_delta(table.n) if delta is None else check_delta(delta)
-    drop, passthrough = _names(drop, "drop"), _names(passthrough, "passthrough")
-    _check_lists(table.names, drop, passthrough)
-    _check_inference(infer_share, max_items)
-    columns = table.fields([name for name in table.names if name not in drop and name not in passthrough])
-    found, left, leaks = infer_spaces(columns, spaces, infer, table.arrays)
-    options |= {"drop": drop, "passthrough": passthrough, "contributions": contributions, "leaks": leaks, "n": table.n}
-    if not left:
-        return build_plan({c.name: found[c.name] for c in columns}, epsilon=epsilon, delta=delta, **options)
-    _check_types(left, table.objects)
-    promise, secret = Budget(epsilon, delta), options.get("shuffle", True) and not passthrough
-    histograms = histograms_of(left, table.n, max_items)
-    if not histograms:  # types say it all
-        found |= {column.name: known for column in left if (known := from_type(column)) is not None}
-        return build_plan({c.name: found[c.name] for c in columns}, epsilon=epsilon, delta=delta, **options)
-    share = allowance(promise, histograms, table.n, contributions, infer_share, secret)
-    receipt: list[str | None] = []
+    return Budget(epsilon, default_delta(n) if request.delta is None else check_delta(request.delta))
 
-    def paid() -> None:
-        # What a plan may be refused for is found before the spend, as far as spaces do not matter.
-        rest = promise.less(share.budget, "inference") if share.step is None else promise
-        _rehearse({c.name: found.get(c.name) or any_space(c) for c in columns}, rest, left, options)
-        receipt.append(before(found, share.budget))
 
-    inference = infer_privately(
-        left,
-        table.n,
-        table.batches,
-        share.spendable,
-        key,
-        contributions=contributions,
-        most_items=max_items,
-        before=paid,
-    )
-    spaces = found | inference.spaces
-    inferred = Inferred(
-        share.budget,
-        tuple(c.name for c in left),
-        inference.measured,
-        tuple(inference.threshold.items()),
-        receipt[0],
-        share.step,
-    )
-    plan = build_plan(
-        {c.name: spaces[c.name] for c in columns}, epsilon=epsilon, delta=delta, inferred=inferred, **options
-    )
-    warn_not_found(plan)
-    return plan
+_requests: set[bytes] = set()
+"""Requests for private inference that this process has made without a ledger."""
+
+
+def _warn_if_repeated(table: Table, share: Budget) -> None:
+    request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
+    if request in _requests:
+        warn(
+            "spaces of such a table were inferred before in this process, and every time costs "
+            f"epsilon={share.epsilon:g}, delta={share.delta:g}; reuse them with spaces=plan, or let a ledger= "
+            "keep count",
+            RepeatedReleaseWarning,
+        )
+    _requests.add(request)
 
 
 def warn_not_found(plan: Plan) -> None:
@@ -238,34 +340,3 @@ def _check_types(left: Sequence[Field], objects: bool) -> None:
     for column in left:
         if pa.types.is_null(column.type) and not objects:
             raise ColumnError("has type null, which no space can hold; cast it, or pass drop=[…]", column=column.name)
-
-
-def _check_inference(share: Any, most: Any) -> None:
-    if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1):
-        raise ParameterError("infer_share must lie in (0, 1), e.g. infer_share=0.1")
-    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 1_000:
-        raise ParameterError("max_items must be a whole number of items per row, from 1 to 1000")
-
-
-def refuse_release(text: str | None) -> None:
-    """Raise `AlreadySanitizedError` for a table that carries a release's description."""
-    if text is not None:
-        raise AlreadySanitizedError(
-            "the table is a release already; sanitising it again only adds noise: use the original table"
-        )
-
-
-def choose_plan(plan: Plan | None, epsilon: float | None, delta: float | None, options: PlanOptions) -> Plan | None:
-    """Return the plan that was given, or None if one is to be made; refuse both and neither."""
-    check_options(options)
-    if plan is None:
-        if epsilon is None:
-            raise ParameterError("give epsilon, e.g. epsilon=1.0, or a plan")
-        return None
-    if not isinstance(plan, Plan):
-        raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
-    if epsilon is not None or delta is not None or options:
-        extra = next(iter(options), "epsilon" if epsilon is not None else "delta")
-        raise ParameterError(f"{extra} is already decided by the plan; give one or the other")
-    warn_not_found(plan)
-    return plan

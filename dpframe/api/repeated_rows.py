@@ -1,4 +1,4 @@
-"""What the rows of a process were asked, where no ledger keeps count: a help to the curator, no guarantee."""
+"""What the rows of a process were times_released, where no ledger keeps count: a help to the curator, no guarantee."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ U64 = npt.NDArray[np.uint64]
 
 def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
     """Return a 64-bit hash of every value of some columns, the same in every process."""
-    found = {}
+    hashes = {}
     for name in names:
-        values = next(frame.columns([name]))[name]
+        values = next(frame.batches([name]))[name]
         if isinstance(values, list) or pa.types.is_nested(values.type):
             values = pd.Series([_shown(value) for value in values], dtype=object)
         else:
             values = values.to_pandas()
         hashed = pd.util.hash_pandas_object(pd.Series(values), index=False)
-        found[name] = np.asarray(hashed, dtype=np.uint64)
-    return found
+        hashes[name] = np.asarray(hashed, dtype=np.uint64)
+    return hashes
 
 
 def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U64:
     """Return a 64-bit hash of every row (of its values, and of its label, where it has one).
 
-    Folds of a DataFrame keep their labels, so that equal rows of two persons are told apart; in arrays
-    they are not, and `ReleasedRows` can only tell how many rows are equal.
+    Folds of a DataFrame keep their labels, so that equal rows of two persons count apart; in arrays
+    they do not, and `ReleasedRows` can only tell how many rows are equal.
     """
-    found = np.zeros(frame.n, dtype=np.uint64)
+    hashes = np.zeros(frame.n, dtype=np.uint64)
     if labels is not None:
-        found += np.asarray(pd.util.hash_pandas_object(labels, index=False), dtype=np.uint64)
+        hashes += np.asarray(pd.util.hash_pandas_object(labels, index=False), dtype=np.uint64)
     for name, column in column_hashes(frame, names).items():
         seed = np.frombuffer(hashlib.sha256(name.encode()).digest(), dtype="<u8")[:2] | np.uint64(1)
-        found ^= (column + seed[0]) * seed[1]
-        found *= np.uint64(0xD6E8FEB86659FD93)
-        found ^= found >> np.uint64(32)
-    return found
+        hashes ^= (column + seed[0]) * seed[1]
+        hashes *= np.uint64(0xD6E8FEB86659FD93)
+        hashes ^= hashes >> np.uint64(32)
+    return hashes
 
 
 def _shown(value: object) -> str:
@@ -56,11 +56,11 @@ def _shown(value: object) -> str:
         return ""
 
 
-RELEASES, INFERENCES, EPSILON, DELTA, AT_ONCE, TOLD = range(6)
+RELEASES, INFERENCES, EPSILON, DELTA, AT_ONCE, WARNED = range(6)
 
 
 class ReleasedRows:
-    """Remembers, by their hashes, how often rows were asked in this process and what that adds up to.
+    """Remembers, by their hashes, how often rows were released in this process and what that adds up to.
 
     Rows of equal hash in one release are several persons: their releases are counted together and divided by
     the most that were seen at once. At most ``most`` hashes are remembered, the lowest ones, so that every
@@ -75,7 +75,7 @@ class ReleasedRows:
         self._spent = np.zeros((0, 6))
         """By hash: releases and inferences, their ε and δ, most rows at once, and what was warned of."""
         self._keys: set[bytes] = set()
-        self._told: set[tuple[float, ...]] = set()
+        self._warned: set[tuple[float, ...]] = set()
 
     def add(
         self, rows: U64, cost: Budget, key: bytes | None = None, *, inference: bool = False
@@ -100,16 +100,16 @@ class ReleasedRows:
             spent[:, :AT_ONCE] += times[:, None] * np.array([not inference, inference, cost.epsilon, cost.delta])
             spent[:, AT_ONCE] = np.maximum(spent[:, AT_ONCE], times)
             each = spent[:, :AT_ONCE] / spent[:, AT_ONCE, None]
-            asked = np.maximum(each[:, RELEASES], each[:, INFERENCES] - 1)
+            times_released = np.maximum(each[:, RELEASES], each[:, INFERENCES] - 1)
             # The row in the middle: single rows of two tables may be alike by chance.
-            order = np.argsort(asked, kind="stable")
+            order = np.argsort(times_released, kind="stable")
             middle = order[np.searchsorted(np.cumsum(times[order]), times.sum() / 2)]
-            tell = bool(asked[middle] >= 2 * max(1.0, spent[:, TOLD].max()))
+            tell = bool(times_released[middle] >= 2 * max(1.0, spent[:, WARNED].max()))
             if tell:
-                spent[:, TOLD] = asked[middle]
+                spent[:, WARNED] = times_released[middle]
             self._spent[here] = spent
-            found = each[middle]
-            return (int(found[0]), int(found[1]), float(found[2]), float(found[3])) if tell else None
+            releases, inferences, epsilon, delta = each[middle].tolist()
+            return (int(releases), int(inferences), epsilon, delta) if tell else None
 
     def _make_room(self, rows: U64) -> int:
         """Add distinct new hashes; return the largest that is remembered from now on."""
@@ -124,12 +124,12 @@ class ReleasedRows:
         return self._below
 
     def watch(self, rows: U64, cost: Budget, key: bytes | None, *, inference: bool = False) -> None:
-        """Count the same, and warn of rows that are asked again and again (of two folds in one)."""
-        found = self.add(rows, cost, key, inference=inference)
-        if found is None or found in self._told:
+        """Count a release, and warn of rows that are released again and again (of two folds at once)."""
+        tally = self.add(rows, cost, key, inference=inference)
+        if tally is None or tally in self._warned:
             return
-        self._told.add(found)
-        releases, inferences, epsilon, delta = found
+        self._warned.add(tally)
+        releases, inferences, epsilon, delta = tally
         both = f"epsilon={epsilon:.6g}" + (f", delta={delta:.6g}" if delta else "")
         inferred = f" and had spaces inferred {inferences} times" if inferences else ""
         warn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -17,34 +17,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.memory import sanitize, table_facts
-from dpframe.api.options import PlanOptions
-from dpframe.api.planning import choose_plan, new_key, plan_for, refuse_release
+from dpframe.api.memory import drawn
+from dpframe.api.options import DEFAULTS, PlanOptions
+from dpframe.api.planning import Purse, Request, prepare
 from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
-from dpframe.infer.private import MOST_ITEMS
-from dpframe.io.checks import check_columns
 from dpframe.io.frames import Frame, wrap
-from dpframe.ledger.account import Account
+from dpframe.io.table import Codes, Table
+from dpframe.ledger.account import INFERENCE, Account
 from dpframe.mechanisms import Mechanism
 from dpframe.plan.plan import Plan
-from dpframe.spaces import Space
-
-_DEFAULTS: dict[str, Any] = {
-    "spaces": None,
-    "infer": "private",
-    "infer_share": None,
-    "local_epsilon": None,
-    "max_items": MOST_ITEMS,
-    "drop": (),
-    "passthrough": (),
-    "allocation": "uniform",
-    "mechanisms": None,
-    "groups": (),
-    "nulls": "error",
-    "contributions": 1,
-}
-"""Options that a plan decides already."""
 
 
 class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -128,18 +110,18 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         epsilon: float | None = None,
         delta: float | None = None,
         *,
-        spaces: Any = None,
-        infer: str = "private",
-        infer_share: float | None = None,
-        local_epsilon: float | None = None,
-        max_items: int = MOST_ITEMS,
-        drop: Iterable[Any] = (),
-        passthrough: Iterable[Any] = (),
-        allocation: Any = "uniform",
-        mechanisms: Mapping[Any, str | Mechanism] | None = None,
-        groups: Iterable[Sequence[Any]] = (),
-        nulls: str = "error",
-        contributions: int = 1,
+        spaces: Any = DEFAULTS["spaces"],
+        infer: str = DEFAULTS["infer"],
+        infer_share: float | None = DEFAULTS["infer_share"],
+        local_epsilon: float | None = DEFAULTS["local_epsilon"],
+        max_items: int = DEFAULTS["max_items"],
+        drop: Iterable[Any] = DEFAULTS["drop"],
+        passthrough: Iterable[Any] = DEFAULTS["passthrough"],
+        allocation: Any = DEFAULTS["allocation"],
+        mechanisms: Mapping[Any, str | Mechanism] | None = DEFAULTS["mechanisms"],
+        groups: Iterable[Sequence[Any]] = DEFAULTS["groups"],
+        nulls: str = DEFAULTS["nulls"],
+        contributions: int = DEFAULTS["contributions"],
         plan: Plan | None = None,
         random_state: Any = None,
         ledger: Any = None,
@@ -178,42 +160,20 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._names: list[str] | None = None
         table = self._read(X, reset=True)
         frame = wrap(table)
-        refuse_release(frame.text)
         options = self._options(frame.names)
-        plan = choose_plan(self.plan, self.epsilon, self.delta, options)
-        if plan is None:
-            plan = self._planned(frame, options, account, _labels(table, X))
-        elif plan.shuffle:
+        mark = repr(options).encode()
+        if self.plan is None:
+            options["shuffle"] = False
+        request = Request(self.epsilon, self.delta, self.plan, options, release=False)
+        if request.plan is not None and request.plan.shuffle:
             raise ParameterError(
                 "plan shuffles rows, which must line up with a pipeline's targets; make it with shuffle=False"
             )
-        elif plan.sample is not None:
+        if request.plan is not None and request.plan.sample is not None:
             raise ParameterError("plan releases a sample of the rows, but a pipeline's targets are all there")
-        check_columns(frame.names, plan)
+        self.plan_ = prepare(frame, request, _StepPurse(account, step=self, labels=_labels(table, X), mark=mark)).plan
         self._names = frame.names
-        self.plan_ = plan
         return self
-
-    def _planned(self, frame: Frame, options: PlanOptions, account: Account | None, labels: Any) -> Plan:
-        """Make a plan; what inference is about to spend is entered, or counted, first."""
-        assert self.epsilon is not None
-        found: list[bytes] = []
-
-        def key() -> bytes:
-            if not found:
-                found.append(new_key(None) if self.random_state is None else self._seeded(b"fit", _values(frame)))
-            return found[0]
-
-        def before(spaces: dict[str, Space], share: Budget) -> str | None:
-            if account is not None:
-                return account.spend(share, "inference")
-            # The same seed asks the same of the same data at this share, whatever else the plan is.
-            same = None if self.random_state is None else key() + repr((share, options)).encode()
-            _SPENT.watch(row_hashes(frame, frame.names, labels), share, same, inference=True)
-            return None
-
-        options["shuffle"] = False
-        return plan_for(table_facts(frame), key, before, epsilon=self.epsilon, delta=self.delta, **options)
 
     def transform(self, X: Any) -> Any:
         """Release the rows of X, in their order.
@@ -234,17 +194,9 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if kept:
             _warn_of_index()
             plan = replace(plan, keeps_index=True)
-        frame = wrap(table)
-        refuse_release(frame.text)
-        check_columns(frame.names, plan)
-        codes = frame.codes(plan)
-        key = None if self.random_state is None else self._seeded(b"transform", codes)
-        if account is None:
-            same = None if key is None else key + plan.digest
-            cost = plan.released if self.plan is None else plan.release
-            _SPENT.watch(row_hashes(frame, frame.names, _labels(table, X)), cost, same)
-        indexed = table.set_axis(X.index) if kept else table
-        out = sanitize(indexed, plan=plan, key=key, ledger=self.ledger, dataset=self.dataset)
+        frame = wrap(table.set_axis(X.index) if kept else table)
+        purse = _StepPurse(account, step=self, labels=_labels(table, X), mark=plan.digest)
+        out = drawn(frame, prepare(frame, Request(plan=plan), purse))
         if table is X or (self._gives_pandas() and isinstance(out, pd.DataFrame)):
             return out
         return out.to_numpy(dtype=table.dtypes.iloc[0])
@@ -282,21 +234,21 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _options(self, names: list[str]) -> PlanOptions:
         """Return the options that were given, with columns by name where they are by number, or all at once."""
-        given = {name: getattr(self, name) for name in _DEFAULTS}
-        found = {name: value for name, value in given.items() if not _is_same(value, _DEFAULTS[name])}
+        given = {name: getattr(self, name) for name in DEFAULTS if hasattr(self, name)}
+        options = {name: value for name, value in given.items() if not _is_same(value, DEFAULTS[name])}
         for option in ("drop", "passthrough"):
-            if option in found and not isinstance(found[option], str):
-                found[option] = [_name_of(key, names, option) for key in found[option]]
+            if option in options and not isinstance(options[option], str):
+                options[option] = [_name_of(key, names, option) for key in options[option]]
         for option in ("spaces", "mechanisms", "allocation"):
-            if isinstance(found.get(option), Mapping):
-                found[option] = {_name_of(key, names, option): value for key, value in found[option].items()}
-        if "groups" in found and not isinstance(found["groups"], str):
-            found["groups"] = [_name_of(tuple(group), names, "groups") for group in found["groups"]]
-        spaces = found.get("spaces")
+            if isinstance(options.get(option), Mapping):
+                options[option] = {_name_of(key, names, option): value for key, value in options[option].items()}
+        if "groups" in options and not isinstance(options["groups"], str):
+            options["groups"] = [_name_of(tuple(group), names, "groups") for group in options["groups"]]
+        spaces = options.get("spaces")
         if spaces is not None and not isinstance(spaces, Mapping | Plan):
-            left_out = {*found.get("drop", ()), *found.get("passthrough", ())}
-            found["spaces"] = {name: spaces for name in names if name not in left_out}
-        return cast(PlanOptions, found)
+            left_out = {*options.get("drop", ()), *options.get("passthrough", ())}
+            options["spaces"] = {name: spaces for name in names if name not in left_out}
+        return cast(PlanOptions, options)
 
     def _gives_pandas(self) -> bool:
         """Tell whether ``set_output``, or scikit-learn's configuration, asks for DataFrames."""
@@ -326,13 +278,42 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             imputes = self.plan.nulls == "impute" or self.plan.inferred is not None
         else:
             imputes = self.nulls == "impute"
-        return imputes or any(getattr(space, "has_null", False) for space in declared)
+        return imputes or any(getattr(space, "tag", "") == "nullable" for space in declared)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._allows_nan()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+@dataclass
+class _StepPurse(Purse):
+    """Pays for a step; without a ledger it counts what the rows of this process went through.
+
+    With a ``random_state`` the key is derived from it and from the data. ``mark`` tells requests of one seed over the
+    same data apart: those of one mark draw the same noise.
+    """
+
+    step: Sanitizer = field(kw_only=True)
+    labels: pd.Index | None = field(kw_only=True)
+    mark: bytes = field(kw_only=True, repr=False)
+
+    def cost(self, plan: Plan) -> Budget:
+        """Return what a release costs beside the inference of ``fit``, which is counted on its own."""
+        return plan.released if self.account is None and self.step.plan is None else super().cost(plan)
+
+    def pay(self, table: Table, what: str, amount: Budget, codes: Codes) -> str | None:
+        """Enter a spend, or count it."""
+        assert isinstance(table, Frame)
+        if self.step.random_state is not None:
+            data = _values(table) if what == INFERENCE else codes
+            self.ready = self.step._seeded(b"fit" if what == INFERENCE else b"transform", data)
+        if self.account is not None:
+            return self.account.spend(amount, what)
+        same = None if self.ready is None else self.ready + repr(amount).encode() + self.mark
+        _SPENT.watch(row_hashes(table, table.names, self.labels), amount, same, inference=what == INFERENCE)
+        return None
 
 
 def _is_table(X: Any) -> bool:
@@ -369,7 +350,7 @@ def _warn_of_index() -> None:
 
 
 def _labels(table: Any, X: Any) -> pd.Index | None:
-    """Return the labels by which the rows of a DataFrame are told apart."""
+    """Return the labels by which the rows of a DataFrame differ."""
     return table.index if isinstance(table, pd.DataFrame) and table is X else None
 
 
@@ -378,4 +359,4 @@ def _values(frame: Frame) -> dict[str, npt.NDArray[Any]]:
 
 
 _SPENT = ReleasedRows()
-"""What the rows of this process were asked without a ledger."""
+"""The rows that this process released without a ledger."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 import typer
 
 from dpframe.accounting.gaussian_dp import Step
+from dpframe.cli.terminal import plain
 from dpframe.ledger import job_keys
 from dpframe.ledger.currencies import yearly
 from dpframe.ledger.ledger import Ledger
@@ -109,11 +110,6 @@ def _show(ledger: Ledger, as_json: bool) -> None:
             typer.echo(f"{plain(name)}, part {plain(part)}: {ledger.remaining(name, part)} left")
     for job in jobs:
         typer.echo(f"{plain(job.name)} ({plain(job.dataset)}): runs, or was interrupted; repeat it at no further cost")
-
-
-def plain(text: Any) -> str:
-    """Return text for a terminal, in one line whatever it holds."""
-    return str(text) if str(text).isprintable() else repr(text)
 
 
 def _json(table: pd.DataFrame) -> str:

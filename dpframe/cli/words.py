@@ -17,8 +17,8 @@ _CELLS = {
 """Placeholders of spaces, as JSON."""
 
 
-def _spaces_file(found: re.Match[str]) -> str:
-    text = found[1]
+def _spaces_file(match: re.Match[str]) -> str:
+    text = match[1]
     for python, plain in _CELLS.items():
         text = text.replace(python, plain)
     text = re.sub(r"'([^']*)': (?=[\[{S])", lambda name: f"{json.dumps(name[1], ensure_ascii=False)}: ", text)

@@ -47,8 +47,7 @@ _PLANES = 16
 class Inference:
     """What private inference found.
 
-    ``spent`` is None where types said everything, ``step`` with δ = 0;
-    ``threshold`` has the rows, by column, from which values of text
+    ``spent`` is None where types said everything; ``threshold`` has the rows, by column, from which values of text
     and items of sets are found: those of twice as many are missed with probability below 10⁻⁴.
     """
 
@@ -56,7 +55,6 @@ class Inference:
     measured: tuple[Measured, ...]
     spent: Budget | Step | None
     threshold: dict[str, int]
-    step: Step | None = None
 
 
 def infer_privately(
@@ -64,12 +62,11 @@ def infer_privately(
     n: int,
     read: Read,
     budget: Budget | Step,
-    key: bytes | Callable[[], bytes],
+    key: bytes,
     *,
     contributions: int = 1,
     most_items: int = MOST_ITEMS,
     request: bytes = b"",
-    before: Callable[[], None] | None = None,
 ) -> Inference:
     """Return a space for every column, found under (ε, δ)-differential privacy.
 
@@ -86,7 +83,7 @@ def infer_privately(
         What may be spent, replace-one, per person: a step, or a budget. Noise is discrete Gaussian, or geometric where
         δ = 0.
     key
-        32 secret bytes, or what gives them. Noise is bound to the request too: columns, n, budget and ``request``.
+        32 secret bytes. Noise is bound to the request too: columns, n, budget and ``request``.
         One key serves one table: over changed data the same request would reveal the difference.
     contributions
         Rows that one person may own.
@@ -94,8 +91,6 @@ def infer_privately(
         Items a row of a set column counts under, at most; longer rows are cut by a keyed choice.
     request
         Further bytes that the noise is bound to.
-    before
-        Called when nothing can be refused any more, before the key is asked for and any noise is drawn.
 
     Raises
     ------
@@ -112,35 +107,69 @@ def infer_privately(
     >>> found.spaces["sex"]
     Categorical(categories=('F', 'M'), other='other')
     """
-    columns = [_public(column) for column in columns]
-    tasks = [_task(column, n, most_items, Keystream(bytes(32))) for column in columns]
-    if isinstance(budget, Budget) and budget.delta == 0:
-        _refuse_unknown(tasks)
-    asked = [(task, i) for task in tasks for i in range(len(task.histograms))]
-    if not asked:
-        return Inference({task.field.name: task.space() for task in tasks}, (), None, {})
-    spending = spend(budget, [task.histograms[i] for task, i in asked], n, contributions)
-    if before is not None:
-        before()
-    secret = key() if callable(key) else key
-    stream = Keystream(secret, _digest(columns, n, budget, contributions, most_items, request))
-    tasks = [_task(column, n, most_items, stream) for column in columns]
-    places = {(task.field.name, i): at for at, (task, i) in enumerate(asked)}
-    threshold: dict[str, int] = {}
-    for i in range(_ROUNDS):
-        asking = {
-            task.field.name: (task, places[task.field.name, at]) for task in tasks if (at := task.asks(i)) is not None
-        }
-        if asking:
-            _round(i, asking, read, spending, stream)
-        threshold |= {name: spending.thresholds[at] for name, (_, at) in asking.items() if spending.thresholds[at]}
-    return Inference(
-        {task.field.name: task.space() for task in tasks},
-        tuple(measured for task in tasks for measured in task.measured),
-        budget,
-        {task.field.name: threshold[task.field.name] for task in tasks if task.field.name in threshold},
-        spending.step,
-    )
+    return Measurement.of(columns, n, budget, contributions, most_items, request).draw(read, key)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A private inference that nothing can refuse any more: what is left is to pay for it, and to draw."""
+
+    columns: tuple[Field, ...]
+    n: int
+    budget: Budget | Step
+    contributions: int
+    most_items: int
+    request: bytes
+    histograms: tuple[tuple[str, int], ...]
+    """Column and place of every histogram that may be measured."""
+    spending: Spending | None
+    """What each of them is measured with; None where types say everything."""
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[Field],
+        n: int,
+        budget: Budget | Step,
+        contributions: int,
+        most_items: int,
+        request: bytes = b"",
+    ) -> Measurement:
+        """Check everything, with errors as `infer_privately` has them."""
+        public = tuple(_public(column) for column in columns)
+        tasks = [_task(column, n, most_items, Keystream(bytes(32))) for column in public]
+        if isinstance(budget, Budget) and budget.delta == 0:
+            _refuse_unknown(tasks)
+        names = tuple((task.field.name, i) for task in tasks for i in range(len(task.histograms)))
+        histograms = [histogram for task in tasks for histogram in task.histograms]
+        spending = spend(budget, histograms, n, contributions) if histograms else None
+        return cls(public, n, budget, contributions, most_items, request, names, spending)
+
+    def draw(self, read: Read, key: bytes) -> Inference:
+        """Read the data and measure it."""
+        request = _digest(self.columns, self.n, self.budget, self.contributions, self.most_items, self.request)
+        stream = Keystream(key, request)
+        tasks = [_task(column, self.n, self.most_items, stream) for column in self.columns]
+        if self.spending is None:
+            return Inference({task.field.name: task.space() for task in tasks}, (), None, {})
+        places = {histogram: at for at, histogram in enumerate(self.histograms)}
+        limits = self.spending.thresholds
+        threshold: dict[str, int] = {}
+        for i in range(_ROUNDS):
+            asking = {
+                task.field.name: (task, places[task.field.name, at])
+                for task in tasks
+                if (at := task.asks(i)) is not None
+            }
+            if asking:
+                _round(i, asking, read, self.spending, stream)
+            threshold |= {name: limits[at] for name, (_, at) in asking.items() if limits[at]}
+        return Inference(
+            {task.field.name: task.space() for task in tasks},
+            tuple(measured for task in tasks for measured in task.measured),
+            self.budget,
+            {task.field.name: threshold[task.field.name] for task in tasks if task.field.name in threshold},
+        )
 
 
 def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS) -> list[Histogram]:

@@ -6,8 +6,8 @@ Nothing of the input reaches the output but names and types: no index, attrs, me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import pyarrow as pa
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.io.checks import located
 from dpframe.io.passthrough import Order, copied, passed
+from dpframe.io.table import Codes
 from dpframe.io.types import output_type
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, arrow_metadata, metadata_text
@@ -32,6 +33,8 @@ class Frame(ABC):
     """A table of one kind, read column by column."""
 
     kind: str
+    held: ClassVar[bool] = True
+    objects: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -56,13 +59,24 @@ class Frame(ABC):
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array."""
 
-    def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield columns, as Arrow arrays; of object columns the objects."""
+    def arrays(self, name: str) -> Iterator[pa.Array]:
+        """Yield a column as one Arrow array."""
+        yield self.array(name)
+
+    def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield all rows at once, as Arrow arrays; of object columns the objects."""
         yield {name: self.array(name) for name in names}
 
     @abstractmethod
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
         """Return released codes, decoded, beside the columns passed through, as a table of this kind."""
+
+    def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
+        """Return the codes of columns, in the order of their spaces; see `Table.codes`."""
+        return {
+            name: self.encode(name, space, "impute" if name in inferred else nulls, name in inferred)
+            for name, space in spaces.items()
+        }
 
     def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
         """Return a column's codes; a tolerant one takes objects that the space cannot hold for nulls."""
@@ -72,11 +86,6 @@ class Frame(ABC):
             return space.encode(array, nulls=nulls)
         except ColumnError as error:
             raise located(error, name) from None
-
-    def codes(self, plan: Plan) -> dict[str, npt.NDArray[np.unsignedinteger]]:
-        """Return the codes of a plan's columns; whatever stands in one whose space was inferred has one."""
-        inferred = () if plan.inferred is None else plan.inferred.columns
-        return {c.name: self.encode(c.name, c.space, plan.nulls_of(c.name), c.name in inferred) for c in plan.columns}
 
     def output_names(self, plan: Plan) -> list[str]:
         """Return the names of the output's columns, in the table's order."""
@@ -187,6 +196,7 @@ class PandasFrame(Frame):
     """A pandas DataFrame; every dtype arrives as Arrow and comes back as it was."""
 
     kind = "pandas"
+    objects = True
 
     def __init__(self, frame: pd.DataFrame) -> None:
         for name in frame.columns:
@@ -239,8 +249,8 @@ class PandasFrame(Frame):
             series = series.map(_storable, na_action="ignore")
         return as_arrow(list(series) if _is_open(series.dtype) else series)
 
-    def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield columns, as Arrow arrays; of object columns the objects."""
+    def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield all rows at once, as Arrow arrays; of object columns the objects."""
         dtypes = {name: self.frame[name].dtype for name in names}
         read = {name: self._entries if _is_category_of_text(dtype) else self._batch for name, dtype in dtypes.items()}
         yield {name: read[name](name) for name in names}

@@ -8,11 +8,11 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -21,12 +21,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpframe.errors import ColumnError, FileError, ParameterError
+from dpframe.io.checks import check_types, located
+from dpframe.io.table import Codes
 from dpframe.io.types import is_list, is_text
 from dpframe.release.info import metadata_text
+from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """The name under which pandas stores an index that has none: not a column."""
+
+
+BATCH_ROWS = 1 << 17
+"""Rows read at a time, where nothing else is said."""
 
 
 _EXTENSION_DTYPES = {
@@ -104,6 +111,9 @@ class ParquetInput:
     Hive partition keys of a directory (``region=north/part-0.parquet``) are columns of text, whatever their values;
     ``__HIVE_DEFAULT_PARTITION__`` is null.
     """
+
+    held: ClassVar[bool] = False
+    objects: ClassVar[bool] = False
 
     source: str
     files: tuple[File, ...]
@@ -185,7 +195,9 @@ class ParquetInput:
             found += [leaf for leaf in leaves if leaf.startswith(lists)]
         return found
 
-    def batches(self, names: Sequence[str], rows: int, plain: Collection[str] = ()) -> Iterator[dict[str, pa.Array]]:
+    def batches(
+        self, names: Sequence[str], rows: int = BATCH_ROWS, plain: Collection[str] = ()
+    ) -> Iterator[dict[str, pa.Array]]:
         """Yield up to ``rows`` rows at a time; batches end where files do.
 
         Strings, and those in lists, come as dictionaries, but for the columns in ``plain``.
@@ -205,6 +217,19 @@ class ParquetInput:
         """Yield one column, in batches."""
         for batch in self.batches([name], 1 << 18):
             yield batch[name]
+
+    def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
+        """Read every value, so that one that is refused is found; return no codes, see `Table.codes`."""
+        check_types(self.fields(list(spaces)), spaces)
+        first_row = 0
+        for batch in self.batches(list(spaces)) if spaces else ():
+            for name, space in spaces.items():
+                try:
+                    space.encode(batch[name], nulls="impute" if name in inferred else nulls)
+                except ColumnError as error:
+                    raise located(error, name, first_row) from None
+            first_row += len(next(iter(batch.values()), ()))
+        return {}
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return columns as one table, with the metadata that pandas wrote to the first file."""

@@ -35,9 +35,6 @@ GROUP_ITEMS = 32
 """Bits a row up to which row groups are whole: more would take more than 500 MiB before they are written."""
 
 
-BATCH_ROWS = 1 << 17
-
-
 Progress = Callable[[int, int], None]
 """Called with the rows done and the rows in all."""
 

@@ -25,7 +25,6 @@ import pytest
 
 import dpframe as dpf
 from dpframe.io import parquet_writer, spill
-from dpframe.io.spill import Spill
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest
 
@@ -774,7 +773,7 @@ class TestSpill:
         words = np.stack([rng.permutation(n).astype(np.uint64), high], axis=1)
         batch = {"i": np.arange(n, dtype=np.uint16), "t": pa.array([f"t{i}" for i in range(n)])}
         expected = np.lexsort((words[:, 0], high)).tolist()
-        with Spill(tmp_path, bits) as spill:
+        with parquet_writer.Spill(tmp_path, bits) as spill:
             for start in range(0, n, 701):
                 part = slice(start, start + 701)
                 spill.add(words[part], {name: column[part] for name, column in batch.items()})
@@ -785,7 +784,7 @@ class TestSpill:
     def test_keys_of_two_spills_differ(self, tmp_path):
         contents = []
         for _ in range(2):
-            with Spill(tmp_path, 0) as spill:
+            with parquet_writer.Spill(tmp_path, 0) as spill:
                 spill.add(np.zeros((9, 2), np.uint64), {"i": np.zeros(9, np.uint8)})
                 spill.read(0)
                 contents.append(os.pread(spill._file.fileno(), 1_000, 0))

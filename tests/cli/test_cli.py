@@ -16,6 +16,7 @@ import pytest
 import dpframe as dpf
 from dpframe.api.parquet import plan_parquet
 from dpframe.cli import main
+from dpframe.cli.estimate import STATISTICS
 
 SPACES = {
     "age": {"lower": 0, "upper": 120},
@@ -109,7 +110,7 @@ ASKED = [
 def test_every_statistic_from_the_shell(files, run):
     out = files / "out.parquet"
     assert run("sanitize", files / "in.parquet", out, "--epsilon", 30, "--spaces", files / "spaces.json")[0] == 0
-    assert {words[0] for words, *_ in ASKED} | {"crosstab", "cooccurrence", "set-sizes"} == set(main.STATISTICS)
+    assert {words[0] for words, *_ in ASKED} | {"crosstab", "cooccurrence", "set-sizes"} == set(STATISTICS)
     for words, keys, count in ASKED:
         code, text, err = run("estimate", out, *words, "--json")
         assert (code, err) == (0, ""), words

@@ -127,8 +127,8 @@ def tables(draw: st.DrawFn) -> Any:
 def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for category in (dpf.InferenceWarning, dpf.LargeEpsilonWarning):
-            warnings.simplefilter("ignore", category)
+        warnings.simplefilter("ignore", dpf.InferenceWarning)
+        warnings.simplefilter("ignore", dpf.LargeEpsilonWarning)
         warnings.filterwarnings("ignore", "delta=")
         safe = dpf.sanitize(table, epsilon, DELTA)
     assert len(safe) == len(table)
@@ -285,7 +285,7 @@ def test_a_repeated_plan_warns(people: pd.DataFrame, tmp_path: Any) -> None:
         warnings.simplefilter("ignore", dpf.InferenceWarning)
         dpf.make_plan(frame, 1.0, spaces=plan)
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
-    ledger.create("survey", 1.0, 1e-5, accounting="basic")
+    ledger.create("survey", 1.0, 1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", dpf.InferenceWarning)
@@ -348,7 +348,7 @@ def test_identifiers_are_refused_by_name(name: str) -> None:
 
 def test_a_share_that_leaves_nothing_is_refused_before_it_is_spent(people: pd.DataFrame, tmp_path: Any) -> None:
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
-    ledger.create("survey", 1.0, 1e-5, accounting="basic")
+    ledger.create("survey", 1.0, 1e-5)
     account: Any = {"ledger": ledger, "dataset": "survey"}
     with pytest.raises(ParameterError, match=r"^inference spend epsilon=1, .* leave nothing"):
         dpf.make_plan(people, 1.0, infer_share=1 - 1e-15, **account)

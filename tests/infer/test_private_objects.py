@@ -77,7 +77,7 @@ def inferred(frame: pd.DataFrame, budget: Budget = AMPLE) -> tuple[Inference, li
     table = wrap(frame)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(private, "spend", watched)
-        found = infer_privately(table.fields(table.names), table.n, table.columns, budget, KEY)
+        found = infer_privately(table.fields(table.names), table.n, table.batches, budget, KEY)
     return found, seen
 
 

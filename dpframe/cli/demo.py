@@ -1,0 +1,73 @@
+"""The command ``dpframe demo``: a census, its release, and how near estimates from that come to the truth."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from dpframe import datasets
+from dpframe.api.parquet import sanitize_parquet
+from dpframe.cli.estimate import stacked
+from dpframe.cli.terminal import progress
+from dpframe.estimate import Estimates
+from dpframe.spaces import Categorical, Nullable, Real
+
+
+def demo(
+    rows: Annotated[int, typer.Option(help="Rows of the made-up census.")] = 200_000,
+    epsilon: Annotated[float, typer.Option(help="Budget ε for all seven columns together.")] = 1.0,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep the files here.  [default: a temporary one]", show_default=False)
+    ] = None,
+) -> None:
+    """Make a census, sanitise it, and compare estimates from the release with the truth."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        _demo(rows, epsilon, folder)
+        return
+    with tempfile.TemporaryDirectory(prefix="dpframe-demo-") as temporary:
+        _demo(rows, epsilon, Path(temporary))
+
+
+def _demo(rows: int, epsilon: float, folder: Path) -> None:
+    source, target = folder / "census.parquet", folder / "release.parquet"
+    census = datasets.make_census(rows, columns=list(DEMO_SPACES))
+    census.to_parquet(source, index=False)
+    typer.echo(f"made {source}: {rows:,} rows, {len(census.columns)} columns, nulls among them")
+    start = time.perf_counter()
+    with progress("randomising") as shown:
+        info = sanitize_parquet(source, target, epsilon, spaces=DEMO_SPACES, progress=shown)
+    typer.echo(f"wrote {target} in {time.perf_counter() - start:.2f} s")
+    typer.echo(str(info.plan))
+    released = Estimates(target)
+    for name in ("sex", "education", "occupation"):
+        _compare(f"\nrows by {name}", released.value_counts(name, sort=False), census[name].value_counts())
+    crossed = released.crosstab("sex", "education")
+    _compare("\nsex by education", stacked(crossed), pd.crosstab(census["sex"], census["education"]).stack())
+    _compare("\nmean age by sex", released.mean("age", by="sex"), census.groupby("sex", observed=True)["age"].mean())
+    means = pd.DataFrame({name: released.mean(name) for name in ("age", "income")}).T
+    _compare("\nmeans", means, census[["age", "income"]].mean())
+    typer.echo("\nEvery estimate was made from the release alone; about one interval in twenty misses the truth.")
+
+
+DEMO_SPACES: dict[str, Any] = {
+    "age": (0, 120),
+    "sex": list(datasets.SEXES),
+    "education": list(datasets.EDUCATION),
+    "occupation": Nullable(Categorical(datasets.OCCUPATIONS)),
+    "region": list(datasets.REGIONS),
+    "income": Nullable(Real(0, 250_000)),
+    "birth_date": ("1930-01-01", "2008-01-01"),
+}
+
+
+def _compare(title: str, estimates: Any, truth: Any) -> None:
+    table = estimates.assign(truth=truth.reindex(estimates.index))
+    table["interval"] = [f"{a:,.1f} … {b:,.1f}" for a, b in zip(table["lower"], table["upper"], strict=True)]
+    typer.echo(title)
+    typer.echo(table[["truth", "estimate", "interval"]].to_string(float_format=lambda x: f"{x:,.1f}"))

@@ -1,0 +1,149 @@
+"""The command ``dpframe estimate``: a statistic of the original table, from a released file alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from dpframe.errors import ParameterError
+from dpframe.estimate import Estimates
+
+
+@dataclass(frozen=True)
+class _Question:
+    """The options of ``dpframe estimate``."""
+
+    by: str | None
+    bins: int | None
+    normalize: bool
+    given: list[str]
+    method: str | None
+    q: list[float]
+    target: str
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """Options of every statistic."""
+        return {"target": self.target}
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """Options of counts."""
+        return self.common | {"normalize": self.normalize} | ({} if self.method is None else {"method": self.method})
+
+    def binned(self, columns: list[str]) -> dict[str, Any]:
+        """Options of joints; bins are for the numeric columns among them."""
+        return self.counted | ({} if self.bins is None else {"bins": dict.fromkeys(columns, self.bins)})
+
+
+@dataclass(frozen=True)
+class _Statistic:
+    """A statistic of ``dpframe estimate``: how many columns it takes, which options, and its method."""
+
+    columns: range
+    options: frozenset[str]
+    ask: Callable[[Estimates, list[str], _Question], Any]
+
+
+def _one(options: str, ask: Callable[[Estimates, list[str], _Question], Any]) -> _Statistic:
+    return _Statistic(range(1, 2), frozenset(options.split()), ask)
+
+
+STATISTICS: dict[str, _Statistic] = {
+    "value-counts": _one("bins normalize method", lambda e, c, q: e.value_counts(c[0], bins=q.bins, **q.counted)),
+    "crosstab": _Statistic(
+        range(2, 3),
+        frozenset({"bins", "normalize", "method"}),
+        lambda e, c, q: stacked(e.crosstab(c[0], c[1], **q.binned(_numeric(e, c)))),
+    ),
+    "joint": _Statistic(
+        range(1, 99),
+        frozenset({"bins", "normalize", "method", "given"}),
+        lambda e, c, q: e.joint(c, given=q.given, **q.binned(_numeric(e, c))),
+    ),
+    "mean": _one("by bins", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.common)),
+    "sum": _one("", lambda e, c, q: e.sum(c[0], **q.common)),
+    "var": _one("", lambda e, c, q: e.var(c[0], **q.common)),
+    "std": _one("", lambda e, c, q: e.std(c[0], **q.common)),
+    "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stacked(e.cov(c, **q.common))),
+    "corr": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stacked(e.corr(c, **q.common))),
+    "null-rate": _one("", lambda e, c, q: e.null_rate(c[0], **q.common)),
+    "support": _one("by bins", lambda e, c, q: _support(e, c[0], q)),
+    "cooccurrence": _one(
+        "normalize", lambda e, c, q: stacked(_named(e.cooccurrence(c[0], normalize=q.normalize, **q.common)))
+    ),
+    "set-sizes": _one("normalize", lambda e, c, q: e.set_sizes(c[0], normalize=q.normalize, **q.common)),
+    "histogram": _one("bins", lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common)),
+    "quantile": _one("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
+}
+
+
+def _named(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Tell the rows' items from the columns', which belong to one column."""
+    return pairs.rename_axis(index="item 1").rename_axis(columns=["", "item 2"])
+
+
+def _support(estimates: Estimates, column: str, question: _Question) -> pd.DataFrame:
+    table = estimates.support(column, by=question.by, bins=question.bins, **question.common)
+    return table if question.by is None else stacked(table)
+
+
+def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
+    return [name for name in columns if not estimates.is_listed(name)]
+
+
+def stacked(wide: pd.DataFrame) -> pd.DataFrame:
+    """Return a cross table with one row per cell."""
+    tall = pd.DataFrame(wide.stack(level=1, future_stack=True))
+    tall.attrs = wide.attrs
+    names = [name or f"column {i}" for i, name in enumerate(tall.index.names, 1)]
+    return tall.rename_axis(names)
+
+
+def estimate(
+    source: Annotated[
+        Path, typer.Argument(help="Released Parquet file, directory or quoted glob.", show_default=False)
+    ],
+    statistic: Annotated[str, typer.Argument(help=", ".join(STATISTICS) + ".", show_default=False)],
+    columns: Annotated[list[str], typer.Argument(help="Its columns.", show_default=False)],
+    by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,
+    bins: Annotated[int | None, typer.Option(min=1, help="Bins of numeric columns.", show_default=False)] = None,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
+    given: Annotated[list[str] | None, typer.Option(help="Condition a joint on; repeat.", show_default=False)] = None,
+    method: Annotated[str | None, typer.Option(help="inverse, project, em, model or auto.", show_default=False)] = None,
+    q: Annotated[list[float] | None, typer.Option(help="Levels of quantiles; repeat.", show_default=False)] = None,
+    target: Annotated[str, typer.Option(help="table or population.")] = "table",
+    confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Estimate a statistic of the original table from a released file alone."""
+    if statistic not in STATISTICS:
+        raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
+    chosen = STATISTICS[statistic]
+    if len(columns) not in chosen.columns:
+        least = chosen.columns[0]
+        count = f"{least} column{'s' * (least > 1)}" + (" or more" if len(chosen.columns) > 1 else "")
+        raise ParameterError(f"{statistic} takes {count}; got {len(columns)}")
+    question = _Question(by, bins, normalize, given or [], method, q or [], target)
+    for option in sorted({"by", "bins", "normalize", "given", "method", "q"} - chosen.options):
+        # Left unsaid, the answer would be to another question.
+        if getattr(question, option):
+            raise ParameterError(f"{statistic} takes no --{option}; leave it out")
+    if bins is not None and statistic in ("mean", "support") and by is None:
+        raise ParameterError(f"{statistic} takes --bins for the column of --by only")
+    result = chosen.ask(Estimates(source, confidence_level=confidence_level), columns, question)
+    table = result.to_frame().T.rename_axis("column") if isinstance(result, pd.Series) else result
+    if as_json:
+        plain = table.reset_index()
+        spans = [name for name, dtype in plain.dtypes.items() if isinstance(dtype, pd.IntervalDtype)]
+        plain = plain.astype(dict.fromkeys(spans, str))
+        typer.echo(plain.to_json(orient="records", date_format="iso", force_ascii=False))
+        return
+    typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+    if "method" in table.attrs:
+        typer.echo(f"method: {table.attrs['method']}")

@@ -1,0 +1,119 @@
+"""The options of a plan on the command line: those of `dpframe.api.options`, as a shell can give them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpframe.api.options import OPTIONS, Option
+from dpframe.errors import DpframeError, FileError, ParameterError
+from dpframe.spaces import check_declaration
+
+
+@dataclass(frozen=True)
+class Form:
+    """How an option is given where a shell cannot give it as Python does."""
+
+    type: Any
+    read: Callable[[Any], Any]
+    adds: str
+    """What the option's help says besides, after a comma or semicolon."""
+    name: str | None = None
+    """Its name, where a shell gives one of many at a time."""
+
+
+def _read_spaces(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise FileError(f"{path} is not a readable file of spaces") from None
+    except ValueError:
+        raise FileError(f"{path} is not JSON; write {{column: space}}") from None
+    if not isinstance(data, dict):
+        raise FileError(f"{path} must hold one JSON object {{column: space}}")
+    for name, spec in data.items():
+        try:
+            check_declaration(spec)
+        except DpframeError as error:
+            raise ParameterError(f"{path}, column {name!r}: {error}") from None
+    return data
+
+
+def _column_and_tag(text: str) -> tuple[str, str]:
+    column, sign, tag = text.rpartition("=")
+    if not (column and sign and tag):
+        raise ParameterError("--mechanism takes column=tag, e.g. --mechanism age=randomized_response")
+    return column, tag
+
+
+def _groups(texts: list[str]) -> list[tuple[str, ...]]:
+    return [tuple(name.strip() for name in text.split(",")) for text in texts]
+
+
+def _rows_or_word(text: str) -> int | str:
+    """Return a number of rows as one; what is neither that nor a known word the plan refuses."""
+    return int(text) if text.isdecimal() and len(text) < 19 else text
+
+
+_SPACES = (
+    ', in a JSON file, e.g. {"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"], "children": {"categories": '
+    '[0, 1, 2]}, "income": {"space": "nullable", "inner": {"lower": 0, "upper": 250000}}}: bounds of numbers and '
+    "times, lists of categories, and nullable where nulls are to stay. Other spaces have their tags, as in a plan file"
+)
+
+FORMS: Mapping[str, Form] = {
+    "spaces": Form(Path | None, _read_spaces, _SPACES),
+    "drop": Form(list[str] | None, list, "; repeat"),
+    "passthrough": Form(list[str] | None, list, "; repeat"),
+    "allocation": Form(str, str, ""),
+    "mechanisms": Form(
+        list[str] | None, lambda texts: dict(map(_column_and_tag, texts)), ", as column=tag; repeat", "mechanism"
+    ),
+    "groups": Form(list[str] | None, _groups, ", e.g. sex,income; repeat", "group"),
+    "sample": Form(str | None, _rows_or_word, ""),
+}
+
+
+def _form(option: Option) -> Form:
+    return FORMS.get(option.name) or Form(option.type, lambda value: value, "")
+
+
+def _parameters() -> Iterator[inspect.Parameter]:
+    for option in OPTIONS.values():
+        form, default = _form(option), option.default or None if option.name in FORMS else option.default
+        text = f"{option.help.removesuffix('.')}{form.adds}."
+        shown = typer.Option(help=text, show_default=default is not None)
+        yield inspect.Parameter(
+            form.name or option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[form.type, shown],
+        )
+
+
+def takes_plan_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take the options of a plan; those that differ from their defaults it gets as ``options``."""
+    signature = inspect.signature(command, eval_str=True)
+    own = signature.parameters.values()
+    parameters = [p for each in own for p in (_parameters() if each.name == "options" else [each])]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        options = {}
+        for option in OPTIONS.values():
+            form = _form(option)
+            value = given.pop(form.name or option.name)
+            if value not in (None, [], option.default):
+                options[option.name] = form.read(value)
+        command(**given, options=options)
+
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    vars(run)["__signature__"] = signature.replace(parameters=parameters)
+    return run

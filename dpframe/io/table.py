@@ -1,0 +1,66 @@
+"""What a table is to whoever plans and prepares a release of it, be it in memory or in files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.spaces import Space
+from dpframe.spaces.field import Field
+
+Codes = dict[str, npt.NDArray[np.unsignedinteger]]
+
+
+class Table(Protocol):
+    """A table of any kind; a new kind of frame or file is a class with these."""
+
+    @property
+    def held(self) -> bool:
+        """Whether the table is held in memory, so that its codes may be too; else it is read in batches."""
+
+    @property
+    def objects(self) -> bool:
+        """Whether type null stands for objects, whose types are open; else no value of such a column is released."""
+
+    @property
+    def names(self) -> list[str]:
+        """Column names, in order."""
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+
+    @property
+    def text(self) -> str | None:
+        """The description that a release carries, if the table is one."""
+
+    def fields(self, names: Sequence[str]) -> list[Field]:
+        """Return what is public about columns."""
+
+    def arrays(self, name: str) -> Iterable[pa.Array]:
+        """Return one column as Arrow arrays."""
+
+    def batches(self, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+        """Yield columns in batches, as Arrow arrays; of columns without a type lists of objects."""
+
+    def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
+        """Read every value of some columns, and return their codes if the table is held in memory.
+
+        Parameters
+        ----------
+        spaces
+            The space of each column.
+        nulls
+            ``"error"`` or ``"impute"``: what a null in a space without nulls is.
+        inferred
+            Columns whose spaces private inference gave: whatever stands there has a code.
+
+        Raises
+        ------
+        ColumnError
+            For a column whose type does not fit its space, or a value that the space cannot hold.
+        """

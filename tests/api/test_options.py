@@ -1,0 +1,70 @@
+"""An option of a plan is stated once; every face reads it there."""
+
+import inspect
+
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+from dpframe.api.options import DEFAULTS, OPTIONS, PlanOptions
+from dpframe.estimate import Estimates
+from dpframe.plan.plan import build_plan
+
+OF_THE_ORDER = {"shuffle", "sample"}
+"""Options that a step of a pipeline decides itself."""
+
+
+def test_the_registry_has_every_keyword():
+    assert list(OPTIONS) == list(PlanOptions.__annotations__)
+    assert all(option.name == name and option.help.endswith(".") for name, option in OPTIONS.items())
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_default_keeps_its_own_rule(name):
+    option = OPTIONS[name]
+    assert option.check(name, option.default) == option.default
+
+
+def test_defaults_are_those_of_the_planner():
+    known = inspect.signature(build_plan).parameters
+    for name in set(known) & set(OPTIONS) - {"spaces"}:
+        assert known[name].default == DEFAULTS[name], name
+
+
+def test_the_sanitizer_has_every_option_and_default():
+    own = inspect.signature(dpf.Sanitizer.__init__).parameters
+    assert set(OPTIONS) - set(own) == OF_THE_ORDER
+    for name in set(OPTIONS) - OF_THE_ORDER:
+        assert own[name].default == DEFAULTS[name], name
+
+
+def test_the_text_of_make_plan_has_every_option():
+    text = inspect.getdoc(dpf.make_plan) or ""
+    for option in OPTIONS.values():
+        assert f"{option.name} : default {option.default!r}\n" in text
+        assert " ".join(option.help.split()) in " ".join(text.split())
+    assert "{options}" not in text
+
+
+STATISTICS = [
+    name for name, method in vars(Estimates).items() if inspect.isfunction(method) and not name.startswith("_")
+]
+
+
+@pytest.mark.parametrize("name", sorted({*STATISTICS} - {"verify"}))
+def test_the_accessor_shows_text_and_signature_of_estimates(name):
+    method, own = getattr(Estimates, name), getattr(pd.DataFrame.dp, name)
+    assert inspect.getdoc(own) == inspect.getdoc(method)
+    shown, real = (dict(inspect.signature(m).parameters) for m in (own, method))
+    clipped = shown.pop("clipped")
+    assert (clipped.default, clipped.kind) == (False, clipped.KEYWORD_ONLY)
+    assert shown == real
+
+
+def test_help_of_the_accessor_shows_options(capsys):
+    safe = dpf.sanitize(pd.DataFrame({"age": [1, 2, 3] * 50}), epsilon=9, delta=0, spaces={"age": (0, 9)})
+    help(safe.dp.mean)
+    shown = capsys.readouterr().out
+    assert "weights: 'str | None' = None" in shown
+    assert "clipped: 'bool' = False" in shown
+    assert "with ``by`` a DataFrame with a row per value" in shown
