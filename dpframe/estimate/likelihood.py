@@ -96,7 +96,7 @@ def expectation_maximization(
 ) -> FloatArray:
     """Return the shares that make counts of released classes most likely (iterative Bayesian update).
 
-    Steps are extrapolated as in `_extrapolated`, and taken back where they lower the likelihood. That is concave,
+    Steps are extrapolated (`_extrapolated`), and taken back where they lower the likelihood. It is concave,
     and n·(max gradient − 1) bounds what is left to gain in it: the iteration ends when that is below ``tolerance``,
     when the counts' divergence from the fit is below ``divergence``, or after ``max_steps``.
     """
