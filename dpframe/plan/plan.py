@@ -311,6 +311,12 @@ class Plan:
         kept = tuple(columns[name] for name in self.names)
         return replace(self, n=terms.rows, sample=terms.sample, columns=kept, groups=groups)
 
+    @property
+    def _schema(self) -> int:
+        """The oldest schema that says all of the plan: its digest enters every key, and stays where nothing is new."""
+        new = self.local_epsilon is not None or (self.inferred is not None and self.inferred.step is not None)
+        return SCHEMA if new else 1
+
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the plan's JSON; it enters every key that noise is drawn with."""
@@ -319,7 +325,7 @@ class Plan:
     def to_json(self, indent: int | None = None) -> str:
         """Return the plan as JSON text with a schema number: public facts only."""
         data: dict[str, Any] = {
-            "schema": SCHEMA,
+            "schema": self._schema,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "n": self.n,
