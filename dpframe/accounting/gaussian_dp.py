@@ -303,7 +303,7 @@ def pure_step(epsilon: float) -> Step:
     """
     epsilon = check_epsilon(epsilon)
     if epsilon < 1:
-        half = special.erfinv(math.tanh(epsilon / 2))
+        half = special.erfinv(math.tanh(epsilon / 2)) or epsilon
     elif epsilon < 700:
         half = special.erfcinv(2 / (1 + math.exp(epsilon)))
     else:
@@ -374,3 +374,16 @@ def best_steps(
     if not found:
         raise refusal or ParameterError("mu is exhausted: shares leave nothing for the rows; lower them")
     return found
+
+
+def covering_step(budget: Budget, slacks: Iterable[float] = _SLACKS) -> Step:
+    """Return the step that covers every one of `best_steps`: what is entered before it is known which one is taken.
+
+    Examples
+    --------
+    >>> step = covering_step(Budget(1.0, 1e-6))
+    >>> round(step.mu, 4), step.delta
+    (0.2365, 5e-07)
+    """
+    found = [largest_step(budget, slack) for slack in slacks]
+    return Step(max(step.mu for step in found), max(step.delta for step in found))

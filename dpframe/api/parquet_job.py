@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpframe.accounting.budget import Budget
 from dpframe.api.planning import Purse, Request
 from dpframe.errors import DpframeError, ParameterError
 from dpframe.io.parquet_reader import ParquetInput
 from dpframe.io.table import Codes, Table
 from dpframe.ledger import job_keys
-from dpframe.ledger.account import Account
+from dpframe.ledger.account import Account, Cost
 from dpframe.mechanisms import Mechanism
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
@@ -59,9 +58,9 @@ class JobPurse(Purse):
 
     job: job_keys.Job = field(kw_only=True)
 
-    def pay(self, table: Table, what: str, amount: Budget, codes: Codes) -> str | None:
+    def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
         """Enter the spend; that of an interrupted run is found there and costs nothing more."""
-        return self.job.spend(amount.epsilon, amount.delta, what).release_id
+        return self.job.spend(cost.budget.epsilon, cost.budget.delta, what, cost.step).release_id
 
     @property
     def key(self) -> bytes:

@@ -28,7 +28,7 @@ from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
 from dpframe.io.checks import check_columns
 from dpframe.io.table import Codes, Table
-from dpframe.ledger.account import INFERENCE, Account
+from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.mechanisms import Mechanism
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.inferred import Inferred
@@ -79,21 +79,21 @@ class Purse:
         if self.ready is not None:
             Keystream(self.ready)  # a key that is none is refused before anything is spent
 
-    def cost(self, plan: Plan) -> Budget:
+    def cost(self, plan: Plan) -> Cost:
         """Return what a release under a plan costs."""
-        return plan.release if self.account is None else self.account.cost(plan)
+        return Cost(plan.release) if self.account is None else self.account.cost(plan)
 
     def settle(self, request: Request) -> None:
         """Enter what finding the spaces of another plan has cost, if a request takes them."""
         if self.account is not None:
             self.account.settle(request.options.get("spaces"))
 
-    def pay(self, table: Table, what: str, amount: Budget, codes: Codes) -> str | None:
+    def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
         """Enter a spend, for good, and return its receipt; without an account only warn of repetitions."""
         if self.account is not None:
-            return self.account.spend(amount, what)
+            return self.account.spend(cost, what)
         if what == INFERENCE:
-            _warn_if_repeated(table, amount)
+            _warn_if_repeated(table, cost.budget)
         return None
 
     @property
@@ -121,6 +121,11 @@ class Draft:
     options: Mapping[str, Any] = field(default_factory=dict)
     allowed: Allowance | None = None
     """What inference may spend."""
+
+    @property
+    def cost(self) -> Cost:
+        """What a release of the promise costs before its plan is known."""
+        return cost_of_promise(self.promise, self.options["shuffle"] and not self.options["passthrough"])
 
     @classmethod
     def ready(cls, plan: Plan, table: Table, request: Request) -> Draft:
@@ -225,9 +230,9 @@ def prepare(table: Table, request: Request, purse: Purse) -> Ready:
     receipt = None
     if request.release:
         purse.settle(request)
-        purse.pay(table, RELEASE, draft.promise if draft.plan is None else purse.cost(draft.plan), codes)
+        purse.pay(table, RELEASE, draft.cost if draft.plan is None else purse.cost(draft.plan), codes)
     elif draft.allowed is not None:
-        receipt = purse.pay(table, INFERENCE, draft.allowed.budget, codes)
+        receipt = purse.pay(table, INFERENCE, Cost(draft.allowed.budget, draft.allowed.step), codes)
 
     key = purse.key
 

@@ -16,7 +16,6 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpframe.accounting.budget import Budget
 from dpframe.api.memory import drawn
 from dpframe.api.options import DEFAULTS, PlanOptions
 from dpframe.api.planning import Purse, Request, prepare
@@ -24,7 +23,7 @@ from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
 from dpframe.io.frames import Frame, wrap
 from dpframe.io.table import Codes, Table
-from dpframe.ledger.account import INFERENCE, Account
+from dpframe.ledger.account import INFERENCE, Account, Cost
 from dpframe.mechanisms import Mechanism
 from dpframe.plan.plan import Plan
 
@@ -299,20 +298,20 @@ class _StepPurse(Purse):
     labels: pd.Index | None = field(kw_only=True)
     mark: bytes = field(kw_only=True, repr=False)
 
-    def cost(self, plan: Plan) -> Budget:
+    def cost(self, plan: Plan) -> Cost:
         """Return what a release costs beside the inference of ``fit``, which is counted on its own."""
-        return plan.released if self.account is None and self.step.plan is None else super().cost(plan)
+        return Cost(plan.released) if self.account is None and self.step.plan is None else super().cost(plan)
 
-    def pay(self, table: Table, what: str, amount: Budget, codes: Codes) -> str | None:
+    def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
         """Enter a spend, or count it."""
         assert isinstance(table, Frame)
         if self.step.random_state is not None:
             data = _values(table) if what == INFERENCE else codes
             self.ready = self.step._seeded(b"fit" if what == INFERENCE else b"transform", data)
         if self.account is not None:
-            return self.account.spend(amount, what)
-        same = None if self.ready is None else self.ready + repr(amount).encode() + self.mark
-        _SPENT.watch(row_hashes(table, table.names, self.labels), amount, same, inference=what == INFERENCE)
+            return self.account.spend(cost, what)
+        same = None if self.ready is None else self.ready + repr(cost.budget).encode() + self.mark
+        _SPENT.watch(row_hashes(table, table.names, self.labels), cost.budget, same, inference=what == INFERENCE)
         return None
 
 

@@ -128,8 +128,12 @@ def sanitize(
 def _nights(plan: Plan) -> str:
     """Say what a year of such jobs costs: those that reuse inferred spaces pay for the release of rows alone."""
     inferred = plan.inferred
-    cost = plan.release if inferred is None or inferred.receipt is None else difference(plan.release, inferred.budget)
-    return yearly(cost.epsilon, cost.delta)
+    if inferred is None or inferred.receipt is None:
+        return yearly(plan.epsilon, plan.delta, plan.step)
+    if inferred.step is not None:
+        return yearly(plan.released.epsilon, plan.released.delta, plan.step_beside_inference)
+    rest = difference(plan.release, inferred.budget)
+    return yearly(rest.epsilon, rest.delta)
 
 
 def _rows(info: ReleaseInfo) -> str:

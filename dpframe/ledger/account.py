@@ -9,14 +9,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.gaussian_dp import Step, covering_step
 from dpframe.errors import ParameterError
 from dpframe.ledger.currencies import covers, difference
 from dpframe.ledger.ledger import Ledger, as_ledger
+from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan
 
 INFERENCE = "inference"
 """What the ledger's entry of private inference alone says."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What something costs a dataset, in both currencies; without a step by domination of its (ε, δ)."""
+
+    budget: Budget
+    step: Step | None = None
+
+
+def cost_of_promise(promise: Budget, secret: bool) -> Cost:
+    """Return the cost of a release whose plan is not made yet: it covers every plan that keeps the promise."""
+    return Cost(promise, covering_step(promise) if secret and promise.delta > 0 else None)
 
 
 @dataclass(frozen=True)
@@ -35,36 +49,43 @@ class Account:
             raise ParameterError('ledger and dataset go together, e.g. ledger="ledger.sqlite", dataset="survey-2026"')
         return cls(as_ledger(ledger), dataset)
 
-    def cost(self, plan: Plan) -> Budget:
+    def cost(self, plan: Plan) -> Cost:
         """Return what releasing under a plan costs: all of it, or what its inference has not paid here yet.
 
         A plan can be written by hand: a receipt counts if this dataset's ledger has it as one of inference, and
-        at least as much was paid for it as the plan takes off.
+        at least as much was paid for it as the plan claims. What is left is what the rest costs on its own, for a plan
+        is used again.
         """
         inferred = plan.inferred
-        if inferred is None or inferred.receipt is None:
-            return plan.release
-        entry = self.ledger.find(inferred.receipt)
+        if inferred is None or inferred.receipt is None or not self._paid(inferred):
+            return Cost(plan.release, plan.step)
+        if inferred.step is None:
+            return Cost(difference(plan.release, inferred.budget))
+        return Cost(plan.released, plan.step_beside_inference)
+
+    def _paid(self, inferred: Inferred) -> bool:
+        """Tell whether this dataset's ledger has the receipt of an inference, of at least as much."""
+        entry = None if inferred.receipt is None else self.ledger.find(inferred.receipt)
         if entry is None or (entry.dataset, entry.what) != (self.dataset, INFERENCE):
-            return plan.release
-        return difference(plan.release, inferred.budget) if covers(entry.amount, inferred.budget) else plan.release
+            return False
+        step = inferred.step or Step(0.0)
+        enough = entry.step.mu >= step.mu and entry.step.delta >= step.delta
+        return enough and covers(entry.amount, inferred.budget)
 
     def settle(self, spaces: Any) -> None:
         """Enter what it cost to find the spaces of a plan that gives no more than these, once for this dataset."""
         inferred = spaces.inferred if isinstance(spaces, Plan) else None
-        if inferred is None:
-            return
-        entry = None if inferred.receipt is None else self.ledger.find(inferred.receipt)
-        own = entry is not None and (entry.dataset, entry.what) == (self.dataset, INFERENCE)
-        if own and entry is not None and covers(entry.amount, inferred.budget):
+        if inferred is None or self._paid(inferred):
             return
         facts = json.dumps([self.dataset, inferred.to_json()])
         receipt = hashlib.sha256(facts.encode()).hexdigest()[:32]
         budget = inferred.budget
-        self.ledger.spend(self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=INFERENCE)
+        self.ledger.spend(
+            self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=INFERENCE, step=inferred.step
+        )
 
-    def spend(self, budget: Budget, what: str = "release", step: Step | None = None) -> str:
-        """Enter a spend, for good, and return its receipt; without a step it is dominated by its budget."""
-        receipt = secrets.token_hex(16)
-        self.ledger.spend(self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=what, step=step)
+    def spend(self, cost: Cost, what: str = "release") -> str:
+        """Enter a spend, for good, and return its receipt."""
+        receipt, budget = secrets.token_hex(16), cost.budget
+        self.ledger.spend(self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=what, step=cost.step)
         return receipt

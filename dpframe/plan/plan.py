@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, compose
-from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError, name_list, warn
 from dpframe.mechanisms import Mechanism
 from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines, gains_table, split_mechanisms
@@ -26,7 +26,7 @@ from dpframe.plan.forecast import forecast_table
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.sample_size import best_size, sample_curve
-from dpframe.plan.steps import local_epsilon, release_step, step_lines
+from dpframe.plan.steps import local_epsilon, rows_budget, step_lines, steps_of
 from dpframe.spaces import as_space
 
 if TYPE_CHECKING:
@@ -222,18 +222,29 @@ class Plan:
     def _secret(self) -> bool:
         return self.shuffle and not self.passthrough
 
-    @property
+    @cached_property
     def released(self) -> Budget:
-        """What the release may cost a person: the promise, less what inference spent where that is subtracted."""
-        return self.terms.budget
+        """What the release of the rows may cost a person, beside an inference that is paid for already."""
+        return self.terms.budget if self.terms.central is None else rows_budget(self.units, self.terms, self.steps)
 
     @cached_property
-    def step(self) -> Step:
-        """What the release costs in the currency in which everything adds up; see `dpframe.accounting.gaussian_dp`.
+    def steps(self) -> dict[str, Step]:
+        """What each part of the release costs a person in the currency in which everything adds up.
 
-        Rows in secret order are as one step, rows in known order a step for every column of each of a person's rows.
+        See `dpframe.accounting.gaussian_dp`. Rows in secret order are one step, in known order one for every column of
+        each of a person's rows.
         """
-        return release_step(self.units, self.terms, self.inferred)
+        return steps_of(self.units, self.terms, self.inferred)
+
+    @property
+    def step(self) -> Step:
+        """What the release costs in all."""
+        return composed_steps(self.steps.values())
+
+    @property
+    def step_beside_inference(self) -> Step:
+        """What the release costs where its inference is paid for already."""
+        return composed_steps(step for name, step in self.steps.items() if name != "inference")
 
     def nulls_of(self, name: str) -> str:
         """Return what a null in a column means: what inference chose a space for is coded without complaint."""
@@ -571,7 +582,7 @@ class Plan:
                 f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {of} found the spaces of "
                 + name_list(self.inferred.columns)
             )
-            text += step_lines(self.units, self.terms, self.inferred)
+            text += step_lines(self.steps) if self.terms.central is not None else []
         if self.not_found:
             text.append(
                 "NOT FOUND by inference, estimates are NaN: "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, dominating_step, pure_step, step_epsilon
 from dpframe.accounting.kept_order import response_parts
@@ -35,9 +36,17 @@ def steps_of(units: Sequence[Randomised], terms: Terms, inferred: Inferred | Non
     return found
 
 
-def release_step(units: Sequence[Randomised], terms: Terms, inferred: Inferred | None) -> Step:
-    """Return the step of a whole release for one person."""
-    return composed_steps(steps_of(units, terms, inferred).values())
+def rows_budget(units: Sequence[Randomised], terms: Terms, steps: Mapping[str, Step]) -> Budget:
+    """Return what a release costs on its own where its inference is paid for: never more than the whole promise.
+
+    Not the promise less what inference costs: what is composed costs more apart than together.
+    """
+    rest, delta = composed_steps(step for name, step in steps.items() if name != "inference"), terms.budget.delta
+    if terms.shuffled_rows is not None or any(unit.mechanism.delta > 0 for unit in units):
+        epsilon = step_epsilon(rest, delta)
+    else:
+        epsilon = composed_epsilon([unit.column_loss for unit in units] * terms.contributions, delta)
+    return Budget(min(epsilon or 5e-324, terms.budget.epsilon), delta)
 
 
 def local_epsilon(units: Sequence[Randomised], terms: Terms) -> float:
@@ -58,20 +67,12 @@ def local_epsilon(units: Sequence[Randomised], terms: Terms) -> float:
     return high
 
 
-def step_lines(units: Sequence[Randomised], terms: Terms, inferred: Inferred | None) -> list[str]:
-    """Return a line for each step and the total, where they are composed."""
-    if terms.central is None:
-        return []
-    found = steps_of(units, terms, inferred)
-    whole = composed_steps(found.values())
-    shares = {name: step.square / whole.square if whole.mu else 0 for name, step in found.items()}
+def step_lines(steps: Mapping[str, Step]) -> list[str]:
+    """Return a line on the steps of a release, and the total."""
+    whole = composed_steps(steps.values())
+    shares = {name: step.square / whole.square if whole.mu else 0 for name, step in steps.items()}
     parts = "; ".join(
         f"{name} mu={step.mu:.4g}, slack={step.delta:.3g} ({float(shares[name]):.0%} of mu squared)"
-        for name, step in found.items()
+        for name, step in steps.items()
     )
     return [f"Steps: {parts}; together mu={whole.mu:.4g}, slack={whole.delta:.3g}"]
-
-
-def stated_budget(step: Step, delta: float) -> Budget:
-    """Return the (ε, δ) that a step has on its own at a δ above its slack."""
-    return Budget(step_epsilon(step, delta) or 5e-324, delta)
