@@ -1,23 +1,31 @@
 """The mathematics of the privacy accountant: what a release of rows costs, as pure functions of public numbers.
 
-A column enters as a `ColumnLoss`, its pure loss ε_c and its blanket mass γ_c, and nothing else. Three levers:
+A column enters as a `ColumnLoss`, its pure loss ε_c and its blanket mass γ_c, and nothing else; a column of sets as
+`BitsLoss` or `ItemsLoss`, which know more. Three levers:
 
 - `composition`: the columns of one row, in a known order (`composed_delta`, `composed_epsilon`);
 - `shuffle`: n such rows in a secret order (`shuffled_delta`, `shuffled_epsilon`);
 - `sampling`: m of n rows, the choice secret, outside the shuffle (`sampled`, `unsampled`, `best_sample`).
 
+<<<<<<< HEAD
 Every value is a bound from above. `dominating` proves which law dominates all columns of a given (ε_c, γ_c), `row_law`
 multiplies the columns, `positive_mean` bounds the resulting mean and holds the error budget.
+=======
+Every value is a bound from above. `dominating` proves which law dominates all columns of a given (ε_c, γ_c),
+`row_law` multiplies the columns, `positive_mean` bounds the resulting mean and holds the error budget.
+>>>>>>> l4
 """
 
 from dpframe.accounting.composition import composed_delta, composed_epsilon
-from dpframe.accounting.dominating import Bound, ColumnLoss
+from dpframe.accounting.dominating import BitsLoss, Bound, ColumnLoss, ItemsLoss
 from dpframe.accounting.sampling import best_sample, sampled, unsampled
 from dpframe.accounting.shuffle import closed_form_epsilon, shuffled_delta, shuffled_epsilon
 
 __all__ = [
+    "BitsLoss",
     "Bound",
     "ColumnLoss",
+    "ItemsLoss",
     "best_sample",
     "closed_form_epsilon",
     "composed_delta",

@@ -298,11 +298,8 @@ class BitsLoss(ColumnLoss):
     def _law(self, rate: float, blanket: float) -> DominatingLaw:
         # A bit whose γ is 2/(1 + E) but for rounding has no rest, and its powers few atoms.
         binary = BinaryLaw.of(max(rate, math.log1p(2 * (1 - blanket) / blanket) * (1 + _ULPS)))
-        return (
-            binary
-            if blanket <= binary.blanket * (1 + _NEARLY) and binary.rate <= rate * (1 + _NEARLY)
-            else (DominatingLaw(rate, blanket))
-        )
+        near = blanket <= binary.blanket * (1 + _NEARLY) and binary.rate <= rate * (1 + _NEARLY)
+        return binary if near else DominatingLaw(rate, blanket)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFou
     Examples
     --------
     >>> from dpframe.plan import build_plan
-    >>> from dpframe.loss import Budget
+    >>> from dpframe.accounting.budget import Budget
     >>> counts = Measured("sex", "values", ("F", "M"), (300, 310), 400.0)
     >>> inferred = Inferred(Budget(0.1, 1e-7), ("sex",), (counts,), (("sex", 100),))
     >>> plan = build_plan({"sex": ["F", "M", "other"]}, epsilon=1.0, n=1_000, inferred=inferred)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpframe as dpf
-from dpframe.accounting import ColumnLoss, composed_delta, sampled, shuffled_delta
+from dpframe.accounting import composed_delta, sampled, shuffled_delta
 from dpframe.accounting.budget import Budget
 from dpframe.mechanisms import Geometric, Matrix, RandomizedResponse
 from dpframe.noise.keystream import Keystream
@@ -40,7 +40,7 @@ def scaled(plan: Plan, factor: float) -> list[Column]:
 
 def spent(plan: Plan) -> float:
     """Return what the accountant says, without the plan's own terms."""
-    parts = [ColumnLoss(c.mechanism.loss.epsilon(0.0), c.mechanism.blanket) for c in plan.columns]
+    parts = [c.mechanism.column_loss for c in plan.columns]
     rows = plan.n if plan.sample is None else plan.sample
     assert rows is not None
     return shuffled_delta(parts, rows, plan.terms.sampled_budget.epsilon).value
@@ -92,7 +92,7 @@ def test_a_promise_is_kept_and_used_up(
 def test_the_cost_of_a_person_is_re_derived() -> None:
     """Sampling outside, the shuffle within it, then the row: each lever by its own formula."""
     plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=5_000, sample=1_000)
-    parts = [ColumnLoss(c.epsilon, c.blanket) for c in plan.columns]
+    parts = [c.column_loss for c in plan.columns]
     inside = plan.terms.sampled_budget
     cost = shuffled_delta(parts, 1_000, inside.epsilon).value
     epsilon, delta = sampled(inside.epsilon, cost, 1_000, 5_000)
@@ -152,7 +152,7 @@ def test_no_credit_is_taken_where_the_order_is_not_secret(says: str) -> None:
         assert [c.mechanism.epsilon for c in plan.columns] == pytest.approx([1 / 3] * 3)
         assert Fraction(plan.local_sum.epsilon) <= 1
     else:
-        parts = [ColumnLoss(c.epsilon, c.blanket) for c in plan.columns]
+        parts = [c.column_loss for c in plan.columns]
         assert 0.5e-6 <= composed_delta(parts, 1.0) <= 1e-6
     plan.check_rows(1)  # nothing rests on the number of rows
     credited = build_plan({**SPACES, "town": list("abcd")}, epsilon=1.0, n=1_000)

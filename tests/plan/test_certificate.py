@@ -12,7 +12,9 @@ import pytest
 from checks import exact_columns, exact_delta, exact_epsilon
 from examples import plans_with
 
+from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.dominating import ItemsLoss
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.mechanisms import (
     MECHANISMS,
@@ -26,7 +28,7 @@ from dpframe.mechanisms import (
 from dpframe.plan import certificate
 from dpframe.plan.certificate import certify, prove
 from dpframe.plan.plan import Plan, build_plan
-from dpframe.spaces import Nullable, Real
+from dpframe.spaces import Nullable, Real, Subset
 
 SPACES = {"age": (0, 120), "sex": ["F", "M", "X"], "wage": Nullable(Real(0, 1000, steps=5_000))}
 PLAN = build_plan(SPACES, epsilon=3.0, delta=0, n=400)
@@ -248,6 +250,55 @@ def test_an_overstated_blanket_is_caught() -> None:
     assert found.failures[0].startswith("column 'a' states a blanket mass of 0.999; its laws share 0.")
     assert found.failures[1].startswith("the total claims epsilon=1.0")
     assert found.proofs[0].blanket == pytest.approx(RandomizedResponse(3, 2 * epsilon).blanket)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [BitFlip(169, 8, 6.0), BitFlip(20, None, 3.0), BitFlip(9, 6, 3.0), AsymmetricBitFlip(30, 4, 5.0)],
+    ids=str,
+)
+def test_laws_of_sets_are_derived_from_their_integers(mechanism: Mechanism) -> None:
+    proof = prove("a", mechanism)
+    said = mechanism.column_loss
+    assert not proof.failures
+    assert proof.column_loss == proof.law == said.at(proof.column_loss.epsilon, proof.column_loss.blanket)
+    assert proof.column_loss.epsilon == pytest.approx(said.epsilon, rel=1e-14)
+    assert proof.column_loss.blanket == pytest.approx(said.blanket, rel=1e-14)
+    assert prove("a", RandomizedResponse(3, 1.0)).law is None
+
+
+@dataclass(frozen=True)
+class _Finer(BitFlip):
+    """A channel that states other factors than its items: less is lost by each."""
+
+    @property
+    def column_loss(self) -> ColumnLoss:
+        return ItemsLoss(self.epsilon, super().column_loss.blanket, 4 * self.most)
+
+
+@dataclass(frozen=True)
+class _Shared(BitFlip):
+    """A channel that states a larger blanket of its own law."""
+
+    @property
+    def column_loss(self) -> ColumnLoss:
+        own = super().column_loss
+        return own.at(own.epsilon, 0.99)
+
+
+@pytest.mark.parametrize("kind", [_Finer, _Shared])
+def test_an_overstated_law_of_sets_is_caught(kind: type[BitFlip]) -> None:
+    items = [str(i) for i in range(30)]
+    honest = build_plan({"a": Subset(items, max_size=3)}, epsilon=1.0, n=2_000)
+    assert honest.verify().ok
+    epsilon = 1.2 * honest.columns[0].mechanism.epsilon
+    plan = replace(
+        honest, columns=(replace(honest.columns[0], mechanism=kind(30, 3, epsilon)),)
+    )  # what it states suffices
+    found = plan.verify()
+    assert found.failures[0].startswith("column 'a' states the law ItemsLoss(epsilon=")
+    assert "to the accountant; its integers have ItemsLoss(epsilon=" in found.failures[0]
+    assert found.failures[1].startswith("the total claims epsilon=1.0")
 
 
 def test_a_sample_of_rows_with_deltas_of_their_own() -> None:

@@ -259,7 +259,7 @@ def test_units_never_add_up_to_more_than_asked(epsilon, delta, contributions, re
         assert Fraction(epsilon) * Fraction(999, 1000) <= spent * contributions <= Fraction(epsilon)
     else:  # pure units, whose losses make the row's (ε, δ) together
         row = Budget(epsilon, delta).per_row(contributions)
-        assert composed_delta([u.part for u in plan.units], row.epsilon) <= row.delta
+        assert composed_delta([u.column_loss for u in plan.units], row.epsilon) <= row.delta
         assert all(u.mechanism.delta == 0 for u in plan.units)
     assert [unit.label for unit in plan.units] == ["b × c", "d", "e × a"]
 

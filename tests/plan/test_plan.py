@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpframe as dpf
-from dpframe.accounting import ColumnLoss, composed_delta
+from dpframe.accounting import composed_delta
 from dpframe.accounting.budget import Budget
 from dpframe.mechanisms import RandomizedResponse
 from dpframe.plan.columns import Column
@@ -38,7 +38,7 @@ def test_certified_losses_never_add_up_to_more_than_asked(epsilon, delta, column
         assert spent(plan) * contributions >= Fraction(epsilon) * Fraction(999, 1000)
     else:  # pure columns, whose losses make the row's (ε, δ) together
         row = Budget(epsilon, delta).per_row(contributions)
-        assert composed_delta([ColumnLoss(c.epsilon, c.blanket) for c in plan.columns], row.epsilon) <= row.delta
+        assert composed_delta([c.column_loss for c in plan.columns], row.epsilon) <= row.delta
         assert all(c.mechanism.delta == 0 for c in plan.columns)
 
 
