@@ -21,7 +21,7 @@ import numpy as np
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.composition import ERROR, LARGEST, ratio_law
 from dpframe.accounting.dominating import ColumnLoss, check_losses, total_epsilon
-from dpframe.accounting.gaussian_dp import Step, log_gaussian
+from dpframe.accounting.gaussian_dp import Step, log_gaussian, step_delta
 from dpframe.errors import ParameterError
 
 _NARROW = 1e-6
@@ -58,6 +58,8 @@ def mixed_delta(parts: Sequence[ColumnLoss], step: Step, epsilon: float) -> floa
         raise ParameterError("epsilon must be at least 0")
     if max((part.epsilon for part in lossy), default=0.0) > LARGEST:
         return 1.0
+    if not lossy:
+        return step_delta(step, epsilon)
     logs, law = ratio_law(tuple(sorted(lossy, key=lambda part: (part.epsilon, part.blanket))))
     error = ERROR * (1 + total_epsilon(lossy))
     rest = epsilon - 3 * error - logs

@@ -83,10 +83,10 @@ class Purse:
         """Return what a release under a plan costs."""
         return Cost(plan.release) if self.account is None else self.account.cost(plan)
 
-    def settle(self, request: Request) -> None:
-        """Enter what finding the spaces of another plan has cost, if a request takes them."""
+    def settle(self, reused: Inferred | None) -> None:
+        """Enter what finding the spaces of another plan has cost, if they are taken from it."""
         if self.account is not None:
-            self.account.settle(request.options.get("spaces"))
+            self.account.settle(reused)
 
     def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
         """Enter a spend, for good, and return its receipt; without an account only warn of repetitions."""
@@ -123,9 +123,17 @@ class Draft:
     """What inference may spend."""
 
     @property
+    def reused(self) -> Inferred | None:
+        """What the spaces of another plan cost that are taken."""
+        found: Inferred | None = self.options.get("reused") if self.plan is None else self.plan.reused
+        return found
+
+    @property
     def cost(self) -> Cost:
         """What a release of the promise costs before its plan is known."""
-        return cost_of_promise(self.promise, self.options["shuffle"] and not self.options["passthrough"])
+        secret = self.options["shuffle"] and not self.options["passthrough"]
+        given = [given for given in (self.options["mechanisms"] or {}).values() if isinstance(given, Mechanism)]
+        return cost_of_promise(self.promise, secret and all(mechanism.delta == 0 for mechanism in given))
 
     @classmethod
     def ready(cls, plan: Plan, table: Table, request: Request) -> Draft:
@@ -134,7 +142,7 @@ class Draft:
         check_columns(table.names, plan)
         if request.release:
             plan.check_rows(table.n)
-        imputed = () if plan.inferred is None else plan.inferred.columns
+        imputed = tuple(name for one in (plan.inferred, plan.reused) if one is not None for name in one.columns)
         return cls(plan, {c.name: c.space for c in plan.columns}, plan.nulls, Budget(plan.epsilon, plan.delta), imputed)
 
     @classmethod
@@ -146,7 +154,7 @@ class Draft:
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
-        options |= {"leaks": leaks, "n": table.n}
+        options |= {"leaks": leaks, "n": table.n, "reused": _reused(declared)}
         names = [column.name for column in columns]
         if not left:
             plan = build_plan({n: known[n] for n in names}, epsilon=promise.epsilon, delta=promise.delta, **options)
@@ -158,7 +166,8 @@ class Draft:
             plan = build_plan({n: known[n] for n in names}, epsilon=promise.epsilon, delta=promise.delta, **options)
             return cls(plan, known, plan.nulls, promise)
         secret = options["shuffle"] and not options["passthrough"]
-        allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret)
+        fixed = options["allocation"] != "error"
+        allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)
         measurement = Measurement.of(left, table.n, allowed.spendable, options["contributions"], most)
         stand_ins = {c.name: known.get(c.name) or any_space(c) for c in columns}
         rest = promise.less(allowed.budget, "inference") if allowed.step is None else promise
@@ -228,8 +237,8 @@ def prepare(table: Table, request: Request, purse: Purse) -> Ready:
         _watch_order(draft.plan, codes)
 
     receipt = None
+    purse.settle(draft.reused)
     if request.release:
-        purse.settle(request)
         purse.pay(table, RELEASE, draft.cost if draft.plan is None else purse.cost(draft.plan), codes)
     elif draft.allowed is not None:
         receipt = purse.pay(table, INFERENCE, Cost(draft.allowed.budget, draft.allowed.step), codes)
@@ -254,6 +263,12 @@ def planned(
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
     purse = Purse(Account.of(ledger, dataset))
     return prepare(table, Request(epsilon, delta, None, options, release=False), purse).plan
+
+
+def _reused(spaces: Any) -> Inferred | None:
+    """Return what the inference of a plan whose spaces are taken has cost, its own or one that it took itself."""
+    source = (spaces.inferred or spaces.reused) if isinstance(spaces, Plan) else None
+    return None if source is None else source.without_counts
 
 
 def _watch_order(plan: Plan, codes: Codes) -> None:

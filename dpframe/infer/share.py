@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.gaussian_dp import Step, largest_step, share_of_step, step_epsilon
+from dpframe.accounting.gaussian_dp import Step, promise_step, share_of_step, step_epsilon
 from dpframe.errors import ParameterError
 from dpframe.infer.cost import Histogram, default_share
 
 PURE_SHARE = 0.1
 """Share of ε that inference takes with δ = 0, where nothing else is said."""
 
-_SLACK = 0.1
-"""Share of δ that is slack in the M² that is divided; what rows take is chosen again beside what was spent."""
 _OWN_SLACK, _TABLES_SLACK = 0.05, 1e-3
 """Shares of δ that inference has as slack: where values of unknown domains may show, and where only tables' tails."""
 _STATED = 0.5
@@ -39,7 +37,13 @@ class Allowance:
 
 
 def allowance(
-    promise: Budget, histograms: Sequence[Histogram], n: int, contributions: int, share: float | None, secret: bool
+    promise: Budget,
+    histograms: Sequence[Histogram],
+    n: int,
+    contributions: int,
+    share: float | None,
+    secret: bool,
+    fixed: bool = True,
 ) -> Allowance:
     """Return what inference of these histograms may spend of a promise.
 
@@ -49,19 +53,22 @@ def allowance(
         Its share of M², or with δ = 0 of ε; None for as much as `default_share` says, and a tenth of ε.
     secret
         Whether rows leave in a secret order that earns credit.
+    fixed
+        Whether the columns' shares are public. Where they follow from the spaces that inference gives, and rows keep
+        their order, what is composed is no one pair of laws: then inference is subtracted from the promise.
 
     Raises
     ------
     ParameterError
         If the share leaves nothing.
     """
-    if promise.delta == 0:
+    if promise.delta == 0 or not (secret or fixed):
         part = promise.split([PURE_SHARE if share is None else share])[0]
-        short = Budget(_short(part.epsilon))
+        short = Budget(_short(part.epsilon), _short(part.delta))
         _ = promise.less(short, "inference")  # refused if nothing is left
         return Allowance(short, None)
     unknown = any(histogram.unknown for histogram in histograms)
-    whole = largest_step(promise, _SLACK)
+    whole = promise_step(promise)
     taken = default_share(histograms, n, whole, contributions, secret) if share is None else share
     step = Step(share_of_step(whole, taken).mu, promise.delta * (_OWN_SLACK if unknown else _TABLES_SLACK))
     if step.mu >= whole.mu:

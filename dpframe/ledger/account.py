@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.gaussian_dp import Step, covering_step
+from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import ParameterError
 from dpframe.ledger.currencies import covers, difference
 from dpframe.ledger.ledger import Ledger, as_ledger
@@ -28,9 +28,9 @@ class Cost:
     step: Step | None = None
 
 
-def cost_of_promise(promise: Budget, secret: bool) -> Cost:
-    """Return the cost of a release whose plan is not made yet: it covers every plan that keeps the promise."""
-    return Cost(promise, covering_step(promise) if secret and promise.delta > 0 else None)
+def cost_of_promise(promise: Budget, curved: bool) -> Cost:
+    """Return the cost of a release whose plan is not made yet; ``curved`` tells that all of it lies under one curve."""
+    return Cost(promise, promise_step(promise) if curved and promise.delta > 0 else None)
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,11 @@ class Account:
         enough = entry.step.mu >= step.mu and entry.step.delta >= step.delta
         return enough and covers(entry.amount, inferred.budget)
 
-    def settle(self, spaces: Any) -> None:
-        """Enter what it cost to find the spaces of a plan that gives no more than these, once for this dataset."""
-        inferred = spaces.inferred if isinstance(spaces, Plan) else None
+    def settle(self, inferred: Inferred | None) -> None:
+        """Enter what it cost to find spaces that were taken from another plan, once for this dataset."""
         if inferred is None or self._paid(inferred):
             return
-        facts = json.dumps([self.dataset, inferred.to_json()])
+        facts = json.dumps([self.dataset, inferred.without_counts.to_json()])
         receipt = hashlib.sha256(facts.encode()).hexdigest()[:32]
         budget = inferred.budget
         self.ledger.spend(

@@ -47,7 +47,9 @@ def build_units(
     grouped = {name for names in joined for name in names}
     named = set(allocation) if isinstance(allocation, Mapping) else set()
     for name in known:
-        if known[name].size == 1 and name not in {*ready, *grouped, *named, *chosen}:
+        # In known order beside central steps no share may follow from what inference gave (`calibration`).
+        moving = terms.central is None or terms.shuffled_rows is not None
+        if moving and known[name].size == 1 and name not in {*ready, *grouped, *named, *chosen}:
             ready[name] = Column(name, known[name], mechanism_for(known[name], _NOTHING, 0.0, None))
     rest: list[Any] = [*joined, *(name for name in known if name not in ready and name not in grouped)]
     makers: list[Maker] = [_maker(unit, known, chosen) for unit in rest]

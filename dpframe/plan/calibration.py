@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from dpframe.accounting import Bound, ColumnLoss, composed_delta, shuffled_delta, unsampled
 from dpframe.accounting.budget import Budget, compose
-from dpframe.accounting.gaussian_dp import Step, best_steps, composed_steps, step_delta
+from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, remaining_step, step_delta
 from dpframe.accounting.kept_order import mixed_delta, response_parts
 from dpframe.accounting.secret_order import Rows, largest_total, rows_cover
+from dpframe.accounting.undercurve import Cover
 from dpframe.errors import ParameterError
 from dpframe.plan.columns import Randomised
 
@@ -27,8 +28,11 @@ _MOST = 42.0
 """Loss of a column beyond which its tables are as fine as they get."""
 _USED = 0.999
 """Share of δ that is enough to stop at."""
-_USED_OF_CURVE = 0.9
-"""The same under a curve, where a thousandth of a column's loss is a twentieth of δ."""
+_FILLED, _AIM = 0.985, 0.004
+"""Part of a curve's μ that is enough to stop at, and what is aimed at below all of it: 2e-3 and 5e-4 of a loss."""
+_STEEP = 7.5
+"""About d ln μ/d ln(total loss) of rows in secret order."""
+_CURVED_TURNS = 24
 _WIDTH = 1e-6
 """Relative width at which the search for the columns' losses stops, where their cost is steep."""
 _LEAP = 2e-4
@@ -58,7 +62,7 @@ class Terms:
     central
         What is given away beside the rows, as one step for a person; it is composed with them (`gaussian_dp`).
     local
-        ε, at the budget's δ, that each row may lose with what is central, even to someone who knows its place.
+        What each row may lose beside what is central, even to someone who knows its place.
     """
 
     budget: Budget
@@ -67,7 +71,7 @@ class Terms:
     secret: bool = True
     contributions: int = 1
     central: Step | None = None
-    local: float | None = None
+    local: Budget | None = None
 
     @property
     def samples(self) -> bool:
@@ -96,9 +100,14 @@ class Terms:
         return self.rows if self.sample is None else self.sample
 
     @cached_property
-    def curves(self) -> tuple[Step, ...]:
-        """The steps that rows in secret order may take beside what is central: any one of them keeps the promise."""
-        return tuple(best_steps(self.budget, self.central))
+    def curve(self) -> Step:
+        """The step that rows in secret order may take beside what is central, or else the whole one.
+
+        It follows from public facts alone. One of several curves, chosen by what inference gave, would not keep the
+        promise: the mean over outcomes of profiles that each keep it apart may exceed it.
+        """
+        whole = promise_step(self.budget)
+        return whole if self.central is None else remaining_step(whole, self.central)
 
     @property
     def permutation(self) -> Rows:
@@ -135,7 +144,7 @@ class Terms:
             bound = _cost_beside(losses, self)
         if self.local is None or not losses:
             return bound
-        own = local_delta(losses, self.central, self.local) / self.budget.delta if self.budget.delta else 0.0
+        own = composed_delta(losses, self.local.epsilon) / self.local.delta if self.local.delta else 0.0
         return Bound(min(1.0, max(bound.value, own * self.sampled_budget.delta)), bound.method)
 
     def allow(self, units: Sequence[Randomised]) -> bool:
@@ -154,19 +163,24 @@ def _cost(parts: tuple[ColumnLoss, ...], permuted: int | None, epsilon: float) -
 def _cost_beside(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
     assert terms.central is not None
     if terms.shuffled_rows is None:
-        return Bound(mixed_delta(parts * terms.contributions, terms.central, terms.budget.epsilon), "composition")
-    return Bound(step_delta(composed_steps([rows_step(parts, terms), terms.central]), terms.budget.epsilon), "gaussian")
+        # Two outcomes of each column's own ε, whatever its space: what inference gave decides nothing of the bound.
+        losses = response_parts([part.epsilon for part in parts] * terms.contributions)
+        return Bound(mixed_delta(losses, terms.central, terms.budget.epsilon), "composition")
+    rows = rows_step(parts, terms)
+    if rows is None:
+        return Bound(1.0, "gaussian")
+    return Bound(step_delta(composed_steps([rows, terms.central]), terms.budget.epsilon), "gaussian")
 
 
 @lru_cache(maxsize=4096)
-def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step:
-    """Return the least step, about, of rows in secret order with these columns."""
-    return rows_cover(parts, terms.permutation, terms.curves).step
+def _cover(parts: tuple[ColumnLoss, ...], terms: Terms) -> Cover:
+    return rows_cover(parts, terms.permutation, [terms.curve])
 
 
-def local_delta(parts: Sequence[ColumnLoss], central: Step | None, epsilon: float) -> float:
-    """Return an upper bound on the δ(ε) of one row whose place is known, with what is central of it."""
-    return composed_delta(parts, epsilon) if central is None else mixed_delta(parts, central, epsilon)
+def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step | None:
+    """Return the least step, about, of rows in secret order with these columns; None where none could be proved."""
+    cover = _cover(parts, terms)
+    return cover.step if math.isfinite(cover.ratio) else None
 
 
 def calibrate(
@@ -189,13 +203,16 @@ def calibrate(
         return [makers[0](inside.epsilon, inside.delta)]
     failing = math.fsum(unit.mechanism.delta for unit in ready)
     if inside.delta == 0 or (failing > 0 and terms.central is None):
-        whole = inside if terms.local is None else Budget(min(inside.epsilon, terms.local), inside.delta)
+        whole = inside if terms.local is None else Budget(min(inside.epsilon, terms.local.epsilon), inside.delta)
         rest = whole.less(compose(unit.certified for unit in ready)) if ready else whole
         return [make(part.epsilon, 0.0) for make, part in zip(makers, rest.split(shares), strict=True)]
     if ready and terms.delta_of(ready).value >= inside.delta:
         inside.less(compose(unit.certified for unit in ready))  # refuses, and says what they spend
         raise ParameterError(_READY)
-    return _largest(makers, shares, ready, terms)
+    model = _Model.beside(ready, shares, terms)
+    if model.curved:
+        return _curved(makers, shares, ready, terms, model)
+    return _largest(makers, shares, ready, terms) if terms.central is None else _beside(makers, shares, terms, model)
 
 
 @lru_cache(maxsize=256)
@@ -215,6 +232,7 @@ def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised
     return tuple(found[unit.names] for unit in units)
 
 
+_CENTRAL = "epsilon is too small beside what is spent centrally; raise it, or declare spaces"
 _READY = "epsilon is too small for the mechanisms that are given ready; raise it"
 
 
@@ -227,7 +245,7 @@ def _largest(
     units made so far says. Their cost may leap (optima do), which bisection then closes in on.
     """
     inside, model = terms.sampled_budget, _Model.beside(ready, shares, terms)
-    most, used = _MOST / min(shares), _USED_OF_CURVE if model.curved else _USED
+    most = _MOST / min(shares)
     best: list[Randomised] | None = None
     low, high, total = 0.0, math.inf, model.largest(min(inside.epsilon, most / 2), most)
     while True:
@@ -235,7 +253,7 @@ def _largest(
         value = terms.delta_of([*ready, *units]).value
         if value <= inside.delta:
             low, best = total, units
-            if value >= used * inside.delta or total >= most:
+            if value >= _USED * inside.delta or total >= most:
                 return units
         else:
             high = total
@@ -248,6 +266,61 @@ def _largest(
             return best
         if model.known >= _TURNS or not low < total < high:
             total = _between(low, high, inside.epsilon, most)
+
+
+def _curved(
+    makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms, model: _Model
+) -> list[Randomised]:
+    """Return the same for rows in secret order beside central steps: the model says where, units are then proved."""
+    inside, most = terms.sampled_budget, _MOST / min(shares)
+    low, high, total = 0.0, math.inf, model.under_curve(most)
+    best: list[Randomised] | None = None
+    slope, last = _STEEP, (0.0, 0.0)
+    for _ in range(_CURVED_TURNS):
+        units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+        ratio = _cover(tuple(unit.column_loss for unit in [*ready, *units]), terms).ratio
+        fits = terms.delta_of([*ready, *units]).value <= inside.delta
+        if fits:
+            low, best = total, units
+        else:
+            high = total
+        capped = fits and terms.local is not None and ratio < _FILLED
+        if (fits and ratio >= _FILLED) or capped or total >= most or (best is not None and high <= low * (1 + _LEAP)):
+            break
+        gap = math.log(min(max(ratio, 1e-6), 1e6)) + _AIM
+        if last[0] and abs(math.log(total / last[0])) > _LEAP:
+            slope = min(max((gap - last[1]) / math.log(total / last[0]), 0.5), 4 * _STEEP)
+        last = total, gap
+        trial = total * (math.exp(-gap / slope) if fits or ratio > 1 else 1 - 10 * _LEAP)
+        total = min(trial, most) if low < trial < high else math.sqrt(low * high) if low else high / 2
+    if best is None:
+        raise ParameterError(_READY if any(unit.mechanism.fixed for unit in ready) else _CENTRAL)
+    return best
+
+
+def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, model: _Model) -> list[Randomised]:
+    """Return units in known order beside central steps: their losses follow from public facts, not from their spaces.
+
+    Units lose what is asked of them at the most, and the bound grows with that. Were it to follow what inference gave,
+    the mean over outcomes could exceed δ though every outcome keeps it.
+    """
+    allowed, most = model.terms, _MOST / min(shares)
+
+    def losses(total: float) -> list[ColumnLoss]:
+        return [*model.ready, *response_parts([total * share for share in shares])]
+
+    def fits(total: float) -> bool:
+        return allowed.delta_of_losses(losses(total)).value <= allowed.budget.delta
+
+    low, high = 0.0, min(allowed.budget.epsilon, most)
+    while high < most and fits(high):
+        low, high = high, min(2 * high, most)
+    while high - low > _WIDTH * high and high > allowed.budget.epsilon * 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    if low == 0:
+        raise ParameterError(_READY if model.ready else _CENTRAL)
+    return [make(low * share, 0.0) for make, share in zip(makers, shares, strict=True)]
 
 
 def _between(low: float, high: float, start: float, most: float) -> float:
@@ -315,13 +388,21 @@ class _Model:
         masses = np.maximum(np.exp(np.maximum(logs, -losses)), _FLOOR)
         return [k.at(float(loss), float(mass)) for k, loss, mass in zip(self._kinds, losses, masses, strict=True)]
 
+    @property
+    def terms(self) -> Terms:
+        """What the promise rests on, channels that may fail taken into account."""
+        return self._terms
+
+    @property
+    def ready(self) -> list[ColumnLoss]:
+        """The losses of units that are made already."""
+        return self._ready
+
     def largest(self, start: float, most: float) -> float:
         """Return the total at which the model's cost is just below δ, searched for about a start.
 
         Regula falsi (Illinois) on logarithms, in which δ of the total is nearly straight.
         """
-        if self.curved:
-            return self._under_curve(most)
         target = math.log(self._terms.sampled_budget.delta) + math.log((1 + _USED) / 2)
 
         def excess(x: float) -> float:
@@ -342,24 +423,24 @@ class _Model:
         low, high = sorted([(near, at_near), (x, found)])
         return math.exp(_root(excess, low, high, near_enough))
 
-    def _under_curve(self, most: float) -> float:
+    def under_curve(self, most: float) -> float:
         """Return about the largest total whose rows lie under one of the curves, and within the local cap."""
         terms, total = self._terms, most
         if terms.local is not None:
             total = self._within(terms.local, most)
         least = [*self._ready, *self.parts(total)]
-        if total < most and rows_cover(least, terms.permutation, terms.curves).ratio <= 1:
+        if total < most and rows_cover(least, terms.permutation, [terms.curve]).ratio <= 1:
             return total
-        found, _ = largest_total(lambda x: [*self._ready, *self.parts(x)], terms.permutation, terms.curves, total)
+        found, _ = largest_total(lambda x: [*self._ready, *self.parts(x)], terms.permutation, [terms.curve], total)
         return found
 
-    def _within(self, epsilon: float, most: float) -> float:
-        """Return about the largest total of which a row whose place is known loses no more than ε."""
-        low, high, delta = 0.0, most, self._terms.budget.delta
+    def _within(self, budget: Budget, most: float) -> float:
+        """Return about the largest total of which a row whose place is known loses no more than this."""
+        low, high = 0.0, most
         while high - low > _LEAP / 2 * high:
             middle = (low + high) / 2
-            cost = local_delta([*self._ready, *self.parts(middle)], self._terms.central, epsilon)
-            low, high = (middle, high) if cost <= delta else (low, middle)
+            cost = composed_delta([*self._ready, *self.parts(middle)], budget.epsilon)
+            low, high = (middle, high) if cost <= budget.delta else (low, middle)
         return low or high
 
 

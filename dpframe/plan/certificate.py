@@ -297,6 +297,11 @@ def _undercut_step(inferred: Inferred, step: Step, contributions: int) -> list[s
 
     Of one value that a person alone has: k rows of it and the noise reach the threshold with this chance.
     """
+    stated = step_delta(step, inferred.budget.epsilon)
+    if stated > inferred.budget.delta:
+        return [f"inference claims {_pair(inferred.budget)} on its own, but its step has delta={stated:.4g} there"]
+    if inferred.columns and not inferred.measured:
+        return ["inference names columns but no counts that their spaces rest on"]
     noises = [IntegerNoise(max(measured.variance, 0.25)) for measured in inferred.measured]
     least = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
     thresholds = dict(inferred.thresholds)

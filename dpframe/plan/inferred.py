@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dpframe.accounting.budget import Budget
@@ -92,6 +92,11 @@ class Inferred:
     thresholds: tuple[tuple[str, int], ...] = ()
     receipt: str | None = None
     step: Step | None = None
+
+    @property
+    def without_counts(self) -> Inferred:
+        """What it cost, and of which columns, without what was measured."""
+        return replace(self, measured=(), thresholds=())
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""

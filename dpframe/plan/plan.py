@@ -26,7 +26,7 @@ from dpframe.plan.forecast import forecast_table
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.sample_size import best_size, sample_curve
-from dpframe.plan.steps import local_epsilon, rows_budget, step_lines, steps_of
+from dpframe.plan.steps import rows_budget, step_lines, steps_of
 from dpframe.spaces import as_space
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class Plan:
         Whether a DataFrame's index, which may name persons, is copied *unprotected*; only rows in their order have it.
     local_epsilon
         The most that `local` may be, for those who will not rest everything on the secrecy of the order.
+    reused
+        What the inference of another plan cost whose spaces were taken, without its counts: a ledger enters it once.
 
     Raises
     ------
@@ -109,6 +111,7 @@ class Plan:
     inferred: Inferred | None = None
     keeps_index: bool = False
     local_epsilon: float | None = None
+    reused: Inferred | None = None
 
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks", "groups"):
@@ -248,7 +251,8 @@ class Plan:
 
     def nulls_of(self, name: str) -> str:
         """Return what a null in a column means: what inference chose a space for is coded without complaint."""
-        return "impute" if self.inferred is not None and name in self.inferred.columns else self.nulls
+        known = [one.columns for one in (self.inferred, self.reused) if one is not None]
+        return "impute" if any(name in columns for columns in known) else self.nulls
 
     @cached_property
     def not_found(self) -> tuple[NotFound, ...]:
@@ -273,14 +277,16 @@ class Plan:
         """
         if self.terms.shuffled_rows is None and not self.terms.samples:
             return self.release
-        if self.terms.central is not None:
-            return Budget(local_epsilon(self.units, self.terms), self.delta)
         return self._local_rows if self.inferred is None else compose([self._local_rows, self.inferred.budget])
+
+    @property
+    def _local_delta(self) -> float:
+        return self.delta if self.inferred is None else self.release.less(self.inferred.budget, "inference").delta
 
     @property
     def _local_rows(self) -> Budget:
         """The columns' losses composed: basically, or by their privacy-loss distributions at the δ of the rows."""
-        basic, delta = self.local_sum, self.released.delta
+        basic, delta = self.local_sum, self._local_delta
         if basic.delta > 0 or delta == 0:
             return basic
         epsilon = composed_epsilon([unit.column_loss for unit in self.units], delta)
@@ -325,7 +331,8 @@ class Plan:
     @property
     def _schema(self) -> int:
         """The oldest schema that says all of the plan: its digest enters every key, and stays where nothing is new."""
-        new = self.local_epsilon is not None or (self.inferred is not None and self.inferred.step is not None)
+        new = self.local_epsilon is not None or self.reused is not None
+        new |= self.inferred is not None and self.inferred.step is not None
         return SCHEMA if new else 1
 
     @cached_property
@@ -356,6 +363,8 @@ class Plan:
             data["keeps_index"] = True
         if self.local_epsilon is not None:
             data["local_epsilon"] = self.local_epsilon
+        if self.reused is not None:
+            data["reused"] = self.reused.to_json()
         if self.groups:
             data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)
@@ -392,6 +401,7 @@ class Plan:
             "inferred",
             "keeps_index",
             "local_epsilon",
+            "reused",
         }
         unknown = sorted(set(data) - known)
         if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
@@ -403,8 +413,9 @@ class Plan:
         data["columns"] = tuple(column_from_json(column, data["groups"]) for column in data["columns"])
         data.setdefault("delta", 0.0)
         try:
-            if data.get("inferred") is not None:
-                data["inferred"] = Inferred.from_json(data["inferred"])
+            for name in ("inferred", "reused"):
+                if data.get(name) is not None:
+                    data[name] = Inferred.from_json(data[name])
             return cls(**data)
         except ParameterError as error:
             raise PlanError(f"the plan is not valid: {error}") from None
@@ -670,6 +681,7 @@ def build_plan(
     groups: Iterable[Sequence[str]] = (),
     inferred: Inferred | None = None,
     local_epsilon: float | None = None,
+    reused: Inferred | None = None,
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
@@ -711,6 +723,7 @@ def build_plan(
         sample=chosen,
         inferred=inferred,
         local_epsilon=cap,
+        reused=reused,
     )
     return plan._resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
 
@@ -725,9 +738,13 @@ def terms_of(
     local: float | None,
 ) -> Terms:
     """Return what a promise rests on: what inference spent is composed with the rows, or (older plans) subtracted."""
-    central = None if inferred is None else inferred.step
-    budget = promise.less(inferred.budget, "inference") if inferred is not None and central is None else promise
-    return Terms(budget, n, sample, secret, contributions, central, local)
+    central, spent = (None, None) if inferred is None else (inferred.step, inferred.budget)
+    budget = promise if spent is None or central is not None else promise.less(spent, "inference")
+    cap = None if local is None else Budget(local, promise.delta)
+    if cap is not None and spent is not None:
+        # Apart, so that it holds whatever inference gave: a row's own loss is known to whoever has its plan.
+        cap = cap.less(spent, "inference, of what local_epsilon allows")
+    return Terms(budget, n, sample, secret, contributions, central, cap)
 
 
 def _check_sample_size(sample: Any, n: int | None) -> None:

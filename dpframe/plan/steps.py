@@ -8,12 +8,9 @@ from collections.abc import Mapping, Sequence
 from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, dominating_step, pure_step, step_epsilon
-from dpframe.accounting.kept_order import response_parts
-from dpframe.plan.calibration import Terms, local_delta, rows_step
+from dpframe.plan.calibration import Terms, rows_step
 from dpframe.plan.columns import Randomised
 from dpframe.plan.inferred import Inferred
-
-_NARROW = 1e-9
 
 
 def steps_of(units: Sequence[Randomised], terms: Terms, inferred: Inferred | None) -> dict[str, Step]:
@@ -26,8 +23,11 @@ def steps_of(units: Sequence[Randomised], terms: Terms, inferred: Inferred | Non
     if inferred is not None:
         found["inference"] = dominating_step(inferred.budget) if inferred.step is None else inferred.step
     pure = all(unit.mechanism.delta == 0 for unit in units)
+    rows = None
     if units and terms.shuffled_rows is not None and pure:
-        found["rows"] = rows_step(tuple(unit.column_loss for unit in units), terms)
+        rows = rows_step(tuple(unit.column_loss for unit in units), terms)
+    if rows is not None:
+        found["rows"] = rows
     elif units:
         columns = [Step(pure_step(unit.certified.epsilon).mu, unit.mechanism.delta) for unit in units]
         together = composed_steps(columns * terms.contributions)
@@ -47,24 +47,6 @@ def rows_budget(units: Sequence[Randomised], terms: Terms, steps: Mapping[str, S
     else:
         epsilon = composed_epsilon([unit.column_loss for unit in units] * terms.contributions, delta)
     return Budget(min(epsilon or 5e-324, terms.budget.epsilon), delta)
-
-
-def local_epsilon(units: Sequence[Randomised], terms: Terms) -> float:
-    """Return the ε, rounded up, at the promise's δ of one row whose place is known, with what is central of it."""
-    assert terms.central is not None
-    failing, central = math.fsum(unit.mechanism.delta for unit in units), terms.central
-    losses = [unit.column_loss for unit in units]
-    if failing:
-        central = composed_steps([central, Step(0.0, failing)])
-        losses = response_parts([unit.certified.epsilon for unit in units])
-    if not losses:
-        return step_epsilon(central, terms.budget.delta) or 5e-324
-    low, high = 0.0, math.fsum(loss.epsilon for loss in losses) + step_epsilon(central, terms.budget.delta)
-    high *= 1 + _NARROW  # pure losses add to whatever the rest loses at this δ
-    while high - low > _NARROW * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if local_delta(losses, central, middle) <= terms.budget.delta else (middle, high)
-    return high
 
 
 def step_lines(steps: Mapping[str, Step]) -> list[str]:

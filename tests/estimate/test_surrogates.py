@@ -131,7 +131,7 @@ def test_sets_invert_their_channel(tag: str) -> None:
     places = list(range(4))
     values = [code for code in range(16) if code.bit_count() <= 2] + ([space.size - 1] if mine.has_null else [])
     for x in values:
-        weights, total = mine.mechanism.weights(x)
+        weights, total = mine.column.mechanism.weights(x)
         law = np.array([w / total for w in weights])
         held = np.array([x >> i & 1 for i in places], dtype=float) * (x < 16)
         codes = space.code_array(range(space.size))
