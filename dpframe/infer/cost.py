@@ -44,6 +44,8 @@ _TABLES = 1e-3
 """Part of the slack that is kept for the tails of tables, and their distances from the ideal law."""
 _ABOVE = 1 + 2e-5
 """Factor by which noise is raised until its exact step fits."""
+_CLEAREST = 3.0
+"""μ beyond which less noise would show nothing more, and its lattice law is hard to bound."""
 _COARSEST = 0.3
 """σ² of the least noise: the lattice law of less would be of no use."""
 RARE = 50
@@ -168,16 +170,16 @@ def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: Sequen
     escape = allowed.delta * (1 - _TABLES) * (1 - 1e-6) if candidates else 0.0
     if allowed.mu == 0 or allowed.delta * _TABLES < _FAINTEST:
         raise ParameterError(_TOO_SMALL if allowed.mu else _NOTHING)
-    factor = 1.0
+    factor, mu = 1.0, min(allowed.mu, _CLEAREST)
     while True:
-        scales = [2 * h.cells * k**2 * factor / (allowed.mu**2 * s) for h, s in zip(histograms, relative, strict=True)]
+        scales = [2 * h.cells * k**2 * factor / (mu**2 * s) for h, s in zip(histograms, relative, strict=True)]
         if max(scales) > LARGEST_SCALE**2 / 4:
             raise ParameterError(_NOTHING)
         tables = [gaussian_table(max(_COARSEST, _coarse(sigma2))) for sigma2 in scales]
         spent = _noise_step(histograms, tables, k, allowed.delta * _TABLES * (1 - 1e-6))
-        if spent.mu <= allowed.mu:
+        if spent.mu <= mu:
             break
-        factor *= (spent.mu / allowed.mu) ** 2 * _ABOVE
+        factor *= (spent.mu / mu) ** 2 * _ABOVE
     limits = []
     for h, table in zip(histograms, tables, strict=True):
         each = escape / max(candidates, 1) - float(table.distance)

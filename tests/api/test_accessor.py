@@ -197,7 +197,7 @@ def test_contributions_reach_the_plan(census):
     assert plan.release.epsilon == 2
     credited = census[["sex"]].dp.plan(epsilon=2, spaces={"sex": ["F", "M"]}, contributions=4)
     assert credited["sex"].mechanism.epsilon > 0.5
-    assert credited.terms.budget.epsilon == 0.5
+    assert credited.terms.budget.per_row(credited.terms.contributions).epsilon == 0.5
 
 
 def test_spaces_of_another_plan(census, census_spaces):

@@ -32,9 +32,9 @@ class Diary(Purse):
     def __post_init__(self):
         self.pages = []
 
-    def pay(self, table, what, amount, codes):
-        self.pages.append((what, amount))
-        return super().pay(table, what, amount, codes)
+    def pay(self, table, what, cost, codes):
+        self.pages.append((what, cost.budget))
+        return super().pay(table, what, cost, codes)
 
     @property
     def key(self):

@@ -498,7 +498,7 @@ def test_rows_are_known_whatever_holds_them(kind):
 
 def ledger(tmp_path, total, delta=1e-5):
     book = dpf.Ledger(tmp_path / "ledger.sqlite")
-    book.create("survey", total, delta)
+    book.create("survey", total, delta, accounting="basic")  # which rows in kept order are for
     return book
 
 
@@ -524,19 +524,21 @@ def test_a_ledger_is_charged_before_noise_is_drawn_and_shared_by_clones(tmp_path
 def test_fit_and_the_first_transform_are_the_promise(tmp_path):
     X, book = numbers(500), ledger(tmp_path, 3.0)
     model = dpf.Sanitizer(1.0, infer_share=0.25, ledger=book, dataset="survey").fit(X)
-    assert spends(book) == [("inference", 0.25)]
-    inferred = model.plan_.inferred
+    inferred, rows = model.plan_.inferred, model.plan_.released
+    assert spends(book) == [("inference", inferred.budget.epsilon)]
+    assert rows.epsilon < 1.0 < rows.epsilon + inferred.budget.epsilon  # together they cost less than apart
     assert book.find(inferred.receipt) is not None
     assert model.plan_.release == dpf.Budget(1.0, 1e-6)
     model.transform(X)
     model.transform(X[:100])
-    assert spends(book)[1:] == [("release", 0.75)] * 2
+    assert spends(book)[1:] == [("release", rows.epsilon)] * 2
     # Without a ledger the process counts the same.
     other = dpf.Sanitizer(1.0, infer_share=0.25).fit(X)
     assert released(other, X) == []
     [text] = released(other.fit(X), X)
     assert "released 2 times and had spaces inferred 2 times" in text
-    assert "epsilon=2, delta=2e-06 so far" in text
+    both = 2 * (other.plan_.inferred.budget.epsilon + other.plan_.released.epsilon)
+    assert f"epsilon={both:g}, delta=" in text
     # Nothing is drawn where the budget is too small.
     poor = dpf.Ledger(tmp_path / "poor.sqlite")
     poor.create("survey", 0.2)

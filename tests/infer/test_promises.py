@@ -12,6 +12,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.infer.cost import Histogram, spend
 from dpframe.plan.certificate import certify
@@ -51,7 +52,8 @@ def test_inference_claims_no_more_than_its_tables_keep(epsilon: float, delta: fl
         assert "too small to infer spaces" in str(error)
         assert delta < 1e-20 or epsilon < 0.01
         return
-    assert spending.certified().delta <= delta
+    assert spending.step is not None
+    assert step_delta(spending.step, epsilon) <= delta
 
 
 def test_a_certificate_compares_inference_with_the_noise_of_its_counts() -> None:
@@ -59,8 +61,15 @@ def test_a_certificate_compares_inference_with_the_noise_of_its_counts() -> None
         plan = dpf.make_plan(pd.DataFrame({"a": range(n)}), 1.0, delta, infer_share=0.5)
         assert plan.verify().ok
         data = json.loads(plan.to_json())
-        data["inferred"] |= {"epsilon": 1e-9, "delta": delta / 1e6}
-        data |= {"epsilon": 0.5 + 2e-9, "delta": 0.51 * delta}
+        if delta:
+            short = {**data, "inferred": data["inferred"] | {"epsilon": 1e-9}}
+            assert "its step has delta=" in Plan.from_json(json.dumps(short)).verify().failures[0]
+            bare = {**data, "inferred": data["inferred"] | {"measured": [], "mu": 0.0, "slack": 0.0}}
+            assert "no counts that their spaces rest on" in Plan.from_json(json.dumps(bare)).verify().failures[0]
+            data["inferred"] |= {"mu": 1e-9}
+        else:
+            data["inferred"] |= {"epsilon": 1e-9}
+            data |= {"epsilon": 0.5 + 2e-9}
         failures = Plan.from_json(json.dumps(data)).verify().failures
         assert failures
         assert "less noise" in failures[0]
@@ -88,15 +97,24 @@ def test_spaces_of_a_plan_that_no_ledger_has_are_paid_for_once(tmp_path: Path) -
     frame, kept = pd.DataFrame({"c": ["A", "B"] * 501}), ledger(tmp_path)
     account = {"ledger": kept, "dataset": "survey"}
     unpaid = dpf.make_plan(frame, 1.0)
-    for total in (1.1, 2.1):
+    assert unpaid.inferred is not None
+    found = unpaid.inferred.budget.epsilon
+    for total in (1.0, 2.0):
         dpf.sanitize(frame, 1.0, spaces=unpaid, **account)
-        assert kept.spent("survey").epsilon == total
+        assert kept.spent("survey").epsilon == pytest.approx(found + total)
     frame.to_parquet(tmp_path / "in.parquet", index=False)
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, spaces=unpaid, **account)
-    assert kept.spent("survey").epsilon == 3.1
+    assert kept.spent("survey").epsilon == pytest.approx(found + 3)
+    # A plan that takes them says what they cost, and whoever releases under it pays that once as well.
+    second = dpf.make_plan(frame, 1.0, spaces=unpaid)
+    kept.create("another", 9.0, 1e-4, accounting="basic")
+    for total in (1.0, 2.0):
+        dpf.sanitize(frame, plan=second, ledger=kept, dataset="another")
+        assert kept.spent("another").epsilon == pytest.approx(found + total)
     paid = dpf.make_plan(frame, 1.0, infer_share=0.2, **account)
+    assert paid.inferred is not None
     dpf.sanitize(frame, 1.0, spaces=paid, **account)
-    assert kept.spent("survey").epsilon == 4.3
+    assert kept.spent("survey").epsilon == pytest.approx(found + 4 + paid.inferred.budget.epsilon)
 
 
 def test_a_column_of_type_null_is_refused_before_anything_is_spent(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_the_cost_of_a_person_is_re_derived() -> None:
 def test_rows_of_one_person_are_paid_for_by_group_privacy(k: int) -> None:
     """The row's (ε/k, δ·(e^(ε/k) − 1)/(e^ε − 1)): composing k such steps gives back (ε, δ)."""
     plan = build_plan(SPACES, epsilon=1.5, delta=1e-6, n=2_000, contributions=k)
-    budget, cost = plan.terms.budget, plan.terms.delta_of(plan.units).value
+    budget, cost = plan.terms.budget.per_row(k), plan.terms.delta_of(plan.units).value
     assert budget.epsilon * k <= 1.5
     total = sum(cost * math.exp(i * budget.epsilon) for i in range(k))
     assert 0.99e-6 <= total <= 1e-6

@@ -96,7 +96,9 @@ def test_json_round_trip_and_digest():
     again = dpf.Plan.from_json(plan.to_json(indent=2))
     assert again == plan
     assert again.digest == plan.digest
-    assert json.loads(plan.to_json())["schema"] == SCHEMA
+    # The oldest schema that says all of it: the digest, which enters every key, stays where nothing is new.
+    assert json.loads(plan.to_json())["schema"] == 1
+    assert json.loads(build_plan(SPACES, epsilon=1.0, local_epsilon=0.9).to_json())["schema"] == SCHEMA
     assert build_plan(SPACES, epsilon=1.1, delta=1e-6, n=7).digest != plan.digest
 
 
@@ -133,7 +135,7 @@ def edited(**changes):
         ("[1, 2", "it is not a JSON object"),
         ("[]", "it is not a JSON object"),
         ("{}", 'it has no "schema" number'),
-        (edited(schema=2), "schema 2, this version reads up to 1; upgrade dpframe"),
+        (edited(schema=3), "schema 3, this version reads up to 2; upgrade dpframe"),
         (edited(surprise=1), "unknown field 'surprise'"),
         (edited(columns={}), "no epsilon or no list of columns"),
         (edited(epsilon=0), "the plan is not valid: epsilon must be finite and above 0"),
