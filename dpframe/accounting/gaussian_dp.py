@@ -387,6 +387,6 @@ def promise_step(promise: Budget) -> Step:
     --------
     >>> step = promise_step(Budget(1.0, 1e-6))
     >>> round(step.mu, 4), step.delta
-    (0.2358, 1e-07)
+    (0.2355, 1e-07)
     """
     return largest_step(promise, SLACK)

@@ -55,7 +55,7 @@ class GaussianTable:
 
     Examples
     --------
-    >>> from dpframe.keystream import Keystream
+    >>> from dpframe.noise.keystream import Keystream
     >>> noise = gaussian_table(100.0).sample(Keystream(bytes(32)).column("age", "infer"), 0, 5)
     >>> noise.shape, noise.dtype
     ((5,), dtype('int64'))

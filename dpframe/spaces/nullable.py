@@ -33,6 +33,7 @@ class Nullable(Space):
 
     Examples
     --------
+    >>> from dpframe.spaces import Categorical
     >>> Nullable(Categorical(["F", "M"])).encode(["M", None]).tolist()
     [1, 2]
     """

@@ -75,7 +75,7 @@ def test_a_plan_and_its_release_cost_the_promise_together(
     people: pd.DataFrame, tmp_path: Path, whole: float, share: float
 ) -> None:
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
-    ledger.create("survey", whole, 1e-6)
+    ledger.create("survey", 1.1 * whole, 1e-6)  # a dataset's pool of half its δ leaves M² 5 % less
     plan = people.dp.plan(whole, 1e-6, infer_share=share, **account(ledger))
     assert [what for what, *_ in spent(ledger)] == ["inference"]
     people.dp.sanitize(plan=dpf.Plan.from_json(plan.to_json()), **account(ledger))
@@ -84,13 +84,13 @@ def test_a_plan_and_its_release_cost_the_promise_together(
     assert plan.inferred is not None
     assert inferred == plan.inferred.budget.epsilon
     assert rest == plan.released.epsilon < whole < rest + inferred  # together they cost less than apart
-    assert ledger.remaining("survey").epsilon < 0.2 * whole
+    assert ledger.remaining("survey").epsilon < 0.5 * whole
     with pytest.raises(BudgetExceeded):
         people.dp.sanitize(plan=plan, **account(ledger))
 
 
 def test_parquet_takes_a_plan_that_is_paid_in_part(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
-    plan = dpf.plan_parquet(source, 0.5, 1e-7, **account(ledger))
+    plan = dpf.plan_parquet(source, 0.4, 1e-7, **account(ledger))
     assert plan.inferred is not None
     for _ in range(2):  # inference is paid once, every release for itself
         dpf.sanitize_parquet(source, tmp_path / "out.parquet", plan=plan, **account(ledger))
@@ -122,7 +122,7 @@ def test_only_what_was_paid_for_here_is_taken_off(people: pd.DataFrame, tmp_path
     of_release = releases.loc[releases["what"] == "release", "release_id"].iloc[0]
     assert cost({"receipt": of_release}, "survey") == 0.02
     # More taken off than was paid: the rows are then noisier than they need be, but nothing is saved.
-    more = dpf.make_plan(people, 0.02, 1e-8, infer_share=0.5)
+    more = dpf.make_plan(people, 0.02, 1e-8, infer_share=0.8)
     assert more.inferred is not None
     forged = replace(more, inferred=replace(more.inferred, receipt=plan.inferred.receipt))
     before = ledger.spent("survey").epsilon

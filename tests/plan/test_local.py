@@ -13,7 +13,7 @@ import pytest
 from pages import visible
 
 import dpframe as dpf
-from dpframe.accounting.budget import Budget, compose, upward
+from dpframe.accounting.budget import compose, upward
 from dpframe.cli import main
 from dpframe.infer.column import Presence
 from dpframe.infer.cost import spend
