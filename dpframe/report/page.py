@@ -271,4 +271,6 @@ def _spend(plan: Plan) -> Spend | None:
         f"ε = {number(budget.epsilon)}, δ = {number(budget.delta)}" for budget in (plan.inferred.budget, plan.released)
     )
     share = plan.inferred.budget.epsilon / plan.epsilon
+    if plan.inferred.step is not None:  # μ² is what is divided
+        share = float(plan.steps["inference"].square / max(plan.step.square, Fraction(1, 10**300)))
     return Spend(inference, rows, name_list(plan.inferred.columns), split_bar(share))
