@@ -16,6 +16,8 @@ PURE_SHARE = 0.1
 
 _OWN_SLACK, _TABLES_SLACK = 0.05, 1e-3
 """Shares of δ that inference has as slack: where values of unknown domains may show, and where only tables' tails."""
+_MOST = 0.99
+"""Largest share: of less than a hundredth of M² no rows are made, which would show only once it is spent."""
 _STATED = 0.5
 """Share of δ at which inference alone is stated as an (ε, δ)."""
 
@@ -71,8 +73,8 @@ def allowance(
     whole = promise_step(promise)
     taken = default_share(histograms, n, whole, contributions, secret) if share is None else share
     step = Step(share_of_step(whole, taken).mu, promise.delta * (_OWN_SLACK if unknown else _TABLES_SLACK))
-    if step.mu >= whole.mu:
-        raise ParameterError("infer_share leaves nothing for the rows; lower it")
+    if taken > _MOST:
+        raise ParameterError("infer_share must leave at least a hundredth for the rows; lower it to 0.99 or less")
     delta = _short(promise.delta * _STATED)
     return Allowance(Budget(_short(step_epsilon(step, delta), up=True) or 5e-324, delta), step)
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpframe as dpf
-from dpframe.accounting import composed_delta, sampled, shuffled_delta
+from dpframe.accounting import ColumnLoss, composed_delta, sampled, shuffled_delta
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.mechanisms import Geometric, Matrix, RandomizedResponse
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.calibration import Terms, calibrate
@@ -565,3 +566,29 @@ def test_a_sample_in_a_known_order_earns_nothing() -> None:
     secret = build_plan(SPACES, epsilon=1.0, delta=0, n=1_000, sample=100)
     assert secret.local_sum.epsilon == pytest.approx(math.log1p(10 * math.expm1(1.0)), rel=1e-6)
     assert Fraction(secret.local_sum.epsilon) <= Fraction(math.log1p(10 * math.expm1(1.0))) + Fraction(1, 10**12)
+
+
+@pytest.mark.parametrize("total", [3.0, 5.0, 28.0, 60.0])
+@pytest.mark.parametrize("rows", [10, 1_000])
+def test_rows_whose_profile_is_not_proved_are_not_allowed(total: float, rows: int) -> None:
+    """Beside central steps: where no certificate is found the bound is 1, not the step that would be allowed."""
+    terms = Terms(Budget(1.0, 1e-6), rows, central=Step(0.1, 1e-9))
+    losses = [ColumnLoss(total, math.exp(-total) / 2)] * 2
+    assert terms.delta_of_losses(losses).value > 1e-6
+
+
+def test_known_order_beside_central_steps_does_not_follow_from_spaces() -> None:
+    """Losses are the same whatever inference gave, and so is their bound: two outcomes of each column's own ε."""
+    terms = Terms(Budget(1.0, 1e-6), 1_000, secret=False, central=Step(0.1, 1e-9))
+    small, large = (
+        calibrate(
+            [lambda e, d, k=k: Column("a", Categorical(range(k)), RandomizedResponse(k, e, d))] * 2,
+            [0.5, 0.5],
+            [],
+            terms,
+        )
+        for k in (2, 1_000)
+    )
+    assert [u.mechanism.epsilon for u in small] == [u.mechanism.epsilon for u in large]
+    one, other = (terms.delta_of_losses([ColumnLoss(0.3, mass)]).value for mass in (0.85, 0.999))
+    assert one == other
