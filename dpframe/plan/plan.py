@@ -7,12 +7,13 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpframe.accounting import composed_epsilon
-from dpframe.accounting.budget import Budget, check_delta, check_epsilon, compose
+from dpframe.accounting.budget import Budget, check_delta, check_epsilon, compose, round_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError, name_list, warn
 from dpframe.mechanisms import Mechanism
@@ -281,7 +282,9 @@ class Plan:
 
     @property
     def _local_delta(self) -> float:
-        return self.delta if self.inferred is None else self.release.less(self.inferred.budget, "inference").delta
+        # Not `less`: the ε of inference on its own may be above the promise, where little is left for the rows.
+        spent = Fraction(0) if self.inferred is None else Fraction(self.inferred.budget.delta)
+        return round_down(Fraction(self.delta) - spent)
 
     @property
     def _local_rows(self) -> Budget:
