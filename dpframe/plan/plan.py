@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, compose
-from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError, name_list, warn
 from dpframe.mechanisms import Mechanism
 from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines, gains_table, split_mechanisms
@@ -24,10 +24,11 @@ from dpframe.plan.columns import Column, Group, Randomised, column_from_json, gr
 from dpframe.plan.findings import NotFound, judge
 from dpframe.plan.forecast import forecast_table
 from dpframe.plan.inferred import Inferred
+from dpframe.plan.measures import Measure, check_measures, measure_lines, measures_step
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.sample_size import best_size, sample_curve
 from dpframe.plan.steps import local_epsilon, release_step, step_lines
-from dpframe.spaces import as_space
+from dpframe.spaces import Space, as_space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,6 +77,9 @@ class Plan:
         Whether a DataFrame's index, which may name persons, is copied *unprotected*; only rows in their order have it.
     local_epsilon
         The most that `local` may be, for those who will not rest everything on the secrecy of the order.
+    measures
+        Tables that are measured beside the rows, of all rows of the table even where a sample is released: they lie
+        outside the sample, and it earns them no credit.
 
     Raises
     ------
@@ -109,11 +113,13 @@ class Plan:
     inferred: Inferred | None = None
     keeps_index: bool = False
     local_epsilon: float | None = None
+    measures: tuple[Measure, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("columns", "drop", "passthrough", "leaks", "groups"):
+        for name in ("columns", "drop", "passthrough", "leaks", "groups", "measures"):
             if not isinstance(getattr(self, name), list | tuple):
-                raise PlanError(f"{name} must be a list of {name if name in ('columns', 'groups') else 'column names'}")
+                own = name in ("columns", "groups", "measures")
+                raise PlanError(f"{name} must be a list of {name if own else 'column names'}")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         budget = Budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", budget.epsilon)
@@ -134,6 +140,8 @@ class Plan:
         self._check_groups()
         if self.sample is not None:
             self._check_sample(self.sample)
+        if self.measures:
+            self._check_measures()
         if not self.terms.allow(self.units):
             raise PlanError(self._excess())
 
@@ -143,6 +151,23 @@ class Plan:
         if self.n is None or sample > self.n:
             rows = "the plan does not know how many there are" if self.n is None else f"there are {self.n:,}"
             raise ParameterError(f"sample={sample:,} rows cannot be chosen: {rows}; leave sample out or lower it")
+
+    def _check_measures(self) -> None:
+        if self.delta == 0:
+            raise ParameterError("measured tables need delta above 0; raise delta, or leave measures out")
+        if self.inferred is not None and self.inferred.step is None:
+            raise ParameterError("measured tables need inference that is a step; make the plan anew, or leave them out")
+        check_measures(self.measures, self.spaces)
+
+    @cached_property
+    def spaces(self) -> Mapping[str, Space]:
+        """The space of each randomised column, by its name."""
+        return {column.name: column.space for column in self.columns}
+
+    @cached_property
+    def tables_step(self) -> Step | None:
+        """What the measured tables cost a person; None where there are none."""
+        return measures_step(self.measures, self.spaces, self.contributions, self.delta)
 
     def _excess(self) -> str:
         inside, lost = self.terms.sampled_budget, self.local_sum
@@ -215,7 +240,14 @@ class Plan:
     def terms(self) -> Terms:
         """What the promise rests on: the budget of a row, and whether its order and sample are secret."""
         return terms_of(
-            self.release, self.inferred, self.n, self.sample, self._secret, self.contributions, self.local_epsilon
+            self.release,
+            self.inferred,
+            self.n,
+            self.sample,
+            self._secret,
+            self.contributions,
+            self.local_epsilon,
+            self.tables_step,
         )
 
     @property
@@ -233,7 +265,7 @@ class Plan:
 
         Rows in secret order are as one step, rows in known order a step for every column of each of a person's rows.
         """
-        return release_step(self.units, self.terms, self.inferred)
+        return release_step(self.units, self.terms, self.inferred, self.tables_step)
 
     def nulls_of(self, name: str) -> str:
         """Return what a null in a column means: what inference chose a space for is coded without complaint."""
@@ -314,8 +346,8 @@ class Plan:
     @property
     def _schema(self) -> int:
         """The oldest schema that says all of the plan: its digest enters every key, and stays where nothing is new."""
-        new = self.local_epsilon is not None or (self.inferred is not None and self.inferred.step is not None)
-        return SCHEMA if new else 1
+        composed = self.inferred is not None and self.inferred.step is not None
+        return SCHEMA if composed or self.measures or self.local_epsilon is not None else 1
 
     @cached_property
     def digest(self) -> bytes:
@@ -345,6 +377,8 @@ class Plan:
             data["keeps_index"] = True
         if self.local_epsilon is not None:
             data["local_epsilon"] = self.local_epsilon
+        if self.measures:
+            data["measures"] = [measure.to_json() for measure in self.measures]
         if self.groups:
             data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)
@@ -381,6 +415,7 @@ class Plan:
             "inferred",
             "keeps_index",
             "local_epsilon",
+            "measures",
         }
         unknown = sorted(set(data) - known)
         if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
@@ -391,7 +426,10 @@ class Plan:
         data["groups"] = tuple(group_from_json(group, data["columns"]) for group in data["groups"])
         data["columns"] = tuple(column_from_json(column, data["groups"]) for column in data["columns"])
         data.setdefault("delta", 0.0)
+        if not isinstance(data.setdefault("measures", []), list):
+            raise PlanError("measures must be a list of measures")
         try:
+            data["measures"] = tuple(map(Measure.from_json, data["measures"]))
             if data.get("inferred") is not None:
                 data["inferred"] = Inferred.from_json(data["inferred"])
             return cls(**data)
@@ -571,7 +609,9 @@ class Plan:
                 f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {of} found the spaces of "
                 + name_list(self.inferred.columns)
             )
-            text += step_lines(self.units, self.terms, self.inferred)
+        if self.measures:
+            text += measure_lines(self.measures)
+        text += step_lines(self.units, self.terms, self.inferred, self.tables_step)
         if self.not_found:
             text.append(
                 "NOT FOUND by inference, estimates are NaN: "
@@ -659,6 +699,7 @@ def build_plan(
     groups: Iterable[Sequence[str]] = (),
     inferred: Inferred | None = None,
     local_epsilon: float | None = None,
+    measures: Sequence[Measure] = (),
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
@@ -683,7 +724,8 @@ def build_plan(
     chosen = None if isinstance(sample, str) else sample
     cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
     secret = shuffle and not tuple(passthrough)
-    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap)
+    tables = _tables_step(measures, known, contributions, delta)
+    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables)
     columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups)
     plan = Plan(
         epsilon=epsilon,
@@ -700,6 +742,7 @@ def build_plan(
         sample=chosen,
         inferred=inferred,
         local_epsilon=cap,
+        measures=tuple(measures),
     )
     return plan._resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
 
@@ -712,11 +755,22 @@ def terms_of(
     secret: bool,
     contributions: int,
     local: float | None,
+    tables: Step | None = None,
 ) -> Terms:
-    """Return what a promise rests on: what inference spent is composed with the rows, or (older plans) subtracted."""
-    central = None if inferred is None else inferred.step
-    budget = promise.less(inferred.budget, "inference") if inferred is not None and central is None else promise
+    """Return what a promise rests on: what is central is composed with the rows, older plans' inference subtracted."""
+    own = None if inferred is None else inferred.step
+    budget = promise.less(inferred.budget, "inference") if inferred is not None and own is None else promise
+    spent = [step for step in (own, tables) if step is not None]
+    central = composed_steps(spent) if spent else None
     return Terms(budget, n, sample, secret, contributions, central, local)
+
+
+def _tables_step(
+    measures: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float
+) -> Step | None:
+    """Return what tables cost, once they are known to fit the columns."""
+    check_measures(measures, spaces)
+    return measures_step(measures, spaces, contributions, delta)
 
 
 def _check_sample_size(sample: Any, n: int | None) -> None:

@@ -15,7 +15,9 @@ from dpframe.plan.inferred import Inferred
 _NARROW = 1e-9
 
 
-def steps_of(units: Sequence[Randomised], terms: Terms, inferred: Inferred | None) -> dict[str, Step]:
+def steps_of(
+    units: Sequence[Randomised], terms: Terms, inferred: Inferred | None, tables: Step | None = None
+) -> dict[str, Step]:
     """Return what each part of a release costs a person, by its name.
 
     Rows in secret order are one step. In known order every column of each of a person's rows is one, of pure
@@ -24,6 +26,8 @@ def steps_of(units: Sequence[Randomised], terms: Terms, inferred: Inferred | Non
     found: dict[str, Step] = {}
     if inferred is not None:
         found["inference"] = dominating_step(inferred.budget) if inferred.step is None else inferred.step
+    if tables is not None:
+        found["tables"] = tables
     pure = all(unit.mechanism.delta == 0 for unit in units)
     if units and terms.shuffled_rows is not None and pure:
         found["rows"] = rows_step(tuple(unit.column_loss for unit in units), terms)
@@ -35,9 +39,11 @@ def steps_of(units: Sequence[Randomised], terms: Terms, inferred: Inferred | Non
     return found
 
 
-def release_step(units: Sequence[Randomised], terms: Terms, inferred: Inferred | None) -> Step:
+def release_step(
+    units: Sequence[Randomised], terms: Terms, inferred: Inferred | None, tables: Step | None = None
+) -> Step:
     """Return the step of a whole release for one person."""
-    return composed_steps(steps_of(units, terms, inferred).values())
+    return composed_steps(steps_of(units, terms, inferred, tables).values())
 
 
 def local_epsilon(units: Sequence[Randomised], terms: Terms) -> float:
@@ -58,11 +64,13 @@ def local_epsilon(units: Sequence[Randomised], terms: Terms) -> float:
     return high
 
 
-def step_lines(units: Sequence[Randomised], terms: Terms, inferred: Inferred | None) -> list[str]:
+def step_lines(
+    units: Sequence[Randomised], terms: Terms, inferred: Inferred | None, tables: Step | None = None
+) -> list[str]:
     """Return a line for each step and the total, where they are composed."""
     if terms.central is None:
         return []
-    found = steps_of(units, terms, inferred)
+    found = steps_of(units, terms, inferred, tables)
     whole = composed_steps(found.values())
     shares = {name: step.square / whole.square if whole.mu else 0 for name, step in found.items()}
     parts = "; ".join(
