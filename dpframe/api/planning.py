@@ -32,6 +32,7 @@ from dpframe.ledger.account import INFERENCE, Account
 from dpframe.mechanisms import Mechanism
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.inferred import Inferred
+from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan, build_plan, default_delta
 from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Space
@@ -121,6 +122,8 @@ class Draft:
     options: Mapping[str, Any] = field(default_factory=dict)
     allowed: Allowance | None = None
     """What inference may spend."""
+    wish: Wish = field(default_factory=lambda: Wish(None))
+    """What is to be measured beside the rows."""
 
     @classmethod
     def ready(cls, plan: Plan, table: Table, request: Request) -> Draft:
@@ -142,15 +145,16 @@ class Draft:
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
         options |= {"leaks": leaks, "n": table.n}
+        wish = _wish(options, promise)
         names = [column.name for column in columns]
         if not left:
-            plan = build_plan({n: known[n] for n in names}, epsilon=promise.epsilon, delta=promise.delta, **options)
+            plan = _built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, known, plan.nulls, promise)
         _check_types(left, table.objects)
         histograms = histograms_of(left, table.n, most)
         if not histograms:  # types say it all, and nothing is to be paid for
             known |= {column.name: space for column in left if (space := from_type(column)) is not None}
-            plan = build_plan({n: known[n] for n in names}, epsilon=promise.epsilon, delta=promise.delta, **options)
+            plan = _built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, known, plan.nulls, promise)
         secret = options["shuffle"] and not options["passthrough"]
         allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret)
@@ -158,7 +162,9 @@ class Draft:
         stand_ins = {c.name: known.get(c.name) or any_space(c) for c in columns}
         rest = promise.less(allowed.budget, "inference") if allowed.step is None else promise
         _rehearse(stand_ins, rest, left, options)
-        return cls(None, known, options["nulls"], promise, (), measurement, names, options, allowed)
+        if not isinstance(wish.measure, str):
+            wish.measures(stand_ins, promise, allowed.step, table.n, options["contributions"])
+        return cls(None, known, options["nulls"], promise, (), measurement, names, options, allowed, wish)
 
     def measured(self, table: Table, key: bytes, receipt: str | None) -> Plan:
         """Draw the spaces that are not known, and make the plan."""
@@ -167,20 +173,16 @@ class Draft:
         inference = self.measurement.draw(table.batches, key)
         left = tuple(column.name for column in self.measurement.columns)
         spaces = {**self.spaces, **inference.spaces}
-        plan = build_plan(
-            {name: spaces[name] for name in self.names},
-            epsilon=self.promise.epsilon,
-            delta=self.promise.delta,
-            inferred=Inferred(
-                self.allowed.budget,
-                left,
-                inference.measured,
-                tuple(inference.threshold.items()),
-                receipt,
-                self.allowed.step,
-            ),
-            **self.options,
+        inferred = Inferred(
+            self.allowed.budget,
+            left,
+            inference.measured,
+            tuple(inference.threshold.items()),
+            receipt,
+            self.allowed.step,
         )
+        chosen = {name: spaces[name] for name in self.names}
+        plan = _built(chosen, self.promise, self.options, self.wish.without(chosen), inferred)
         warn_not_found(plan)
         return plan
 
@@ -249,6 +251,31 @@ def planned(
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
     purse = Purse(Account.of(ledger, dataset))
     return prepare(table, Request(epsilon, delta, None, options, release=False), purse).plan
+
+
+def _wish(options: dict[str, Any], promise: Budget) -> Wish:
+    """Take from options what is to be measured: by default nothing where the order earns no credit, or δ is 0."""
+    measure, share = options.pop("measure"), options.pop("measure_share")
+    secret = options["shuffle"] and not options["passthrough"] and options["n"]
+    if measure == "auto" and not (secret and promise.delta > 0):
+        return Wish(None, share)
+    if measure is not None and promise.delta == 0:
+        raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
+    return Wish(measure, share)
+
+
+def _built(
+    spaces: Mapping[str, Space],
+    promise: Budget,
+    options: Mapping[str, Any],
+    wish: Wish,
+    inferred: Inferred | None = None,
+) -> Plan:
+    """Return the plan of columns whose spaces are known, and of the tables that are measured beside them."""
+    step = None if inferred is None else inferred.step
+    measures = wish.measures(spaces, promise, step, options["n"], options["contributions"])
+    more: dict[str, Any] = {"inferred": inferred, "measures": measures, **options}
+    return build_plan(spaces, epsilon=promise.epsilon, delta=promise.delta, **more)
 
 
 def _watch_order(plan: Plan, codes: Codes) -> None:

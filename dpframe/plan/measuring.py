@@ -75,11 +75,9 @@ class Wish:
         Raises
         ------
         ParameterError
-            As `tables`, and where δ is 0 or the share too small for any noise.
+            As `tables`, and where δ is 0 or the share is too small for any noise.
         """
         auto = isinstance(self.measure, str)
-        if promise.delta == 0:
-            return () if auto else _refused(self.measure)
         found = self.tables(spaces)
         if not found:
             return ()
@@ -106,12 +104,6 @@ class Wish:
         if left:
             warn(f"not measured, as the spaces that were inferred do not allow it: {'; '.join(left)}", DpframeWarning)
         return Wish(tuple(kept) or None, self.share)
-
-
-def _refused(measure: Any) -> tuple[Measure, ...]:
-    if measure is None:
-        return ()
-    raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
 
 
 def _alone(name: str, space: Space, sums: bool = True) -> Iterator[Measure]:
