@@ -40,8 +40,15 @@ _COARSEST = 0.3
 _PARTS = {"one_way": 0.2, "sum": 0.15, "joint": 0.65}
 """Shares of what numbers' one-ways, their sums and all other tables take."""
 _MOST_JOINED = 3
+_COARSER = 4.0
+"""Most that noise is raised by at once."""
+_LARGEST = 1e6
+"""A μ above all that can be asked for."""
 _FAINTEST = 2.0**-80
 """A slack below which the distances of noise from its law count."""
+
+
+_TOO_SMALL = "epsilon is too small to measure tables; raise epsilon, or pass measure=None"
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ class Wish:
 
     measure: str | tuple[tuple[str, ...], ...] | None
     share: float = 0.5
+    paid: bool = False
+    """Whether spaces have been paid for, so that nothing may be refused any more."""
 
     def tables(self, spaces: Mapping[str, Space]) -> list[Measure]:
         """Return the tables, with noise that stands for any.
@@ -86,7 +95,9 @@ class Wish:
         noised = _noised(found, spaces, mu, contributions, promise.delta)
         least = min((m.sigma2 for m in noised or () if m.kind != "sum"), default=math.inf)
         if noised is None and not auto:
-            raise ParameterError("epsilon is too small to measure tables; raise epsilon or pass measure=None")
+            if not self.paid:
+                raise ParameterError(_TOO_SMALL)
+            warn(f"nothing was measured: {_TOO_SMALL}", DpframeWarning)
         return () if noised is None or (auto and least > n**2) else tuple(noised)
 
     def without(self, spaces: Mapping[str, Space]) -> Wish:
@@ -103,7 +114,7 @@ class Wish:
                 kept.append(names)
         if left:
             warn(f"not measured, as the spaces that were inferred do not allow it: {'; '.join(left)}", DpframeWarning)
-        return Wish(tuple(kept) or None, self.share)
+        return Wish(tuple(kept) or None, self.share, paid=True)
 
 
 def _alone(name: str, space: Space, sums: bool = True) -> Iterator[Measure]:
@@ -188,11 +199,18 @@ def _noised(
             Measure(table.kind, table.columns, max(_COARSEST, _coarse(sigma2)), table.most)
             for table, sigma2 in zip(tables, scales, strict=True)
         ]
-        spent = measures_step(found, spaces, contributions, delta)
-        assert spent is not None
+        spent = _spent(found, spaces, contributions, delta)
         if spent.mu <= mu:
             return found
-        factor *= (spent.mu / mu) ** 2 * _ABOVE
+        factor *= min(_COARSER, (spent.mu / mu) ** 2 * _ABOVE)
+
+
+def _spent(tables: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float) -> Step:
+    """Return what tables cost; where noise is so small that its tails count, more than anything."""
+    try:
+        return measures_step(tables, spaces, contributions, delta) or Step(0.0)
+    except ParameterError:
+        return Step(_LARGEST)
 
 
 def _coarse(sigma2: float) -> float:

@@ -195,7 +195,7 @@ def test_contributions_reach_the_plan(census):
     plan = census[["sex"]].dp.plan(epsilon=2, delta=0, spaces={"sex": ["F", "M"]}, contributions=4)
     assert plan["sex"].mechanism.epsilon == 0.5
     assert plan.release.epsilon == 2
-    credited = census[["sex"]].dp.plan(epsilon=2, spaces={"sex": ["F", "M"]}, contributions=4, measure=None)
+    credited = census[["sex"]].dp.plan(epsilon=2, spaces={"sex": ["F", "M"]}, contributions=4)
     assert credited["sex"].mechanism.epsilon > 0.5
     assert credited.terms.budget.epsilon == 0.5
 

@@ -249,3 +249,19 @@ def test_the_step_bounds_the_profile_of_tables_and_sums():
         assert exact <= step_delta(step, epsilon)
         assert exact > 0.8 * step_delta(step, epsilon) - 1e-5
     assert composed_steps([step]) == step
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(150.0, 1e-6), (40.0, 1e-20)])
+def test_large_promises_have_noise_whose_law_is_exact(epsilon, delta):
+    spaces = {"sex": SPACES["sex"], "k": Integer(0, 3)}
+    found = Wish("auto").measures(spaces, Budget(epsilon, delta), None, 10_000, 1)
+    assert build_plan(spaces, epsilon=epsilon, delta=delta, n=10_000, measures=found).verify().ok
+
+
+def test_promises_too_small_for_any_noise():
+    tiny, wide = Budget(1e-5, 1e-9), {"k": Integer(0, 2**32 - 2)}
+    assert Wish("auto").measures(wide, tiny, None, 10_000, 1) == ()
+    with pytest.raises(ParameterError, match="epsilon is too small to measure tables; raise epsilon"):
+        Wish((("k",),)).measures(wide, tiny, None, 10_000, 1)
+    with pytest.warns(DpframeWarning, match="nothing was measured: epsilon is too small"):
+        assert Wish((("k",),)).without(wide).measures(wide, tiny, None, 10_000, 1) == ()
