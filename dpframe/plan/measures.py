@@ -249,11 +249,16 @@ def measures_step(
     return noise_step([measure.noise(spaces) for measure in measures], contributions, SLACK * delta)
 
 
-_NAMES = {"one_way": "one-ways", "joint": "joint tables", "sum": "sums of codes", "items": "supports of items"}
+_NAMES = {
+    "one_way": ("one-way", "one-ways"),
+    "joint": ("joint table", "joint tables"),
+    "sum": ("sum of codes", "sums of codes"),
+    "items": ("column's supports of items", "columns' supports of items"),
+}
 
 
-def measure_lines(measures: Sequence[Measure]) -> list[str]:
-    """Return what is measured, and with how much noise, in plain words."""
+def measure_parts(measures: Sequence[Measure]) -> list[str]:
+    """Return what is measured of each kind, and with how much noise, in plain words."""
     parts = []
     for kind in KINDS:
         own = [measure for measure in measures if measure.kind == kind]
@@ -262,5 +267,11 @@ def measure_lines(measures: Sequence[Measure]) -> list[str]:
             noise = sigmas[0] if len(sigmas) == 1 else f"{sigmas[0]} to {sigmas[-1]}"
             labels = name_list([measure.label for measure in own[:_SHOWN]])
             more = f" and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
-            parts.append(f"{len(own)} {_NAMES[kind]} at sigma={noise} ({labels}{more})")
-    return [f"Measured beside the rows, of all rows, with discrete Gaussian noise: {'; '.join(parts)}"]
+            parts.append(f"{len(own)} {_NAMES[kind][len(own) > 1]} at sigma={noise} ({labels}{more})")
+    return parts
+
+
+def measure_lines(measures: Sequence[Measure]) -> list[str]:
+    """Return the same as a line of a plan."""
+    parts = "; ".join(measure_parts(measures))
+    return [f"Measured beside the rows, of all rows, with discrete Gaussian noise: {parts}"]

@@ -188,3 +188,10 @@ def test_requests_that_break_a_rule_cost_nothing(tmp_path, options, words):
     with pytest.raises(ParameterError, match=words):
         dpf.sanitize(frame(), ledger=ledger, dataset="survey", **given, drop=["age"])
     assert ledger.remaining("survey").epsilon == 5.0
+
+
+def test_the_report_says_what_was_measured():
+    report = SAFE.dp.report()
+    assert "<li>2 joint tables at sigma=89.44 (sex × home, sex × age)</li>" in report.to_html()
+    assert "Measured beside the rows" in str(report)
+    assert "What was measured" not in dpf.Report(ReleaseInfo(build_plan(SPACES, epsilon=1.0), N, "")).to_html()
