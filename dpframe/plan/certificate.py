@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -23,7 +23,7 @@ from dpframe.accounting.budget import Budget, round_down, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.dominating import BitsLoss, ItemsLoss
 from dpframe.accounting.finite import tight_epsilon
-from dpframe.accounting.gaussian_dp import Step, step_delta
+from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta
 from dpframe.accounting.kept_order import response_parts
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.accounting.zcdp import zcdp_delta
@@ -33,7 +33,9 @@ from dpframe.mechanisms.flip_loss import FlipLoss
 from dpframe.plan.accounting_gains import ORDER_METHODS
 from dpframe.plan.calibration import Terms
 from dpframe.plan.inferred import Inferred
+from dpframe.plan.measures import Measure, measures_step
 from dpframe.plan.notebook import notebook_html
+from dpframe.spaces import Space
 
 ENUMERATED = 256
 """Most codes for which every pair of inputs is enumerated; with δ > 0, when it takes longer, half as many."""
@@ -120,6 +122,14 @@ class Promise(Protocol):
     @property
     def inferred(self) -> Inferred | None:
         """What private inference of spaces spent."""
+
+    @property
+    def spaces(self) -> Mapping[str, Space]:
+        """The space of each randomised column."""
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Tables that are measured beside the rows."""
 
     @property
     def shuffle(self) -> bool:
@@ -238,15 +248,15 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     local = plan.local if own and not failures else None
     pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
     rows = _released(plan, claimed, contributions)
-    if plan.terms.central is not None:
-        epsilon, delta, how = _in_steps(plan, proofs, claimed, contributions)
-    elif rows is None:
+    if rows is None:
         epsilon, delta, how = math.inf, 1.0, "total: inference of spaces spent more than is claimed"
+    elif plan.measures or (plan.inferred is not None and plan.inferred.step is not None):
+        epsilon, delta, how = _in_steps(plan, proofs, rows, contributions)
     else:
         terms = replace(plan.terms, budget=rows, contributions=contributions)
         certified = _accounted if pure and rows.delta > 0 else _added
         epsilon, delta, how = certified(terms, proofs, rows, contributions)
-    if plan.inferred is not None and plan.terms.central is None:
+    if plan.inferred is not None and plan.inferred.step is None:
         spent = plan.inferred.budget
         epsilon, delta = (
             round_up(Fraction(own) + Fraction(other)) if math.isfinite(own) else own
@@ -325,8 +335,12 @@ _TINIEST = 1e-300
 
 def _in_steps(plan: Promise, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
     """Return the (ε, δ) of a person by composing steps, from the losses and blankets that were proved, and how."""
-    terms, central = replace(plan.terms, budget=claimed, contributions=contributions, local=None), plan.terms.central
-    assert central is not None
+    try:
+        parts = _central(plan, contributions, claimed.delta)
+    except ParameterError:
+        return math.inf, 1.0, "total: measured tables need more than the delta of the claim"
+    central = composed_steps(parts.values())
+    terms = replace(plan.terms, budget=claimed, contributions=contributions, local=None, central=central)
     failing = math.fsum(p.claimed.delta for p in proofs)
     if not all(math.isfinite(p.epsilon) for p in proofs):
         return math.inf, 1.0, "total: a unit's loss is not bounded"
@@ -340,8 +354,8 @@ def _in_steps(plan: Promise, proofs: Sequence[Proof], claimed: Budget, contribut
         return math.inf, 1.0, "total: what is spent beside the rows exceeds the claim"
     how = [
         f"total: delta={bound.value:.4g} at epsilon={claimed.epsilon:g} per person",
-        f"inference (mu={central.mu:.6g}, slack={central.delta:.3g}) composed with the rows by "
-        "Gaussian differential privacy with a slack",
+        ", ".join(f"{name} (mu={step.mu:.6g}, slack={step.delta:.3g})" for name, step in parts.items())
+        + " composed with the rows by Gaussian differential privacy with a slack",
     ]
     if terms.shuffled_rows is not None:
         how.append(f"{terms.shuffled_rows:,} rows in secret order: their profile lies under a Gaussian curve")
@@ -352,14 +366,24 @@ def _in_steps(plan: Promise, proofs: Sequence[Proof], claimed: Budget, contribut
     return claimed.epsilon, bound.value, "; ".join(how)
 
 
+def _central(plan: Promise, contributions: int, delta: float) -> dict[str, Step]:
+    """Return what is given away beside the rows: tables' steps anew from the noise that the plan states."""
+    found = {}
+    if plan.inferred is not None and plan.inferred.step is not None:
+        found["inference"] = plan.inferred.step
+    tables = measures_step(plan.measures, plan.spaces, contributions, delta)
+    return found if tables is None else found | {"tables": tables}
+
+
 _LOUDEST = 1e4
 """A ρ beyond which noise hides nothing."""
 
 
 def _released(plan: Promise, claimed: Budget, contributions: int) -> Budget | None:
-    """Return what is claimed of the rows' release alone, or None if inference leaves nothing of the claim."""
+    """Return what is claimed less what is subtracted of it, or None if inference leaves nothing of the claim."""
     try:
-        rows = claimed if plan.inferred is None else claimed.less(plan.inferred.budget)
+        subtracted = plan.inferred is not None and plan.inferred.step is None
+        rows = claimed.less(plan.inferred.budget) if plan.inferred is not None and subtracted else claimed
         _ = rows.per_row(contributions)
     except ParameterError:
         return None
@@ -547,6 +571,8 @@ def _attested(plan: Promise, contributions: int) -> list[str]:
             f"spaces of {name_list(plan.inferred.columns)} were found with noise worth {_pair(spent)}, and the others "
             "declared without looking at the data"
         )
+    if plan.measures:
+        lines.append("the measured tables are exact counts of this table, with noise of the stated sigma2")
     if plan.n is not None:
         lines.append(f"the table had {plan.n:,} rows, and that number is public")
     if plan.shuffle:
