@@ -18,10 +18,13 @@ from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.distribution import Distribution, aggregation
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joint_fits import METHODS, Denominator, Fits
+from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND
 from dpframe.estimate.with_counts import CombinedDistribution, MeasuredCounts
+from dpframe.estimate.with_tables import Answer, Question, TableJoints
 from dpframe.io.released import Source
 from dpframe.plan.forecast import mean_errors
+from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 
 FloatArray = npt.NDArray[np.float64]
@@ -47,6 +50,7 @@ class Reading:
         confidence_level: float = 0.95,
         use_measured: bool | None = None,
         clipped: bool = False,
+        tables: Sequence[MeasuredTable] = (),
     ) -> None:
         if use_measured is not None and not isinstance(use_measured, bool):
             raise ParameterError("use_measured must be True, False or None")
@@ -59,6 +63,7 @@ class Reading:
         self.plan = self._source.plan
         self.n, self.rows = self._source.n, self._source.rows
         self._use_measured = use_measured
+        self._given_tables = tuple(tables)
         self.clipped = clipped
 
     def is_listed(self, column: str) -> bool:
@@ -99,25 +104,55 @@ class Reading:
 
     def _cells(
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
-    ) -> tuple[FloatArray, FloatArray, str]:
-        """Return estimates and variances of all cells of a joint, and the method used."""
+    ) -> Answer:
+        """Return estimates and variances of all cells of a joint, and what they are from."""
         sampling = self._source.sampling(target)
         if method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         counts = self._counts(axes)
+        if self._joints is not None:
+            question = Question(axes, normalize, tuple(given), dropna, target == "population")
+            told = self._joints.answer(question, method, lambda: self._row_cells(axes, counts))
+            if told is not None:
+                return told
         if method == "auto":
             method = self._fits.pick(axes, counts)
         both = self._with_measured(axes, counts, normalize, dropna, method, target)
         if both is not None:
-            return *both, method
+            return Answer(*both, method, "rows")
         if method == "inverse" or not self.n:
             found = surrogates.joint_cells(
                 counts, axes, normalize=normalize, given=given, dropna=dropna, sampling=sampling
             )
-            return *self._weighted(*found, normalize), "inverse"
+            return Answer(*self._weighted(*found, normalize), "inverse", "rows")
         denominator = Denominator(axes, normalize, tuple(given), dropna, self._all_rows)
         shares, errors = self._fits.joint(axes, counts, method, denominator, sampling)
-        return shares, errors**2, method
+        return Answer(shares, errors**2, method, "rows")
+
+    def _row_cells(self, axes: Sequence[Axis], counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the rows' unbiased counts of the table's cells, and their variances."""
+        found = surrogates.joint_cells(
+            counts, axes, normalize=False, given=(), dropna=False, sampling=self._source.sampling("table")
+        )
+        return self._weighted(*found, False)
+
+    @cached_property
+    def _joints(self) -> TableJoints | None:
+        """The joints of measured tables, if the release has some and these are all its rows."""
+        info = self._source.info
+        whole = info is None or info.n == self.n
+        tables = self._given_tables or self._source.tables
+        if self._use_measured is False or not whole or not tables:
+            return None
+        measured = MeasuredTables(self._source, tables)
+        return TableJoints(self._source, measured) if measured else None
+
+    def _default_method(self, axes: Sequence[Axis]) -> str:
+        """Return the method where none is named: unbiased counts between bins have errors beyond use."""
+        if all(axis.grid is None for axis in axes):
+            return "inverse"
+        told = "rows" if self._joints is None else self._joints.tables.told([axis.name for axis in axes])
+        return "em" if told == "rows" else "model"
 
     def _with_measured(
         self, axes: Sequence[Axis], counts: FloatArray, normalize: bool, dropna: bool, method: str, target: str

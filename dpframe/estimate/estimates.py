@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -18,6 +19,7 @@ from dpframe.estimate.distribution import aggregation, line_of, quantiles
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.plot import draw
+from dpframe.estimate.with_tables import Answer
 
 
 class Estimates(Reading):
@@ -42,6 +44,10 @@ class Estimates(Reading):
         every result of such a column says why. A rate of nulls rests on no bounds and no list of values: it is NaN only
         where the kind of a column's objects was not found.
 
+    tables
+        Noisy counts that were measured of the table beside its rows (`MeasuredTable`), where the release does not hold
+        them itself. They are used as those of the release are, unless ``use_measured`` is False.
+
     Raises
     ------
     NotSanitizedError
@@ -63,6 +69,11 @@ class Estimates(Reading):
     likelihood under a mixture fitted to all pairs of columns) are closer to the truth where cells are many,
     their errors come from a parametric bootstrap, which sees their spread but not the bias that shrinking
     costs; ``"auto"`` picks, and says in ``attrs["method"]`` what it picked.
+
+    Where the release holds measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse
+    variance, ``"project"`` the point of the simplex near it, ``"model"`` a mixture fitted to all tables, corrected
+    where the rows contradict it, and ``"em"`` the rows alone. ``attrs["source"]`` says ``"tables"``, ``"rows"`` or
+    ``"both"``.
 
     Examples
     --------
@@ -146,10 +157,8 @@ class Estimates(Reading):
             For a column that is not randomised, or of too many values.
         """
         axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
-        method = method or _default_method(axes)
-        estimate, variance, used = self._cells(axes, normalize, (), dropna, method, target)
-        out = self._frame(estimate, variance, axes, dropna)
-        out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
+        answer = self._cells(axes, normalize, (), dropna, method or self._default_method(axes), target)
+        out = self._shown(answer, axes, dropna)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
     @nan_if_not_found
@@ -193,9 +202,15 @@ class Estimates(Reading):
         if held and len(held) == len(columns):
             raise ParameterError("given names every column of the joint; leave one free")
         positions = tuple(columns.index(name) for name in held)
-        estimate, variance, used = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
-        out = self._frame(estimate, variance, axes, dropna)
-        out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
+        answer = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
+        return self._shown(answer, axes, dropna)
+
+    def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
+        out = self._frame(answer.estimate, answer.variance, axes, dropna)
+        counted = answer.source == "rows" and self._takes_measured(axes, answer.method)
+        out.attrs |= {"method": answer.method, "measured": counted, "source": answer.source}
+        if answer.hidden:
+            out.attrs["hidden"] = True
         return out
 
     @nan_if_not_found
@@ -236,29 +251,45 @@ class Estimates(Reading):
         if margins and normalize:
             raise ParameterError("margins are given with counts only; leave normalize out")
         axes = self._axes([index, columns], bins or {})
-        method = method or _default_method(axes)
+        method = method or self._default_method(axes)
         if margins and method != "inverse":
             raise ParameterError("margins are given with method='inverse' only")
-        estimate, variance, used = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
+        answer = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
         kept = kept_parts(axes, dropna)
         rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
-        results = {name: pd.DataFrame(v, rows, cols) for name, v in self._results(estimate, variance, kept).items()}
+        cells = self._results(answer.estimate, answer.variance, kept)
+        results = {name: pd.DataFrame(v, rows, cols) for name, v in cells.items()}
         if margins:
-            results = self._with_margins(results, axes, dropna, target)
+            totals = self._row_totals if answer.source == "rows" else partial(self._table_totals, answer)
+            results = self._with_margins(results, totals(axes, dropna, target))
         out = pd.concat(results, axis=1, names=[None])
-        out.attrs["method"] = used
+        out.attrs |= {"method": answer.method, "source": answer.source}
         return out
 
-    def _with_margins(
-        self, tables: dict[str, pd.DataFrame], axes: Sequence[Axis], dropna: bool, target: str
-    ) -> dict[str, pd.DataFrame]:
-        """Add row, column and grand totals, estimated on their own so that their errors are right."""
+    def _row_totals(self, axes: Sequence[Axis], dropna: bool, target: str) -> list[dict[str, FloatArray]]:
+        """Return row, column and grand totals, estimated on their own so that their errors are right."""
         counts, kept, weight = self._counts(axes), kept_parts(axes, dropna), self._source.weight
         totals, sampling = [], self._source.sampling(target)
         for keep in ((0,), (1,), ()):
             estimate, variance = surrogates.margin_cells(counts, axes, keep, dropna, sampling)
             part = kept[keep[0]] if keep else slice(None)
             totals.append(self._results(estimate.ravel() * weight, variance.ravel() * weight**2, (part,)))
+        return totals
+
+    def _table_totals(
+        self, answer: Answer, axes: Sequence[Axis], dropna: bool, target: str
+    ) -> list[dict[str, FloatArray]]:
+        """Return the same as sums of cells, whose noise is independent."""
+        kept = kept_parts(axes, dropna)
+        cells = answer.estimate[kept], answer.variance[kept]
+        sums = [[np.atleast_1d(v.sum(axis=others)) for v in cells] for others in (1, 0, (0, 1))]
+        return [self._results(estimate, variance, (slice(None),)) for estimate, variance in sums]
+
+    @staticmethod
+    def _with_margins(
+        tables: dict[str, pd.DataFrame], totals: Sequence[Mapping[str, FloatArray]]
+    ) -> dict[str, pd.DataFrame]:
+        """Add row, column and grand totals."""
         out = {}
         for name, table in tables.items():
             # Plain labels: an index of intervals has no place for "All".
@@ -778,10 +809,6 @@ class Estimates(Reading):
         results |= {bound: np.clip(results[bound], *ends) for bound in ("lower", "upper")}
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
         return table if np.ndim(q) else table.iloc[0].rename(column)
-
-
-def _default_method(axes: Sequence[Axis]) -> str:
-    return "em" if any(axis.grid is not None for axis in axes) else "inverse"
 
 
 def _check_ddof(ddof: int) -> int:

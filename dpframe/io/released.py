@@ -23,6 +23,7 @@ from dpframe.io.checks import located
 from dpframe.io.frames import Frame, wrap
 from dpframe.io.parquet_reader import ParquetInput
 from dpframe.plan.columns import Column
+from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest
@@ -81,6 +82,11 @@ class Source:
             return self.n
         told = self.info is not None and self.plan == self.info.plan
         return (self.info.rows if told and self.info is not None else None) or self.plan.n
+
+    @property
+    def tables(self) -> tuple[MeasuredTable, ...]:
+        """What the release measured of the table beside its rows; nothing under another plan than its own."""
+        return self.info.tables if self.info is not None and self.plan == self.info.plan else ()
 
     @property
     def weight(self) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpframe.errors import PlanError
+from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import SCHEMA, Plan
 
 METADATA_KEY = "dpframe"
@@ -40,7 +41,8 @@ class ReleaseInfo:
     """What a release says about itself: its plan, its number of rows and its digest.
 
     ``rows`` is the number of rows of the table, where those released are a sample of them. ``measured`` tells that
-    what inference measured, as the plan has it, is of this very table.
+    what inference measured, as the plan has it, is of this very table. ``tables`` are noisy counts of it that were
+    released beside its rows.
     """
 
     plan: Plan
@@ -48,6 +50,7 @@ class ReleaseInfo:
     digest: str
     rows: int | None = None
     measured: bool = False
+    tables: tuple[MeasuredTable, ...] = ()
 
     def to_json(self) -> str:
         """Return JSON text with a schema number."""

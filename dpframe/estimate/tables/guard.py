@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, xlogy
 
-from dpframe.estimate.likelihood import JOINT_STEPS, Channels, expectation_maximization, noise_share, spread_counts
+from dpframe.estimate.likelihood import Channels, expectation_maximization, noise_share, spread_counts
 from dpframe.estimate.tables.joints import fit_to_margins
 
 __all__ = ["Guarded", "guard_joint"]
@@ -80,7 +80,7 @@ def guard_joint(
     found = _divergence(counts, law)
     if found <= goal + SPREADS * noise * math.sqrt(variance):
         return Guarded(shares, False, found, goal)
-    fitted = expectation_maximization(counts, channels, start=start, divergence=NEAR * goal, max_steps=JOINT_STEPS)
+    fitted = expectation_maximization(counts, channels, start=start, divergence=NEAR * goal)
     return Guarded(fit_to_margins(fitted, pairs, SWEEPS), True, found, goal)
 
 
