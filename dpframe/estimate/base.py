@@ -20,6 +20,7 @@ from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joint_fits import METHODS, Denominator, Fits
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND
+from dpframe.estimate.number_tables import ItemTable, Known, NumberTables, combined
 from dpframe.estimate.with_counts import CombinedDistribution, MeasuredCounts
 from dpframe.estimate.with_tables import Answer, Question, TableJoints
 from dpframe.io.released import Source
@@ -73,7 +74,19 @@ class Reading:
             return False
         return space.is_listed or space.size <= FEW_VALUES
 
-    def _distribution(self, column: str) -> Distribution | CombinedDistribution:
+    def _items(self, column: str) -> ItemTable | None:
+        """Return the measured supports of a set column, if it has some."""
+        measured = None if self._joints is None else self._joints.tables.of_kind("items", column)
+        return None if measured is None else ItemTable(measured.counts.astype(np.float64), measured.measure.sigma2)
+
+    def _numbers(self, column: str) -> NumberTables | None:
+        """Return what measured tables tell of a number, if they do."""
+        return None if self._joints is None else NumberTables.of(self._joints.tables, column, self.rows)
+
+    def _distribution(self, column: str) -> Distribution | CombinedDistribution | NumberTables:
+        told = self._numbers(column)
+        if told is not None:
+            return told
         axis = make_axis(self._source.column(column), self._grid_bins(column))
         assert isinstance(axis, BinnedAxis)
         if self._measured is not None:
@@ -218,10 +231,19 @@ class Reading:
         return Fits(self._source)
 
     def _statistic(
-        self, statistic: moments.Statistic, names: Iterable[str | None], title: str, target: str
+        self,
+        statistic: moments.Statistic,
+        names: Iterable[str | None],
+        title: str,
+        target: str,
+        measured: Callable[[NumberTables, float], Known] | None = None,
     ) -> pd.Series[Any]:
-        """Evaluate a smooth statistic of product moments."""
-        sampling = self._source.sampling(target)
+        """Evaluate a smooth statistic of product moments; combine it with what was measured of it, where that was."""
+        names = list(names)
+        told = self._numbers(names[0] or "") if measured is not None else None
+        # What both tell is of the table; the population's own variance comes after.
+        sampling = self._source.sampling(target if told is None else "table")
+        _ = self._source.sampling(target)
         used = list(dict.fromkeys(name for name in names if name is not None))
         columns = {name: self._source.column(name) for name in used}
         sums = surrogates.product_sums(statistic.terms, columns, self._source.codes(used), self.plan.groups)
@@ -237,8 +259,18 @@ class Reading:
             # ... and other statistics leave unknown.
             value, variance = (value if np.isfinite(value) else math.nan), math.inf
         point, spread = value * statistic.scale + statistic.shift, variance * statistic.scale**2
+        source = "rows"
+        if measured is not None and told is not None:
+            own = 1.0 if target == "population" else 0.0
+            source = "both" if self.n and math.isfinite(spread) and math.isfinite(point) else "tables"
+            population = measured(told, 1.0)[1] - measured(told, 0.0)[1] if own else 0.0
+            known = measured(told, 0.0)
+            point, spread = combined([known, (point, spread)]) if source == "both" else known
+            spread += population
         results = self._results(np.array([point]), np.array([spread]), (slice(None),))
-        return self._dressed_series(results, used[0], statistic.kind, title)
+        out = self._dressed_series(results, used[0], statistic.kind, title)
+        out.attrs["source"] = source
+        return out
 
     def _dressed_series(self, results: Mapping[str, FloatArray], column: str, kind: str, title: str) -> pd.Series[Any]:
         dressed = self._dressed(results, column, kind)

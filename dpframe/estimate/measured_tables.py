@@ -20,12 +20,12 @@ import numpy.typing as npt
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
 from dpframe.estimate.distribution import Distribution, aggregation
-from dpframe.estimate.likelihood import project_to_simplex
+from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_tables
 from dpframe.estimate.tables.mixture import Mixture
-from dpframe.estimate.tables.numbers import bin_table, cut_at_quantiles, fine_shares
+from dpframe.estimate.tables.numbers import bin_table, cut_at_quantiles, fine_shares, tilt_to_mean
 from dpframe.estimate.tables.simple import simple_one_way
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
 from dpframe.io.released import Source
@@ -119,6 +119,12 @@ def first_codes(axis: Axis) -> IntArray:
     return np.arange(axis.column.space.values, dtype=np.int64)
 
 
+def middle_codes(axis: Axis) -> FloatArray:
+    """Return the mean code of every cell but null's."""
+    starts = first_codes(axis)
+    return np.asarray((starts + np.append(starts[1:], axis.column.space.values) - 1) / 2)
+
+
 def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
     """Return which cells of a finer axis make up those of a coarser one, shape (coarse, fine), or None if none do."""
     starts, edges = first_codes(fine), first_codes(coarse)
@@ -170,11 +176,11 @@ class TableColumn:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
         exact = into_cells(self.axis, axis)
         if exact is None:
-            exact = aggregation(_grid(self.axis), _grid(axis))
+            exact = aggregation(as_bins(self.axis), as_bins(axis))
         return np.asarray(exact @ self.spread)
 
 
-def _grid(axis: Axis) -> BinnedAxis:
+def as_bins(axis: Axis) -> BinnedAxis:
     """Return an axis as bins; of listed codes one for each."""
     if axis.grid is not None:
         return axis.grid
@@ -350,7 +356,16 @@ class MeasuredTables:
         held = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
         rows = self._rows(held)
         channels = tuple(member.channel for member in self.columns.values()) if rows else ()
+        told = {place for table in (*tables, *rows) for place in table.columns}
+        tables += [self._own(place) for place in range(len(sizes)) if place not in told]
         return Evidence(self._source.rows, sizes, tuple(tables), channels, rows)
+
+    def _own(self, place: int) -> Table:
+        """Return a column's maximum-likelihood counts, where nothing else tells of it."""
+        member = self.columns[self.names[place]]
+        counts = count_classes([member.axis], self._source.codes([self.names[place]]))
+        shares = expectation_maximization(counts, [member.channel])
+        return Table((place,), shares * self._source.rows, math.sqrt(max(self._source.rows, 1)))
 
     def _rows(self, held: set[tuple[int, int]]) -> tuple[Table, ...]:
         """Count the released rows by pairs of columns that no table holds, and of which the noise is independent."""
@@ -379,6 +394,23 @@ class MeasuredTables:
     def fitted(self) -> FittedTables:
         """The fit to it."""
         return fitted(self.evidence)
+
+    def fine(self, name: str) -> FloatArray:
+        """Return the shares of a column's fine cells; of a number whose sum was measured, at its mean."""
+        member = self.columns[name]
+        shares = member.within(self.fitted.fit.joint(self.places([name])))
+        return self.at_mean(name, shares, None)
+
+    def at_mean(self, name: str, shares: FloatArray, total: float | None) -> FloatArray:
+        """Return shares of fine cells tilted to a sum of codes, by default the measured one."""
+        measured, member = self.of_kind("sum", name), self.columns[name]
+        present = shares[: member.axis.cells - member.axis.has_null]
+        rows = float(present.sum()) * self._source.rows
+        if measured is None or rows < 1:
+            return shares
+        wanted = float(measured.counts.ravel()[0] if total is None else total) / rows
+        tilted = tilt_to_mean(present / present.sum(), middle_codes(member.axis), wanted) * present.sum()
+        return np.concatenate([tilted, shares[len(present) :]])
 
     def places(self, names: Sequence[str]) -> list[int]:
         """Return the columns' positions in the fit."""

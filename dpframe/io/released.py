@@ -9,7 +9,9 @@ taken anew for every question. Columns of Python objects have no bytes to take i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -42,9 +44,33 @@ _digests: dict[tuple[bytes, bytes], str | ColumnError] = {}
 """By plan and content, the latest last: the digest, or what is wrong with a value."""
 
 
+SYNTHETIC = "synthetic"
+"""Key of the description that synthetic rows carry in place of a release's."""
+
+
+def is_synthetic(text: str) -> bool:
+    """Tell whether a description is that of synthetic rows."""
+    try:
+        data = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return isinstance(data, dict) and SYNTHETIC in data
+
+
 @lru_cache(maxsize=KNOWN_DIGESTS)
 def read_info(text: str) -> ReleaseInfo:
-    """Return what a release says about itself; `PlanError` for a text that is no description of one."""
+    """Return what a release says about itself; `PlanError` for a text that is no description of one.
+
+    Raises
+    ------
+    NotSanitizedError
+        For the text of synthetic rows.
+    """
+    if is_synthetic(text):
+        raise NotSanitizedError(
+            "the table is synthetic and carries no plan: plain pandas is right for it on average; for intervals ask "
+            "the release that it was drawn from"
+        )
     return ReleaseInfo.from_json(text)
 
 
@@ -144,6 +170,26 @@ class Source:
             why = "was released, but is not in this table"
         there = [known for known in self.plan.names if known not in self.missing]
         raise ParameterError(f"column {name!r} {why}; randomised columns are {', '.join(there)}")
+
+    def drawn(self, codes: Mapping[str, npt.NDArray[Any]], fresh: int | None, text: str) -> Any:
+        """Return codes of original rows as a table of this kind, under another description.
+
+        Parameters
+        ----------
+        codes
+            Codes of the randomised columns.
+        fresh
+            How many they are, where they are no released rows': columns passed through and the index are left out.
+        text
+            The description.
+        """
+        table = self._table
+        if isinstance(table, ParquetInput):
+            table = wrap(table.read(table.names))
+        if fresh is None:
+            return table.rebuild(self.plan, codes, None, text)
+        plan = replace(self.plan, passthrough=(), keeps_index=False)
+        return table.rebuild(plan, codes, np.arange(fresh), text)
 
     def zone(self, name: str) -> str | None:
         """Return the time zone of a column, if its type has one."""
