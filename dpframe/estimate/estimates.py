@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from statistics import NormalDist
 from typing import Any
@@ -888,6 +888,19 @@ class Estimates(Reading):
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
         table.attrs["source"] = _source_of(fitted)
         return table if np.ndim(q) else table.iloc[0].rename(column)
+
+
+def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: Any, most: int) -> Iterator[Any]:
+    """Yield synthetic rows of a released file as Arrow tables of at most so many rows; see `Estimates.synthesize`."""
+    fresh, generator, source = check_rows(n_rows), make_generator(random_state), estimates._source
+    drawing = estimates._synthesizer
+    drawing.warn_of_hidden()
+    if fresh is None:
+        yield from source.drawn_batches(lambda codes: drawing.given(codes, generator), drawing.text, most)
+        return
+    for start in range(0, fresh, most):
+        rows = min(most, fresh - start)
+        yield source.drawn(drawing.fresh(rows, generator), rows, drawing.text)
 
 
 def _source_of(fitted: Any) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -185,11 +185,27 @@ class Source:
         """
         table = self._table
         if isinstance(table, ParquetInput):
-            table = wrap(table.read(table.names))
+            # Of fresh rows no more than the columns' types are needed.
+            whole = table.read(table.names) if fresh is None else _empty(table)
+            table = wrap(whole)
         if fresh is None:
             return table.rebuild(self.plan, codes, None, text)
         plan = replace(self.plan, passthrough=(), keeps_index=False)
         return table.rebuild(plan, codes, np.arange(fresh), text)
+
+    def drawn_batches(
+        self, draw: Callable[[dict[str, npt.NDArray[Any]]], Mapping[str, npt.NDArray[Any]]], text: str, rows: int
+    ) -> Iterator[pa.Table]:
+        """Yield what is drawn for each released row of a file, as Arrow tables beside the columns passed through."""
+        assert isinstance(self._table, ParquetInput)
+        columns = [self.plan[name] for name in self.plan.names if name not in self.missing]
+        names = [name for name in self._table.names if name in {*self.plan.names, *self.plan.passthrough}]
+        fields = {field.name: field.type for field in self._table.fields(names)}
+        for batch in self._table.batches(names, rows, names):
+            codes = {column.name: column.space.released.encode(batch[column.name]) for column in columns}
+            arrays = [batch[name].cast(fields[name]) for name in names]
+            table: pa.Table = wrap(pa.table(arrays, names=names)).rebuild(self.plan, draw(codes), None, text)
+            yield table
 
     def zone(self, name: str) -> str | None:
         """Return the time zone of a column, if its type has one."""
@@ -271,6 +287,11 @@ class Source:
         for codes in self._encoded(self.plan.columns):
             digest.update(codes)
         return digest.hexdigest()
+
+
+def _empty(table: ParquetInput) -> pa.Table:
+    fields = [pa.field(field.name, field.type, field.nullable) for field in table.fields(table.names)]
+    return pa.schema(fields).empty_table()
 
 
 def _opened(table: Any) -> Frame | ParquetInput:
