@@ -20,7 +20,7 @@ from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joint_fits import METHODS, Denominator, Fits
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND
-from dpframe.estimate.number_tables import ItemTable, Known, NumberTables, combined
+from dpframe.estimate.number_tables import ItemTable, Known, NumberPair, NumberTables, combined
 from dpframe.estimate.with_counts import CombinedDistribution, MeasuredCounts
 from dpframe.estimate.with_tables import Answer, Question, TableJoints
 from dpframe.io.released import Source
@@ -82,6 +82,11 @@ class Reading:
     def _numbers(self, column: str) -> NumberTables | None:
         """Return what measured tables tell of a number, if they do."""
         return None if self._joints is None else NumberTables.of(self._joints.tables, column, self.rows)
+
+    def _number_pair(self, one: str, other: str) -> NumberPair | None:
+        """Return what measured tables tell of two numbers, if they do."""
+        first, second = self._numbers(one), self._numbers(other)
+        return None if first is None or second is None else NumberPair.of(first, second)
 
     def _distribution(self, column: str) -> Distribution | CombinedDistribution | NumberTables:
         told = self._numbers(column)
@@ -236,13 +241,14 @@ class Reading:
         names: Iterable[str | None],
         title: str,
         target: str,
-        measured: Callable[[NumberTables, float], Known] | None = None,
+        measured: Callable[[NumberTables, float], Known | None] | None = None,
     ) -> pd.Series[Any]:
         """Evaluate a smooth statistic of product moments; combine it with what was measured of it, where that was."""
         names = list(names)
         told = self._numbers(names[0] or "") if measured is not None else None
         # What both tell is of the table; the population's own variance comes after.
-        sampling = self._source.sampling(target if told is None else "table")
+        known = None if measured is None or told is None else measured(told, 0.0)
+        sampling = self._source.sampling(target if known is None else "table")
         _ = self._source.sampling(target)
         used = list(dict.fromkeys(name for name in names if name is not None))
         columns = {name: self._source.column(name) for name in used}
@@ -260,13 +266,11 @@ class Reading:
             value, variance = (value if np.isfinite(value) else math.nan), math.inf
         point, spread = value * statistic.scale + statistic.shift, variance * statistic.scale**2
         source = "rows"
-        if measured is not None and told is not None:
-            own = 1.0 if target == "population" else 0.0
+        if known is not None and measured is not None and told is not None:
             source = "both" if self.n and math.isfinite(spread) and math.isfinite(point) else "tables"
-            population = measured(told, 1.0)[1] - measured(told, 0.0)[1] if own else 0.0
-            known = measured(told, 0.0)
             point, spread = combined([known, (point, spread)]) if source == "both" else known
-            spread += population
+            more = measured(told, 1.0) if target == "population" else None
+            spread += 0.0 if more is None else max(more[1] - known[1], 0.0)
         results = self._results(np.array([point]), np.array([spread]), (slice(None),))
         out = self._dressed_series(results, used[0], statistic.kind, title)
         out.attrs["source"] = source
@@ -313,9 +317,15 @@ class Reading:
                 for result in RESULTS:
                     tables[result].loc[a, b] = tables[result].loc[b, a] = found[result]
         out = pd.concat(tables, axis=1)
+        out.attrs["source"] = self._source_of_pairs(names)
         if missing:
             out.attrs[NOT_FOUND] = missing
         return out
+
+    def _source_of_pairs(self, names: Sequence[str]) -> str:
+        """Tell what a matrix of columns by columns is from, in all."""
+        numbers = [name for name in names if self._numbers(name) is not None]
+        return "both" if numbers else "rows"
 
     def _moments(
         self, terms: Sequence[surrogates.Term], functions: Any, scales: Sequence[moments.Scale], target: str

@@ -19,7 +19,7 @@ from dpframe.estimate.distribution import aggregation, line_of, quantiles
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
-from dpframe.estimate.number_tables import NumberTables
+from dpframe.estimate.number_tables import Known, NumberPair, NumberTables
 from dpframe.estimate.plot import draw
 from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
 from dpframe.estimate.with_tables import Answer, TableJoints
@@ -715,8 +715,15 @@ class Estimates(Reading):
         """
 
         def covariance(a: moments.Scale, b: moments.Scale) -> pd.Series[Any]:
-            names = [a.column.name, b.column.name]
-            return self._statistic(moments.covariance(a, b, _check_ddof(ddof)), names, names[0], target)
+            names = (a.column.name, b.column.name)
+
+            def measured(told: NumberTables, own: float) -> Known | None:
+                if names[0] == names[1]:
+                    return told.variance(ddof, own)
+                pair = self._number_pair(*names)
+                return None if pair is None else pair.covariance(ddof, own)
+
+            return self._statistic(moments.covariance(a, b, _check_ddof(ddof)), names, names[0], target, measured)
 
         return self._matrix(columns, covariance, target)
 
@@ -758,7 +765,11 @@ class Estimates(Reading):
             if a.column.name == b.column.name:
                 return dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
             terms, functions = moments.second_moments(a, b)
-            values, covariance = self._moments(terms, functions, [a, b], target)
+            pair = self._number_pair(a.column.name, b.column.name)
+            values, covariance = self._moments(terms, functions, [a, b], target if pair is None else "table")
+            if pair is not None:
+                own = 1.0 if target == "population" else 0.0
+                values, covariance = _with_pair(values, covariance, pair, a, b, own)
             point, lower, upper = moments.profile_correlation(values, covariance, z)
             return dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
 
@@ -901,6 +912,22 @@ def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: An
     for start in range(0, fresh, most):
         rows = min(most, fresh - start)
         yield source.drawn(drawing.fresh(rows, generator), rows, drawing.text)
+
+
+def _with_pair(
+    values: FloatArray, covariance: FloatArray, pair: NumberPair, a: moments.Scale, b: moments.Scale, population: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return three moments from rows and tables, weighted by their precisions, in the units of the rows'."""
+    units = [line_of(scale.column.space)[1] / scale.width for scale in (a, b)]
+    scales = np.array([units[0] * units[1], units[0] ** 2, units[1] ** 2])
+    known, own = pair.moments(0.0)
+    known, own = known * scales, own * scales**2
+    more = np.maximum(pair.moments(1.0)[1] * scales**2 - own, 0.0) if population else np.zeros(3)
+    if not np.isfinite(covariance).all():
+        return known, np.diag(own + more)
+    # Aitken's gain, which needs no inverse of the rows' own covariance.
+    gain = covariance @ np.linalg.inv(covariance + np.diag(own))
+    return values + gain @ (known - values), covariance - gain @ covariance + np.diag(more)
 
 
 def _source_of(fitted: Any) -> str:

@@ -287,6 +287,18 @@ class MeasuredTables:
         known = [any(pair <= one for one in sets) for pair in pairs]
         return "tables" if all(known) else "both" if any(known) else "rows"
 
+    def pair(self, one: str, other: str) -> tuple[FloatArray, FloatArray] | None:
+        """Return the raw counts of two numbers' bins where neither is null, and their variances."""
+        evidence, (i, j) = self.evidence, self.places([one, other])
+        table = evidence.pairs.get((min(i, j), max(i, j)))
+        if table is None:
+            return None
+        counts, variances = table.counts, table.variances
+        if i > j:
+            counts, variances = counts.T, variances.T
+        kept = tuple(slice(0, self.columns[n].cells - self.columns[n].axis.has_null) for n in (one, other))
+        return counts[kept], variances[kept]
+
     # The fit
 
     @cached_property

@@ -94,7 +94,7 @@ class NumberTables:
         return float(self.shares[:-1].sum()) * self.rows, float(self._sigma[-1] ** 2)
 
     @property
-    def _within(self) -> FloatArray:
+    def within(self) -> FloatArray:
         """Variance of codes within every cell, were they spread evenly."""
         widths = np.diff(self.axis.edges)
         return np.asarray((widths**2 - 1) / 12)
@@ -118,7 +118,7 @@ class NumberTables:
         """Return the variance of the numbers; half of what may lie within cells is taken for its error."""
         rows, _ = self._present
         _, step = line_of(self.axis.column.space)
-        within = float(self._normal(self.shares) @ self._within)
+        within = float(self._normal(self.shares) @ self.within)
         error = math.hypot(float(self.errors_of(self._spread_of, sampling)), within / 2)
         factor = rows / max(rows - ddof, 1e-300) * step**2
         return self._spread() * factor, (error * factor) ** 2
@@ -132,7 +132,7 @@ class NumberTables:
         rows = float(present.sum()) * self.rows
         centre = float(self._normal(self.shares) @ middle)
         noise = float(self._sigma[: len(present)] ** 2 @ (middle - centre) ** 2)
-        return rows * centre, noise + rows**2 * float(self._normal(self.shares) @ self._within)
+        return rows * centre, noise + rows**2 * float(self._normal(self.shares) @ self.within)
 
     def _normal(self, shares: FloatArray) -> FloatArray:
         present = shares[: len(shares) - self.axis.has_null]
@@ -145,7 +145,65 @@ class NumberTables:
         """Return the variance of the codes."""
         law, middle = self._normal(shares), middle_codes(self.axis)
         centre = law @ middle
-        return np.asarray(law @ ((middle - centre) ** 2 + self._within))
+        return np.asarray(law @ ((middle - centre) ** 2 + self.within))
+
+
+@dataclass(frozen=True, eq=False)
+class NumberPair:
+    """What the measured table of two numbers, cut into few bins, tells of their covariance.
+
+    With both taken for the means of their bins a covariance is too small by the part R of each variance that lies
+    between bins, where either's mean is linear in the other: it is divided by both, and half of what that adds is
+    taken for its error.
+    """
+
+    one: NumberTables
+    other: NumberTables
+    counts: FloatArray
+    variances: FloatArray
+
+    @classmethod
+    def of(cls, one: NumberTables, other: NumberTables) -> NumberPair | None:
+        """Return what is known of two numbers, or None where their pair was not measured."""
+        found = one.tables.pair(one.name, other.name)
+        return None if found is None else cls(one, other, *found)
+
+    def moments(self, population: float) -> tuple[FloatArray, FloatArray]:
+        """Return covariance and both variances, in squares of codes, and the variances of these three."""
+        (x, a), (y, b) = (self._bins(number, axis) for axis, number in enumerate((self.one, self.other)))
+        total = max(float(self.counts.sum()), 1.0)
+        across = np.multiply.outer(x, y)
+        between = float((self.counts * across).sum()) / total
+        found = between / max(a * b, 1e-3)
+        noise = float((self.variances * across**2).sum()) / (total * max(a * b, 1e-3)) ** 2
+        noise += ((found - between) / 2) ** 2
+        spreads = [number.variance(0, population) for number in (self.one, self.other)]
+        steps = [line_of(number.axis.column.space)[1] for number in (self.one, self.other)]
+        own = [value / step**2 for (value, _), step in zip(spreads, steps, strict=True)]
+        noise += population * (own[0] * own[1] + found**2) / total
+        errors = [variance / step**4 for (_, variance), step in zip(spreads, steps, strict=True)]
+        return np.array([found, *own]), np.array([noise, *errors])
+
+    def covariance(self, ddof: int, population: float) -> Known:
+        """Return the covariance in the product of both units."""
+        values, variances = self.moments(population)
+        steps = line_of(self.one.axis.column.space)[1] * line_of(self.other.axis.column.space)[1]
+        total = max(float(self.counts.sum()), 1.0)
+        factor = steps * total / max(total - ddof, 1e-300)
+        return float(values[0]) * factor, float(variances[0]) * factor**2
+
+    def _bins(self, number: NumberTables, axis: int) -> tuple[FloatArray, float]:
+        """Return the centred mean code of every bin, and the part of the variance that lies between bins."""
+        middle, within = middle_codes(number.axis), number.within
+        member = number.tables.columns[number.name]
+        bins, shares = member.bins[: len(middle)], number.shares[: len(middle)] + 1e-12
+        held = np.bincount(bins, shares)
+        means = np.bincount(bins, shares * middle) / held
+        spread = np.bincount(bins, shares * ((middle - means[bins]) ** 2 + within)) / held
+        law = self.counts.sum(axis=1 - axis) / max(float(self.counts.sum()), 1.0)
+        centred = means - law @ means
+        between = float(held @ (means - held @ means / held.sum()) ** 2)
+        return centred, between / max(between + float(held @ spread), 1e-300)
 
 
 @dataclass(frozen=True, eq=False)

@@ -271,3 +271,19 @@ def test_supports_are_from_both(grown, numbers):
     truth = np.array([np.mean([item in one for one in grown["hobbies"]]) for item in found.index])
     assert np.sqrt(np.mean((found["estimate"] - truth) ** 2)) < 0.5 * np.sqrt(np.mean((rows["estimate"] - truth) ** 2))
     assert (np.abs(found["estimate"] - truth) < 5 * found["std_error"]).all()
+
+
+def test_matrices_are_from_both(grown, numbers):
+    """Within five stated standard errors (error probability 1e-6 each), which are below those of rows alone."""
+    told, alone = numbers
+    for name in ("cov", "corr"):
+        found, rows = (getattr(one, name)(["age", "income"]) for one in (told, alone))
+        truth = getattr(grown[["age", "income"]], name)()
+        assert found.attrs["source"] == "both"
+        assert rows.attrs["source"] == "rows"
+        part, error = found["estimate"].loc["age", "income"], found["std_error"].loc["age", "income"]
+        assert abs(part - truth.loc["age", "income"]) < 5 * error, name
+        assert error < rows["std_error"].loc["age", "income"], name
+        wide = getattr(told, name)(["age", "income"], target="population")["std_error"].loc["age", "income"]
+        # Profile intervals end on a grid.
+        assert wide > error if name == "cov" else wide >= error
