@@ -786,6 +786,12 @@ class Estimates(Reading):
             rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), sampling)
             results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
             return self._dressed_series(results, column, "number", column)
+        told = None if self._joints is None else self._joints.null_rate(column, target == "population", self._row_cells)
+        if told is not None:
+            results = self._results(told.estimate[-1:], told.variance[-1:], (slice(None),))
+            out = self._dressed_series(results, column, "number", column)
+            out.attrs["source"] = told.source
+            return out
         if self._measured is not None:
             axis = make_axis(chosen, None if self.is_listed(column) else 1)
             found = self._measured.cells(

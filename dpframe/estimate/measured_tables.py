@@ -70,7 +70,7 @@ def usable_tables(tables: Sequence[MeasuredTable], source: Source) -> tuple[Meas
 def _fits(table: MeasuredTable, source: Source) -> bool:
     measure, names = table.measure, table.measure.columns
     known = [name for name in names if name in source.plan.names]
-    if measure.kind not in KINDS or not known or len(set(known)) < len(names) or len(table.starts) != len(names):
+    if measure.kind not in KINDS or not known or len(set(known)) < len(names):
         return False
     if not (math.isfinite(measure.sigma2) and measure.sigma2 > 0):
         return False
@@ -80,7 +80,7 @@ def _fits(table: MeasuredTable, source: Source) -> bool:
     if measure.kind == "items":
         space = columns[0].space
         return len(names) == 1 and space.holds_sets and table.counts.shape == (_items(columns[0]),)
-    if any(column.space.holds_sets or column.space.code_words for column in columns):
+    if len(table.starts) != len(names) or any(column.space.code_words for column in columns):
         return False
     if not all(_ascends(starts, column) for starts, column in zip(table.starts, columns, strict=True)):
         return False

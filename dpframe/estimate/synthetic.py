@@ -41,6 +41,9 @@ MOST_LISTED = 4_097
 MOST_HEARD = 100
 """Triples of columns, those of the fewest cells, whose rows are asked for structure that pairs do not hold."""
 
+MOST_TRIPLE = 1 << 15
+"""Classes of such a triple: of more, rows are too thin to tell anything."""
+
 REDRAWS = 30
 """Times that sets of too many items are drawn again."""
 
@@ -64,6 +67,10 @@ def make_generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(random_state)
 
 
+def _classes(names: tuple[str, ...], columns: Mapping[str, TableColumn]) -> int:
+    return math.prod(columns[name].axis.classes for name in names)
+
+
 class Synthesizer:
     """Draws rows of one release."""
 
@@ -85,11 +92,11 @@ class Synthesizer:
             return []
         sizes = {name: member.cells for name, member in self._tables.columns.items()}
         triples = sorted(combinations(names, 3), key=lambda triple: math.prod(sizes[name] for name in triple))
-        found: list[tuple[str, ...]] = []
-        for triple in triples[:MOST_HEARD]:
-            guarded = self._joints.guarded(triple)
-            if guarded is not None and guarded.hidden:
-                found.append(triple)
+        asked = [triple for triple in triples[:MOST_HEARD] if _classes(triple, self._tables.columns) <= MOST_TRIPLE]
+        heard = self._joints.guarded_all(asked)
+        found: list[tuple[str, ...]] = [
+            triple for triple, guarded in zip(asked, heard, strict=True) if guarded is not None and guarded.hidden
+        ]
         if found:
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
             warn(

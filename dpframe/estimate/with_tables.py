@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.estimate.axes import Axis
-from dpframe.estimate.measured_tables import MeasuredTables
+from dpframe.estimate.axes import Axis, make_axis
+from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.tables.guard import Guarded, guard_joint
 from dpframe.io.released import Source
@@ -109,6 +109,19 @@ class TableJoints:
             return self._raw(question, rows)
         return self._model(question)
 
+    def null_rate(
+        self, column: str, population: bool, rows: Callable[[Sequence[Axis], FloatArray], tuple[FloatArray, FloatArray]]
+    ) -> Answer | None:
+        """Return the shares of a column's values, in one cell where they are many, and of null, or None."""
+        member = self.tables.columns.get(column)
+        if member is None or self.tables.told([column]) != "tables":
+            return None
+        space = member.axis.column.space
+        listed = member.axis.grid is None and (space.is_listed or space.size <= FEW_VALUES)
+        axis = make_axis(member.axis.column, None if listed else 1)
+        question = Question([axis], True, (), False, population)
+        return self._raw(question, lambda: rows([axis], count_classes([axis], self._source.codes([column]))))
+
     def _is_negligible(self, question: Question) -> bool:
         found = self.tables.raw(question.axes)
         return found is not None and 0.8 * float(np.sqrt(found[1]).sum()) / self._source.rows < NEGLIGIBLE
@@ -156,15 +169,33 @@ class TableJoints:
 
     def guarded(self, names: Sequence[str]) -> Guarded | None:
         """Return the joint of the fit after the rows were heard, or None where they cannot be."""
-        tables, plan = self.tables, self._source.plan
-        members = [tables.columns[name] for name in names]
+        return self.guarded_all([names])[0]
+
+    def guarded_all(self, joints: Sequence[Sequence[str]]) -> list[Guarded | None]:
+        """Return the same of several joints, whose rows are counted in one pass."""
+        members = self.tables.columns
+        axes = [[members[name].axis for name in names] if self._is_heard(names) else [] for names in joints]
+        counts = [np.zeros([axis.classes for axis in own]) for own in axes]
+        used = list(dict.fromkeys(axis.name for own in axes for axis in own))
+        for codes in self._source.codes(used) if used else ():
+            for own, found in zip(axes, counts, strict=True):
+                if own:
+                    found += count_classes(own, [codes])
+        return [
+            self._guard(names, found) if own else None for names, own, found in zip(joints, axes, counts, strict=True)
+        ]
+
+    def _is_heard(self, names: Sequence[str]) -> bool:
+        """Tell whether rows can be counted by some columns, and their noise is independent."""
+        plan = self._source.plan
         homes = [group.names for name in names if (group := plan.group_of(name)) is not None]
-        classes = math.prod(member.axis.classes for member in members)
-        if len(set(homes)) < len(homes) or classes > MOST_GUARDED or not self._source.n:
-            return None
-        counts = count_classes([member.axis for member in members], self._source.codes(names))
+        classes = math.prod(self.tables.columns[name].axis.classes for name in names)
+        return len(set(homes)) == len(homes) and classes <= MOST_GUARDED and bool(self._source.n)
+
+    def _guard(self, names: Sequence[str], counts: FloatArray) -> Guarded:
+        tables = self.tables
         fit, places = tables.fitted.fit, tables.places(names)
-        channels = [member.channel for member in members]
+        channels = [tables.columns[name].channel for name in names]
         return guard_joint(fit.joint(places), counts, channels, fit.pairs_of(places))
 
     def _shown(

@@ -287,3 +287,13 @@ def test_matrices_are_from_both(grown, numbers):
         wide = getattr(told, name)(["age", "income"], target="population")["std_error"].loc["age", "income"]
         # Profile intervals end on a grid.
         assert wide > error if name == "cov" else wide >= error
+
+
+def test_null_rates_are_from_both(people, grown, told, safe, numbers):
+    """Within five stated standard errors (error probability 1e-6 each)."""
+    for frame, column, one, other in ((people, "occupation", told, Estimates(safe)), (grown, "income", *numbers)):
+        found, rows = one.null_rate(column), other.null_rate(column)
+        assert found.attrs["source"] == "both"
+        assert abs(found["estimate"] - frame[column].isna().mean()) < 5 * found["std_error"]
+        assert found["std_error"] < rows["std_error"]
+        assert one.null_rate(column, target="population")["std_error"] > found["std_error"]

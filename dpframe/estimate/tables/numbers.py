@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
 
 from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.tables.tables import Table
@@ -67,6 +66,8 @@ def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatAr
     >>> round(float(tilted @ np.array([0.0, 1.0, 2.0])), 9)
     1.0
     """
+    from scipy.optimize import brentq
+
     seen = shares > 0
     low, high = values[seen].min(), values[seen].max()
     if high <= low:
