@@ -54,7 +54,7 @@ def measure_number(frame, plan, name, sigma2, sum_sigma2, seed=0, cells=60):
         np.random.default_rng(seed),
         plan[name].space,
     )
-    cut = tuple(sorted({round(i * space.values / cells) for i in range(cells)}))
+    cut = tuple(sorted({i * space.values // cells for i in range(cells)}))
     present = codes[codes < space.values]
     one_way = measured(
         "one_way", [name], [cut], count_table({name: codes}, plan, [name], [cut]), sigma2, generator, cells
