@@ -119,9 +119,10 @@ class NumberTables:
         rows, _ = self._present
         _, step = line_of(self.axis.column.space)
         within = float(self._normal(self.shares) @ self.within)
-        error = math.hypot(float(self.errors_of(self._spread_of, sampling)), within / 2)
+        error = math.hypot(float(self.errors_of(self._spread_of, 0.0)), within / 2)
         factor = rows / max(rows - ddof, 1e-300) * step**2
-        return self._spread() * factor, (error * factor) ** 2
+        own = sampling * self._spread_of_squares() / max(rows, 1.0)
+        return self._spread() * factor, (error**2 + own) * factor**2
 
     def _codes(self) -> Known:
         """Return the sum of codes: as measured, or from the cells, whose codes may lie anywhere in them."""
@@ -140,6 +141,12 @@ class NumberTables:
 
     def _spread(self) -> float:
         return float(self._spread_of(self.shares))
+
+    def _spread_of_squares(self) -> float:
+        """Return the variance of squared distances from the mean, values in the middle of their cells."""
+        law, middle = self._normal(self.shares), middle_codes(self.axis)
+        squares = (middle - law @ middle) ** 2
+        return float(law @ squares**2 - (law @ squares) ** 2)
 
     def _spread_of(self, shares: FloatArray) -> FloatArray:
         """Return the variance of the codes."""
