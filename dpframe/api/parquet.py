@@ -119,7 +119,7 @@ def sanitize_parquet(
     table, request = ParquetInput.open(source), Request(epsilon, delta, plan, options)
     if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
         raise ParameterError("batch_rows must be a whole number of rows, at least 1")
-    path, account = _check_target(Path(target), table), Account.of(ledger, dataset)
+    path, account = check_target(Path(target), table), Account.of(ledger, dataset)
     if compression not in CODECS:
         raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
     with purse_of(table, path, request, account, key) as purse:
@@ -155,7 +155,8 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
     return frame
 
 
-def _check_target(path: Path, table: ParquetInput) -> Path:
+def check_target(path: Path, table: ParquetInput) -> Path:
+    """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
     if path.is_dir():
         raise FileError(f"{path} is a directory; name a file to write")
     if path.exists() and not path.is_file():
