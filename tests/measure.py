@@ -15,7 +15,8 @@ def codes_of(frame, plan):
 
 def measured(kind, names, starts, counts, sigma2, generator, most=0):
     noise = np.rint(generator.normal(0, math.sqrt(sigma2), np.shape(counts))).astype(np.int64)
-    return MeasuredTable(Measure(kind, tuple(names), float(sigma2), most), tuple(starts), np.asarray(counts) + noise)
+    measure = Measure(kind, tuple(names), max(float(sigma2), 0.25), most)  # the least that a measure states
+    return MeasuredTable(measure, tuple(starts), np.asarray(counts) + noise)
 
 
 def count_table(codes, plan, names, starts):

@@ -44,25 +44,29 @@ class Question:
         """The columns' names."""
         return [axis.name for axis in self.axes]
 
-    def presented(self, counts: FloatArray, variances: FloatArray, rows: float) -> tuple[FloatArray, FloatArray]:
-        """Return counts, or shares of their base, and variances, cells taken as independent.
+    def presented(
+        self, counts: FloatArray, variances: FloatArray, rows: float, shared: FloatArray | float = 0.0
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return counts, or shares of their base, and variances, of cells whose covariance is diag(v) − u uᵀ.
 
-        A share q = x/Σx has the variance (v(1 − 2q) + q²Σv)/(Σx)² for cells in the base. A population's varies about
-        it by q(1 − q)/Σx, and its counts by x(1 − x/n).
+        ``shared`` is u: 0 for independent cells. A share q = x/Σx has, for cells in the base, the variance
+        (v(1 − 2q) + q²Σv − (u − qΣu)²)/(Σx)². A population's varies about it by q(1 − q)/Σx, its counts by x(1 − x/n).
         """
+        shared = np.broadcast_to(np.asarray(shared, dtype=np.float64), counts.shape)
         if not self.normalize:
             own = np.maximum(counts * (1 - counts / max(rows, 1.0)), 0.0) if self.population else 0.0
-            return counts, variances + own
+            return counts, variances - shared**2 + own
         inside = self._inside(counts.shape)
         free = tuple(i for i in range(counts.ndim) if i not in self.given)
         if inside.all() and not self.given:
-            total, spread = np.full([1] * counts.ndim, rows), np.zeros([1] * counts.ndim)
+            total, (spread, moved) = np.full([1] * counts.ndim, rows), np.zeros([2] + [1] * counts.ndim)
         else:
-            total, spread = ((v * inside).sum(axis=free, keepdims=True) for v in (counts, variances))
+            total, spread, moved = ((v * inside).sum(axis=free, keepdims=True) for v in (counts, variances, shared))
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = counts / total
             own = np.maximum(shares * (1 - shares) / np.maximum(total, 1.0), 0.0) if self.population else 0.0
             part = np.where(spread > 0, variances * (1 - 2 * shares) + shares**2 * spread, variances)
+            part -= (shared - shares * moved) ** 2
             return shares, np.where(total > 0, np.maximum(part, 0.0) / total**2 + own, np.inf)
 
     def _inside(self, shape: Sequence[int]) -> npt.NDArray[np.bool_]:
@@ -131,16 +135,19 @@ class TableJoints:
         if measured is None:
             return None
         counts, variances = measured
-        source = "tables"
+        # The number of rows is public: what is known of the cells' sum takes u uᵀ off their covariance.
+        whole, total = float(variances.sum()), float(self._source.rows)
+        counts = counts + (total - counts.sum()) * variances / whole
+        shared, source = variances / math.sqrt(whole), "tables"
         if self._source.n:
             other, spread = rows()
-            mean, own = float(np.mean(spread)), float(np.mean(variances))
+            mean, own = float(np.mean(spread)), float(np.mean(variances - shared**2))
             if math.isfinite(mean) and mean > 0:
                 weight = own / (own + mean)
                 counts = (1 - weight) * counts + weight * other
                 variances = (1 - weight) ** 2 * variances + weight**2 * spread
-                source = "both"
-        return Answer(*question.presented(counts, variances, self._source.rows), "inverse", source)
+                shared, source = (1 - weight) * shared, "both"
+        return Answer(*question.presented(counts, variances, total, shared), "inverse", source)
 
     def _simple(self, question: Question) -> Answer | None:
         tables = self.tables

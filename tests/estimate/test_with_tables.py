@@ -95,7 +95,7 @@ def test_inverse_is_unbiased_and_its_variance_right(people, plan):
     """120 releases: means within 4.5 standard errors of the truth in 40 cells (error probability 3e-4), and the mean
     stated variance within a third of the actual one."""
     columns, found, stated = ["occupation", "region"], [], []
-    exact = measure.measure_pairs(people[columns], build_plan({c: SPACES[c] for c in columns}, epsilon=2.0), 1e-12)
+    exact = measure.measure_pairs(people[columns], build_plan({c: SPACES[c] for c in columns}, epsilon=2.0), 0.0)
     own = build_plan({c: SPACES[c] for c in columns}, epsilon=8.0)
     generator = np.random.default_rng(5)
     for key in range(120):
@@ -165,8 +165,6 @@ def test_tables_of_another_release_are_left_out(people, plan, safe):
         replace(tables[0], counts=tables[0].counts + 1_000),
         replace(tables[0], counts=tables[0].counts[:1]),
         replace(tables[0], measure=replace(tables[0].measure, columns=("sex", "gone"))),
-        replace(tables[0], measure=replace(tables[0].measure, sigma2=-1.0)),
-        replace(tables[0], measure=replace(tables[0].measure, kind="guess")),
         replace(tables[0], starts=((0, 1), None)),
     ]
     for table in damaged:
