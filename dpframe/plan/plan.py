@@ -25,6 +25,7 @@ from dpframe.plan.columns import Column, Group, Randomised, column_from_json, gr
 from dpframe.plan.findings import NotFound, judge
 from dpframe.plan.forecast import forecast_table
 from dpframe.plan.inferred import Inferred
+from dpframe.plan.measured_forecast import with_tables
 from dpframe.plan.measures import Measure, check_measures, measure_lines, measures_step
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.sample_size import best_size, sample_curve
@@ -159,8 +160,6 @@ class Plan:
     def _check_measures(self) -> None:
         if self.delta == 0:
             raise ParameterError("measured tables need delta above 0; raise delta, or leave measures out")
-        if self.inferred is not None and self.inferred.step is None:
-            raise ParameterError("measured tables need inference that is a step; make the plan anew, or leave them out")
         check_measures(self.measures, self.spaces)
 
     @cached_property
@@ -518,6 +517,7 @@ class Plan:
         "no information"; means are in ``unit``. With groups
         there are the joint of all columns of each, and ``split_error``: what ``std_error`` would be if the same
         promise were kept with every group's share split evenly over its columns. Grouping pays where it is larger.
+        With measured tables errors are of rows and tables together, and ``rows_alone`` is what rows would have.
 
         Raises
         ------
@@ -544,8 +544,10 @@ class Plan:
             raise ParameterError("n_rows must be a number of rows, at least 1")
         split = split_mechanisms(self.units, self.terms) if self.groups else None
         if self.sample is None or self.n is None:
-            return forecast_table(self.columns, n, types, self.groups, split=split)
-        return forecast_table(self.columns, max(1, self.sample * n // self.n), types, self.groups, n, split)
+            table = forecast_table(self.columns, n, types, self.groups, split=split)
+        else:
+            table = forecast_table(self.columns, max(1, self.sample * n // self.n), types, self.groups, n, split)
+        return with_tables(table, self.measures, self.spaces, n) if self.measures else table
 
     def verify(self) -> Certificate:
         """Prove the promise from the integers that are sampled; see `Certificate`."""
@@ -807,7 +809,8 @@ def row_cap(promise: Budget, inferred: Inferred | None, tables: Step | None, loc
     beside = None if local is None else central_budget(inferred, tables, promise.delta)
     if local is None or beside is None:
         return None if local is None else Budget(local, promise.delta)
-    return Budget(local, promise.delta).less(beside, "inference and tables, of what local_epsilon allows,")
+    what = "inference and measured tables, of what local_epsilon allows,"
+    return Budget(local, promise.delta).less(beside, what, "raise local_epsilon, or lower infer_share or measure_share")
 
 
 def _tables_step(

@@ -195,3 +195,60 @@ def test_the_report_says_what_was_measured():
     assert "<li>2 joint tables at sigma=89.44 (sex × home, sex × age)</li>" in report.to_html()
     assert "Measured beside the rows" in str(report)
     assert "What was measured" not in dpf.Report(ReleaseInfo(build_plan(SPACES, epsilon=1.0), N, "")).to_html()
+
+
+# ------------------------------------------------------------------------------- beside inference, and row by row
+
+
+def test_in_known_order_inference_is_subtracted_where_tables_are_measured():
+    """Which tables there are, and the noise of the rows, follow from what inference gave: no one step has all three."""
+    raw = frame()
+    plan = dpf.make_plan(raw, 1.0, 1e-6, shuffle=False, measure=["sex", "home"], infer_share=0.2)
+    assert plan.inferred.step is None
+    assert plan.measures
+    spent = plan.inferred.budget
+    assert plan.terms.budget.epsilon == pytest.approx(1.0 - spent.epsilon)
+    assert plan.verify().ok
+    assert "tables" in plan.steps
+    assert dpf.Plan.from_json(plan.to_json()) == plan
+    with pytest.warns(dpf.RepeatedReleaseWarning):
+        alone = dpf.make_plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
+    assert alone.inferred.step is not None
+
+
+def test_what_tables_tell_of_a_row_is_in_its_local_promise():
+    """A row's place hides nothing of counts: its own loss and theirs are added."""
+    without = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N)
+    assert PLAN.local.delta == 1e-6
+    rows = sum(unit.certified.epsilon for unit in PLAN.units)
+    assert rows < PLAN.local.epsilon <= rows + 1.0
+    assert PLAN["sex"].mechanism.epsilon < without["sex"].mechanism.epsilon
+    capped = dpf.make_plan(frame(), 1.0, 1e-6, spaces=SPACES, local_epsilon=2.0)
+    assert capped.measures
+    assert capped.local.epsilon <= 2.0
+    assert capped.verify().ok
+
+
+@pytest.mark.parametrize("options", [{}, {"spaces": {"sex": ["F", "M"]}}, {"spaces": SPACES}])
+def test_a_local_promise_that_tables_alone_exceed_costs_nothing(tmp_path, options):
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("people", 5.0, 1e-5)
+    with pytest.raises(ParameterError, match=r"of what local_epsilon allows,.*raise local_epsilon"):
+        dpf.sanitize(frame(), 1.0, 1e-6, local_epsilon=0.1, ledger=ledger, dataset="people", **options)
+    assert ledger.spent("people").epsilon == 0.0
+
+
+def test_a_forecast_is_of_rows_and_tables():
+    """60 releases: root mean squares of errors within a fifth of the forecast's (their own error is below a tenth)."""
+    raw, table = frame(), PLAN.forecast()
+    errors = []
+    for key in range(60):
+        safe = dpf.sanitize(raw, plan=PLAN, key=key.to_bytes(32, "big"))
+        shares = safe.dp.joint(["sex", "home"], normalize=True, method="inverse")["estimate"]
+        truth = raw.value_counts(["sex", "home"], normalize=True).reindex(shares.index)
+        errors.append([((shares - truth) ** 2).mean(), (safe.dp.mean("age")["estimate"] - raw["age"].mean()) ** 2])
+    found = np.sqrt(np.mean(errors, axis=0))
+    told = [table.loc[("joint", "sex × home"), "std_error"], table.loc[("mean", "age"), "std_error"]]
+    assert found == pytest.approx(told, rel=0.2)
+    assert (table["std_error"] <= table["rows_alone"]).all()
+    assert "rows_alone" not in build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N).forecast()
