@@ -26,7 +26,6 @@ from dpframe.accounting.finite import tight_epsilon
 from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta
 from dpframe.accounting.kept_order import response_parts
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.accounting.zcdp import zcdp_delta
 from dpframe.errors import ParameterError, name_list
 from dpframe.mechanisms import Mechanism
 from dpframe.mechanisms.flip_loss import FlipLoss
@@ -293,13 +292,24 @@ def _undercut(inferred: Inferred, contributions: int) -> list[str]:
     if inferred.step is not None:
         return _undercut_step(inferred, inferred.step, contributions)
     if spent.delta > 0:
-        rho = math.fsum(contributions**2 / variance for variance in variances) * (1 - 1e-9)
-        kept = rho == 0 or (rho < _LOUDEST and zcdp_delta(rho, spent.epsilon) <= spent.delta)
+        kept = not variances or _counts_keep(variances, spent, contributions)
     else:
         # 2α/(1 − α)² = 1/(cosh(rate) − 1)
         rates = [2 * contributions * math.acosh(1 + 1 / variance) for variance in variances]
         kept = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
     return [] if kept else [f"inference claims {_pair(spent)} but its counts have less noise than that asks for"]
+
+
+def _counts_keep(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
+    """Tell whether counts with discrete Gaussian noise of these variances keep an (ε, δ)."""
+    if min(variances) < _LEAST_VARIANCE:
+        return False
+    noises = [IntegerNoise(variance) for variance in variances]
+    return step_delta(noise_step(noises, contributions, spent.delta * _TAILS), spent.epsilon) <= spent.delta
+
+
+_LEAST_VARIANCE, _TAILS = 0.25, 1e-5
+"""The least σ² whose lattice law is bounded; the share of δ for the law's tails."""
 
 
 def _undercut_step(inferred: Inferred, step: Step, contributions: int) -> list[str]:
@@ -312,7 +322,7 @@ def _undercut_step(inferred: Inferred, step: Step, contributions: int) -> list[s
         return [f"inference claims {_pair(inferred.budget)} on its own, but its step has delta={stated:.4g} there"]
     if inferred.columns and not inferred.measured:
         return ["inference names columns but no counts that their spaces rest on"]
-    noises = [IntegerNoise(max(measured.variance, 0.25)) for measured in inferred.measured]
+    noises = [IntegerNoise(max(measured.variance, _LEAST_VARIANCE)) for measured in inferred.measured]
     least = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
     thresholds = dict(inferred.thresholds)
     last = {m.column: m for m in inferred.measured if m.column in thresholds}
@@ -320,7 +330,10 @@ def _undercut_step(inferred: Inferred, step: Step, contributions: int) -> list[s
         gaussian_tail(measured.variance, thresholds[name] - contributions) for name, measured in last.items()
     )
     failures = []
-    if min((measured.variance for measured in inferred.measured), default=1.0) < 0.25 or least.mu > step.mu * _ABOUT:
+    if (
+        min((measured.variance for measured in inferred.measured), default=1.0) < _LEAST_VARIANCE
+        or least.mu > step.mu * _ABOUT
+    ):
         failures.append(f"inference claims mu={step.mu:.6g} but its counts have less noise than that asks for")
     if escape > step.delta * _ABOUT:
         failures.append(f"inference claims the slack {step.delta:.3g} but its thresholds let rare values show oftener")
@@ -373,10 +386,6 @@ def _central(plan: Promise, contributions: int, delta: float) -> dict[str, Step]
         found["inference"] = plan.inferred.step
     tables = measures_step(plan.measures, plan.spaces, contributions, delta)
     return found if tables is None else found | {"tables": tables}
-
-
-_LOUDEST = 1e4
-"""A ρ beyond which noise hides nothing."""
 
 
 def _released(plan: Promise, claimed: Budget, contributions: int) -> Budget | None:
