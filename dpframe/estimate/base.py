@@ -129,6 +129,9 @@ class Reading:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         counts = self._counts(axes)
         if self._joints is not None:
+            both = self._with_all(axes, counts, normalize, dropna, method, target)
+            if both is not None:
+                return Answer(*both, method, "both")
             question = Question(axes, normalize, tuple(given), dropna, target == "population")
             told = self._joints.answer(question, method, lambda: self._row_cells(axes, counts))
             if told is not None:
@@ -162,7 +165,7 @@ class Reading:
         tables = self._given_tables or self._source.tables
         if self._use_measured is False or not whole or not tables:
             return None
-        measured = MeasuredTables(self._source, tables)
+        measured = MeasuredTables(self._source, tables, self._measured)
         return TableJoints(self._source, measured) if measured else None
 
     def _default_method(self, axes: Sequence[Axis]) -> str:
@@ -171,6 +174,20 @@ class Reading:
             return "inverse"
         told = "rows" if self._joints is None else self._joints.tables.told([axis.name for axis in axes])
         return "em" if told == "rows" else "model"
+
+    def _with_all(
+        self, axes: Sequence[Axis], counts: FloatArray, normalize: bool, dropna: bool, method: str, target: str
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Return the unbiased cells of one column from rows, tables and what inference measured, if all three tell."""
+        if method != "inverse" or len(axes) > 1 or self._measured is None or self._joints is None:
+            return None
+        more = self._joints.tables.cell_counts(axes[0])
+        if more is None:
+            return None
+        population = target == "population"
+        return self._measured.cells(
+            axes[0], counts, normalize=normalize, dropna=dropna, population=population, more=more
+        )
 
     def _with_measured(
         self, axes: Sequence[Axis], counts: FloatArray, normalize: bool, dropna: bool, method: str, target: str

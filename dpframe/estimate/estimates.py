@@ -268,7 +268,7 @@ class Estimates(Reading):
 
     def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
         out = self._frame(answer.estimate, answer.variance, axes, dropna)
-        counted = answer.source == "rows" and self._takes_measured(axes, answer.method)
+        counted = answer.source != "tables" and self._takes_measured(axes, answer.method)
         out.attrs |= {"method": answer.method, "measured": counted, "source": answer.source}
         if answer.hidden:
             out.attrs["hidden"] = True

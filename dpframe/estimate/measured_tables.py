@@ -26,8 +26,10 @@ from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_tables
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.numbers import bin_table, cut_at_quantiles, fine_shares, tilt_to_mean
+from dpframe.estimate.tables.refine import Refining
 from dpframe.estimate.tables.simple import simple_one_way
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
+from dpframe.estimate.with_counts import CellCounts, MeasuredCounts
 from dpframe.io.released import Source
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import KINDS, MeasuredTable
@@ -49,6 +51,9 @@ UNLIKELY = 6.0
 
 MOST_PAIR_CELLS = 1 << 16
 """Classes of a pair up to which its rows are counted for a fit."""
+
+_UNKNOWN = 1e9
+"""The standard deviation of a count that was not made."""
 
 KEPT_FITS = 8
 """Fits that are kept."""
@@ -142,12 +147,14 @@ class TableColumn:
 
     ``axis`` has the finest cells that are known of it, ``bins`` the cell of the fit that each of them lies in, and
     ``fine`` its own counts, where they are finer than the fit's cells; ``shares`` are those of the fine cells.
+    ``refining`` is what its own counts were refined by.
     """
 
     axis: Axis
     bins: IntArray
     fine: Table | None
     shares: FloatArray
+    refining: Refining | None = None
 
     @property
     def cells(self) -> int:
@@ -229,10 +236,12 @@ def _fit(evidence: Evidence) -> TableFit:
 
 
 class MeasuredTables:
-    """The tables of a release, and what follows from them and from its rows."""
+    """The tables of a release, and what follows from them, from its rows, and from the counts of its inference."""
 
-    def __init__(self, source: Source, tables: Sequence[MeasuredTable]) -> None:
-        self._source = source
+    def __init__(
+        self, source: Source, tables: Sequence[MeasuredTable], inference: MeasuredCounts | None = None
+    ) -> None:
+        self._source, self._inference = source, inference
         self.tables = usable_tables(tables, source)
         self._counted = [
             (table, _axes_of(table, [source.plan[name] for name in table.measure.columns]))
@@ -254,6 +263,13 @@ class MeasuredTables:
         if not weights.any():
             return None
         return sums / weights, 1 / weights
+
+    def cell_counts(self, axis: Axis) -> CellCounts | None:
+        """Return the raw counts of a column's cells, or None where they were not measured."""
+        found = self.raw([axis])
+        if found is None:
+            return None
+        return CellCounts(np.eye(axis.cells), *found, np.full(axis.cells, -np.inf))
 
     def _seen(self, axes: Sequence[Axis]) -> Iterator[tuple[FloatArray, FloatArray]]:
         names = [axis.name for axis in axes]
@@ -328,12 +344,23 @@ class MeasuredTables:
         assert one_way is not None
         own, fine = one_way
         counts = Table((0,), own.counts.astype(np.float64), math.sqrt(own.measure.sigma2))
+        refining = self._refining(fine, counts)
+        if refining is not None:
+            counts = Table((0,), refining.refined(counts.counts), np.sqrt(np.maximum(refining.left, 1e-6)))
         shares = project_to_simplex(counts.counts / max(float(counts.counts.sum()), 1.0))
         if coarse is None:
             bins = np.arange(fine.cells) if column.space.is_listed else _quantile_bins(counts.counts, fine)
         else:
             bins = np.asarray(into_cells(fine, coarse)).argmax(axis=0)
-        return TableColumn(fine, bins, counts if int(bins.max()) + 1 < fine.cells else None, shares)
+        return TableColumn(fine, bins, counts if int(bins.max()) + 1 < fine.cells else None, shares, refining)
+
+    def _refining(self, axis: Axis, counts: Table) -> Refining | None:
+        """Return what inference measured of a one-way's cells, or parts of them, if it did."""
+        more = None if self._inference is None else self._inference.of_parts(axis)
+        if more is None:
+            return None
+        others, variances = more.about(np.maximum(counts.counts, 0.0))
+        return Refining.of(counts.counts, counts.variances, more.matrix, others, variances)
 
     def _unmeasured(self, column: Column) -> TableColumn | None:
         """Return a column of which rows alone tell."""
@@ -365,12 +392,30 @@ class MeasuredTables:
             elif all(m.cells == axis.cells for m, axis in zip(members, own, strict=True)):
                 tables.append(Table(places, table.counts.astype(np.float64), math.sqrt(table.measure.sigma2)))
         sizes = tuple(member.cells for member in self.columns.values())
+        tables += self._inferred()
         held = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
         rows = self._rows(held)
         channels = tuple(member.channel for member in self.columns.values()) if rows else ()
         told = {place for table in (*tables, *rows) for place in table.columns}
         tables += [self._own(place) for place in range(len(sizes)) if place not in told]
         return Evidence(self._source.rows, sizes, tuple(tables), channels, rows)
+
+    def _inferred(self) -> Iterator[Table]:
+        """Yield what inference measured of columns of few values, as their one-ways: nothing of cells it did not count."""
+        for place, member in enumerate(self.columns.values()):
+            more = (
+                self._inference.measured(member.axis) if self._inference is not None and not member.refining else None
+            )
+            if more is None or member.axis.grid is not None:
+                continue
+            raw = self.raw([member.axis])
+            if raw is None:
+                continue
+            counts, variances = more.about(np.maximum(raw[0], 0.0))
+            known = more.matrix.argmax(axis=1)
+            found, sigma = np.zeros(member.cells), np.full(member.cells, _UNKNOWN)
+            found[known], sigma[known] = counts, np.sqrt(variances)
+            yield Table((place,), found, sigma)
 
     def _own(self, place: int) -> Table:
         """Return a column's maximum-likelihood counts, where nothing else tells of it."""

@@ -64,11 +64,15 @@ class NumberTables:
         """
         generator, squares = np.random.default_rng(0), []
         sigma, measured = self._sigma, self.tables.of_kind("sum", self.name)
+        refining = self.tables.columns[self.name].refining
         present = len(self.shares) - self.axis.has_null
         middle = middle_codes(self.axis)
         for _ in range(REPLICATES):
             truth = generator.multinomial(self.rows, self.shares / self.shares.sum()) / max(self.rows, 1)
-            noisy = truth + sigma * generator.standard_normal(len(truth)) / max(self.rows, 1)
+            if refining is None:
+                noisy = truth + sigma * generator.standard_normal(len(truth)) / max(self.rows, 1)
+            else:
+                noisy = refining.remeasured(truth * self.rows, generator) / max(self.rows, 1)
             again = project_to_simplex(noisy)
             if measured is not None:
                 noise = math.sqrt(measured.measure.sigma2) * generator.standard_normal()

@@ -71,6 +71,14 @@ class CellCounts:
     variances: FloatArray
     least: FloatArray
 
+    def beside(self, other: CellCounts) -> CellCounts:
+        """Return these counts and others of the same cells."""
+        parts = [
+            np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in ("matrix", "counts", "variances", "least")
+        ]
+        return CellCounts(*parts)
+
     def about(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return counts and variances as they are without selection, linear about numbers of rows by cell."""
         from scipy.special import log_ndtr
@@ -91,11 +99,15 @@ CellCount = tuple[FloatArray, float, float, float]
 """A row of the matrix, the count, its variance, and the least one that is told of."""
 
 
-def cell_counts_of(axis: Axis, inferred: Inferred) -> CellCounts | None:
-    """Return what inference measured of an axis's cells, or None if nothing that helps."""
+def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> CellCounts | None:
+    """Return what inference measured of an axis's cells, or None if nothing that helps.
+
+    With ``parts`` counts between edges that are not the cells' are told too, by the parts of cells that lie between.
+    """
     limit = dict(inferred.thresholds).get(axis.name, -math.inf)
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
-    found = [one for m in mine for one in _RULES[m.kind](m, axis, limit)]
+    rules = _RULES | ({"intervals": _parts} if parts else {})
+    found = [one for m in mine for one in rules[m.kind](m, axis, limit)]
     found += _nulls(mine, axis)
     if not found or axis.cells > MOST_CELLS or axis.name not in inferred.columns:
         return None
@@ -143,6 +155,25 @@ def _intervals(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCou
         extra = measured.missing if measured.missing is not None and low <= home < high else None
         count = sum(measured.counts[start:stop]) + (extra or 0)
         yield _indicator(axis, low, high), count, measured.variance * (stop - start + (extra is not None)), -math.inf
+
+
+def _parts(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
+    """Yield the counts between edges, of the parts of cells that lie between them."""
+    cuts = list(_cuts(measured, axis.column.space))
+    if axis.grid is None or not cuts:
+        return
+    fine = np.array(axis.grid.edges, dtype=np.float64)
+    coarse = [0.0, *(float(code) for _, code in cuts), fine[-1]]
+    starts = [0, *(i + 1 for i, _ in cuts)]
+    home = None
+    if not axis.has_null and measured.missing is not None:
+        home = float(axis.column.space.inner_space.fixed_point)
+    for (start, stop), (low, high) in zip(pairwise([*starts, len(measured.counts)]), pairwise(coarse), strict=True):
+        inside = np.maximum(np.minimum(fine[1:], high) - np.maximum(fine[:-1], low), 0.0) / np.diff(fine)
+        extra = measured.missing if home is not None and low <= home < high else None
+        count = sum(measured.counts[start:stop]) + (extra or 0)
+        row = np.append(inside, np.zeros(axis.cells - len(inside)))
+        yield row, count, measured.variance * (stop - start + (extra is not None)), -math.inf
 
 
 _RULES: dict[str, Callable[[Measured, Axis, float], Iterator[CellCount]]] = {
@@ -396,14 +427,28 @@ class MeasuredCounts:
         known = axis.name not in self._doubtful and _key(axis) not in self._hopeless
         return cell_counts_of(axis, self._inferred) if known else None
 
+    def of_parts(self, axis: Axis) -> CellCounts | None:
+        """Return the same of parts of an axis's cells, too."""
+        return None if axis.name in self._doubtful else cell_counts_of(axis, self._inferred, parts=True)
+
     def snapped(self, axis: BinnedAxis) -> BinnedAxis:
         """Return a grid whose edges are moved to measured ones."""
         return snapped(axis, self._inferred)
 
     def cells(
-        self, axis: Axis, counts: FloatArray, *, normalize: bool, dropna: bool, population: bool
+        self,
+        axis: Axis,
+        counts: FloatArray,
+        *,
+        normalize: bool,
+        dropna: bool,
+        population: bool,
+        more: CellCounts | None = None,
     ) -> tuple[FloatArray, FloatArray] | None:
-        """Return counts or shares of an axis's cells and their variances, or None where rows are all there is."""
+        """Return counts or shares of an axis's cells and their variances, or None where rows are all there is.
+
+        ``more`` are counts of the cells that were measured besides.
+        """
         measured = self.measured(axis)
         if measured is None or counts.sum() < 1:
             return None
@@ -413,6 +458,8 @@ class MeasuredCounts:
             self._hopeless.add(_key(axis))
         if _key(axis) in self._hopeless or self._doubts(axis, likely):
             return None
+        if more is not None:
+            rows, covariance, _ = combine(axis, counts, measured.beside(more), self._weight, self._sampling)
         if population:
             shares = project_to_simplex(rows / total)
             covariance = covariance + total * (np.diag(shares) - np.outer(shares, shares))

@@ -19,7 +19,7 @@ __all__ = ["CLASSES", "Choice", "choose_classes", "prediction_error"]
 
 FloatArray = npt.NDArray[np.float64]
 
-CLASSES = (5, 10, 20, 40, 80, 160)
+CLASSES = (1, 2, 5, 10, 20, 40, 80, 160)
 """Candidates, from few to many."""
 
 SCALE = 0.25
@@ -31,7 +31,7 @@ DRAWS = 2
 STARTS = 2
 """Starts of each fit that is scored."""
 
-SETBACKS = 2
+SETBACKS = 3
 """Candidates in turn without a better score after which the search ends."""
 
 
@@ -46,7 +46,7 @@ class Choice:
 def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> Choice:
     """Return the candidate whose fits err least by the coupled bootstrap.
 
-    Candidates are tried in their order until two in turn were no better than the best so far.
+    Candidates are tried in their order until three in turn were no better than the best so far.
     """
     generator = np.random.default_rng(1)
     draws = [evidence.split(SCALE, generator) for _ in range(DRAWS)]
