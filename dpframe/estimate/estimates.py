@@ -481,7 +481,12 @@ class Estimates(Reading):
         both, released, nulls = mine.count_pairs(places, self._source.codes([column]))
         found = sets.share_of(sets.pair_counts(mine, both, released), mine, released, nulls, normalize, sampling)
         index = pd.Index([mine.labels[i] for i in places], name=column)
-        return self._wide(*self._weighted(*found, normalize), (slice(None), slice(None)), index, index)
+        estimate, variance = self._weighted(*found, normalize)
+        if self._items(column) is not None:
+            own = self.support(column, normalize=normalize, target=target).iloc[places]
+            np.fill_diagonal(estimate, own["estimate"])
+            np.fill_diagonal(variance, own["std_error"] ** 2)
+        return self._wide(estimate, variance, (slice(None), slice(None)), index, index)
 
     @nan_if_not_found
     def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
@@ -786,14 +791,18 @@ class Estimates(Reading):
             rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), sampling)
             results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
             return self._dressed_series(results, column, "number", column)
-        told = None if self._joints is None else self._joints.null_rate(column, target == "population", self._row_cells)
+        axis = make_axis(chosen, None if self.is_listed(column) else 1)
+        told = None
+        if self._joints is not None:
+            both = self._with_all([axis], self._counts([axis]), True, False, "inverse", target)
+            told = self._joints.null_rate(column, target == "population", self._row_cells)
+            told = told if both is None else Answer(*both, "inverse", "both")
         if told is not None:
             results = self._results(told.estimate[-1:], told.variance[-1:], (slice(None),))
             out = self._dressed_series(results, column, "number", column)
             out.attrs["source"] = told.source
             return out
         if self._measured is not None:
-            axis = make_axis(chosen, None if self.is_listed(column) else 1)
             found = self._measured.cells(
                 axis, self._counts([axis]), normalize=True, dropna=False, population=target == "population"
             )

@@ -401,15 +401,11 @@ class MeasuredTables:
         return Evidence(self._source.rows, sizes, tuple(tables), channels, rows)
 
     def _inferred(self) -> Iterator[Table]:
-        """Yield what inference measured of columns of few values, as their one-ways: nothing of cells it did not count."""
+        """Yield what inference measured of listed columns, as their one-ways: nothing of cells it did not count."""
         for place, member in enumerate(self.columns.values()):
-            more = (
-                self._inference.measured(member.axis) if self._inference is not None and not member.refining else None
-            )
-            if more is None or member.axis.grid is not None:
-                continue
-            raw = self.raw([member.axis])
-            if raw is None:
+            raw = None if self._inference is None or member.axis.grid is not None else self.raw([member.axis])
+            more = None if self._inference is None or raw is None else self._inference.measured(member.axis)
+            if raw is None or more is None:
                 continue
             counts, variances = more.about(np.maximum(raw[0], 0.0))
             known = more.matrix.argmax(axis=1)

@@ -339,7 +339,7 @@ def people():
 
 @pytest.fixture(scope="module")
 def safe(people):
-    return dpf.sanitize(people, epsilon=1.0, key=KEY)
+    return dpf.sanitize(people, epsilon=1.0, key=KEY, measure=None)
 
 
 @pytest.fixture(scope="module")
@@ -391,6 +391,26 @@ def test_joints_are_of_the_rows_alone(pair):
     assert pair[0].joint(["sex", "occupation"], method="inverse").attrs["measured"] is False
 
 
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
+def test_rows_tables_and_inference_tell_together(people, pair):
+    """A release of the same table with measured tables: its own rows, tables and what inference paid for."""
+    told = dpf.Estimates(dpf.sanitize(people, epsilon=1.0, key=KEY))
+    for name in ("sex", "occupation"):
+        found = told.value_counts(name, sort=False, dropna=False)
+        assert found.attrs == {"method": "inverse", "measured": True, "source": "both"}
+        assert found.estimate.sum() == pytest.approx(20_000)
+        assert found.std_error.mean() < 0.9 * pair[0].value_counts(name, sort=False, dropna=False).std_error.mean()
+        truth = people[name].value_counts(dropna=False).reindex(found.index).fillna(0)
+        shown = found.index != "other"
+        # 21 cells: probability below 2e-4 under a fixed key.
+        assert (np.abs(found.estimate - truth)[shown] < 4.5 * found.std_error[shown]).all()
+    cells = told.value_counts("occupation", normalize=True, dropna=False)
+    assert told.null_rate("occupation").estimate == pytest.approx(cells.estimate[cells.index.isna()].iloc[0])
+    ages = told.quantile("age", [0.25, 0.5, 0.75])
+    assert (np.abs(ages.estimate - people.age.quantile([0.25, 0.5, 0.75])) < 4.5 * ages.std_error).all()
+    assert (ages.std_error < pair[1].quantile("age", [0.25, 0.5, 0.75]).std_error).all()
+
+
 def test_declared_spaces_have_nothing_measured(people):
     made = dpf.sanitize(people[["sex"]], epsilon=1.0, spaces={"sex": ["F", "M"]}, key=KEY)
     assert dpf.Estimates(made).value_counts("sex").attrs["measured"] is False
@@ -403,7 +423,7 @@ def test_other_rows_than_all_are_taken_alone(safe):
 
 
 def test_counts_of_another_table_are_noticed(people):
-    plan = people.dp.plan(epsilon=8.0)
+    plan = people.dp.plan(epsilon=8.0, measure=None)
     other = people.assign(sex="F")
     released = dpf.sanitize(other, plan=plan, key=bytes(32))
     assert dpf.Estimates(released).value_counts("sex").attrs["measured"] is False, "nobody says it is the same table"

@@ -152,7 +152,7 @@ def test_some_rows_tell_the_errors_of_directions(monkeypatch):
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_without_noise_it_is_the_ridge_of_rows_whose_numbers_are_there(alpha, fit_intercept):
     frame = short()
-    safe = dpf.sanitize(frame, epsilon=RAW, spaces=SHORT)
+    safe = dpf.sanitize(frame, epsilon=RAW, measure=None, spaces=SHORT)
     model = dpf.DebiasedRidge(alpha, fit_intercept).fit(safe.drop(columns="y"), safe["y"])
     whole = frame[frame["x"].notna()]
     plain = Ridge(alpha, fit_intercept=fit_intercept).fit(short_design(whole), whole["y"])
@@ -168,7 +168,7 @@ def test_without_noise_it_is_the_ridge_of_rows_whose_numbers_are_there(alpha, fi
 def test_without_noise_errors_are_the_sandwich():
     frame = short().dropna(subset="x")
     spaces = {**SHORT, "x": dpf.Real(0, 3, steps=3)}
-    model = dpf.DebiasedRidge().fit(dpf.sanitize(frame, epsilon=RAW, spaces=spaces), "y")
+    model = dpf.DebiasedRidge().fit(dpf.sanitize(frame, epsilon=RAW, measure=None, spaces=spaces), "y")
     X = np.column_stack([np.ones(len(frame)), short_design(frame)])
     inverse = np.linalg.inv(X.T @ X)
     residual = frame["y"].to_numpy() - X @ (inverse @ X.T @ frame["y"])
@@ -222,7 +222,7 @@ def test_regression_on_columns_that_were_randomised_together(groups):
 def test_a_row_s_groups_need_not_stand_together():
     # The order of the coefficients is that of the columns, whatever is grouped with what; noise is all but absent.
     frame = short()
-    safe = dpf.sanitize(frame, epsilon=RAW, spaces=SHORT, groups=[("x", "g"), ("y", "rank")])
+    safe = dpf.sanitize(frame, epsilon=RAW, measure=None, spaces=SHORT, groups=[("x", "g"), ("y", "rank")])
     model = dpf.DebiasedRidge().fit(safe, "y")
     whole = frame[frame["x"].notna()]
     plain = LinearRegression().fit(short_design(whole), whole["y"])
@@ -243,7 +243,7 @@ def test_what_noise_has_drowned_is_drawn_to_zero_with_a_warning():
 
 
 def test_summary_and_conventions():
-    safe = dpf.sanitize(people(2_000), epsilon=400, spaces=SPACES, key=KEY)
+    safe = dpf.sanitize(people(2_000), epsilon=400, measure=None, spaces=SPACES, key=KEY)
     model = dpf.DebiasedRidge(alpha=0.5).fit(safe, "income")
     table = model.summary(0.9)
     assert list(table.columns) == ["estimate", "std_error", "lower", "upper"]
@@ -261,7 +261,7 @@ def test_summary_and_conventions():
 
 def ready(kind="ridge"):
     spaces = {**SPACES, "income": dpf.Real(0, 250_000)}
-    safe = dpf.sanitize(people(300).fillna({"income": 0.0}), epsilon=80, spaces=spaces, key=KEY)
+    safe = dpf.sanitize(people(300).fillna({"income": 0.0}), epsilon=80, measure=None, spaces=spaces, key=KEY)
     return (dpf.DebiasedRidge(), safe, "income") if kind == "ridge" else (dpf.DebiasedNaiveBayes(), safe, "sex")
 
 
@@ -362,7 +362,7 @@ def test_sets_are_refused(kind):
 
 def test_no_complete_rows():
     frame = pd.DataFrame({"x": [None] * 30, "y": np.linspace(0, 1, 30)[::-1]}, dtype="float64").sample(frac=1)
-    safe = dpf.sanitize(frame, epsilon=RAW, spaces={"x": dpf.Nullable(dpf.Real(0, 1)), "y": (0, 1)})
+    safe = dpf.sanitize(frame, epsilon=RAW, measure=None, spaces={"x": dpf.Nullable(dpf.Real(0, 1)), "y": (0, 1)})
     with pytest.raises(dpf.ParameterError, match="X has no rows without nulls that could be told from noise"):
         dpf.DebiasedRidge().fit(safe, "y")
 
@@ -372,7 +372,7 @@ def test_no_complete_rows():
 
 def test_without_noise_tables_are_shares_within_classes():
     frame = people(20_000)
-    safe = dpf.sanitize(frame, epsilon=RAW, spaces=SPACES)
+    safe = dpf.sanitize(frame, epsilon=RAW, measure=None, spaces=SPACES)
     model = dpf.DebiasedNaiveBayes(bins={"age": [18, 30, 50, 95]}).fit(safe[["age", "education"]], safe["sex"])
     shares = pd.crosstab(frame["education"], frame["sex"], normalize="columns").reindex(LEVELS)
     np.testing.assert_allclose(model.tables_["education"], shares, atol=0.01)
@@ -384,7 +384,7 @@ def test_without_noise_tables_are_shares_within_classes():
 
 def test_predictions_follow_the_tables():
     frame = people(2_000)
-    safe = dpf.sanitize(frame, epsilon=100, spaces=SPACES, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=100, measure=None, spaces=SPACES, key=KEY)
     model = dpf.DebiasedNaiveBayes(bins=4, evidence=0.8).fit(safe, "sex")
     proba = model.predict_proba(frame)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
@@ -407,7 +407,9 @@ def test_predictions_follow_the_tables():
 def test_null_classes_are_left_out():
     frame = pd.DataFrame({"x": ["a", "b", "b"] * 100, "y": ["p", "q", None] * 100})
     spaces = {"x": ["a", "b"], "y": dpf.Nullable(dpf.Categorical(["p", "q"]))}
-    model = dpf.DebiasedNaiveBayes(prior_sd=100.0).fit(dpf.sanitize(frame, epsilon=RAW, spaces=spaces), "y")
+    model = dpf.DebiasedNaiveBayes(prior_sd=100.0).fit(
+        dpf.sanitize(frame, epsilon=RAW, measure=None, spaces=spaces), "y"
+    )
     assert model.classes_.tolist() == ["p", "q"]
     np.testing.assert_allclose(model.class_prior_, 0.5, atol=1e-6)
     assert model.predict(frame)[:3].tolist() == ["p", "q", "q"]
