@@ -53,7 +53,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_whole
 
 Floats = NDArray[np.float64]
 
@@ -286,7 +286,7 @@ class BitsLoss(ColumnLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rows(self.count, "count")
+        check_whole(self.count, "count", of="columns")
 
     def factors(self, most: int) -> list[DominatingLaw]:
         """Return laws whose product dominates the part: of the columns, or of blocks of as many as need be."""
@@ -338,13 +338,6 @@ def check_losses(parts: Sequence[ColumnLoss]) -> tuple[ColumnLoss, ...]:
         raise ParameterError("parts must be a sequence of ColumnLoss, one for each randomised column")
     lossy = (part for part in parts if part.epsilon > 0 and part.blanket < 1)
     return tuple(part.at(max(part.epsilon, _LEAST), part.blanket) for part in lossy)
-
-
-def check_rows(n: int, name: str = "n") -> int:
-    """Return a number of rows, or raise `ParameterError` unless it is a whole number of at least 1."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ParameterError(f"{name} must be a whole number of rows, at least 1")
-    return n
 
 
 def total_epsilon(parts: Sequence[ColumnLoss]) -> float:

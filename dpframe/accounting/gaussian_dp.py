@@ -41,8 +41,6 @@ _DEEPEST = 40.0
 _POINTS, _WEIGHTS = (np.asarray(v) for v in np.polynomial.legendre.leggauss(8))
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 _DIGITS = 60
-_SLACKS = (0.03, 0.1, 0.2, 0.35, 0.5)
-"""Shares of δ among which the slack of a release is chosen."""
 
 
 def _mills(t: Floats) -> Floats:
@@ -345,35 +343,6 @@ def largest_step(budget: Budget, slack: float) -> Step:
         raise ParameterError("slack must lie in [0, 1): it is a share of delta")
     delta = round_down(Fraction(budget.delta) * Fraction(slack))
     return Step(gaussian_mu(budget.epsilon, budget.delta, delta), delta)
-
-
-def best_steps(
-    budget: Budget, spent: Step | None = None, share: float = 0.0, slacks: Iterable[float] = _SLACKS
-) -> list[Step]:
-    """Return the alternatives that the rest of a release may choose from, one for each share of δ taken as slack.
-
-    Any one of them, composed with what is ``spent``, keeps the promise; ``share`` of M² is kept back besides.
-
-    Raises
-    ------
-    ParameterError
-        If nothing is left at any slack: the message says whether μ or the slack is short.
-    """
-    found: list[Step] = []
-    refusal: ParameterError | None = None
-    for slack in slacks:
-        whole = largest_step(budget, slack)
-        try:
-            rest = whole if spent is None else remaining_step(whole, spent)
-        except ParameterError as error:
-            refusal = error
-            continue
-        kept = _root(max(Fraction(0), rest.square - Fraction(share) * whole.square), up=False)
-        if kept > 0:
-            found.append(Step(kept, rest.delta))
-    if not found:
-        raise refusal or ParameterError("mu is exhausted: shares leave nothing for the rows; lower them")
-    return found
 
 
 SLACK = 0.1

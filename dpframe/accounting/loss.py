@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 
-from dpframe.accounting.budget import DIGITS, SLACK, check_delta, check_epsilon, round_down, round_up
+from dpframe.accounting.budget import DIGITS, SLACK, check_delta, round_down, round_up
 from dpframe.errors import ParameterError
 
 _HUGE = 1e4
@@ -157,22 +157,6 @@ def response_probability(size: int, epsilon: float, delta: float, bits: int) -> 
     with localcontext(DIGITS):
         p = (1 - Decimal(delta)) / (Decimal(min(epsilon, _HUGE)).exp() + size - 1)
         return max(1, math.ceil(p * (1 << bits)))
-
-
-def laplace_scale(diameter: float, epsilon: float, delta: float = 0.0) -> float:
-    """Return the tight (ε, δ) Laplace scale, diam/(ε − 2 ln(1−δ)), in the limit of fine grids.
-
-    Examples
-    --------
-    >>> laplace_scale(10.0, 1.0)
-    10.0
-    """
-    return diameter / (check_epsilon(epsilon) - 2 * math.log1p(-check_delta(delta)))
-
-
-def laplace_scale_sufficient(diameter: float, epsilon: float, delta: float = 0.0) -> float:
-    """Return diam/(ε − ln(1−δ)), the metric-spaces paper's Example 5: sufficient, and not tight."""
-    return diameter / (check_epsilon(epsilon) - math.log1p(-check_delta(delta)))
 
 
 def laplace_rate(span: int, epsilon: float, delta: float, spread: float = 0.0) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.base import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
@@ -532,7 +532,7 @@ class Estimates(Reading):
         {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
         scale = moments.Scale.of(self._source.column(column))
-        return self._statistic(moments.variance(scale, _check_ddof(ddof)), [column], column, target)
+        return self._statistic(moments.variance(scale, check_whole(ddof, "ddof", 0)), [column], column, target)
 
     @nan_if_not_found
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
@@ -609,7 +609,7 @@ class Estimates(Reading):
 
         def covariance(a: moments.Scale, b: moments.Scale) -> pd.Series[Any]:
             names = [a.column.name, b.column.name]
-            return self._statistic(moments.covariance(a, b, _check_ddof(ddof)), names, names[0], target)
+            return self._statistic(moments.covariance(a, b, check_whole(ddof, "ddof", 0)), names, names[0], target)
 
         return self._matrix(columns, covariance, target)
 
@@ -782,12 +782,6 @@ class Estimates(Reading):
 
 def _default_method(axes: Sequence[Axis]) -> str:
     return "em" if any(axis.grid is not None for axis in axes) else "inverse"
-
-
-def _check_ddof(ddof: int) -> int:
-    if isinstance(ddof, bool) or not isinstance(ddof, int) or ddof < 0:
-        raise ParameterError("ddof must be a whole number, at least 0")
-    return ddof
 
 
 def _levels(q: Any) -> FloatArray:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
+from dpframe.errors import ParameterError, check_whole
+from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, register
 from dpframe.mechanisms.flip_loss import FlipLoss, beside_flag, fitting_flagged_flips, fitting_flips
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable

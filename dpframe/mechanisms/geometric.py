@@ -14,8 +14,8 @@ import numpy as np
 
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import LaplaceLoss, NullFlagLoss, PrivacyLoss, laplace_rate
-from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
+from dpframe.errors import ParameterError, check_whole
+from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, register
 from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_table

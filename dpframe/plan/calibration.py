@@ -174,7 +174,7 @@ def _cost_beside(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
 
 @lru_cache(maxsize=4096)
 def _cover(parts: tuple[ColumnLoss, ...], terms: Terms) -> Cover:
-    return rows_cover(parts, terms.permutation, [terms.curve])
+    return rows_cover(parts, terms.permutation, terms.curve)
 
 
 def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step | None:
@@ -429,9 +429,9 @@ class _Model:
         if terms.local is not None:
             total = self._within(terms.local, most)
         least = [*self._ready, *self.parts(total)]
-        if total < most and rows_cover(least, terms.permutation, [terms.curve]).ratio <= 1:
+        if total < most and rows_cover(least, terms.permutation, terms.curve).ratio <= 1:
             return total
-        found, _ = largest_total(lambda x: [*self._ready, *self.parts(x)], terms.permutation, [terms.curve], total)
+        found, _ = largest_total(lambda x: [*self._ready, *self.parts(x)], terms.permutation, terms.curve, total)
         return found
 
     def _within(self, budget: Budget, most: float) -> float:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpframe.accounting import best_sample
 from dpframe.accounting.budget import compose
-from dpframe.errors import ParameterError, name_list
+from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.mechanisms import Mechanism, ResponseChannel
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.columns import Column, Group, Randomised
@@ -99,8 +99,7 @@ def sample_curve(
 
     if statistic not in STATISTICS:
         raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
-    if isinstance(points, bool) or not isinstance(points, int) or points < 3:
-        raise ParameterError("points must be a whole number, at least 3")
+    check_whole(points, "points", 3)
     if not terms.rows:
         raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) tells it")
     asked, names = STATISTICS[statistic], _names(units, statistic, columns)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.errors import ColumnError, ParameterError
+from dpframe.errors import ColumnError, ParameterError, check_whole
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
 from dpframe.spaces.listed import Categorical
 from dpframe.spaces.python_values import is_collection, is_missing
@@ -83,15 +83,13 @@ class Subset(Space):
         h = listed.size
         if h > MOST_ITEMS:
             raise ParameterError(f"items must be at most {MOST_ITEMS}; put rare ones together with other=…")
-        most = self.max_size
-        whole = isinstance(most, int | np.integer) and not isinstance(most, bool)
-        if most is not None and not (whole and 1 <= most <= h):
-            raise ParameterError(f"max_size must be a number of items from 1 to {h}, or None")
+        if self.max_size is not None:
+            most = check_whole(self.max_size, "max_size", 1, h, of="items", remedy=", or None")
+            object.__setattr__(self, "max_size", most)
         if not isinstance(self.strict, bool):
             raise ParameterError("strict must be True or False")
         object.__setattr__(self, "items", listed.categories)
         object.__setattr__(self, "other", listed.other)
-        object.__setattr__(self, "max_size", None if most is None else int(most))
 
     @cached_property
     def listed(self) -> Categorical:
