@@ -91,8 +91,8 @@ def audit(
     a, b = _numbered(_drawn(sampler_a, "sampler_a", n), _drawn(sampler_b, "sampler_b", n), n // 2)
     # Two directions with two intervals each share the error probability.
     level = (1 - confidence) / 4
-    found = [_one_way(*pair, n // 2, delta, level) for pair in ((a, b), (b, a))]
-    epsilon, hits = max(found)
+    bounds = [_one_way(*pair, n // 2, delta, level) for pair in ((a, b), (b, a))]
+    epsilon, hits = max(bounds)
     return AuditResult(epsilon, delta, confidence, n - n // 2, hits)
 
 
@@ -134,8 +134,8 @@ def _one_way(
     event = np.zeros(size, dtype=bool)
     event[ranked[: int(np.argmax(promised)) + 1]] = True
     hits = int(event[a[half:]].sum()), int(event[b[half:]].sum())
-    found = _bound(np.array(hits[:1]), np.array(hits[1:]), len(a) - half, delta, level)
-    return max(0.0, float(found[0])), hits
+    bound = _bound(np.array(hits[:1]), np.array(hits[1:]), len(a) - half, delta, level)
+    return max(0.0, float(bound[0])), hits
 
 
 def _bound(

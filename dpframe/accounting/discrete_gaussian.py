@@ -166,12 +166,12 @@ def _normal_profile(s2: float, moved: int, tail: float, beta: float) -> Profile:
 def _moved_step(noise: IntegerNoise, moved: int, slack: float) -> Step:
     """Return the step of numbers that all move by so much."""
     profile = lattice_profile(noise, moved, slack / 16)
-    found = cover(profile, Step(1.0, slack), _TOLERANCE, _NODES)
-    if not math.isfinite(found.ratio):
+    proved = cover(profile, Step(1.0, slack), _TOLERANCE, _NODES)
+    if not math.isfinite(proved.ratio):
         raise ParameterError(
             "the slack is too small for this noise: its tables' distance from the ideal law exceeds it; raise delta"
         )
-    return found.step
+    return proved.step
 
 
 def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: float = _SLACK) -> Step:

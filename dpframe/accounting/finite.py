@@ -66,9 +66,9 @@ def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
     # A positive part is off by no more than the roundings of its own terms, which sum to about 1.
     margin = (floats.shape[1] + 16) * 2.0**-50
     odds = math.exp(min(epsilon, _STEEP))
-    found = np.stack([np.maximum(row - odds * floats, 0.0).sum(axis=1) for row in floats])
-    least = found.max() - 2 * margin if epsilon <= _STEEP else -1.0
-    pairs = np.argwhere(found >= least).tolist()
+    deltas = np.stack([np.maximum(row - odds * floats, 0.0).sum(axis=1) for row in floats])
+    least = deltas.max() - 2 * margin if epsilon <= _STEEP else -1.0
+    pairs = np.argwhere(deltas >= least).tolist()
     worst = max(
         sum(p * down - q * up for p, q in zip(columns[x], columns[z], strict=True) if p * down > q * up)
         for x, z in pairs

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
 from dpframe.errors import ParameterError
 
@@ -207,8 +208,8 @@ def composed_steps(steps: Iterable[Step]) -> Step:
     ParameterError
         If the slacks leave nothing.
     """
-    found = list(steps)
-    slacks = [step.delta for step in found if step.delta > 0]
+    parts = list(steps)
+    slacks = [step.delta for step in parts if step.delta > 0]
     delta = slacks[0] if slacks else 0.0
     if len(slacks) > 1:
         with localcontext(Context(prec=_DIGITS, rounding=ROUND_CEILING)):
@@ -218,7 +219,7 @@ def composed_steps(steps: Iterable[Step]) -> Step:
             delta = round_up(whole)
     if delta >= 1:
         raise ParameterError("the slacks of the steps add up to 1; there is no promise left to compose")
-    return Step(_root(sum((step.square for step in found), Fraction(0)), up=True), delta)
+    return Step(_root(sum((step.square for step in parts), Fraction(0)), up=True), delta)
 
 
 def remaining_step(whole: Step, spent: Step) -> Step:
@@ -282,9 +283,7 @@ def step_epsilon(step: Step, delta: float) -> float:
     low, high = 0.0, step.mu * (step.mu / 2 + 1)
     while step_delta(step, high) > delta:
         low, high = high, 2 * high
-    while low < (middle := (low + high) / 2) < high and high - low > 1e-14 * high:
-        low, high = (low, middle) if step_delta(step, middle) <= delta else (middle, high)
-    return high
+    return bisected(lambda epsilon: step_delta(step, epsilon) <= delta, high, low, 1e-14)
 
 
 def pure_step(epsilon: float) -> Step:

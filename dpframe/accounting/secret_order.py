@@ -138,8 +138,8 @@ def shuffled_profile(parts: Sequence[ColumnLoss], rows: Rows) -> Profile:
     if total > _LARGEST:
         return rows.around(lambda x: 0.0 if x >= total else 1.0)
     probe = min(total / 2, 4 * math.sqrt(_moment(lossy) / m)) if lossy else 0.0
-    found = {name: METHODS[name](lossy, m, probe) if lossy else 0.0 for name in ("blanket", "clones")}
-    near = [METHODS[name] for name, value in found.items() if value <= _FAR * min(found.values())]
+    bounds = {name: METHODS[name](lossy, m, probe) if lossy else 0.0 for name in ("blanket", "clones")}
+    near = [METHODS[name] for name, value in bounds.items() if value <= _FAR * min(bounds.values())]
 
     def inner(x: float) -> float:
         if x >= total:
@@ -196,11 +196,11 @@ def largest_total(
     tolerance, slope = math.inf, _STEEP  # glances first, then proofs
     last: tuple[float, float] | None = None  # a total and ln of what it needed of the goal
     for turn in range(_TURNS):
-        found = rows_cover(parts_of(total), rows, allowed, tolerance)
-        gap = math.log(max(min(found.least, 1e300), 1e-300)) + _AIM
-        if found.ratio <= 1:
-            low, best = total, (total, found)
-            if found.ratio >= 1 - _ENOUGH or total >= most:
+        proved = rows_cover(parts_of(total), rows, allowed, tolerance)
+        gap = math.log(max(min(proved.least, 1e300), 1e-300)) + _AIM
+        if proved.ratio <= 1:
+            low, best = total, (total, proved)
+            if proved.ratio >= 1 - _ENOUGH or total >= most:
                 break
         elif tolerance < math.inf:
             high = total

@@ -255,8 +255,8 @@ def pending(ledger: Ledger) -> list[Pending]:
             records = [_read(folder, path / name) for name in names]
     except OSError as error:
         raise error if isinstance(error, FileError) else _unusable(path, error) from None
-    found = [Pending(r.dataset, r.name, r.release_id) for r in records if r is not None]
-    return sorted(found, key=lambda p: (p.dataset, p.name))
+    jobs = [Pending(r.dataset, r.name, r.release_id) for r in records if r is not None]
+    return sorted(jobs, key=lambda p: (p.dataset, p.name))
 
 
 def _read(folder: int, path: Path) -> _Record | None:
@@ -350,15 +350,15 @@ class _KeyFile:
             raise _unusable(self.path, error) from None
 
 
-def _refuse_shared(path: Path, found: os.stat_result) -> None:
+def _refuse_shared(path: Path, status: os.stat_result) -> None:
     """Raise `LedgerError` for a folder or file that is not the user's alone: whoever made it may read the key."""
-    folder = stat.S_ISDIR(found.st_mode)
+    folder = stat.S_ISDIR(status.st_mode)
     noun, mode = ("folder", "0700") if folder else ("file", "0600")
     faults = {
-        "belongs to another user": found.st_uid != os.geteuid(),
-        f"has rights for others (it must have mode {mode})": bool(found.st_mode & 0o077),
-        "is no regular file": not folder and not stat.S_ISREG(found.st_mode),
-        "has another link": not folder and found.st_nlink > 1,
+        "belongs to another user": status.st_uid != os.geteuid(),
+        f"has rights for others (it must have mode {mode})": bool(status.st_mode & 0o077),
+        "is no regular file": not folder and not stat.S_ISREG(status.st_mode),
+        "has another link": not folder and status.st_nlink > 1,
     }
     fault = next((name for name, is_so in faults.items() if is_so), None)
     if fault is not None:

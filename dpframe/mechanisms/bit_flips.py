@@ -203,13 +203,13 @@ class SetChannel(Channel):
         """
         p, q = Decimal(self.flips.ones) / self.flips.total, Decimal(self.flips.zeros) / self.flips.total
         entered, absent, left = (_powers(base, self.items) for base in (q, 1 - q, 1 - p))
-        ways, found = Decimal(1), []
+        ways, terms = Decimal(1), []
         for m in range(self.items + 1):
             others = min(self.most, self.items - m)
             least = entered[m] * left[others] * absent[self.items - m - others]
-            found.append((ways, least, entered[m] * absent[self.items - m]))
+            terms.append((ways, least, entered[m] * absent[self.items - m]))
             ways = ways * (self.items - m) / (m + 1)  # C(h, m) itself has thousands of digits
-        return found
+        return terms
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Refused: functions of a whole set have 2^h values; items have surrogates of their own."""

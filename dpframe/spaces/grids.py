@@ -347,10 +347,10 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
     """Return a bound as nanoseconds since 1970 (or as a duration) and as canonical text."""
-    found = _parsed(value)
-    if found is None:
+    parsed = _parsed(value)
+    if parsed is None:
         raise ParameterError(f"{name} must be a date, a datetime, a timedelta or ISO text, e.g. {name}='2020-01-31'")
-    return found
+    return parsed
 
 
 def _parsed(value: Any) -> tuple[int, str] | None:
@@ -501,11 +501,11 @@ class Datetime(_Grid):
         return steps.astype(self.code_type), missing
 
     def _object_code(self, value: Any, lenient: bool) -> int:
-        found = nanoseconds(value, self.is_duration)
-        if found is None:
+        ticks = nanoseconds(value, self.is_duration)
+        if ticks is None:
             kind = "duration" if self.is_duration else "date or timestamp"
             raise refuse_object(kind, "Datetime(…)", "parse it with pandas.to_datetime or to_timedelta")
-        offset = min(max(found - self._start, 0), (self.size - 1) * self._width)
+        offset = min(max(ticks - self._start, 0), (self.size - 1) * self._width)
         return (offset + self._width // 2) // self._width
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
