@@ -27,9 +27,12 @@ It never holds a value of the data.
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
 
 __all__ = [
     "AlreadySanitizedError",
@@ -68,6 +71,42 @@ def warn(message: str, category: type[DpframeWarning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "dpframe":
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def check_whole(
+    value: Any, name: str, least: int = 1, most: int | None = None, *, of: str = "", remedy: str = ""
+) -> int:
+    """Return a whole number as an int, or raise `ParameterError` unless it is one within its bounds.
+
+    ``of`` says what it counts, ``remedy`` ends the message.
+
+    Examples
+    --------
+    >>> check_whole(0, "batch_rows", of="rows")
+    Traceback (most recent call last):
+    dpframe.errors.ParameterError: batch_rows must be a whole number of rows, at least 1
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+        kind = f"whole number of {of}," if of else "whole number" + "," * (most is None)
+        raise ParameterError(f"{name} must be a {kind} {bounds}{remedy}")
+    return int(value)
+
+
+def check_fraction(value: Any, name: str, example: float) -> float:
+    """Return a number as a float, or raise `ParameterError` unless it lies strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> check_fraction(95, "confidence_level", 0.95)
+    Traceback (most recent call last):
+    dpframe.errors.ParameterError: confidence_level must lie in (0, 1), e.g. confidence_level=0.95
+    """
+    number: Any = value if isinstance(value, Real) else math.nan
+    if not 0 < number < 1:
+        raise ParameterError(f"{name} must lie in (0, 1), e.g. {name}={example}")
+    return float(number)
 
 
 class DpframeError(Exception):

@@ -4,7 +4,7 @@ A column enters as a `ColumnLoss`, its pure loss ε_c and its blanket mass γ_c,
 `BitsLoss` or `ItemsLoss`, which know more. Three levers:
 
 - `composition`: the columns of one row, in a known order (`composed_delta`, `composed_epsilon`);
-- `shuffle`: n such rows in a secret order (`shuffled_delta`, `shuffled_epsilon`);
+- `shuffle`: n such rows in a secret order (`shuffled_delta`);
 - `sampling`: m of n rows, the choice secret, outside the shuffle (`sampled`, `unsampled`, `best_sample`).
 
 All that a release gives away is composed in one currency: `gaussian_dp`, with `discrete_gaussian` for noise on totals,
@@ -17,7 +17,7 @@ Every value is a bound from above. `dominating` proves which law dominates all c
 from dpframe.accounting.composition import composed_delta, composed_epsilon
 from dpframe.accounting.dominating import BitsLoss, Bound, ColumnLoss, ItemsLoss
 from dpframe.accounting.sampling import best_sample, sampled, unsampled
-from dpframe.accounting.shuffle import closed_form_epsilon, shuffled_delta, shuffled_epsilon
+from dpframe.accounting.shuffle import shuffled_delta
 
 __all__ = [
     "BitsLoss",
@@ -25,11 +25,9 @@ __all__ = [
     "ColumnLoss",
     "ItemsLoss",
     "best_sample",
-    "closed_form_epsilon",
     "composed_delta",
     "composed_epsilon",
     "sampled",
     "shuffled_delta",
-    "shuffled_epsilon",
     "unsampled",
 ]

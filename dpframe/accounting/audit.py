@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.budget import check_delta
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_fraction, check_whole
 
 Sampler = Callable[[int], Any]
 """Called with a number of runs; returns that many independent outputs for one fixed input."""
@@ -85,16 +85,14 @@ def audit(
     >>> audit(says(0.9), says(0.1), 100_000).refutes(2.0)
     True
     """
-    if isinstance(n, bool) or not isinstance(n, int) or n < 100:
-        raise ParameterError("n must be a whole number of runs, at least 100")
+    check_whole(n, "n", 100, of="runs")
     delta = check_delta(delta)
-    if not 0 < confidence < 1:
-        raise ParameterError("confidence must lie between 0 and 1, e.g. confidence=0.999")
+    check_fraction(confidence, "confidence", 0.999)
     a, b = _numbered(_drawn(sampler_a, "sampler_a", n), _drawn(sampler_b, "sampler_b", n), n // 2)
     # Two directions with two intervals each share the error probability.
     level = (1 - confidence) / 4
-    found = [_one_way(*pair, n // 2, delta, level) for pair in ((a, b), (b, a))]
-    epsilon, hits = max(found)
+    bounds = [_one_way(*pair, n // 2, delta, level) for pair in ((a, b), (b, a))]
+    epsilon, hits = max(bounds)
     return AuditResult(epsilon, delta, confidence, n - n // 2, hits)
 
 
@@ -136,8 +134,8 @@ def _one_way(
     event = np.zeros(size, dtype=bool)
     event[ranked[: int(np.argmax(promised)) + 1]] = True
     hits = int(event[a[half:]].sum()), int(event[b[half:]].sum())
-    found = _bound(np.array(hits[:1]), np.array(hits[1:]), len(a) - half, delta, level)
-    return max(0.0, float(found[0])), hits
+    bound = _bound(np.array(hits[:1]), np.array(hits[1:]), len(a) - half, delta, level)
+    return max(0.0, float(bound[0])), hits
 
 
 def _bound(

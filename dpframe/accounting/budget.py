@@ -9,7 +9,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any, SupportsFloat
 
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_whole
 
 DIGITS = Context(prec=60)
 
@@ -138,9 +138,7 @@ class Budget:
 
         k steps of (ε/k, δ') make (ε, δ'·(e^ε−1)/(e^(ε/k)−1)); δ' is solved for (Vadhan 2017, Lemma 2.2).
         """
-        if isinstance(contributions, bool) or not isinstance(contributions, int) or contributions < 1:
-            raise ParameterError("contributions must be a whole number of rows per person, at least 1")
-        if contributions == 1:
+        if check_whole(contributions, "contributions", of="rows per person") == 1:
             return self
         epsilon = round_down(Fraction(self.epsilon) / contributions)
         with localcontext(DIGITS):

@@ -18,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import check_delta
 from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, check_losses, factors, total_epsilon
 from dpframe.accounting.row_law import choose_step, snapped, spread
@@ -48,10 +49,10 @@ def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[Floats, Floats]:
     """Return the lattice values of ln R and their probabilities under P'."""
     columns = factors(parts, _FACTORS)
     step = choose_step([c.rate for c in columns], [c.ratio_masses[0] for c in columns], _CELLS, _INFLATION)
-    found = {column: _taps(column, step) for column in set(columns)}
+    taps_of = {column: _taps(column, step) for column in set(columns)}
     law, offset = np.ones(1), 0
     for column in columns:
-        taps = found[column]
+        taps = taps_of[column]
         first, last = min(k for k, _ in taps), max(k for k, _ in taps)
         product = np.zeros(len(law) + last - first)
         for k, weight in taps:
@@ -106,12 +107,9 @@ def composed_epsilon(parts: Sequence[ColumnLoss], delta: float) -> float:
     1.0
     """
     lossy, delta = check_losses(parts), check_delta(delta)
-    low, high = 0.0, total_epsilon(lossy)
+    high = total_epsilon(lossy)
     if delta == 0 or high == 0:
         return high
     if composed_delta(lossy, 0.0) <= delta:
         return 0.0
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if composed_delta(lossy, middle) <= delta else (middle, high)
-    return high
+    return bisected(lambda epsilon: composed_delta(lossy, epsilon) <= delta, high, 0.0, 1e-9)

@@ -37,10 +37,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.budget import check_delta
-from dpframe.accounting.dominating import check_rows
 from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_delta
 from dpframe.accounting.undercurve import Profile, cover
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_whole
 
 Floats = npt.NDArray[np.float64]
 
@@ -87,8 +86,8 @@ class IntegerNoise:
     def __post_init__(self) -> None:
         if not (_LEAST <= self.sigma2 < math.inf):
             raise ParameterError("sigma2 must be finite and at least 1/4; raise the noise")
-        check_rows(self.numbers, "numbers")
-        check_rows(self.span, "span")
+        check_whole(self.numbers, "numbers")
+        check_whole(self.span, "span")
         check_delta(self.distance, "distance")
 
 
@@ -167,12 +166,12 @@ def _normal_profile(s2: float, moved: int, tail: float, beta: float) -> Profile:
 def _moved_step(noise: IntegerNoise, moved: int, slack: float) -> Step:
     """Return the step of numbers that all move by so much."""
     profile = lattice_profile(noise, moved, slack / 16)
-    found = cover(profile, [Step(1.0, slack)], _TOLERANCE, _NODES)
-    if not math.isfinite(found.ratio):
+    proved = cover(profile, Step(1.0, slack), _TOLERANCE, _NODES)
+    if not math.isfinite(proved.ratio):
         raise ParameterError(
             "the slack is too small for this noise: its tables' distance from the ideal law exceeds it; raise delta"
         )
-    return found.step
+    return proved.step
 
 
 def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: float = _SLACK) -> Step:
@@ -191,7 +190,7 @@ def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: fl
     >>> round(noise_step([IntegerNoise(100.0, numbers=2)]).mu, 4)  # one table: √2/10
     0.1415
     """
-    check_rows(contributions, "contributions")
+    check_whole(contributions, "contributions", of="rows per person")
     if not check_delta(slack, "slack") > 0:
         raise ParameterError("slack must be above 0: the tables' tails need some; raise delta")
     alike: dict[tuple[float, int, float], int] = {}

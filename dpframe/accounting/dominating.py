@@ -53,7 +53,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_whole
 
 Floats = NDArray[np.float64]
 
@@ -68,23 +68,23 @@ _LEAST = 1e-12
 
 def _binomial(count: int, one: float, zero: float) -> Floats:
     """Return C(count, k)·one^k·zero^(count−k) for k = 0…count, by sums of non-negative terms."""
-    found = np.zeros(count + 1)
-    found[0] = 1.0
+    law = np.zeros(count + 1)
+    law[0] = 1.0
     for k in range(count):
-        found[1 : k + 2] = found[1 : k + 2] * zero + found[: k + 1] * one
-        found[0] *= zero
-    return found
+        law[1 : k + 2] = law[1 : k + 2] * zero + law[: k + 1] * one
+        law[0] *= zero
+    return law
 
 
 @lru_cache(maxsize=4)
 def _halves(most: int) -> Floats:
     """Return C(t, k)/2^t for t and k = 0…most."""
-    found = np.zeros((most + 1, most + 1))
-    found[0, 0] = 1.0
+    law = np.zeros((most + 1, most + 1))
+    law[0, 0] = 1.0
     for t in range(most):
-        found[t + 1, : t + 2] = found[t, : t + 2] / 2
-        found[t + 1, 1 : t + 2] += found[t, : t + 1] / 2
-    return found
+        law[t + 1, : t + 2] = law[t, : t + 2] / 2
+        law[t + 1, 1 : t + 2] += law[t, : t + 1] / 2
+    return law
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,11 @@ class DominatingLaw:
 
     def power(self, count: int) -> Floats:
         """Return the masses of (E^i, E^j) for so many independent columns, shape (count + 1, count + 1)."""
-        found = np.zeros((count + 1, count + 1))
+        law = np.zeros((count + 1, count + 1))
         total, first = np.tril_indices(count + 1)
         masses = _binomial(count, 2 * self.differ, self.same)
-        found[first, total - first] = masses[total] * _halves(count)[total, first]
-        return found
+        law[first, total - first] = masses[total] * _halves(count)[total, first]
+        return law
 
     @property
     def ratio_masses(self) -> tuple[float, float, float]:
@@ -286,7 +286,7 @@ class BitsLoss(ColumnLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rows(self.count, "count")
+        check_whole(self.count, "count", of="columns")
 
     def factors(self, most: int) -> list[DominatingLaw]:
         """Return laws whose product dominates the part: of the columns, or of blocks of as many as need be."""
@@ -338,13 +338,6 @@ def check_losses(parts: Sequence[ColumnLoss]) -> tuple[ColumnLoss, ...]:
         raise ParameterError("parts must be a sequence of ColumnLoss, one for each randomised column")
     lossy = (part for part in parts if part.epsilon > 0 and part.blanket < 1)
     return tuple(part.at(max(part.epsilon, _LEAST), part.blanket) for part in lossy)
-
-
-def check_rows(n: int, name: str = "n") -> int:
-    """Return a number of rows, or raise `ParameterError` unless it is a whole number of at least 1."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ParameterError(f"{name} must be a whole number of rows, at least 1")
-    return n
 
 
 def total_epsilon(parts: Sequence[ColumnLoss]) -> float:

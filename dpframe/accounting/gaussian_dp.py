@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
 from dpframe.errors import ParameterError
 
@@ -41,8 +42,6 @@ _DEEPEST = 40.0
 _POINTS, _WEIGHTS = (np.asarray(v) for v in np.polynomial.legendre.leggauss(8))
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 _DIGITS = 60
-_SLACKS = (0.03, 0.1, 0.2, 0.35, 0.5)
-"""Shares of δ among which the slack of a release is chosen."""
 
 
 def _mills(t: Floats) -> Floats:
@@ -209,8 +208,8 @@ def composed_steps(steps: Iterable[Step]) -> Step:
     ParameterError
         If the slacks leave nothing.
     """
-    found = list(steps)
-    slacks = [step.delta for step in found if step.delta > 0]
+    parts = list(steps)
+    slacks = [step.delta for step in parts if step.delta > 0]
     delta = slacks[0] if slacks else 0.0
     if len(slacks) > 1:
         with localcontext(Context(prec=_DIGITS, rounding=ROUND_CEILING)):
@@ -220,7 +219,7 @@ def composed_steps(steps: Iterable[Step]) -> Step:
             delta = round_up(whole)
     if delta >= 1:
         raise ParameterError("the slacks of the steps add up to 1; there is no promise left to compose")
-    return Step(_root(sum((step.square for step in found), Fraction(0)), up=True), delta)
+    return Step(_root(sum((step.square for step in parts), Fraction(0)), up=True), delta)
 
 
 def remaining_step(whole: Step, spent: Step) -> Step:
@@ -284,9 +283,7 @@ def step_epsilon(step: Step, delta: float) -> float:
     low, high = 0.0, step.mu * (step.mu / 2 + 1)
     while step_delta(step, high) > delta:
         low, high = high, 2 * high
-    while low < (middle := (low + high) / 2) < high and high - low > 1e-14 * high:
-        low, high = (low, middle) if step_delta(step, middle) <= delta else (middle, high)
-    return high
+    return bisected(lambda epsilon: step_delta(step, epsilon) <= delta, high, low, 1e-14)
 
 
 def pure_step(epsilon: float) -> Step:
@@ -345,35 +342,6 @@ def largest_step(budget: Budget, slack: float) -> Step:
         raise ParameterError("slack must lie in [0, 1): it is a share of delta")
     delta = round_down(Fraction(budget.delta) * Fraction(slack))
     return Step(gaussian_mu(budget.epsilon, budget.delta, delta), delta)
-
-
-def best_steps(
-    budget: Budget, spent: Step | None = None, share: float = 0.0, slacks: Iterable[float] = _SLACKS
-) -> list[Step]:
-    """Return the alternatives that the rest of a release may choose from, one for each share of δ taken as slack.
-
-    Any one of them, composed with what is ``spent``, keeps the promise; ``share`` of M² is kept back besides.
-
-    Raises
-    ------
-    ParameterError
-        If nothing is left at any slack: the message says whether μ or the slack is short.
-    """
-    found: list[Step] = []
-    refusal: ParameterError | None = None
-    for slack in slacks:
-        whole = largest_step(budget, slack)
-        try:
-            rest = whole if spent is None else remaining_step(whole, spent)
-        except ParameterError as error:
-            refusal = error
-            continue
-        kept = _root(max(Fraction(0), rest.square - Fraction(share) * whole.square), up=False)
-        if kept > 0:
-            found.append(Step(kept, rest.delta))
-    if not found:
-        raise refusal or ParameterError("mu is exhausted: shares leave nothing for the rows; lower them")
-    return found
 
 
 SLACK = 0.1

@@ -14,17 +14,15 @@ is the mean of a convex function of R, so that spreading R on the lattice only r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from dpframe.accounting.budget import Budget
 from dpframe.accounting.composition import ERROR, LARGEST, ratio_law
 from dpframe.accounting.dominating import ColumnLoss, check_losses, total_epsilon
 from dpframe.accounting.gaussian_dp import Step, log_gaussian, step_delta
 from dpframe.errors import ParameterError
 
-_NARROW = 1e-6
 _SUMMED = 2e-12
 """Relative rounding of a sum over the lattice."""
 
@@ -71,40 +69,3 @@ def mixed_delta(parts: Sequence[ColumnLoss], step: Step, epsilon: float) -> floa
     # Masses under P, so that no ratio overflows: p·G(ε − ln R).
     mass = np.exp(np.log(np.maximum(law, 1e-320)) + logs)
     return min(1.0, (step.delta + (1 - step.delta) * float(mass @ gain)) * (1 + error + _SUMMED))
-
-
-def largest_kept(
-    parts_of: Callable[[float], Sequence[ColumnLoss]], budget: Budget, spent: Step, most: float = 500.0
-) -> float:
-    """Return the largest total loss of the columns, rounded down, that keeps (ε, δ) beside what is spent.
-
-    ``parts_of`` says what the accountant knows of the columns when their losses add up to a number; they grow with it.
-
-    Raises
-    ------
-    ParameterError
-        If what is spent leaves nothing: the message says whether ε or the slack is short.
-
-    Examples
-    --------
-    >>> response = lambda total: response_parts([total / 15] * 15)
-    >>> round(largest_kept(response, Budget(1.0, 1e-6), Step(0.0)) / 15, 4)
-    0.068
-    """
-    if spent.delta >= budget.delta and (spent.delta or spent.mu):
-        raise ParameterError("the slack of what is spent leaves nothing of delta; raise delta")
-
-    def fits(total: float) -> bool:
-        return mixed_delta(parts_of(total), spent, budget.epsilon) <= budget.delta
-
-    low, high = 0.0, min(budget.epsilon, most)
-    while high < most and fits(high):
-        low, high = high, min(2 * high, most)
-    if high == most and fits(high):
-        return most
-    if low == 0 and not fits(high * 1e-9):
-        raise ParameterError("what is spent leaves nothing for the columns; raise epsilon, or spend less besides")
-    while high - low > _NARROW * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 
-from dpframe.accounting.budget import DIGITS, SLACK, check_delta, check_epsilon, round_down, round_up
+from dpframe.accounting.bisection import bisected
+from dpframe.accounting.budget import DIGITS, SLACK, check_delta, round_down, round_up
 from dpframe.errors import ParameterError
 
 _HUGE = 1e4
@@ -45,14 +46,12 @@ class PrivacyLoss(ABC):
     def epsilon(self, delta: float = 0.0) -> float:
         """Return the least ε, rounded up, for which the channel is (ε, δ)-private."""
         delta = check_delta(delta)
-        low, high = 0.0, self.pure()
+        high = self.pure()
         if delta == 0 or high == 0:
             return high
         if self.delta(0.0) <= delta:
             return 0.0
-        while (middle := (low + high) / 2) not in (low, high):
-            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
-        return high
+        return bisected(lambda epsilon: self.delta(epsilon) <= delta, high, 0.0)
 
 
 @dataclass(frozen=True)
@@ -159,29 +158,10 @@ def response_probability(size: int, epsilon: float, delta: float, bits: int) -> 
         return max(1, math.ceil(p * (1 << bits)))
 
 
-def laplace_scale(diameter: float, epsilon: float, delta: float = 0.0) -> float:
-    """Return the tight (ε, δ) Laplace scale, diam/(ε − 2 ln(1−δ)), in the limit of fine grids.
-
-    Examples
-    --------
-    >>> laplace_scale(10.0, 1.0)
-    10.0
-    """
-    return diameter / (check_epsilon(epsilon) - 2 * math.log1p(-check_delta(delta)))
-
-
-def laplace_scale_sufficient(diameter: float, epsilon: float, delta: float = 0.0) -> float:
-    """Return diam/(ε − ln(1−δ)), the metric-spaces paper's Example 5: sufficient, and not tight."""
-    return diameter / (check_epsilon(epsilon) - math.log1p(-check_delta(delta)))
-
-
 def laplace_rate(span: int, epsilon: float, delta: float, spread: float = 0.0) -> float:
     """Return the largest loss per grid step, e^(−rate·|k|), whose `LaplaceLoss` meets (ε, δ)."""
-    low, high = 0.0, (epsilon - 2 * math.log1p(-delta)) * 4 / span + 64 / span * (delta > 0)
     if delta == 0:
         rate = round_down((Fraction(epsilon) - Fraction(spread)) / span)
         return max(rate, 0.0)
-    while (middle := (low + high) / 2) not in (low, high):
-        fits = LaplaceLoss(span, middle, spread).delta(epsilon) <= delta
-        low, high = (middle, high) if fits else (low, middle)
-    return low
+    high = (epsilon - 2 * math.log1p(-delta)) * 4 / span + 64 / span
+    return bisected(lambda rate: LaplaceLoss(span, rate, spread).delta(epsilon) <= delta, 0.0, high)

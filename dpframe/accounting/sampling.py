@@ -15,8 +15,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 from dpframe.accounting.budget import check_delta, check_epsilon
-from dpframe.accounting.dominating import check_rows
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_whole
 
 _DIGITS = Context(prec=60)
 _TINY = Decimal(10) ** -25
@@ -32,7 +31,7 @@ def _outward(exact: Decimal | Fraction, towards: float) -> float:
 
 
 def _check_sizes(m: int, n: int) -> Fraction:
-    if check_rows(m, "m") > check_rows(n, "n"):
+    if check_whole(m, "m", of="rows") > check_whole(n, "n", of="rows"):
         raise ParameterError("m, the rows sampled, must be at most n, the rows there are")
     return Fraction(m, n)
 
@@ -108,9 +107,8 @@ def best_sample(n: int, cells: int, epsilon: float) -> int:
     >>> best_sample(1_000_000, 100, 0.1)
     1156
     """
-    check_rows(n)
-    if isinstance(cells, bool) or not isinstance(cells, int) or cells < 2:
-        raise ParameterError("cells must be a whole number, at least 2: the size of the joint type")
+    check_whole(n, "n", of="rows")
+    check_whole(cells, "cells", 2, remedy=": the size of the joint type")
     epsilon = check_epsilon(epsilon)
     share = math.expm1(min(epsilon, 700.0)) * (math.sqrt(cells) + 1) / cells**1.5
     return max(1, int(n * min(1.0, share)))

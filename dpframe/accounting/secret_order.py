@@ -15,12 +15,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpframe.accounting.dominating import ColumnLoss, check_losses, check_rows, factors, total_epsilon
+from dpframe.accounting.dominating import ColumnLoss, check_losses, factors, total_epsilon
 from dpframe.accounting.gaussian_dp import Step, mu_of, step_delta
 from dpframe.accounting.sampling import unsampled
 from dpframe.accounting.shuffle import METHODS
 from dpframe.accounting.undercurve import Cover, Profile, cover
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_whole
 
 _ROUND = 1e-15
 _LARGEST = 300.0
@@ -67,9 +67,9 @@ class Rows:
     contributions: int = 1
 
     def __post_init__(self) -> None:
-        check_rows(self.n)
-        check_rows(self.contributions, "contributions")
-        if self.sample is not None and check_rows(self.sample, "sample") > self.n:
+        check_whole(self.n, "n", of="rows")
+        check_whole(self.contributions, "contributions", of="rows per person")
+        if self.sample is not None and check_whole(self.sample, "sample", of="rows") > self.n:
             raise ParameterError("sample must be at most n, the rows there are")
 
     @property
@@ -138,8 +138,8 @@ def shuffled_profile(parts: Sequence[ColumnLoss], rows: Rows) -> Profile:
     if total > _LARGEST:
         return rows.around(lambda x: 0.0 if x >= total else 1.0)
     probe = min(total / 2, 4 * math.sqrt(_moment(lossy) / m)) if lossy else 0.0
-    found = {name: METHODS[name](lossy, m, probe) if lossy else 0.0 for name in ("blanket", "clones")}
-    near = [METHODS[name] for name, value in found.items() if value <= _FAR * min(found.values())]
+    bounds = {name: METHODS[name](lossy, m, probe) if lossy else 0.0 for name in ("blanket", "clones")}
+    near = [METHODS[name] for name, value in bounds.items() if value <= _FAR * min(bounds.values())]
 
     def inner(x: float) -> float:
         if x >= total:
@@ -149,19 +149,17 @@ def shuffled_profile(parts: Sequence[ColumnLoss], rows: Rows) -> Profile:
     return rows.around(inner)
 
 
-def rows_cover(
-    parts: Sequence[ColumnLoss], rows: Rows, allowed: Sequence[Step], tolerance: float = _TOLERANCE
-) -> Cover:
-    """Return the least step that certainly covers rows with these columns, relative to one of those allowed.
+def rows_cover(parts: Sequence[ColumnLoss], rows: Rows, allowed: Step, tolerance: float = _TOLERANCE) -> Cover:
+    """Return the least step that certainly covers rows with these columns, relative to the one that is allowed.
 
     Raises
     ------
     ParameterError
-        For parts that are none, or if no step is allowed.
+        For parts that are none.
 
     Examples
     --------
-    >>> found = rows_cover([ColumnLoss(1.0, 0.6)] * 4, Rows(10_000), [Step(0.06, 1e-7)])
+    >>> found = rows_cover([ColumnLoss(1.0, 0.6)] * 4, Rows(10_000), Step(0.06, 1e-7))
     >>> round(found.step.mu, 3), found.ratio <= 1
     (0.055, True)
     """
@@ -171,10 +169,10 @@ def rows_cover(
 def largest_total(
     parts_of: Callable[[float], Sequence[ColumnLoss]],
     rows: Rows,
-    allowed: Sequence[Step],
+    allowed: Step,
     most: float = 500.0,
 ) -> tuple[float, Cover]:
-    """Return the largest total loss, about, whose rows lie under one of the allowed curves, and the step proved.
+    """Return the largest total loss, about, whose rows lie under the allowed step's curve, and the step proved.
 
     ``parts_of`` says what the accountant knows of the columns when their losses add up to a number; they grow with it.
     Totals are found by one node of the curve, where it binds, and proved by all.
@@ -182,31 +180,27 @@ def largest_total(
     Raises
     ------
     ParameterError
-        If no total fits, or no step is allowed.
+        If no total fits.
 
     Examples
     --------
     >>> response = lambda total: [ColumnLoss(total / 4, 2 / (1 + math.exp(total / 4)))] * 4
-    >>> total, found = largest_total(response, Rows(10_000), [Step(0.06, 1e-7)])
+    >>> total, found = largest_total(response, Rows(10_000), Step(0.06, 1e-7))
     >>> round(total / 4, 2), found.ratio <= 1
     (0.96, True)
     """
-    if not allowed:
-        raise ParameterError("allowed must name at least one step")
     low, high = 0.0, math.inf
     best: tuple[float, Cover] | None = None
-    total = _where(parts_of, rows, math.log(max(step.mu for step in allowed)) - 0.1, most)
-    # Glances at one curve first, whose large slack ends them soon; then proofs with all.
-    widest, tolerance = max(allowed, key=lambda step: step.delta), math.inf
-    total = _fitting(parts_of, rows, widest, total, most)
-    slope = _STEEP
+    total = _where(parts_of, rows, math.log(allowed.mu) - 0.1, most)
+    total = _fitting(parts_of, rows, allowed, total, most)
+    tolerance, slope = math.inf, _STEEP  # glances first, then proofs
     last: tuple[float, float] | None = None  # a total and ln of what it needed of the goal
     for turn in range(_TURNS):
-        found = rows_cover(parts_of(total), rows, [widest] if tolerance == math.inf else allowed, tolerance)
-        gap = math.log(max(min(found.least, 1e300), 1e-300)) + _AIM
-        if found.ratio <= 1:
-            low, best = total, (total, found)
-            if found.ratio >= 1 - _ENOUGH or total >= most:
+        proved = rows_cover(parts_of(total), rows, allowed, tolerance)
+        gap = math.log(max(min(proved.least, 1e300), 1e-300)) + _AIM
+        if proved.ratio <= 1:
+            low, best = total, (total, proved)
+            if proved.ratio >= 1 - _ENOUGH or total >= most:
                 break
         elif tolerance < math.inf:
             high = total

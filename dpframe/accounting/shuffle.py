@@ -20,22 +20,18 @@ by 2η: evaluation is at such an ε.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from dpframe.accounting.budget import check_delta
-from dpframe.accounting.composition import composed_delta, composed_epsilon
-from dpframe.accounting.dominating import Bound, ColumnLoss, check_losses, check_rows, total_epsilon
+from dpframe.accounting.composition import composed_delta
+from dpframe.accounting.dominating import Bound, ColumnLoss, check_losses, total_epsilon
 from dpframe.accounting.positive_mean import positive_mean
 from dpframe.accounting.row_law import RowLaw, row_law, single_law
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_whole
 
 _SINGLE = 300.0
 """Losses above it hide nothing worth computing, and e^ε would soon overflow."""
-_TOLERANCE = 1e-5
-"""Relative width at which the search for ε stops."""
 
 
 def _from_law(law: RowLaw, n: int, epsilon: float) -> float:
@@ -53,25 +49,12 @@ def _clones(parts: tuple[ColumnLoss, ...], n: int, epsilon: float) -> float:
     return _from_law(single_law(total), n, epsilon) if total <= _SINGLE else 1.0
 
 
-def closed_form_epsilon(epsilon_0: float, n: int, delta: float) -> float:
-    """Return ε of n shuffled rows of local loss ε₀ by the generic closed form, or ε₀ where that does not hold.
-
-    Feldman–McMillan–Talwar 2021, Theorem 3.1, with the authors' own constants of their published code, which are
-    the more careful ones: ε₀ ≤ ln(n/(16 ln(4/δ))) and (1−e^−ε₀)/(1+e^(−ε₀−ε₁)) for (e^ε₀−1)/(e^ε₀+1).
-
-    Examples
-    --------
-    >>> round(closed_form_epsilon(4.0, 100_000, 1e-6), 4)
-    0.5378
-    """
-    if epsilon_0 > math.log(n / (16 * math.log(4 / delta))):
-        return epsilon_0
-    x = 8 * math.sqrt(math.exp(epsilon_0) * math.log(4 / delta) / n) + 8 * math.exp(epsilon_0) / n
-    return math.log1p(-math.expm1(-epsilon_0) / (1 + math.exp(-epsilon_0) / (1 + x)) * x)
-
-
 def _closed_form(parts: tuple[ColumnLoss, ...], n: int, epsilon: float) -> float:
-    """Solve `closed_form_epsilon` for δ: a quadratic in its x, then δ from x."""
+    """Return δ by the generic closed form (Feldman–McMillan–Talwar 2021, Theorem 3.1), solved for it.
+
+    With the authors' own constants of their published code, the more careful ones, where ε₀ ≤ ln(n/(16 ln(4/δ))):
+    ε = ln(1 + x(1−e^−ε₀)/(1+e^−ε₀/(1+x))), x = 8√(e^ε₀ ln(4/δ)/n) + 8e^ε₀/n. A quadratic in x, then δ from x.
+    """
     total = total_epsilon(parts)
     if total > math.log(n):
         return 1.0
@@ -116,71 +99,10 @@ def shuffled_delta(parts: Sequence[ColumnLoss], n: int, epsilon: float) -> Bound
     >>> f"{bound.value:.1e}", bound.method
     ('2.1e-06', 'blanket')
     """
-    lossy, n = check_losses(parts), check_rows(n)
+    lossy, n = check_losses(parts), check_whole(n, "n", of="rows")
     if not epsilon >= 0:
         raise ParameterError("epsilon must be at least 0")
     if epsilon >= total_epsilon(lossy):
         return Bound(0.0, "none")
     bounds = [Bound(min(1.0, method(lossy, n, epsilon)), name) for name, method in METHODS.items()]
     return min(bounds, key=lambda bound: bound.value)
-
-
-def _guess(parts: tuple[ColumnLoss, ...], n: int, delta: float) -> float:
-    """Return the ε of the normal limit: variance of T at ε = 0, and a tail of about δ."""
-    law = row_law(parts) if total_epsilon(parts) <= _SINGLE else single_law(_SINGLE)
-    sigma = math.sqrt(float(law.mass @ (law.a - law.b) ** 2) / n)
-    return sigma * math.sqrt(2 * math.log(1 / delta)) * 0.8
-
-
-def shuffled_epsilon(parts: Sequence[ColumnLoss], n: int, delta: float) -> Bound:
-    """Return an ε at which `shuffled_delta` is at most ``delta``, within 1e-5 of the least.
-
-    Raises
-    ------
-    ParameterError
-        For n below 1, δ outside [0, 1), or parts that are none.
-
-    Examples
-    --------
-    >>> bound = shuffled_epsilon([ColumnLoss(1.0, 0.6)] * 4, 10_000, 1e-6)
-    >>> round(bound.value, 3), bound.method
-    (0.21, 'blanket')
-    """
-    lossy, n, delta = check_losses(parts), check_rows(n), check_delta(delta)
-    if delta == 0 or not lossy:
-        return Bound(total_epsilon(lossy), "none")
-    best, target = Bound(composed_epsilon(lossy, delta), "none"), math.log(delta)
-    low = high = math.nan  # the ε last seen on either side, and ln δ(ε) there
-    at_low = at_high = math.nan
-    trial = min(_guess(lossy, n, delta), best.value / 2)
-    for turn in itertools.count():
-        if trial >= best.value:  # no more is needed than without the shuffle
-            high, at_high, trial = best.value, target, (low + best.value) / 2
-        bound = shuffled_delta(lossy, n, trial)
-        depth = math.log(max(bound.value, 5e-324))
-        if depth <= target:
-            high, at_high, best = trial, depth, Bound(trial, bound.method)
-        else:
-            low, at_low = trial, depth
-        if high == 0 or high - low <= _TOLERANCE * high:
-            break
-        trial = _next((low, at_low), (high, at_high), target, turn)
-    return best
-
-
-def _next(low: tuple[float, float], high: tuple[float, float], target: float, turn: int) -> float:
-    """Return the next ε to try: where ln δ, taken as linear in ε², would meet its target, and a little past it."""
-    if math.isnan(low[0]):
-        if turn >= 3:  # perhaps no ε is needed at all
-            return 0.0
-        return high[0] * min(0.95, max(0.3, 0.98 * math.sqrt(target / high[1])))
-    if math.isnan(high[0]):
-        return low[0] * max(1.05, min(3.0, 1.02 * math.sqrt(target / min(low[1], -1e-9))))
-    width = high[0] - low[0]
-    if turn % 4 == 3:
-        return low[0] + width / 2
-    share = (low[1] - target) / (low[1] - high[1])
-    point = math.sqrt(low[0] ** 2 + share * (high[0] ** 2 - low[0] ** 2))
-    near = min(point - low[0], high[0] - point)
-    past = min(max(0.1 * near, 0.3 * _TOLERANCE * high[0]), width / 2)
-    return point + past if point - low[0] < high[0] - point else point - past

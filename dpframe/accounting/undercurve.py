@@ -1,7 +1,7 @@
 """The certificate that a profile lies under the curve of a step, from bounds on the profile at a few nodes.
 
 Let H be the profile of a release, h_j ≥ H(x_j) bounds from above on it at nodes 0 = x_0 < … < x_J, and C(x) = δ₀ +
-(1 − δ₀)·G_μ(x) the curve of the step (μ, δ₀). `lies_under` proves H ≤ C on [0, ∞), which makes the release that step
+(1 − δ₀)·G_μ(x) the curve of the step (μ, δ₀). `cover` proves H ≤ C on [0, ∞), which makes the release that step
 (`gaussian_dp`), from three facts:
 
 - H falls in x. So H ≤ h_J beyond the last node, and h_J ≤ δ₀ ≤ C is enough there.
@@ -22,14 +22,13 @@ h_j ≤ C_{j+1} is enough too, as both fall; h_j ≤ C_j alone is not. Every com
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.gaussian_dp import Step, log_gaussian, log_slope, mu_of
-from dpframe.errors import ParameterError
 
 Floats = npt.NDArray[np.float64]
 
@@ -52,13 +51,12 @@ class Cover:
     """A step that certainly covers a profile, beside the one that was allowed.
 
     ``ratio`` is the μ of the step over the μ that was allowed: at most 1 where it fits, infinite where no μ was found.
-    ``least`` is what no certificate from these bounds can go below, and ``where`` the x that asks for it.
+    ``least`` is what no certificate from these bounds can go below.
     """
 
     step: Step
     ratio: float
     least: float
-    where: float = 0.0
 
 
 class _Nodes:
@@ -133,97 +131,45 @@ def unproved(x: Floats, h: Floats, step: Step) -> npt.NDArray[np.bool_]:
     return np.asarray(~(convex | falling))
 
 
-def least_mu(x: Floats, h: Floats, delta: npt.ArrayLike) -> Floats:
-    """Return the μ that the nodes alone need, one for each slack: no certificate, since it ignores what is between."""
-    return np.asarray(least_nodes(x, h, delta).max(axis=-1))
-
-
-def least_nodes(x: Floats, h: Floats, delta: npt.ArrayLike) -> Floats:
-    """Return the μ that each node needs."""
-    slack = np.asarray(delta, dtype=np.float64)[..., None]
+def least_nodes(x: Floats, h: Floats, slack: float) -> Floats:
+    """Return the μ that each node needs: no certificate, since it ignores what is between."""
     rest = (h - slack) / (1 - slack)
     with np.errstate(divide="ignore", invalid="ignore"):
         mu = mu_of(np.where(rest > 0, np.log(np.maximum(rest, 1e-320)), -np.inf), x)
     return np.asarray(np.where(rest < 1, mu, np.inf))
 
 
-def lies_under(profile: Profile, step: Step, most: int = _MOST) -> bool:
-    """Tell whether it could be proved, with at most so many nodes, that a profile lies under the curve of a step.
+def cover(profile: Profile, allowed: Step, tolerance: float = 2e-4, most: int = _MOST) -> Cover:
+    """Return the least step that certainly covers a profile, relative to the one that is allowed, whose slack it has.
 
     ``profile`` returns a bound from above on H(x), at any x ≥ 0; H itself must be the profile of a release (convex in
-    e^x and falling), and its bound nothing but above it.
-
-    Raises
-    ------
-    ParameterError
-        If ``most`` is below 2.
+    e^x and falling), and its bound nothing but above it. The μ is within ``tolerance``, relative, of what the bounds
+    need; an infinite tolerance asks for no proof, only for a glance at ``least`` from the first nodes.
 
     Examples
     --------
     >>> import math
     >>> response = lambda x: max(0.0, math.e - math.exp(x)) / (1 + math.e)  # randomised response at ε = 1
-    >>> lies_under(response, Step(1.2328)), lies_under(response, Step(1.2320))
-    (True, False)
-    """
-    if most < 2:
-        raise ParameterError("most must be at least 2 nodes")
-    nodes = _Nodes(profile)
-    if not nodes.spread(step.delta):
-        return False
-    while True:
-        x, h = nodes.until(step.delta)
-        if len(x) < 2:
-            return True
-        if (h > _curve(x, step) * (1 - _MARGIN))[:-1].any():
-            return False
-        failing = unproved(x, h, step)
-        if not failing.any():
-            return True
-        if len(nodes) >= most or float(np.diff(x).min()) < 1e-9 * float(x[-1]):
-            return False
-        nodes.halve(x, failing)
-
-
-def cover(profile: Profile, allowed: Sequence[Step], tolerance: float = 2e-4, most: int = _MOST) -> Cover:
-    """Return the least step that certainly covers a profile, relative to one of those allowed.
-
-    Of the steps that are ``allowed`` (alternatives: the same promise at several slacks) the one is taken of whose μ
-    the profile needs the smallest part. The μ is within ``tolerance``, relative, of what the profile's bounds need;
-    an infinite tolerance asks for no proof, only for a glance at ``least`` and ``where`` from the first nodes.
-
-    Raises
-    ------
-    ParameterError
-        If no step is allowed.
-
-    Examples
-    --------
-    >>> import math
-    >>> response = lambda x: max(0.0, math.e - math.exp(x)) / (1 + math.e)
-    >>> round(cover(response, [Step(2.0)]).ratio, 3)
+    >>> round(cover(response, Step(2.0)).ratio, 3)
     0.616
     """
-    if not allowed:
-        raise ParameterError("allowed must name at least one step")
-    nodes, steps = _Nodes(profile), [step for step in allowed if step.mu > 0]
-    slacks = np.array([step.delta for step in steps])
-    if not steps or not nodes.spread(float(slacks.min())):
-        return Cover(allowed[0], math.inf, math.inf)
-    mus = np.array([step.mu for step in steps])
+    slack, uncovered = allowed.delta, Cover(allowed, math.inf, math.inf)
+    nodes = _Nodes(profile)
+    if allowed.mu == 0 or not nodes.spread(slack):
+        return uncovered
     while True:
-        x, h = nodes.until(float(slacks.min()))
-        needs = least_mu(x, h, slacks)
-        best = int((needs / mus).argmin())
-        if not math.isfinite(needs[best]):
-            return Cover(allowed[0], math.inf, math.inf)
-        x, h = nodes.until(steps[best].delta)
-        where, least = float(x[least_nodes(x, h, steps[best].delta).argmax()]), float(needs[best] / mus[best])
+        x, h = nodes.until(slack)
+        needs = least_nodes(x, h, slack)
+        most_needed = float(needs.max())
+        if not math.isfinite(most_needed):
+            return uncovered
+        least = most_needed / allowed.mu
         if tolerance == math.inf:
-            return Cover(Step(0.0, steps[best].delta), math.inf, least, where)
-        step = Step(float(needs[best]) * (1 + tolerance), steps[best].delta)
+            return Cover(Step(0.0, slack), math.inf, least)
+        step = Step(most_needed * (1 + tolerance), slack)
         failing = unproved(x, h, step) if len(x) > 1 else np.zeros(0, dtype=np.bool_)
         if not failing.any():
-            return Cover(step, step.mu / steps[best].mu, least, where)
+            return Cover(step, step.mu / allowed.mu, least)
         if len(nodes) >= most:
-            return Cover(allowed[0], math.inf, math.inf)
+            return uncovered
         nodes.halve(x, failing)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_fraction, check_whole
 from dpframe.infer.private import MOST_ITEMS
 from dpframe.mechanisms import Mechanism
 from dpframe.plan.plan import Plan
@@ -33,17 +33,11 @@ def _column_names(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _share(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise ParameterError(f"{name} must lie in (0, 1), e.g. {name}=0.1")
-    return value
+    return None if value is None else check_fraction(value, name, 0.1)
 
 
 def _items(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000:
-        raise ParameterError(f"{name} must be a whole number of items per row, from 1 to 1000")
-    return value
+    return check_whole(value, name, 1, 1_000, of="items per row")
 
 
 _TABLES = 'measure must be "auto", None, or a list of columns and of tuples of them, e.g. ["age", ("sex", "income")]'

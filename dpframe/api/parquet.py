@@ -13,7 +13,7 @@ from dpframe.api.accessor import attach
 from dpframe.api.options import PlanOptions
 from dpframe.api.parquet_job import purse_of
 from dpframe.api.planning import Request, planned, prepare
-from dpframe.errors import ColumnError, FileError, ParameterError
+from dpframe.errors import ColumnError, FileError, ParameterError, check_whole
 from dpframe.io.atomic import atomic
 from dpframe.io.parquet_reader import BATCH_ROWS, ParquetInput
 from dpframe.io.parquet_writer import Job, Progress
@@ -117,8 +117,7 @@ def sanitize_parquet(
         If the ledger does not allow the spend, or the input changed since an interrupted run.
     """
     table, request = ParquetInput.open(source), Request(epsilon, delta, plan, options)
-    if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
-        raise ParameterError("batch_rows must be a whole number of rows, at least 1")
+    batch_rows = check_whole(batch_rows, "batch_rows", of="rows")
     path, account = check_target(Path(target), table), Account.of(ledger, dataset)
     if compression not in CODECS:
         raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")

@@ -152,8 +152,8 @@ class ListedAxis(Axis):
     @property
     def labels(self) -> pd.Index[Any]:
         """The values."""
-        found: pd.Index[Any] = pd.Index(self.column.space.labels(), name=self.name)
-        return found
+        index: pd.Index[Any] = pd.Index(self.column.space.labels(), name=self.name)
+        return index
 
     @property
     def volumes(self) -> FloatArray:
@@ -266,12 +266,12 @@ class BinnedAxis(Axis):
     @cached_property
     def _surrogates(self) -> FloatArray:
         """Φ, shape (classes, cells): the surrogate of every cell's indicator, at the first code of a class."""
-        found = np.empty((self.classes, self.cells))
+        values = np.empty((self.classes, self.cells))
         for cell in range(self.cells):
             low = self.edges[cell] if cell < self.bins else self._last
             high = self.edges[cell + 1] if cell < self.bins else self._last + 1
-            found[:, cell] = self.column.mechanism.surrogate_at(_inside(low, high), self.starts)
-        return found
+            values[:, cell] = self.column.mechanism.surrogate_at(_inside(low, high), self.starts)
+        return values
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return the surrogates (or their squares) applied along axis 0."""
@@ -448,10 +448,10 @@ class MemberAxis(Axis):
 
 def join_axes(axes: Sequence[Axis], groups: Sequence[Group]) -> list[Axis]:
     """Return axes of which those that share a group know it; a column that is alone keeps its own channel."""
-    found = list(axes)
+    joined = list(axes)
     for group in groups:
         members = [i for i, axis in enumerate(axes) if axis.name in group.names]
         if len(members) > 1:
             for i in members:
-                found[i] = MemberAxis(axes[i].column, axes[i], group)
-    return found
+                joined[i] = MemberAxis(axes[i].column, axes[i], group)
+    return joined

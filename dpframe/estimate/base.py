@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_fraction
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.distribution import Distribution, aggregation
@@ -57,9 +57,7 @@ class Reading:
             raise ParameterError("use_measured must be True, False or None")
         if not isinstance(clipped, bool):
             raise ParameterError("clipped must be True or False")
-        if not isinstance(confidence_level, float) or not 0 < confidence_level < 1:
-            raise ParameterError("confidence_level must lie in (0, 1), e.g. 0.95")
-        self.confidence_level = confidence_level
+        self.confidence_level = check_fraction(confidence_level, "confidence_level", 0.95)
         self._source = Source(source, plan)
         self.plan = self._source.plan
         self.n, self.rows = self._source.n, self._source.rows

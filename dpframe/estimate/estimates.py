@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.base import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
@@ -643,7 +643,7 @@ class Estimates(Reading):
         {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
         scale = moments.Scale.of(self._source.column(column))
-        statistic = moments.variance(scale, _check_ddof(ddof))
+        statistic = moments.variance(scale, check_whole(ddof, "ddof", 0))
         return self._statistic(statistic, [column], column, target, lambda told, own: told.variance(ddof, own))
 
     @nan_if_not_found
@@ -728,7 +728,9 @@ class Estimates(Reading):
                 pair = self._number_pair(*names)
                 return None if pair is None else pair.covariance(ddof, own)
 
-            return self._statistic(moments.covariance(a, b, _check_ddof(ddof)), names, names[0], target, measured)
+            return self._statistic(
+                moments.covariance(a, b, check_whole(ddof, "ddof", 0)), names, names[0], target, measured
+            )
 
         return self._matrix(columns, covariance, target)
 
@@ -947,12 +949,6 @@ def _with_pair(
 
 def _source_of(fitted: Any) -> str:
     return "tables" if isinstance(fitted, NumberTables) else "rows"
-
-
-def _check_ddof(ddof: int) -> int:
-    if isinstance(ddof, bool) or not isinstance(ddof, int) or ddof < 0:
-        raise ParameterError("ddof must be a whole number, at least 0")
-    return ddof
 
 
 def _levels(q: Any) -> FloatArray:

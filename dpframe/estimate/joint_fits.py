@@ -121,10 +121,10 @@ class Fits:
             raise ParameterError(f"{what} of at most {MODEL_CELLS} values, which method='model' needs; use 'em'")
         places = [names.index(axis.name) for axis in axes]
         joints = [model.joint(places) for model in (self._model, *self._replicas)]
-        found = np.stack([joint / denominator.of(joint) for joint in joints])
+        shares = np.stack([joint / denominator.of(joint) for joint in joints])
         # A replica draws its rows anew, as for the population. Half a row is the least that is admitted.
-        errors = np.sqrt(np.mean((found[1:] - found[0]) ** 2, axis=0))
-        return found[0], np.maximum(errors, 0.5 / self.n / denominator.of(joints[0]))
+        errors = np.sqrt(np.mean((shares[1:] - shares[0]) ** 2, axis=0))
+        return shares[0], np.maximum(errors, 0.5 / self.n / denominator.of(joints[0]))
 
     @cached_property
     def _columns(self) -> list[str]:
@@ -163,12 +163,12 @@ class Fits:
 
 def _marginals(tables: Mapping[tuple[int, int], FloatArray], channels: Sequence[FloatArray]) -> list[FloatArray]:
     """Return each column's maximum-likelihood shares, counted from a pair it is in."""
-    found = []
+    marginals = []
     for i, channel in enumerate(channels):
         pair = next(p for p in tables if i in p)
         counts = tables[pair].sum(axis=1 if pair[0] == i else 0)
-        found.append(expectation_maximization(counts, [channel]))
-    return found
+        marginals.append(expectation_maximization(counts, [channel]))
+    return marginals
 
 
 def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], FloatArray]]:

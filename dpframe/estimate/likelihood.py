@@ -42,11 +42,6 @@ def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
     return np.asarray(np.maximum(values - excess[last], 0.0))
 
 
-def spread_counts(shares: FloatArray, channels: Channels) -> FloatArray:
-    """Apply P(class | cell) along all axes."""
-    return JointDomain.of(channels).spread(shares)
-
-
 def independent_shares(counts: FloatArray, channels: Channels) -> FloatArray:
     """Return the product of the axes' own maximum-likelihood shares, a hundredth of it spread evenly."""
     shares = np.ones(())
@@ -147,9 +142,9 @@ def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = MOST_S
 
     A fit that has converged is left as it is while the others go on.
     """
-    found = np.full((channel.shape[1], counts.shape[1]), 1.0 / channel.shape[1])
+    fitted = np.full((channel.shape[1], counts.shape[1]), 1.0 / channel.shape[1])
     going, n = np.arange(counts.shape[1]), np.maximum(counts.sum(axis=0), 1.0)
-    observed, shares, adjoint = counts / n, found, np.ascontiguousarray(channel.T)
+    observed, shares, adjoint = counts / n, fitted, np.ascontiguousarray(channel.T)
 
     def step(t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         expected = np.maximum(channel @ t, 1e-300)
@@ -164,15 +159,15 @@ def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = MOST_S
         first, _, gradient = step(shares)
         left = n[going] * (gradient.max(axis=0) - 1) >= 0.05
         if not left.all():
-            found[:, going] = shares
+            fitted[:, going] = shares
             going, observed, shares, first = going[left], observed[:, left], shares[:, left], first[:, left]
             if not len(going):
-                return found
+                return fitted
         second, before, _ = step(first)
         moved, reached, _ = step(_extrapolated(shares, first, second))
         shares = np.where(likelihood(reached) >= likelihood(before), moved, second)
-    found[:, going] = shares
-    return found
+    fitted[:, going] = shares
+    return fitted
 
 
 def replicate(
@@ -187,11 +182,11 @@ def replicate(
     generator, channel = np.random.default_rng(0), JointDomain.of(channels)
     padded = shares * n + 0.5
     padded /= padded.sum()
-    found = []
+    pairs = []
     for _ in range(replicates):
         truth, rows = _sampled_rows(padded, n, sampling, generator)
-        found.append((truth, channel.randomise(rows, generator).astype(np.float64)))
-    return found
+        pairs.append((truth, channel.randomise(rows, generator).astype(np.float64)))
+    return pairs
 
 
 def _sampled_rows(

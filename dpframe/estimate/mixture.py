@@ -60,7 +60,7 @@ class LatentClassModel:
         """Return fits to fresh releases of rows drawn from the model (parametric bootstrap)."""
         grouped = {column for columns, _ in together for column in columns}
         generator = np.random.default_rng(0)
-        found = []
+        models = []
         for r in range(count):
             weights, laws = self.fits[r % len(self.fits)]
             rows = min(n, MOST_ROWS)
@@ -79,8 +79,8 @@ class LatentClassModel:
             }
             marginals = [np.asarray(weights @ law) for law in laws]
             options: dict[str, Any] = {"classes": len(weights), "starts": 1, "first_seed": r, "together": together}
-            found.append(fit_latent_classes(pairs, channels, marginals, **options))
-        return found
+            models.append(fit_latent_classes(pairs, channels, marginals, **options))
+        return models
 
 
 MOST_ROWS = 1_000_000
@@ -91,8 +91,8 @@ def _draw(law: FloatArray, hidden: npt.NDArray[np.int64], generator: np.random.G
     """Draw a released class for every row from its hidden class's law."""
     levels = np.cumsum(law, axis=1) + np.arange(len(law))[:, None]
     levels[:, -1] = np.arange(1, len(law) + 1)
-    found = np.searchsorted(levels.ravel(), hidden + generator.random(len(hidden)), side="right")
-    return np.asarray(found - hidden * law.shape[1])
+    places = np.searchsorted(levels.ravel(), hidden + generator.random(len(hidden)), side="right")
+    return np.asarray(places - hidden * law.shape[1])
 
 
 def _crossed(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], ka: int, kb: int) -> FloatArray:

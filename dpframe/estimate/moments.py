@@ -76,9 +76,9 @@ class Scale:
 
 def numbers(space: Space, codes: npt.NDArray[Any]) -> FloatArray:
     """Return the numbers that codes stand for."""
-    found = space.numbers(codes)
-    assert found is not None
-    return found
+    values = space.numbers(codes)
+    assert values is not None
+    return values
 
 
 @dataclass(frozen=True)
@@ -185,14 +185,14 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
         distance = np.min([_nearest(rho, observed, whiten, start) for start in (0.3, 1.0, 2.0)], axis=0)
         inside = rho[distance <= distance.min() + z**2]
         gap = rho[1] - rho[0]
-        found = float(rho[np.argmin(distance)]), float(inside.min()), float(inside.max())
-        low, high = max(-1.0, found[1] - gap), min(1.0, found[2] + gap)
-        if found[2] - found[1] > 20 * gap:
+        fitted = float(rho[np.argmin(distance)]), float(inside.min()), float(inside.max())
+        low, high = max(-1.0, fitted[1] - gap), min(1.0, fitted[2] + gap)
+        if fitted[2] - fitted[1] > 20 * gap:
             break
-    if found[1] <= -1.0 and found[2] >= 1.0:
+    if fitted[1] <= -1.0 and fitted[2] >= 1.0:
         return np.nan, -1.0, 1.0
     point = values[0] / math.sqrt(values[1] * values[2]) if (values[1:] > 0).all() else math.nan
-    return (float(point) if found[1] <= point <= found[2] else found[0]), found[1], found[2]
+    return (float(point) if fitted[1] <= point <= fitted[2] else fitted[0]), fitted[1], fitted[2]
 
 
 def _nearest(rho: FloatArray, observed: FloatArray, whiten: FloatArray, start: float) -> FloatArray:

@@ -94,12 +94,12 @@ class SetColumn:
         """Return the numbers of named items, or raise `ParameterError`."""
         if isinstance(items, str | bytes) or not isinstance(items, Iterable):
             raise ParameterError(f"{name} must be a list of items, e.g. {name}=[{self.labels[0]!r}]")
-        found = list(items)
+        members = list(items)
         try:
-            places = [self.space.listed.labels().index(item) for item in found]
+            places = [self.space.listed.labels().index(item) for item in members]
         except ValueError:
             places = []
-        if not places or len(set(places)) < len(found):
+        if not places or len(set(places)) < len(members):
             raise ParameterError(f"{name} must name declared items of column {self.column.name!r}, each once")
         return places
 
@@ -150,17 +150,17 @@ class SetColumn:
 
         The product of surrogates depends on how many of the items are shown alone.
         """
-        found, nulls = np.zeros(len(places) + 1), 0
+        histogram, nulls = np.zeros(len(places) + 1), 0
         for bits, null, _ in self.bits(batches):
             held = bits[:, places].sum(axis=1, dtype=np.int64)[~null]
-            found += np.bincount(held, minlength=len(found))
+            histogram += np.bincount(held, minlength=len(histogram))
             nulls += int(null.sum())
         a, b = self.values
         kept, r, m = self.column.mechanism.present[0], len(places), np.arange(len(places) + 1)
         levels = (a * kept) ** m * (b * kept) ** (r - m) / kept
-        first = float(found @ levels)
-        sums = Counted(np.array([first]), np.array([found @ levels**2]), np.array([first]), self.weights[0] * first)
-        return sums, int(found.sum()), nulls
+        first = float(histogram @ levels)
+        sums = Counted(np.array([first]), np.array([histogram @ levels**2]), np.array([first]), self.weights[0] * first)
+        return sums, int(histogram.sum()), nulls
 
     def count_by(self, group: Axis, places: Sequence[int] | None, batches: Batches) -> tuple[FloatArray, ...]:
         """Return, by released class of another column: Σ U and Σ U² per item (or of one item set), sets, nulls."""
@@ -270,11 +270,11 @@ class SizeChannel:
 
     def counts(self, batches: Batches) -> FloatArray:
         """Count released sizes, and nulls last where they are values."""
-        found, nulls = np.zeros(self.count + 1), 0
+        histogram, nulls = np.zeros(self.count + 1), 0
         for bits, null, _ in self.column.bits(batches):
-            found += np.bincount(bits.sum(axis=1, dtype=np.int64)[~null], minlength=len(found))
+            histogram += np.bincount(bits.sum(axis=1, dtype=np.int64)[~null], minlength=len(histogram))
             nulls += int(null.sum())
-        return np.append(found, nulls) if self.column.has_null else found
+        return np.append(histogram, nulls) if self.column.has_null else histogram
 
     def fit(self, counts: FloatArray, normalize: bool, sampling: float) -> tuple[FloatArray, FloatArray]:
         """Return the numbers (or shares) of sets of every size by maximum likelihood, and bootstrap errors."""

@@ -209,9 +209,9 @@ def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> 
     counts = np.zeros(size, dtype=np.int64)
     for codes in batches:
         counts += np.bincount(codes[name], minlength=size)
-    found = np.flatnonzero(counts)
-    for start in range(0, len(found), CHUNK):
-        yield {name: found[start : start + CHUNK]}, counts[found[start : start + CHUNK]].astype(np.float64)
+    present = np.flatnonzero(counts)
+    for start in range(0, len(present), CHUNK):
+        yield {name: present[start : start + CHUNK]}, counts[present[start : start + CHUNK]].astype(np.float64)
 
 
 def _times(a: Term, b: Term) -> Term:

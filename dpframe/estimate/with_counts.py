@@ -107,11 +107,11 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> CellC
     limit = dict(inferred.thresholds).get(axis.name, -math.inf)
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
     rules = _RULES | ({"intervals": _parts} if parts else {})
-    found = [one for m in mine for one in rules[m.kind](m, axis, limit)]
-    found += _nulls(mine, axis)
-    if not found or axis.cells > MOST_CELLS or axis.name not in inferred.columns:
+    cell_counts = [one for m in mine for one in rules[m.kind](m, axis, limit)]
+    cell_counts += _nulls(mine, axis)
+    if not cell_counts or axis.cells > MOST_CELLS or axis.name not in inferred.columns:
         return None
-    matrix, counts, variances, least = (np.array(part, dtype=np.float64) for part in zip(*found, strict=True))
+    matrix, counts, variances, least = (np.array(part, dtype=np.float64) for part in zip(*cell_counts, strict=True))
     return CellCounts(matrix, counts, variances, least)
 
 
@@ -212,9 +212,9 @@ def _cuts(measured: Measured, space: Space) -> Iterator[tuple[int, int]]:
 
 
 def _indicator(axis: Axis, low: int, high: int) -> FloatArray:
-    found = np.zeros(axis.cells)
-    found[low:high] = 1.0
-    return found
+    indicator = np.zeros(axis.cells)
+    indicator[low:high] = 1.0
+    return indicator
 
 
 def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
@@ -258,13 +258,13 @@ def combine(
     noise = (surrogates * (axis.channel @ shares)) @ surrogates.T
     covariance = n * weight**2 * (noise - (1 - sampling) * np.diag(shares) - sampling * np.outer(shares, shares))
     alone = alone * weight
-    found, noisy, variances = alone, measured.counts, measured.variances
+    estimate, noisy, variances = alone, measured.counts, measured.variances
     for _ in range(_SCORINGS):
-        found, spread, distance = _updated(alone, covariance, measured.matrix, noisy, variances)
+        estimate, spread, distance = _updated(alone, covariance, measured.matrix, noisy, variances)
         if not np.isfinite(measured.least).any():
             break
-        noisy, variances = measured.about(found)
-    return found, spread, float(chi2.sf(distance, len(noisy)))
+        noisy, variances = measured.about(estimate)
+    return estimate, spread, float(chi2.sf(distance, len(noisy)))
 
 
 def _updated(
@@ -280,12 +280,12 @@ def _updated(
     u, s, vt = np.linalg.svd(matrix @ root * scale[:, None])
     apart = u.T @ ((noisy - matrix @ alone) * scale)
     r, back = len(s), root @ vt.T
-    found = alone + back[:, :r] @ (s / (1 + s**2) * apart[:r])
+    estimate = alone + back[:, :r] @ (s / (1 + s**2) * apart[:r])
     left = np.ones(back.shape[1])
     left[:r] = 1 / (1 + s**2)
     weights = np.ones(len(apart))
     weights[:r] = left[:r]
-    return found, (back * left) @ back.T, float(weights @ apart**2)
+    return estimate, (back * left) @ back.T, float(weights @ apart**2)
 
 
 def _presented(

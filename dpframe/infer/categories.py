@@ -51,8 +51,8 @@ class _Values(Counter):
     def add(self, values: Any) -> None:
         values = _plain(values)
         self.nulls += values.null_count
-        found = pc.value_counts(values.drop_null())
-        self._keep(found.field(0), found.field(1))
+        pairs = pc.value_counts(values.drop_null())
+        self._keep(pairs.field(0), pairs.field(1))
 
     def _keep(self, values: pa.Array, counts: pa.Array) -> None:
         self._parts.append(pa.table({"value": values, "rows": counts}))
@@ -103,8 +103,8 @@ class Texts(Task):
         values, counts = counter.counts()
         noisy, missing = self._noisy(counts, counter.nulls, noise, stream)
         kept = np.flatnonzero(noisy >= threshold)
-        found = zip(values.take(pa.array(kept)).to_pylist(), noisy[kept].tolist(), strict=True)
-        decoded = [(_decoded(value), count) for value, count in found]
+        pairs = zip(values.take(pa.array(kept)).to_pylist(), noisy[kept].tolist(), strict=True)
+        decoded = [(_decoded(value), count) for value, count in pairs]
         self._release([(text, count) for text, count in decoded if text is not None], noise.variance, missing)
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
@@ -194,8 +194,8 @@ class Items(Texts):
         return self._subset(self._frequent(MOST_ITEMS - 1) or (_OTHER,), _OTHER)
 
     def _frequent(self, most: int) -> tuple[Any, ...]:
-        found = self.measured[0]
-        frequent = sorted(zip(found.counts, found.cells, strict=True), reverse=True)[:most]
+        histogram = self.measured[0]
+        frequent = sorted(zip(histogram.counts, histogram.cells, strict=True), reverse=True)[:most]
         return tuple(sorted(item for _, item in frequent))
 
     def _subset(self, items: tuple[Any, ...], other: Any) -> Space:
@@ -234,5 +234,5 @@ class Ranks(Texts):
 
     def inner(self) -> Space:
         """Return the values found in the declared order; of a single one, there is none."""
-        found = self.measured[0].cells
-        return Ordinal(found) if len(found) > 1 else super().inner()
+        cells = self.measured[0].cells
+        return Ordinal(cells) if len(cells) > 1 else super().inner()

@@ -148,16 +148,16 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
     ParameterError
         If so little is allowed that no table of its noise can be made, or unknown domains are asked for without δ.
     """
-    found, shares = tuple(histograms), _dearest(histograms, [h.share for h in histograms])
-    relative = [float(Fraction(h.share) / shares) for h in found]
+    wanted, shares = tuple(histograms), _dearest(histograms, [h.share for h in histograms])
+    relative = [float(Fraction(h.share) / shares) for h in wanted]
     if isinstance(allowed, Step) or allowed.delta > 0:
         step = allowed if isinstance(allowed, Step) else largest_step(allowed, _SLACK)
-        return _gaussian(step, found, relative, contributions)
-    if any(h.unknown for h in found):
+        return _gaussian(step, wanted, relative, contributions)
+    if any(h.unknown for h in wanted):
         raise ParameterError("unknown domains need delta above 0")
-    parts = [allowed.epsilon * s / h.changes(contributions) for h, s in zip(found, relative, strict=True)]
+    parts = [allowed.epsilon * s / h.changes(contributions) for h, s in zip(wanted, relative, strict=True)]
     pure = tuple(geometric_noise(n, part * (1 - 1e-9)) for part in parts)
-    return Spending(contributions, found, pure, (0,) * len(found), None)
+    return Spending(contributions, wanted, pure, (0,) * len(wanted), None)
 
 
 _SLACK = 0.1

@@ -53,20 +53,20 @@ def infer_spaces(
         raise ParameterError(
             f"spaces names {stray[0]!r}, which is not a column to randomise; columns are {name_list(names)}"
         )
-    found: dict[str, Space] = {}
+    known: dict[str, Space] = {}
     missing: list[Field] = []
     for column in columns:
         space = _declared_space(column, declared) if column.name in declared else from_type(column)
         if space is None or (infer == "private" and column.name not in declared and column.nullable):
             missing.append(column)
         else:
-            found[column.name] = space
+            known[column.name] = space
     if missing and infer == "public":
         raise ParameterError(_request(missing))
     fresh = [column.name for column in missing if infer == "data"]
     for column in missing:
         if column.name in fresh:
-            found[column.name] = from_data(column, read)
+            known[column.name] = from_data(column, read)
     # A plan's spaces tell no less of the data for having been read off it earlier.
     earlier = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
     for leaks, when in ((fresh, "were read off the data"), (earlier, "were read off the data earlier")):
@@ -77,7 +77,7 @@ def infer_spaces(
                 PrivacyLeakWarning,
             )
     left = [column for column in missing if column.name not in fresh]
-    return found, left, [name for name in names if name in fresh or name in earlier]
+    return known, left, [name for name in names if name in fresh or name in earlier]
 
 
 def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:

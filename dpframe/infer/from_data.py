@@ -76,10 +76,10 @@ def _chain(first: pa.Array, rest: Iterator[pa.Array]) -> Iterator[pa.Array]:
 def _extremes(arrays: Iterable[pa.Array], empty: Any) -> tuple[Any, Any]:
     low = high = None
     for array in arrays:
-        found = pc.min_max(array).as_py()
-        if found["min"] is not None:
-            low = found["min"] if low is None else min(low, found["min"])
-            high = found["max"] if high is None else max(high, found["max"])
+        ends = pc.min_max(array).as_py()
+        if ends["min"] is not None:
+            low = ends["min"] if low is None else min(low, ends["min"])
+            high = ends["max"] if high is None else max(high, ends["max"])
     return (empty, empty) if low is None else (low, high)
 
 

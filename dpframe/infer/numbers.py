@@ -165,11 +165,11 @@ class Times(Numbers):
 
     def inner(self) -> Space:
         """Return the space between the bounds found, or a public one where nothing was: a century, or a day."""
-        found = bounds(fitted(self.rounds), self.n)
-        if found is None:
+        edges = bounds(fitted(self.rounds), self.n)
+        if edges is None:
             day = 1 if pa.types.is_date32(self.type) else _ticks_per_day(self.type)
-            found = (0, day if pa.types.is_duration(self.type) else 36_525 * day)
-        ends = [_clamped(edge, self.rounds[0].grid) for edge in self._rounded(*map(round, found))]
+            edges = (0, day if pa.types.is_duration(self.type) else 36_525 * day)
+        ends = [_clamped(edge, self.rounds[0].grid) for edge in self._rounded(*map(round, edges))]
         physical = pa.int32() if pa.types.is_date32(self.type) else pa.int64()
         space: Any = times(self.type, [pa.array(ends, physical).view(self.type)])
         with contextlib.suppress(ParameterError, ColumnError):

@@ -97,8 +97,8 @@ class _Read(Counter):
 
 
 def _listed(values: Any) -> Sequence[Any]:
-    found: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
-    return found
+    objects: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
+    return objects
 
 
 class Objects(Task):
@@ -117,14 +117,14 @@ class Objects(Task):
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """That of the kinds, and those of every way, which have one share together."""
-        found = [Histogram(1, _SHARE)]
+        histograms = [Histogram(1, _SHARE)]
         for name, task in self._ways.items():
             whole = sum(histogram.share for histogram in task.histograms)
-            found += [
+            histograms += [
                 replace(histogram, share=histogram.share / whole * self._share, way=(self.field.name, name))
                 for histogram in task.histograms
             ]
-        return tuple(found)
+        return tuple(histograms)
 
     def asks(self, i: int) -> int | None:
         """Return the place of the kinds, then those of the way that is gone."""

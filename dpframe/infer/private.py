@@ -57,62 +57,18 @@ class Inference:
     threshold: dict[str, int]
 
 
-def infer_privately(
-    columns: Sequence[Field],
-    n: int,
-    read: Read,
-    budget: Budget | Step,
-    key: bytes,
-    *,
-    contributions: int = 1,
-    most_items: int = MOST_ITEMS,
-    request: bytes = b"",
-) -> Inference:
-    """Return a space for every column, found under (ε, δ)-differential privacy.
-
-    Parameters
-    ----------
-    columns
-        The columns whose spaces are wanted, by name, type and nullability.
-    n
-        Rows of the table, which are public.
-    read
-        Gives columns in batches, as Arrow arrays; columns of type null as lists of objects. Called three times at
-        most (four times with objects), and as often for any table but where the kinds found ask for more.
-    budget
-        What may be spent, replace-one, per person: a step, or a budget. Noise is discrete Gaussian, or geometric where
-        δ = 0.
-    key
-        32 secret bytes. Noise is bound to the request too: columns, n, budget and ``request``.
-        One key serves one table: over changed data the same request would reveal the difference.
-    contributions
-        Rows that one person may own.
-    most_items
-        Items a row of a set column counts under, at most; longer rows are cut by a keyed choice.
-    request
-        Further bytes that the noise is bound to.
-
-    Raises
-    ------
-    ParameterError
-        Without δ, for columns of text or sets; for a budget too small to draw its noise.
-    ColumnError
-        For identifiers, by name, and types that no space is known for.
+@dataclass(frozen=True)
+class Measurement:
+    """A private inference that nothing can refuse any more: what is left is to pay for it, and to draw.
 
     Examples
     --------
     >>> table = pa.table({"age": [20, 30, 40, 50, 60] * 2000, "sex": ["F", "M"] * 5000})
     >>> fields = [Field(f.name, f.type, f.nullable) for f in table.schema]
-    >>> found = infer_privately(fields, 10_000, lambda names: iter(table.to_batches()), Budget(1.0, 1e-6), bytes(32))
-    >>> found.spaces["sex"]
+    >>> inference = Measurement.of(fields, 10_000, Budget(1.0, 1e-6))
+    >>> inference.draw(lambda names: iter(table.to_batches()), bytes(32)).spaces["sex"]
     Categorical(categories=('F', 'M'), other='other')
     """
-    return Measurement.of(columns, n, budget, contributions, most_items, request).draw(read, key)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A private inference that nothing can refuse any more: what is left is to pay for it, and to draw."""
 
     columns: tuple[Field, ...]
     n: int
@@ -131,11 +87,35 @@ class Measurement:
         columns: Sequence[Field],
         n: int,
         budget: Budget | Step,
-        contributions: int,
-        most_items: int,
+        contributions: int = 1,
+        most_items: int = MOST_ITEMS,
         request: bytes = b"",
     ) -> Measurement:
-        """Check everything, with errors as `infer_privately` has them."""
+        """Check everything that may refuse an inference.
+
+        Parameters
+        ----------
+        columns
+            The columns whose spaces are wanted, by name, type and nullability.
+        n
+            Rows of the table, which are public.
+        budget
+            What may be spent, replace-one, per person: a step, or a budget. Noise is discrete Gaussian, or geometric
+            where δ = 0.
+        contributions
+            Rows that one person may own.
+        most_items
+            Items a row of a set column counts under, at most; longer rows are cut by a keyed choice.
+        request
+            Further bytes that the noise is bound to.
+
+        Raises
+        ------
+        ParameterError
+            Without δ, for columns of text or sets; for a budget too small to draw its noise.
+        ColumnError
+            For identifiers, by name, and types that no space is known for.
+        """
         public = tuple(_public(column) for column in columns)
         tasks = [_task(column, n, most_items, Keystream(bytes(32))) for column in public]
         if isinstance(budget, Budget) and budget.delta == 0:
@@ -146,7 +126,17 @@ class Measurement:
         return cls(public, n, budget, contributions, most_items, request, names, spending)
 
     def draw(self, read: Read, key: bytes) -> Inference:
-        """Read the data and measure it."""
+        """Return a space for every column, found under differential privacy.
+
+        Parameters
+        ----------
+        read
+            Gives columns in batches, as Arrow arrays; columns of type null as lists of objects. Called three times at
+            most (four times with objects), and as often for any table but where the kinds of objects ask for more.
+        key
+            32 secret bytes. Noise is bound to the request too: columns, n, budget and ``request``.
+            One key serves one table: over changed data the same request would reveal the difference.
+        """
         request = _digest(self.columns, self.n, self.budget, self.contributions, self.most_items, self.request)
         stream = Keystream(key, request)
         tasks = [_task(column, self.n, self.most_items, stream) for column in self.columns]

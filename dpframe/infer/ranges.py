@@ -167,11 +167,11 @@ def _grown(cells: Cells, last: int, stops: Floats, near: float) -> int:
 
 def refined(cells: Cells, n: int, most_parts: int) -> Grid:
     """Return the grid of the next round: cells divided into equal parts, the more the more mass they hold."""
-    found = hull(cells)
-    if found is None:
+    outer = hull(cells)
+    if outer is None:
         return cells.grid
     ends, edges = cells.grid.ends, set(cells.grid.edges)
-    for i in range(max(found[0] - 1, 0), min(found[1] + 2, len(cells.counts))):
+    for i in range(max(outer[0] - 1, 0), min(outer[1] + 2, len(cells.counts))):
         share = float(cells.counts[i]) / max(n, 1)
         parts = most_parts if share > 0.4 else math.ceil(share / _PART)
         if parts > 1 and not (ends[i] <= 0 < ends[i + 1] and not cells.grid.whole):
@@ -195,10 +195,10 @@ def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
     5 %, and the way from the median is continued as it went on before: by (t-quantile − median) over (4t-quantile
     − median), which is 1.2 where the density is flat, 1.7 for a normal one, 2.6 for a log-normal one.
     """
-    found = hull(cells)
-    if found is None:
+    outer = hull(cells)
+    if outer is None:
         return None
-    first, last = found
+    first, last = outer
     ends, whole = cells.grid.ends, cells.grid.whole
     inside = cells.counts[first : last + 1]
     spread = float(np.median(np.diag(cells.covariance)[first : last + 1])) ** 0.5 / max(n, 1)

@@ -385,8 +385,8 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
 
 def release_text(frame: pd.DataFrame) -> str | None:
     """Return the description in ``attrs`` of a DataFrame, if there is one."""
-    found = frame.attrs.get(METADATA_KEY)
-    return found if isinstance(found, str) else None
+    text = frame.attrs.get(METADATA_KEY)
+    return text if isinstance(text, str) else None
 
 
 def wrap(table: Any) -> Frame:

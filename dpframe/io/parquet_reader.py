@@ -91,10 +91,10 @@ def _paths(source: str | Path) -> list[File]:
 
 def _listed(root: Path, paths: Iterable[Path]) -> list[File]:
     """Return files under a folder in order, without those that are hidden from tables by their names."""
-    found = [(path, path.relative_to(root)) for path in sorted(set(paths)) if path.is_file()]
+    inner_paths = [(path, path.relative_to(root)) for path in sorted(set(paths)) if path.is_file()]
     return [
         (path, _partition_keys(inner))
-        for path, inner in found
+        for path, inner in inner_paths
         if not any(part.startswith(("_", ".")) for part in inner.parts)
     ]
 
@@ -186,14 +186,14 @@ class ParquetInput:
         """Return the paths within a file of the strings in columns, which are read as dictionaries."""
         types = {name: self.schema.field(name).type for name in names}
         lists = tuple(f"{name}." for name, type_ in types.items() if is_list(type_) and is_text(type_.value_type))
-        found = [name for name, type_ in types.items() if is_text(type_)]
+        leaves_of_text = [name for name, type_ in types.items() if is_text(type_)]
         if lists:
             with _open(path) as reader:
                 schema = reader.schema
                 # How the parts of a list are called depends on who wrote the file.
                 leaves = [schema.column(i).path for i in range(len(schema))]
-            found += [leaf for leaf in leaves if leaf.startswith(lists)]
-        return found
+            leaves_of_text += [leaf for leaf in leaves if leaf.startswith(lists)]
+        return leaves_of_text
 
     def batches(
         self, names: Sequence[str], rows: int = BATCH_ROWS, plain: Collection[str] = ()
@@ -275,19 +275,19 @@ def _pandas_types(schema: pa.Schema) -> dict[str, str]:
     """Return the pandas extension dtypes that the columns of a file had: names of types, and only known ones."""
     try:
         columns = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))["columns"]
-        found = {column["name"]: column["numpy_type"] for column in columns}
+        numpy_types = {column["name"]: column["numpy_type"] for column in columns}
     except (ValueError, KeyError, TypeError, RecursionError):
         return {}
-    types = {f.name: _pandas_type(found[f.name], f.type) for f in schema if f.name in found}
+    types = {f.name: _pandas_type(numpy_types[f.name], f.type) for f in schema if f.name in numpy_types}
     return {name: dtype for name, dtype in types.items() if dtype is not None}
 
 
-def _pandas_type(found: Any, type_: pa.DataType) -> str | None:
-    if not isinstance(found, str):
+def _pandas_type(dtype: Any, type_: pa.DataType) -> str | None:
+    if not isinstance(dtype, str):
         return None
-    if found in _EXTENSION_DTYPES:
-        return found
-    if not found.endswith("[pyarrow]"):
+    if dtype in _EXTENSION_DTYPES:
+        return dtype
+    if not dtype.endswith("[pyarrow]"):
         return None
     # Spelled from the type: the text found is not copied. Of types with parameters pandas reads few.
     name = f"{'string' if is_text(type_) else type_}[pyarrow]"

@@ -269,16 +269,16 @@ class GroupBlock(Block):
 
 def make_blocks(members: Sequence[ColumnBlock], groups: Sequence[Group]) -> list[Block]:
     """Return the blocks of a constant and of columns; columns of one group make one."""
-    found: list[Block] = [Constant()]
+    blocks: list[Block] = [Constant()]
     made = {member.column.name: member for member in members}
     for name, block in made.items():
         group = next((group for group in groups if name in group.names), None)
         together = tuple(made[other] for other in made if group is not None and other in group.names)
         if group is None or len(together) < 2:
-            found.append(block)
+            blocks.append(block)
         elif together[0] is block:
-            found.append(GroupBlock(together, group))
-    return found
+            blocks.append(GroupBlock(together, group))
+    return blocks
 
 
 def _is_ranked(space: Space) -> bool:

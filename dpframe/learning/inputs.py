@@ -43,10 +43,10 @@ def check_number(value: Any, name: str, *, above: bool = False) -> None:
 def feature_columns(source: Source, target: str) -> list[Column]:
     """Return the randomised columns of a release but the target, which must be one of them."""
     source.column(target)
-    found = [c for c in source.plan.columns if c.name != target and c.name not in source.missing]
-    if not found:
+    features = [c for c in source.plan.columns if c.name != target and c.name not in source.missing]
+    if not features:
         raise ParameterError("X has no randomised column besides the target")
-    return found
+    return features
 
 
 def encode_rows(X: Any, columns: Sequence[Column]) -> dict[str, npt.NDArray[Any]]:

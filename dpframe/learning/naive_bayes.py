@@ -201,8 +201,8 @@ def _joint(axis: Axis, answer: Axis, counts: FloatArray) -> tuple[FloatArray, Fl
     """Return the shares of a feature and the class and their variances, both of shape (cells, cells)."""
     n, axes = max(counts.sum(), 1.0), [axis, answer]
     if axis.grid is None:
-        found = joint_cells(counts, axes, normalize=False, given=(), dropna=False, sampling=1.0)
-        return found[0] / n, found[1] / n**2
+        estimated = joint_cells(counts, axes, normalize=False, given=(), dropna=False, sampling=1.0)
+        return estimated[0] / n, estimated[1] / n**2
     # Between bins the unbiased inverse has errors beyond use.
     domain = JointDomain.of(axes)
     shares = fit_joint(counts, domain)

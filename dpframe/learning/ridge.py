@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_fraction
 from dpframe.learning.features import ColumnBlock
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.learning.second_moments import Moments, lifted
@@ -167,9 +167,7 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
             If ``confidence_level`` is outside (0, 1).
         """
         check_is_fitted(self, "coef_")
-        if not isinstance(confidence_level, float) or not 0 < confidence_level < 1:
-            raise ParameterError("confidence_level must lie in (0, 1), e.g. 0.95")
-        z = NormalDist().inv_cdf((1 + confidence_level) / 2)
+        z = NormalDist().inv_cdf((1 + check_fraction(confidence_level, "confidence_level", 0.95)) / 2)
         estimate = np.append(self.intercept_, self.coef_)
         error = np.append(self.intercept_std_error_, self.coef_std_error_)
         columns = {

@@ -28,13 +28,9 @@ import os
 import secrets
 import shlex
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
@@ -82,39 +78,6 @@ def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
             raise FileError(f"{path} cannot be read: {error.strerror or 'input/output error'}") from None
         whole.update(_framed((os.fsencode(Path(path).absolute()), str(size).encode(), content)))
     return whole.digest()
-
-
-class CodesDigest:
-    """SHA-256 over columns of codes, fed in batches of any size: what the noise is added to, wherever it came from.
-
-    Examples
-    --------
-    >>> whole, parts, other = CodesDigest(), CodesDigest(), CodesDigest()
-    >>> whole.update({"sex": np.array([0, 1, 1], np.uint8)})
-    >>> parts.update({"sex": np.array([0], np.uint8)})
-    >>> parts.update({"sex": np.array([1, 1], np.uint8)})
-    >>> other.update({"sex": np.array([0, 1, 0], np.uint8)})
-    >>> whole.digest() == parts.digest(), whole.digest() == other.digest()
-    (True, False)
-    """
-
-    def __init__(self) -> None:
-        self._columns: dict[str, Any] = {}
-        self._kinds: dict[str, bytes] = {}
-
-    def update(self, codes: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Add rows: for every column its next codes, of one dtype and width for all batches."""
-        for name, array in codes.items():
-            kind = f"{array.dtype.str} {array.shape[1:]}".encode()
-            column = self._columns.setdefault(name, hashlib.sha256(kind))
-            if self._kinds.setdefault(name, kind) != kind:
-                raise ParameterError(f"codes of column {name!r} must be of one dtype and width in all batches")
-            column.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-
-    def digest(self) -> bytes:
-        """Return the digest of all rows so far; columns count in their order."""
-        parts = [(name.encode("utf-8", "surrogatepass"), each.digest()) for name, each in self._columns.items()]
-        return hashlib.sha256(_framed(part for pair in parts for part in pair)).digest()
 
 
 @dataclass(frozen=True)
@@ -292,8 +255,8 @@ def pending(ledger: Ledger) -> list[Pending]:
             records = [_read(folder, path / name) for name in names]
     except OSError as error:
         raise error if isinstance(error, FileError) else _unusable(path, error) from None
-    found = [Pending(r.dataset, r.name, r.release_id) for r in records if r is not None]
-    return sorted(found, key=lambda p: (p.dataset, p.name))
+    jobs = [Pending(r.dataset, r.name, r.release_id) for r in records if r is not None]
+    return sorted(jobs, key=lambda p: (p.dataset, p.name))
 
 
 def _read(folder: int, path: Path) -> _Record | None:
@@ -387,15 +350,15 @@ class _KeyFile:
             raise _unusable(self.path, error) from None
 
 
-def _refuse_shared(path: Path, found: os.stat_result) -> None:
+def _refuse_shared(path: Path, status: os.stat_result) -> None:
     """Raise `LedgerError` for a folder or file that is not the user's alone: whoever made it may read the key."""
-    folder = stat.S_ISDIR(found.st_mode)
+    folder = stat.S_ISDIR(status.st_mode)
     noun, mode = ("folder", "0700") if folder else ("file", "0600")
     faults = {
-        "belongs to another user": found.st_uid != os.geteuid(),
-        f"has rights for others (it must have mode {mode})": bool(found.st_mode & 0o077),
-        "is no regular file": not folder and not stat.S_ISREG(found.st_mode),
-        "has another link": not folder and found.st_nlink > 1,
+        "belongs to another user": status.st_uid != os.geteuid(),
+        f"has rights for others (it must have mode {mode})": bool(status.st_mode & 0o077),
+        "is no regular file": not folder and not stat.S_ISREG(status.st_mode),
+        "has another link": not folder and status.st_nlink > 1,
     }
     fault = next((name for name, is_so in faults.items() if is_so), None)
     if fault is not None:

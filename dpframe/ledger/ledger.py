@@ -243,9 +243,9 @@ class Ledger:
         with transaction(self._file, self.timeout, write=True) as connection:
             total = self._total(connection, name)
             total.check_part(where)
-            found = self._entry(connection, identifier)
-            if found is not None:
-                return _same(found, name, asked, where)
+            entry = self._entry(connection, identifier)
+            if entry is not None:
+                return _same(entry, name, asked, where)
             tally = _tally(connection, total)
             tally.refuse(asked, where)
             row = (name, identifier, note, person, when := _now(), *asked, where)
@@ -342,15 +342,15 @@ class Ledger:
             if dataset is not None:
                 self._total(connection, dataset)
             tallies = {name: Tally(total) for name, total in _datasets(connection).items()}
-            found = connection.execute(_OF_DATASET, {"dataset": dataset}).fetchall()
+            records = connection.execute(_OF_DATASET, {"dataset": dataset}).fetchall()
         sums: dict[str, list[Sum]] = {name: [] for name in tallies}
-        for name, *_, part, epsilon, delta, mu, slack in found:
+        for name, *_, part, epsilon, delta, mu, slack in records:
             tally = tallies[name]
             tally.add(tally.total.currency.exact(Kept(epsilon, delta, mu, slack)), part)
             sums[name].append(tally.charged)
         totals = {name: iter(tally.total.currency.spent(sums[name], tally.total)) for name, tally in tallies.items()}
         rows = []
-        for name, identifier, what, who, when, part, *kept in found:
+        for name, identifier, what, who, when, part, *kept in records:
             total = next(totals[name])
             amounts = (*(float(text) for text in kept), total.epsilon, total.delta)
             rows.append((name, part or "", who, datetime.fromisoformat(when), identifier, what, *amounts))
@@ -370,10 +370,10 @@ class Ledger:
         return known[name]
 
     def _entry(self, connection: sqlite3.Connection, release_id: str) -> Entry | None:
-        found = connection.execute(_OF_RELEASE, (_text(release_id, "release_id"),)).fetchone()
-        if found is None:
+        row = connection.execute(_OF_RELEASE, (_text(release_id, "release_id"),)).fetchone()
+        if row is None:
             return None
-        position, dataset, identifier, what, who, when, part, *texts = found
+        position, dataset, identifier, what, who, when, part, *texts = row
         total, kept = self._total(connection, dataset), Kept(*texts)
         (cumulative,) = total.currency.spent([_tally(connection, total, position).charged], total)
         at = datetime.fromisoformat(when)
@@ -444,10 +444,10 @@ def _datasets(connection: sqlite3.Connection) -> dict[str, Total]:
     parts: dict[str, tuple[str, ...]] = {}
     for dataset, part in connection.execute("SELECT dataset, name FROM parts ORDER BY rowid"):
         parts[dataset] = (*parts.get(dataset, ()), part)
-    found = connection.execute(_DATASETS).fetchall()
+    rows = connection.execute(_DATASETS).fetchall()
     return {
         name: Total(name, _known(accounting), Kept(*kept), parts.get(name, ()), bool(moving))
-        for name, accounting, moving, *kept in found
+        for name, accounting, moving, *kept in rows
     }
 
 
@@ -457,15 +457,15 @@ def _known(accounting: str) -> Currency:
     return CURRENCIES[accounting]
 
 
-def _same(found: Entry, dataset: str, asked: Kept, part: str | None) -> Entry:
+def _same(entry: Entry, dataset: str, asked: Kept, part: str | None) -> Entry:
     """Return a spend that is there already; refuse its id for anything else."""
-    more = asked.step.mu > found.step.mu or asked.step.delta > found.step.delta
-    if more or (found.dataset, found.amount, found.part) != (dataset, asked.budget, part):
+    more = asked.step.mu > entry.step.mu or asked.step.delta > entry.step.delta
+    if more or (entry.dataset, entry.amount, entry.part) != (dataset, asked.budget, part):
         raise LedgerError(
-            f"release_id {name_list([found.release_id])} is recorded for another dataset or amount; "
+            f"release_id {name_list([entry.release_id])} is recorded for another dataset or amount; "
             "every release needs an id of its own"
         )
-    return found
+    return entry
 
 
 def _tally(connection: sqlite3.Connection, total: Total, last: int | None = None) -> Tally:

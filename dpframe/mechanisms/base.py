@@ -22,7 +22,7 @@ from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.errors import ParameterError, PlanError
+from dpframe.errors import ParameterError, PlanError, check_whole
 from dpframe.mechanisms.response_table import response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
@@ -405,13 +405,6 @@ def check_fields(tag: str, data: Mapping[str, Any], names: Iterable[str]) -> Non
     """Raise `PlanError` unless a mechanism's JSON has just these fields."""
     if set(data) != set(names):
         raise PlanError(f"mechanism {tag} has the fields {', '.join(sorted(names))}, no more and no fewer")
-
-
-def check_whole(value: Any, name: str, least: int, most: int) -> int:
-    """Return ``value`` as an int, or raise `ParameterError` unless it is a whole number in range."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        raise ParameterError(f"{name} must be a whole number from {least} to {most}")
-    return int(value)
 
 
 def mechanism_for(space: Space, epsilon: float, delta: float, tag: str | None = None) -> Mechanism:

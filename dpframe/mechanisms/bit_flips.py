@@ -17,8 +17,8 @@ import numpy.typing as npt
 from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
+from dpframe.errors import ParameterError, check_whole
+from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, register
 from dpframe.mechanisms.flip_loss import FlipLoss, beside_flag, fitting_flagged_flips, fitting_flips
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
@@ -203,13 +203,13 @@ class SetChannel(Channel):
         """
         p, q = Decimal(self.flips.ones) / self.flips.total, Decimal(self.flips.zeros) / self.flips.total
         entered, absent, left = (_powers(base, self.items) for base in (q, 1 - q, 1 - p))
-        ways, found = Decimal(1), []
+        ways, terms = Decimal(1), []
         for m in range(self.items + 1):
             others = min(self.most, self.items - m)
             least = entered[m] * left[others] * absent[self.items - m - others]
-            found.append((ways, least, entered[m] * absent[self.items - m]))
+            terms.append((ways, least, entered[m] * absent[self.items - m]))
             ways = ways * (self.items - m) / (m + 1)  # C(h, m) itself has thousands of digits
-        return found
+        return terms
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Refused: functions of a whole set have 2^h values; items have surrogates of their own."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from functools import cached_property, lru_cache, partial
 
+from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import round_down, round_up
 from dpframe.accounting.dominating import BitsLoss, ColumnLoss, ItemsLoss
 from dpframe.accounting.loss import NullFlagLoss, PrivacyLoss
@@ -111,12 +112,12 @@ def _outcomes(ones: int, zeros: int, total: int, a: int, b: int) -> list[tuple[D
             return list(zip(_binomial(a + b, *held), _binomial(a + b, *missing), strict=True))
         first = list(zip(_binomial(a, *held), _binomial(a, *missing), strict=True))
         second = list(zip(_binomial(b, *missing), _binomial(b, *held), strict=True))
-        found = {m: (Decimal(0), Decimal(0)) for m in range(-b, a + 1)}
+        law = {m: (Decimal(0), Decimal(0)) for m in range(-b, a + 1)}
         for i, (one, other) in enumerate(first):
             for j, (x, y) in enumerate(second):
-                u, v = found[i - j]
-                found[i - j] = u + one * x, v + other * y
-        return list(found.values())
+                u, v = law[i - j]
+                law[i - j] = u + one * x, v + other * y
+        return list(law.values())
 
 
 def _binomial(n: int, shown: Decimal, hidden: Decimal) -> list[Decimal]:
@@ -238,10 +239,7 @@ def fitting_flagged_flips(items: int, most: int, epsilon: float, delta: float) -
         flag, zeros = make(e)
         return 2 * zeros < 1 << 64 and beside_flag(flag, _flips(zeros, 64, items, most, False)).delta(epsilon) <= delta
 
-    e, high = epsilon, 60.0 + 2 * epsilon
-    while delta > 0 and high - e > 1e-9 * e:
-        middle = (e + high) / 2
-        e, high = (middle, high) if meets(middle) else (e, middle)
+    e = bisected(meets, epsilon, 60.0 + 2 * epsilon, 1e-9) if delta > 0 else epsilon
     flag, best = make(e)
     best += 0 if 2 * best >= 1 << 64 or meets(e) else 1
     return flag, _fewest_digits(_flips(best, 64, items, most, False), partial(beside_flag, flag), epsilon, delta)

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import IntArray, check_whole, register
+from dpframe.errors import ParameterError, check_whole
+from dpframe.mechanisms.base import IntArray, register
 from dpframe.mechanisms.response import ResponseChannel
 from dpframe.mechanisms.response_table import response_table
 from dpframe.noise.keystream import ColumnStream

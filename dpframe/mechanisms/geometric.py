@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from functools import cached_property, lru_cache, partial
@@ -12,10 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import LaplaceLoss, NullFlagLoss, PrivacyLoss, laplace_rate
-from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
+from dpframe.errors import ParameterError, check_whole
+from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, register
 from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_table
@@ -313,7 +313,7 @@ def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, Ge
 
     spread = 0.0
     for _ in range(50):
-        e = epsilon if delta == 0 else _largest(partial(fits, spread), epsilon, 2 * _FINEST)
+        e = epsilon if delta == 0 else bisected(partial(fits, spread), epsilon, 2 * _FINEST, 1e-12)
         flag, rate = parts(e, spread)
         if rate <= _FLATTEST:
             break
@@ -322,11 +322,3 @@ def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, Ge
             return flag, table
         spread = max(table.spread, 2 * spread)
     raise ParameterError(f"epsilon={epsilon} is too small for a nullable grid; give it a larger share")
-
-
-def _largest(fits: Callable[[float], bool], low: float, high: float) -> float:
-    """Return nearly the largest number from ``low``, which fits, to ``high`` that fits."""
-    while high - low > 1e-12 * low:
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low

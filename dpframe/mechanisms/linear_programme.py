@@ -62,11 +62,11 @@ class Programme:
         if metric != "discrete":
             mirror[:ends] = mirror[:ends][::-1]
         index = np.arange(size * size).reshape(size, size)
-        _, found = np.unique(np.minimum(index, index[np.ix_(mirror, mirror)]), return_inverse=True)
-        self.cell: IndexArray = found.reshape(size, size)
+        _, orbit = np.unique(np.minimum(index, index[np.ix_(mirror, mirror)]), return_inverse=True)
+        self.cell: IndexArray = orbit.reshape(size, size)
         cells = int(self.cell.max()) + 1
-        _, found = np.unique(np.minimum(np.arange(size), mirror), return_inverse=True)
-        self.floor: IndexArray = cells + found
+        _, orbit = np.unique(np.minimum(np.arange(size), mirror), return_inverse=True)
+        self.floor: IndexArray = cells + orbit
         self.error = int(self.floor.max()) + 1
         self.inputs = np.flatnonzero(np.arange(size) <= mirror)
 
@@ -109,12 +109,12 @@ class Programme:
             "dual_feasibility_tolerance": _TOLERANCE,
         }
         linprog: Any = optimize.linprog
-        found = linprog(costs, upper, limits, equal, ones, bounds, method="highs", options=options)
-        if found.x is None:
+        solution = linprog(costs, upper, limits, equal, ones, bounds, method="highs", options=options)
+        if solution.x is None:
             raise ParameterError(
                 f"no optimal mechanism of {self.size} codes was found at this epsilon; use another mechanism"
             )
-        matrix = np.maximum(found.x[self.cell], 0.0)
+        matrix = np.maximum(solution.x[self.cell], 0.0)
         return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
     def worst_error(self, matrix: FloatArray) -> float:
@@ -154,15 +154,15 @@ def well_conditioned(programme: Programme, optimum: FloatArray, safe: FloatArray
     upright = programme.solve(-np.eye(programme.size), (programme.worst_error(optimum) + most) / 2)
     starts = [_mixed(programme, start, safe, most) for start in (optimum, upright)]
     best = min(starts, key=marginal_error)
-    found, shares, value = [best], [1.0], marginal_error(best)
+    vertices, shares, value = [best], [1.0], marginal_error(best)
     for _ in range(_STEPS):
         if math.isinf(value):
             break
-        found.append(programme.solve(_slope(best), most))
+        vertices.append(programme.solve(_slope(best), most))
         shares.append(0.0)
         before = value
         for _ in range(_CORRECTIONS):
-            moved = _move(found, shares, best, value)
+            moved = _move(vertices, shares, best, value)
             if moved is None:
                 break
             shares, best, value = moved
@@ -172,7 +172,7 @@ def well_conditioned(programme: Programme, optimum: FloatArray, safe: FloatArray
 
 
 def _move(
-    found: list[FloatArray], shares: list[float], best: FloatArray, value: float
+    vertices: list[FloatArray], shares: list[float], best: FloatArray, value: float
 ) -> tuple[list[float], FloatArray, float] | None:
     """Return the shares, mixture and marginal error after the best of two steps, None if neither gains.
 
@@ -180,14 +180,14 @@ def _move(
     one that it favours least.
     """
     slope = _slope(best)
-    scores = np.array([float((slope * matrix).sum()) for matrix in found])
+    scores = np.array([float((slope * matrix).sum()) for matrix in vertices])
     weights = np.array(shares)
     to, away = int(np.argmin(scores)), int(np.argmax(np.where(weights > 0, scores, -np.inf)))
-    target = np.eye(len(found))[to]
-    steps = [target - weights, weights[away] * (target - np.eye(len(found))[away])]
+    target = np.eye(len(vertices))[to]
+    steps = [target - weights, weights[away] * (target - np.eye(len(vertices))[away])]
     tried: list[tuple[float, FloatArray, FloatArray]] = []
     for step in steps:
-        direction = np.asarray(sum(w * matrix for w, matrix in zip(step, found, strict=True)))
+        direction = np.asarray(sum(w * matrix for w, matrix in zip(step, vertices, strict=True)))
         for share in _SHARES:
             matrix = best + share * direction
             tried.append((marginal_error(matrix), matrix, weights + share * step))

@@ -149,8 +149,8 @@ class WithNull(Mechanism):
         return np.frombuffer(raw, dtype="<u8").astype(np.uint64)
 
     def _is_null(self, codes: IntArray) -> npt.NDArray[np.bool_]:
-        found = codes == (self._null_words if self.code_words else self.null)
-        return np.asarray(found.all(axis=1) if self.code_words else found)
+        equal = codes == (self._null_words if self.code_words else self.null)
+        return np.asarray(equal.all(axis=1) if self.code_words else equal)
 
     def _inside(self, codes: IntArray, absent: npt.NDArray[np.bool_]) -> IntArray:
         """Return codes of values: the centre's where null."""

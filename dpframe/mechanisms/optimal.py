@@ -88,8 +88,8 @@ def _optimal(metric: str, size: int, epsilon: float, delta: float, slack: float)
         low = programme.worst_error(optimum)
         best = _best_rival(metric, size, epsilon, delta, programme) / (1 - delta)
         if best > low * (1 + 1e-7):
-            found = well_conditioned(programme, optimum, safe, low + slack * (best - low))
-            return _rounded((1 - delta) * found + delta * np.eye(size), epsilon, delta)
+            matrix = well_conditioned(programme, optimum, safe, low + slack * (best - low))
+            return _rounded((1 - delta) * matrix + delta * np.eye(size), epsilon, delta)
     other = min(response_probability(size, epsilon, delta, 64), WORD // size)
     if ResponseLoss(WORD - (size - 1) * other, other, WORD).delta(epsilon) > delta:
         raise ParameterError(f"epsilon={epsilon:g} is too small for {size} codes; give it a larger share")

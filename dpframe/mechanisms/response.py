@@ -12,7 +12,8 @@ import numpy as np
 
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import ResponseLoss
-from dpframe.mechanisms.base import CodeFunction, FloatArray, IntArray, Mechanism, check_whole, register
+from dpframe.errors import check_whole
+from dpframe.mechanisms.base import CodeFunction, FloatArray, IntArray, Mechanism, register
 from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable

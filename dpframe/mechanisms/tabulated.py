@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import check_delta, check_epsilon
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.errors import ParameterError
@@ -215,12 +216,9 @@ def _weights_at(metric: str, size: int, rate: float) -> Weights:
 
 
 def _steepest(metric: str, size: int, epsilon: float, delta: float) -> float:
-    """Return nearly the largest k that meets (ε, δ), in floats.
-
-    Only the worst pairs are followed while k is sought; those found worse in between are added.
-    """
+    """Return nearly the largest k that meets (ε, δ), in floats."""
     rho = distances(metric, size)
-    low, high = 0.0, _STEEPEST / float(rho.max())
+    high = _STEEPEST / float(rho.max())
 
     def laws(rate: float) -> FloatArray:
         powers = np.exp(-rate * rho)
@@ -234,13 +232,13 @@ def _steepest(metric: str, size: int, epsilon: float, delta: float) -> float:
 
     if excess(laws(high)) <= 0:
         return high
-    worst: list[int] = [0, size // 2, size - 1]
-    while high - low > 1e-13 * high:
-        rate = (low + high) / 2
+
+    def fits(rate: float) -> bool:
         matrix = laws(rate)
-        over = excess(matrix[worst]) > 0 or excess(matrix) > 0
-        low, high = (low, rate) if over else (rate, high)
-    return low
+        # A few inputs first: these are mostly the worst, and enough to refuse a rate.
+        return excess(matrix[[0, size // 2, size - 1]]) <= 0 and excess(matrix) <= 0
+
+    return bisected(fits, 0.0, high, 1e-13)
 
 
 @register

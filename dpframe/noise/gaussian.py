@@ -154,11 +154,11 @@ def limits_of(weights: Sequence[int]) -> tuple[U64, U64]:
 def inverted(high: U64, low: U64, words_high: U64, words_low: U64) -> npt.NDArray[np.intp]:
     """Return for every word of 128 bits the first place whose limit is above it."""
     last = len(high) - 1
-    found = np.minimum(np.searchsorted(high, words_high, side="left"), last)
+    places = np.minimum(np.searchsorted(high, words_high, side="left"), last)
     # Where the high halves are equal, which is next to never, the low ones decide.
-    tied = np.flatnonzero(high[found] == words_high)
+    tied = np.flatnonzero(high[places] == words_high)
     while len(tied):
-        at = found[tied]
+        at = places[tied]
         tied = tied[(at < last) & (high[at] == words_high[tied]) & (low[at] <= words_low[tied])]
-        found[tied] += 1
-    return found
+        places[tied] += 1
+    return places

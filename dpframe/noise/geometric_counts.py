@@ -84,8 +84,8 @@ def leading_zeros(words: U64) -> Ints:
         empty = word < np.uint64(1) << np.uint64(64 - half)
         zeros[empty] += half
         word = np.where(empty, word << np.uint64(half), word)
-    found: Ints = np.where(word == 0, 64 * size, 64 * first + zeros)
-    return found
+    zeros_before: Ints = np.where(word == 0, 64 * size, 64 * first + zeros)
+    return zeros_before
 
 
 def geometric_noise(n: int, loss: float) -> GeometricNoise:

@@ -108,14 +108,14 @@ class AliasTable:
     def weights(self) -> dict[int, int]:
         """Return the integer weight of every value, read back from the table itself."""
         capacity = WORD >> self.bits
-        found: dict[int, int] = {}
+        weights: dict[int, int] = {}
         for i, limit in enumerate(self.limits.tolist()):
             inside = limit - i * capacity + 1
             first, second = int(self.values[2 * i]), int(self.values[2 * i + 1])
-            found[first] = found.get(first, 0) + inside
+            weights[first] = weights.get(first, 0) + inside
             if inside < capacity:
-                found[second] = found.get(second, 0) + capacity - inside
-        return found
+                weights[second] = weights.get(second, 0) + capacity - inside
+        return weights
 
     def draw(self, words: U64, index: U64, limit: U64, out: npt.NDArray[np.signedinteger]) -> None:
         """Turn words into values; ``index`` and ``limit`` are scratch arrays of the same length."""
@@ -160,8 +160,8 @@ class ChannelTable:
         """Return the weights over 2^64 of all outputs of one input, read back from the table itself."""
         bins = slice(code << self.bits, (code + 1) << self.bits)
         part = AliasTable(self.bits, self.limits[bins], self.values[2 * bins.start : 2 * bins.stop])
-        found = part.weights()
-        return [found[y] for y in range(self.size)]
+        weights = part.weights()
+        return [weights[y] for y in range(self.size)]
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         """Randomise codes into ``out``; one 64-bit word a row."""
@@ -279,12 +279,12 @@ class GeometricTable:
     def noise_weights(self) -> dict[int, int]:
         """Weight over 2^128 of every noise value in −span…span (the ends hold the tails)."""
         low = {0: WORD} if self.low is None else self.low.weights()
-        found: dict[int, int] = {}
+        weights: dict[int, int] = {}
         for base, w in self.high.weights().items():
             for r, v in low.items():
                 k = max(-self.span, min(self.span, base ^ r))
-                found[k] = found.get(k, 0) + w * v
-        return found
+                weights[k] = weights.get(k, 0) + w * v
+        return weights
 
     @cached_property
     def _noise(self) -> npt.NDArray[np.float64]:

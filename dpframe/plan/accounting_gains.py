@@ -37,16 +37,16 @@ def _settings(terms: Terms) -> dict[str, Terms]:
     """Return the accountings from the simplest to the one in force, by name."""
     pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None)
     plain = replace(terms, sample=None, secret=False, local=None)
-    found = {"basic composition": pure}
+    settings = {"basic composition": pure}
     if terms.budget.delta > 0:
-        found["optimal composition"] = plain
+        settings["optimal composition"] = plain
     if terms.shuffled_rows is not None:
-        found["secret order"] = replace(terms, sample=None, local=None)
+        settings["secret order"] = replace(terms, sample=None, local=None)
     if terms.samples:
-        found["secret sample"] = replace(terms, local=None)
+        settings["secret sample"] = replace(terms, local=None)
     if terms.local is not None:
-        found["cap on each row"] = terms
-    return found
+        settings["cap on each row"] = terms
+    return settings
 
 
 def _units_under(units: Sequence[Randomised], terms: Terms) -> tuple[Randomised, ...] | None:
@@ -89,11 +89,11 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
 
     rows = []
     for name, setting in _settings(terms).items():
-        found = _units_under(units, setting)
+        calibrated = _units_under(units, setting)
         lost = noise = math.nan
-        if found is not None and terms.rows:
-            lost = compose(unit.certified for unit in found).epsilon
-            noise = _noise(found, (terms.rows if setting.sample is None else setting.sample) or 1)
+        if calibrated is not None and terms.rows:
+            lost = compose(unit.certified for unit in calibrated).epsilon
+            noise = _noise(calibrated, (terms.rows if setting.sample is None else setting.sample) or 1)
         rows.append({"accounting": name, "row_epsilon": lost, "noise": noise})
     table = pd.DataFrame(rows).set_index("accounting")
     table["noise"] /= table["noise"].iloc[-1]
@@ -111,9 +111,9 @@ def gain_lines(units: Sequence[Randomised], terms: Terms) -> list[str]:
     else:
         others = replace(terms, secret=True)
         says = "Without the credit of a secret order about {:.2g} times more noise is needed"
-    found = _units_under(units, others)
-    if found is None:
+    calibrated = _units_under(units, others)
+    if calibrated is None:
         return []
-    own, other = _noise(units, terms.sample or terms.rows), _noise(found, others.sample or terms.rows)
+    own, other = _noise(units, terms.sample or terms.rows), _noise(calibrated, others.sample or terms.rows)
     ratio = other / own if terms.shuffled_rows is not None else own / other
     return [says.format(ratio)] if ratio > 1.05 else []

@@ -52,7 +52,7 @@ def shares_by_error(
 
     most = cost(start)
     search: Any = minimize  # its stubs know no SLSQP with one constraint
-    found = search(
+    optimum = search(
         error,
         start,
         method="SLSQP",
@@ -60,7 +60,7 @@ def shares_by_error(
         constraints={"type": "ineq", "fun": lambda x: most - cost(x)},
         options={"maxiter": 200, "ftol": 1e-9},
     )
-    better = found.x if found.success and found.fun < error(start) else start
+    better = optimum.x if optimum.success and optimum.fun < error(start) else start
     epsilons = np.exp(better)
     shares = [float(share) for share in epsilons / epsilons.sum()]
     # The cost above is a stand-in for the accountant's, and small gains may be its error.

@@ -60,11 +60,11 @@ def build_units(
     else:
         shares = shares_of(rest, _by_unit(allocation, joined, known), weights)
     made = calibrate(makers, shares, list(ready.values()), terms)
-    found: dict[str, Column] = dict(ready)
+    columns_of: dict[str, Column] = dict(ready)
     for unit in made:
         columns = [unit.column(name) for name in unit.names] if isinstance(unit, Group) else [unit]
-        found |= {column.name: column for column in columns if isinstance(column, Column)}
-    return tuple(found[name] for name in known), tuple(unit for unit in made if isinstance(unit, Group))
+        columns_of |= {column.name: column for column in columns if isinstance(column, Column)}
+    return tuple(columns_of[name] for name in known), tuple(unit for unit in made if isinstance(unit, Group))
 
 
 def _maker(unit: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> Maker:
@@ -95,7 +95,7 @@ def _check_groups(groups: Any, known: Mapping[str, Space], chosen: Mapping[str, 
     example = 'e.g. groups=[("sex", "income")]'
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise ParameterError(f"groups must be a list of groups of column names, {example}")
-    found: list[tuple[str, ...]] = []
+    checked: list[tuple[str, ...]] = []
     for group in groups:
         if not isinstance(group, list | tuple) or not all(isinstance(name, str) for name in group):
             raise ParameterError(f"groups must be a list of groups of column names, {example}")
@@ -106,7 +106,7 @@ def _check_groups(groups: Any, known: Mapping[str, Space], chosen: Mapping[str, 
                 raise ParameterError(f"groups name {name!r}, which is not a randomised column")
             if list(group).count(name) > 1:
                 raise ParameterError(f"groups name {name!r} twice in one group; name it once")
-            if any(name in other for other in found):
+            if any(name in other for other in checked):
                 raise ParameterError(f"column {name!r} is in two groups; name it in one of them")
             if name in chosen:
                 raise ParameterError(
@@ -114,8 +114,8 @@ def _check_groups(groups: Any, known: Mapping[str, Space], chosen: Mapping[str, 
                 )
             if known[name].metric not in GROUPED_METRICS:
                 raise ParameterError(f"column {name!r}: space {known[name].tag} has no list of values to group")
-        found.append(tuple(group))
-    return found
+        checked.append(tuple(group))
+    return checked
 
 
 def _by_unit(allocation: Any, joined: list[tuple[str, ...]], known: Mapping[str, Space]) -> Any:
@@ -126,7 +126,7 @@ def _by_unit(allocation: Any, joined: list[tuple[str, ...]], known: Mapping[str,
     if not isinstance(allocation, Mapping):
         return allocation
     groups = {frozenset(names): names for names in joined}
-    found: dict[Any, float] = {}
+    shares_of: dict[Any, float] = {}
     for key, share in allocation.items():
         names = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) and key not in known else key
         unit = groups.get(frozenset(names), key) if isinstance(names, tuple | frozenset) else key
@@ -135,10 +135,10 @@ def _by_unit(allocation: Any, joined: list[tuple[str, ...]], known: Mapping[str,
             raise ParameterError(
                 f"allocation names {unit!r}, which is in a group; give the group's share as {{{home!r}: …}}"
             )
-        if unit in found:
+        if unit in shares_of:
             raise ParameterError(f"allocation names the group {unit!r} twice; name it once")
-        found[unit] = share
-    return found
+        shares_of[unit] = share
+    return shares_of
 
 
 def _group_maker(names: tuple[str, ...], known: Mapping[str, Space]) -> Maker:

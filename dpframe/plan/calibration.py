@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting import Bound, ColumnLoss, composed_delta, shuffled_delta, unsampled
+from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, compose
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, remaining_step, step_delta
 from dpframe.accounting.kept_order import mixed_delta, response_parts
@@ -174,7 +175,7 @@ def _cost_beside(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
 
 @lru_cache(maxsize=4096)
 def _cover(parts: tuple[ColumnLoss, ...], terms: Terms) -> Cover:
-    return rows_cover(parts, terms.permutation, [terms.curve])
+    return rows_cover(parts, terms.permutation, terms.curve)
 
 
 def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step | None:
@@ -228,8 +229,8 @@ def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised
     fixed = [unit for unit in units if unit.mechanism.fixed]
     total = math.fsum(unit.mechanism.epsilon for unit in moving)
     made = calibrate([u.remade for u in moving], [u.mechanism.epsilon / total for u in moving], fixed, terms)
-    found = {unit.names: unit for unit in [*made, *fixed]}
-    return tuple(found[unit.names] for unit in units)
+    by_names = {unit.names: unit for unit in [*made, *fixed]}
+    return tuple(by_names[unit.names] for unit in units)
 
 
 _CENTRAL = "epsilon is too small beside what is spent centrally; raise it, or declare spaces"
@@ -315,12 +316,10 @@ def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, mode
     low, high = 0.0, min(allowed.budget.epsilon, most)
     while high < most and fits(high):
         low, high = high, min(2 * high, most)
-    while high - low > _WIDTH * high and high > allowed.budget.epsilon * 1e-9:
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    if low == 0:
+    total = bisected(fits, low, high, _WIDTH, allowed.budget.epsilon * 1e-9)
+    if total == 0:
         raise ParameterError(_READY if model.ready else _CENTRAL)
-    return [make(low * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+    return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
 
 
 def _between(low: float, high: float, start: float, most: float) -> float:
@@ -410,17 +409,17 @@ class _Model:
             return math.log(max(value, 5e-324)) - target
 
         x = math.log(start)
-        found, step = excess(x), 0.02 if len(self._seen) > 1 else math.log(2)
+        height, step = excess(x), 0.02 if len(self._seen) > 1 else math.log(2)
         while True:
-            near, at_near = x, found
-            x += math.copysign(step, -found)
+            near, at_near = x, height
+            x += math.copysign(step, -height)
             if x >= math.log(most):
                 return most
-            found, step = excess(x), 2 * step
-            if (found <= 0) != (at_near <= 0) or x < math.log(start) - 50:
+            height, step = excess(x), 2 * step
+            if (height <= 0) != (at_near <= 0) or x < math.log(start) - 50:
                 break
         near_enough = (1 - _USED) / 5 if self.known > 1 else 0.03
-        low, high = sorted([(near, at_near), (x, found)])
+        low, high = sorted([(near, at_near), (x, height)])
         return math.exp(_root(excess, low, high, near_enough))
 
     def under_curve(self, most: float) -> float:
@@ -429,19 +428,18 @@ class _Model:
         if terms.local is not None:
             total = self._within(terms.local, most)
         least = [*self._ready, *self.parts(total)]
-        if total < most and rows_cover(least, terms.permutation, [terms.curve]).ratio <= 1:
+        if total < most and rows_cover(least, terms.permutation, terms.curve).ratio <= 1:
             return total
-        found, _ = largest_total(lambda x: [*self._ready, *self.parts(x)], terms.permutation, [terms.curve], total)
-        return found
+        largest, _ = largest_total(lambda x: [*self._ready, *self.parts(x)], terms.permutation, terms.curve, total)
+        return largest
 
     def _within(self, budget: Budget, most: float) -> float:
         """Return about the largest total of which a row whose place is known loses no more than this."""
-        low, high = 0.0, most
-        while high - low > _LEAP / 2 * high:
-            middle = (low + high) / 2
-            cost = composed_delta([*self._ready, *self.parts(middle)], budget.epsilon)
-            low, high = (middle, high) if cost <= budget.delta else (low, middle)
-        return low or high
+
+        def fits(total: float) -> bool:
+            return composed_delta([*self._ready, *self.parts(total)], budget.epsilon) <= budget.delta
+
+        return bisected(fits, 0.0, most, _LEAP / 2) or math.ulp(0.0)
 
 
 def _root(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], near: float) -> float:
@@ -451,13 +449,13 @@ def _root(excess: Callable[[float], float], low: tuple[float, float], high: tupl
         middle = x - below * (y - x) / (above - below)
         if not x + 0.01 * (y - x) < middle < y - 0.01 * (y - x):
             middle = (x + y) / 2
-        found = excess(middle)
-        if abs(found) < near:
+        height = excess(middle)
+        if abs(height) < near:
             return middle
-        if found <= 0:
-            x, below, above = middle, found, above / 2
+        if height <= 0:
+            x, below, above = middle, height, above / 2
         else:
-            y, above, below = middle, found, below / 2
+            y, above, below = middle, height, below / 2
     return x
 
 

@@ -210,8 +210,8 @@ class Group(Randomised):
     def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
         """Randomise the columns' codes together, by the stream of the first of them."""
         columns = [codes[name] for name in self.names]
-        found = self.mechanism.sample_columns(columns, stream.column(self.names[0]), first_row)
-        return dict(zip(self.names, found, strict=True))
+        released = self.mechanism.sample_columns(columns, stream.column(self.names[0]), first_row)
+        return dict(zip(self.names, released, strict=True))
 
     def remade(self, epsilon: float, delta: float) -> Group:
         """Return the group with its channel calibrated anew."""

@@ -54,15 +54,15 @@ def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFou
     >>> [(missing.column, missing.why) for missing in judge(inferred, plan.columns, 1_000)]
     [('sex', 'more than a fifth of the rows seems to hold other values')]
     """
-    found = []
+    findings = []
     for column in columns:
         known = [measured for measured in inferred.measured if measured.column == column.name]
         mine = [measured for measured in known if measured.kind == known[-1].kind]
         rule = _RULES.get(mine[-1].kind) if mine and n > 0 and column.name in inferred.columns else None
         why = None if rule is None else rule(mine, column.space, n)
         if why is not None:
-            found.append(NotFound(column.name, why, _placeholder(column.space)))
-    return tuple(found)
+            findings.append(NotFound(column.name, why, _placeholder(column.space)))
+    return tuple(findings)
 
 
 def _beyond_bounds(measured: Sequence[Measured], space: Space, n: int) -> str | None:

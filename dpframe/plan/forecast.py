@@ -88,8 +88,8 @@ def mean_errors(
     typical = float(mechanism.apply(t) @ squared) - float(t @ residual**2)
     worst = float((mechanism.apply(squared, adjoint=True) - residual**2).max())
     unit, drawn = width * (second - first), sampled * float(t @ residual**2)
-    found = [math.sqrt((max(v, 0) + drawn) / n) / max(share, 1e-300) * unit for v in (typical, worst)]
-    return found[0], found[1]
+    errors = [math.sqrt((max(v, 0) + drawn) / n) / max(share, 1e-300) * unit for v in (typical, worst)]
+    return errors[0], errors[1]
 
 
 def support_errors(mechanism: Mechanism, n: int) -> tuple[float, float]:
@@ -105,9 +105,9 @@ def support_errors(mechanism: Mechanism, n: int) -> tuple[float, float]:
 
 def number_of(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:
     """Return the numbers of codes of a space of numbers."""
-    found = space.numbers(codes)
-    assert found is not None
-    return found
+    values = space.numbers(codes)
+    assert values is not None
+    return values
 
 
 def typical_error(column: Any, n: int) -> float:
@@ -153,18 +153,18 @@ def forecast_table(
     apart = {c.name: c.mechanism for c in columns} if split is None else split
     rows: list[tuple[str, str, float, float, str, float]] = []
     for names in asked:
-        found = joint_errors(_parts(names, {c.name: c.mechanism for c in columns}, shares, groups), n, drawn)
+        errors = joint_errors(_parts(names, {c.name: c.mechanism for c in columns}, shares, groups), n, drawn)
         alone = joint_errors(_parts(names, apart, shares, ()), n, drawn)[0]
-        rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *found, _of_share(found), alone))
+        rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *errors, _of_share(errors), alone))
     for c in columns:
         if c.space.is_numeric:
-            found = mean_errors(c.space, c.mechanism, known.get(c.name), n, drawn)
+            errors = mean_errors(c.space, c.mechanism, known.get(c.name), n, drawn)
             alone = mean_errors(c.space, apart[c.name], known.get(c.name), n, drawn)[0]
-            rows.append(("mean", c.name, *found, c.space.unit, alone))
+            rows.append(("mean", c.name, *errors, c.space.unit, alone))
     for c in columns:
         if c.space.holds_sets:
-            found = support_errors(c.mechanism, n)
-            rows.append(("support", c.name, *found, _of_share(found), found[0]))
+            errors = support_errors(c.mechanism, n)
+            rows.append(("support", c.name, *errors, _of_share(errors), errors[0]))
     table = pd.DataFrame(rows, columns=["statistic", "columns", "std_error", "worst", "unit", "split_error"])
     return table.set_index(["statistic", "columns"]).drop(columns=[] if groups else ["split_error"])
 
@@ -178,14 +178,14 @@ def _parts(
     names: Sequence[str], mechanisms: Mapping[str, Mechanism], shares: Mapping[str, FloatArray], groups: Sequence[Any]
 ) -> list[tuple[Mechanism, FloatArray]]:
     """Return the independent factors of a joint: columns, and the columns of a group as one."""
-    found, left = [], list(names)
+    parts, left = [], list(names)
     for group in groups:
         members = [name for name in group.names if name in names]
         if len(members) > 1:
             product = reduce(np.multiply.outer, [shares[name] for name in members])
-            found.append((group.marginal(members), product.ravel()))
+            parts.append((group.marginal(members), product.ravel()))
             left = [name for name in left if name not in members]
-    return found + [(mechanisms[name], shares[name]) for name in left]
+    return parts + [(mechanisms[name], shares[name]) for name in left]
 
 
 def _shares(name: str, value: Any, columns: Sequence[Any]) -> FloatArray:

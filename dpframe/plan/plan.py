@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, compose, round_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps
-from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError, name_list, warn
+from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError, check_whole, name_list, warn
 from dpframe.mechanisms import Mechanism
 from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines, gains_table, split_mechanisms
 from dpframe.plan.build import build_units
@@ -350,8 +350,7 @@ class Plan:
         >>> [round(p["sex"].mechanism.epsilon, 1) for p in (plan, plan.replan(1_000_000))]
         [1.9, 5.1]
         """
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise ParameterError("n must be a number of rows, at least 1")
+        n = check_whole(n, "n", of="rows")
         sample = None if self.sample is None or not self.n else max(1, self.sample * n // self.n)
         return self._recalibrated(replace(self.terms, rows=n, sample=sample))
 
@@ -539,9 +538,7 @@ class Plan:
         >>> table.loc["a × b", ["std_error", "split_error"]].astype(float).round(4).tolist()
         [0.0163, 0.056]
         """
-        n = self.n if n_rows is None else n_rows
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise ParameterError("n_rows must be a number of rows, at least 1")
+        n = check_whole(self.n if n_rows is None else n_rows, "n_rows", of="rows")
         split = split_mechanisms(self.units, self.terms) if self.groups else None
         if self.sample is None or self.n is None:
             table = forecast_table(self.columns, n, types, self.groups, split=split)

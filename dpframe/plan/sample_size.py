@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpframe.accounting import best_sample
 from dpframe.accounting.budget import compose
-from dpframe.errors import ParameterError, name_list
+from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.mechanisms import Mechanism, ResponseChannel
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.columns import Column, Group, Randomised
@@ -99,8 +99,7 @@ def sample_curve(
 
     if statistic not in STATISTICS:
         raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
-    if isinstance(points, bool) or not isinstance(points, int) or points < 3:
-        raise ParameterError("points must be a whole number, at least 3")
+    check_whole(points, "points", 3)
     if not terms.rows:
         raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) tells it")
     asked, names = STATISTICS[statistic], _names(units, statistic, columns)
@@ -109,13 +108,17 @@ def sample_curve(
 
     def point(m: int) -> Point:
         try:
-            found = recalibrate(tuple(units), replace(terms, sample=None if m == terms.rows else m))
+            calibrated = recalibrate(tuple(units), replace(terms, sample=None if m == terms.rows else m))
         except ParameterError:
             return math.nan, math.inf, *_NO_BOUNDS
         drawn = (terms.rows - m) / max(terms.rows - 1, 1) if terms.rows else 0.0
-        chosen = [column for name in names for column in _columns(found) if column.name == name]
-        error = math.sqrt(asked.squared(found, chosen, m, drawn))
-        return compose(unit.certified for unit in found).epsilon, error, *(_bounds(found, m) if holds else _NO_BOUNDS)
+        chosen = [column for name in names for column in _columns(calibrated) if column.name == name]
+        error = math.sqrt(asked.squared(calibrated, chosen, m, drawn))
+        return (
+            compose(unit.certified for unit in calibrated).epsilon,
+            error,
+            *(_bounds(calibrated, m) if holds else _NO_BOUNDS),
+        )
 
     curve = _explore(point, terms.rows, points)
     results = ["row_epsilon", "std_error", *_BOUNDS]
@@ -166,13 +169,13 @@ def _names(units: Sequence[Randomised], statistic: str, columns: Sequence[str] |
 
 def _columns(units: Sequence[Randomised]) -> list[Column]:
     """Return all columns, those of a group with the channel that each sees."""
-    found: list[Column] = []
+    columns: list[Column] = []
     for unit in units:
         if isinstance(unit, Group):
-            found += [unit.column(name) for name in unit.names]
+            columns += [unit.column(name) for name in unit.names]
         elif isinstance(unit, Column):
-            found.append(unit)
-    return found
+            columns.append(unit)
+    return columns
 
 
 def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
@@ -192,15 +195,15 @@ def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
 def _explore(point: Callable[[int], Point], rows: int, points: int) -> dict[int, Point]:
     """Evaluate some sample sizes evenly on logarithms, then halve the wider gap beside the best so far."""
     coarse = np.geomspace(max(1, int(rows * _SMALLEST)), rows, max(3, int(points * _COARSE)))
-    found = {m: point(m) for m in sorted({round(float(m)) for m in coarse})}
-    while len(found) < points:
-        sizes = sorted(found)
-        i = min(range(len(sizes)), key=lambda j: found[sizes[j]][1])
+    points_of = {m: point(m) for m in sorted({round(float(m)) for m in coarse})}
+    while len(points_of) < points:
+        sizes = sorted(points_of)
+        i = min(range(len(sizes)), key=lambda j: points_of[sizes[j]][1])
         pairs = [(sizes[j], sizes[j + 1]) for j in (i - 1, i) if 0 <= j < len(sizes) - 1]
         gaps = [(high / low, round(math.sqrt(low * high))) for low, high in pairs if high > low + 1]
-        fresh = [(width, m) for width, m in gaps if m not in found]
+        fresh = [(width, m) for width, m in gaps if m not in points_of]
         if not fresh:
             break
         m = max(fresh)[1]
-        found[m] = point(m)
-    return found
+        points_of[m] = point(m)
+    return points_of

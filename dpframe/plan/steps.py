@@ -21,23 +21,23 @@ def steps_of(
     Rows in secret order are one step. In known order every column of each of a person's rows is one, of pure
     randomised response that fails with the channel's own δ: dear, as such a row's loss is nothing like Gaussian.
     """
-    found: dict[str, Step] = {}
+    steps: dict[str, Step] = {}
     if inferred is not None:
-        found["inference"] = dominating_step(inferred.budget) if inferred.step is None else inferred.step
+        steps["inference"] = dominating_step(inferred.budget) if inferred.step is None else inferred.step
     if tables is not None:
-        found["tables"] = tables
+        steps["tables"] = tables
     pure = all(unit.mechanism.delta == 0 for unit in units)
     rows = None
     if units and terms.shuffled_rows is not None and pure:
         rows = rows_step(tuple(unit.column_loss for unit in units), terms)
     if rows is not None:
-        found["rows"] = rows
+        steps["rows"] = rows
     elif units:
         columns = [Step(pure_step(unit.certified.epsilon).mu, unit.mechanism.delta) for unit in units]
         together = composed_steps(columns * terms.contributions)
         whole = math.fsum(unit.certified.epsilon for unit in units) * terms.contributions * (1 + 1e-15)
-        found["rows"] = Step(min(together.mu, pure_step(whole).mu) if whole < 100 else together.mu, together.delta)
-    return found
+        steps["rows"] = Step(min(together.mu, pure_step(whole).mu) if whole < 100 else together.mu, together.delta)
+    return steps
 
 
 _STATED = 0.5

@@ -109,8 +109,8 @@ class SortedWatch:
             for name, runs in others.items()
             if name not in ordered and runs.grouped and runs.unlikely(n, math.lgamma(len(runs.ended) + 2))
         ]
-        found = (("sorted", ordered), ("grouped", grouped), ("partitioned", self._partitions))
-        says = " and ".join(f"{how} by {name_list(names)}" for how, names in found if names)
+        orders = (("sorted", ordered), ("grouped", grouped), ("partitioned", self._partitions))
+        says = " and ".join(f"{how} by {name_list(names)}" for how, names in orders if names)
         if says:
             warn(
                 f"the input is {says} and keeps its order: positions tell about rows; "

@@ -43,10 +43,10 @@ def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, first_row: int =
     Released codes by column, of the same dtypes.
     """
     stream = Keystream(key, plan.digest)
-    found: dict[str, Codes] = {}
+    released: dict[str, Codes] = {}
     for unit in plan.units:
-        found |= unit.sample(codes, stream, first_row)
-    return {name: found[name] for name in plan.names}
+        released |= unit.sample(codes, stream, first_row)
+    return {name: released[name] for name in plan.names}
 
 
 def order_words(plan: Plan, key: bytes, first_row: int, count: int) -> U64:

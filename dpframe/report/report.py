@@ -56,14 +56,14 @@ class Report:
     def to_frame(self) -> pd.DataFrame:
         """Return a table with a row per randomised column, or group of columns.
 
-        Beside ``expected_error`` stand both lower bounds, ``error_bound_6`` and ``error_bound_7``, in ``unit``.
+        Beside ``expected_error`` stand pair lower bounds, ``error_bound_6`` and ``error_bound_7``, in ``unit``.
         """
         plan = self.info.plan
         table, bounds = plan.summary(), [unit.error_bounds for unit in plan.units]
         place = list(table.columns).index("error_bound")
         table = table.drop(columns="error_bound")
         for shift, theorem in enumerate((6, 7)):
-            table.insert(place + shift, f"error_bound_{theorem}", [found[shift] for found in bounds])
+            table.insert(place + shift, f"error_bound_{theorem}", [pair[shift] for pair in bounds])
         return table
 
     @property
@@ -76,14 +76,14 @@ class Report:
         """What is proved of the plan and, where the table is given, whether its rows are those released."""
         if isinstance(self.table, str | Path):
             return verify_file(self.table)
-        found = self.info.plan.verify()
+        proved = self.info.plan.verify()
         if self.table is None:
-            return found
+            return proved
         if Source(self.table, None, quiet=True).verify():
             return replace(
-                found, checks=(*found.checks, f"the table holds the {self.info.n:,} rows that were released")
+                proved, checks=(*proved.checks, f"the table holds the {self.info.n:,} rows that were released")
             )
-        return replace(found, failures=(*found.failures, "the rows are not those that were released under this plan"))
+        return replace(proved, failures=(*proved.failures, "the rows are not those that were released under this plan"))
 
     def to_html(self) -> str:
         """Return the report as one self-contained HTML page, the same text for the same release.

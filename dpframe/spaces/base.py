@@ -196,13 +196,13 @@ class Space(ABC):
             known = kept.get(type(value))
             code = None if known is None else known.get(value)
             if code is None:
-                found = self._code_or_rule(value, lenient)
-                if isinstance(found, str):
-                    raise ColumnError(found, row=row)
-                if found is None:
+                code_or_rule = self._code_or_rule(value, lenient)
+                if isinstance(code_or_rule, str):
+                    raise ColumnError(code_or_rule, row=row)
+                if code_or_rule is None:
                     nulls.append(row)
-                code = found or 0
-                if found is not None and known is not None and len(known) < _MOST_KEPT:
+                code = code_or_rule or 0
+                if code_or_rule is not None and known is not None and len(known) < _MOST_KEPT:
                     known[value] = code
             codes.append(code)
         missing = np.zeros(len(codes), dtype=np.bool_)
@@ -325,8 +325,8 @@ class Space(ABC):
         """Return an array of codes as Python integers."""
         if self.code_words:
             return [int.from_bytes(row.astype("<u8").tobytes(), "little") for row in codes]
-        found: list[int] = codes.tolist()
-        return found
+        listed: list[int] = codes.tolist()
+        return listed
 
     @property
     def released(self) -> Space:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.errors import ColumnError, ParameterError
+from dpframe.errors import ColumnError, ParameterError, check_whole
 from dpframe.spaces.base import (
     LARGEST_GRID,
     Codes,
@@ -130,8 +130,7 @@ class Integer(_Grid):
         _check_bounds(self.lower, self.upper, int, "a whole number")
         if not -(2**63) <= self.lower < self.upper < 2**63:
             raise ParameterError("lower must be below upper, both within 64 bits")
-        if isinstance(self.step, bool) or not isinstance(self.step, int) or self.step < 1:
-            raise ParameterError("step must be a whole number, at least 1")
+        object.__setattr__(self, "step", check_whole(self.step, "step"))
         if (self.upper - self.lower) % self.step:
             raise ParameterError("step must divide upper − lower")
         if (self.upper - self.lower) // self.step > LARGEST_GRID:
@@ -238,11 +237,7 @@ class Real(_Grid):
         # Twice, for multiplying steps may round up beyond the largest float.
         if not (math.isfinite(2 * (self.upper - self.lower)) and self.lower < self.upper):
             raise ParameterError("lower must be below upper, both finite and at most 8e307 apart")
-        steps: Any = self.steps
-        if isinstance(steps, np.integer):
-            object.__setattr__(self, "steps", int(steps))
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or not 1 <= self.steps <= LARGEST_GRID:
-            raise ParameterError(f"steps must be a whole number from 1 to {LARGEST_GRID}")
+        object.__setattr__(self, "steps", check_whole(self.steps, "steps", 1, LARGEST_GRID))
         # Below the normal floats a step has too few digits to be divided by.
         if self.step < max(4 * math.ulp(max(abs(self.lower), abs(self.upper))), sys.float_info.min):
             raise ParameterError("steps are finer than floats can tell apart between these bounds; give fewer")
@@ -352,10 +347,10 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
     """Return a bound as nanoseconds since 1970 (or as a duration) and as canonical text."""
-    found = _parsed(value)
-    if found is None:
+    parsed = _parsed(value)
+    if parsed is None:
         raise ParameterError(f"{name} must be a date, a datetime, a timedelta or ISO text, e.g. {name}='2020-01-31'")
-    return found
+    return parsed
 
 
 def _parsed(value: Any) -> tuple[int, str] | None:
@@ -506,11 +501,11 @@ class Datetime(_Grid):
         return steps.astype(self.code_type), missing
 
     def _object_code(self, value: Any, lenient: bool) -> int:
-        found = nanoseconds(value, self.is_duration)
-        if found is None:
+        ticks = nanoseconds(value, self.is_duration)
+        if ticks is None:
             kind = "duration" if self.is_duration else "date or timestamp"
             raise refuse_object(kind, "Datetime(…)", "parse it with pandas.to_datetime or to_timedelta")
-        offset = min(max(found - self._start, 0), (self.size - 1) * self._width)
+        offset = min(max(ticks - self._start, 0), (self.size - 1) * self._width)
         return (offset + self._width // 2) // self._width
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:

@@ -188,12 +188,12 @@ class _Listed(Space):
         """Return the code of every value (−1, or anything, where it is none) and where values are null."""
         if not pa.types.is_dictionary(array.type):
             return self._look_up(array)
-        found, null_entry = self._look_up(array.dictionary)
+        entry_codes, null_entry = self._look_up(array.dictionary)
         absent = missing_of(array.indices)
         index = np.asarray(array.indices if absent is None else array.indices.fill_null(0))
-        if len(found) == 0:
-            found, null_entry = np.full(1, -1, dtype=np.int32), np.ones(1, dtype=np.bool_)
-        codes, missing = found[index], null_entry[index] if null_entry is not None else None
+        if len(entry_codes) == 0:
+            entry_codes, null_entry = np.full(1, -1, dtype=np.int32), np.ones(1, dtype=np.bool_)
+        codes, missing = entry_codes[index], null_entry[index] if null_entry is not None else None
         if absent is not None:
             missing = absent if missing is None else missing | absent
         return codes, missing
@@ -222,16 +222,16 @@ class _Listed(Space):
 
     def _object_code(self, value: Any, lenient: bool) -> int:
         kind = self._value_set.type
-        found: Any
+        key: Any
         if pa.types.is_string(kind):
-            found = as_text(value)
+            key = as_text(value)
         elif pa.types.is_boolean(kind):
-            found = bool(value) if isinstance(value, bool | np.bool_) else None
+            key = bool(value) if isinstance(value, bool | np.bool_) else None
         else:
-            found = as_number(value)
+            key = as_number(value)
         # A short float names the category that is written so in short, as in a column of short floats.
         short = isinstance(value, np.floating) and value.itemsize < 8 and pa.types.is_floating(kind)
-        code = (self._codes_in(value.dtype) if short else self._code_of).get(found)
+        code = (self._codes_in(value.dtype) if short else self._code_of).get(key)
         code = self._other if code is None else code
         if code is None:
             raise ColumnError(_OUTSIDE)

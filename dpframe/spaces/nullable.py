@@ -81,8 +81,8 @@ class Nullable(Space):
 
     def is_null(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Return where codes are null's."""
-        found = codes == (self.code_array([self.null]) if self.code_words else self.null)
-        return np.asarray(found.all(axis=1) if self.code_words else found)
+        equal = codes == (self.code_array([self.null]) if self.code_words else self.null)
+        return np.asarray(equal.all(axis=1) if self.code_words else equal)
 
     @property
     def mechanism(self) -> str:

@@ -46,8 +46,8 @@ def elements(values: Any) -> Sequence[Any] | None:
     objects = np.asarray(values, dtype=object)
     if objects.ndim != 1:
         raise ColumnError("is no column; pass an array, a Series or a list of values")
-    found: list[Any] = objects.tolist()
-    return found
+    listed: list[Any] = objects.tolist()
+    return listed
 
 
 def is_missing(value: Any) -> bool:
@@ -153,8 +153,8 @@ def as_arrow(values: Any) -> pa.Array:
         return values.combine_chunks()
     if isinstance(values, pa.Array):
         return values
-    found = elements(values)
-    array = _typed(values) if found is None else _of_one_kind(found)
+    listed = elements(values)
+    array = _typed(values) if listed is None else _of_one_kind(listed)
     if array is None:
         # Out here, for what Arrow raises quotes the value, and would be kept as this error's context.
         raise ColumnError(_MIXED)
@@ -181,9 +181,9 @@ def _of_one_kind(values: Sequence[Any]) -> pa.Array | None:
         return _lists(values, missing)
     for fits, convert, type_ in _KINDS:
         if all(map(fits, present)):
-            found: Iterator[Any] = map(convert, present)
+            converted: Iterator[Any] = map(convert, present)
             try:
-                return pa.array([None if null else next(found) for null in missing], type_)
+                return pa.array([None if null else next(converted) for null in missing], type_)
             except (pa.ArrowException, ValueError, OverflowError):
                 return None
     return None
@@ -204,8 +204,8 @@ def _is_time(value: Any) -> bool:
 
 
 def _micros(value: Any, duration: bool) -> int | None:
-    found = nanoseconds(value, duration)
-    return None if found is None else min(max(found // 1000, -(2**63) + 1), 2**63 - 1)
+    ticks = nanoseconds(value, duration)
+    return None if ticks is None else min(max(ticks // 1000, -(2**63) + 1), 2**63 - 1)
 
 
 _KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], Any], pa.DataType]] = [
@@ -277,8 +277,8 @@ def by_type(values: Sequence[Any]) -> Iterator[tuple[type, npt.NDArray[np.intp],
     groups = np.asarray(ids.indices)
     for group in range(len(ids.dictionary)):
         rows = np.flatnonzero(groups == group)
-        found = objects[rows]
-        yield type(found[0]), rows, found
+        alike = objects[rows]
+        yield type(alike[0]), rows, alike
 
 
 class _Read(dict[Any, Any]):
@@ -289,10 +289,10 @@ class _Read(dict[Any, Any]):
         self._read = read
 
     def __missing__(self, value: Any) -> Any:
-        found = self.of(value)
+        read = self.of(value)
         if len(self) < _MOST_READ:
-            self[value] = found
-        return found
+            self[value] = read
+        return read
 
     def of(self, value: Any) -> Any:
         """Return what is made of a value, whatever its class."""
@@ -342,8 +342,8 @@ def _collection_kind(value: Any) -> str:
     held = {_kind_of(type(item)) for item in _items(value)}
     kinds = {"text": "set of text", "bytes": "set of text", "number": "list of numbers"}
     kinds |= {"whole number": "set of whole numbers"}
-    found = next((name for kind, name in kinds.items() if kind in held), None)
-    return found or ("other" if held - {"null"} else "empty set")
+    kind_held = next((name for kind, name in kinds.items() if kind in held), None)
+    return kind_held or ("other" if held - {"null"} else "empty set")
 
 
 def _items(value: Any) -> Iterable[Any]:
@@ -368,8 +368,8 @@ def read_as(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
         return pa.nulls(0, type_)
     places = np.empty(len(values), dtype=np.int64)
     places[np.concatenate(order)] = np.arange(len(values))
-    found = pa.concat_arrays(parts).take(pa.array(places))
-    return found if physical == type_ else found.view(type_)
+    array = pa.concat_arrays(parts).take(pa.array(places))
+    return array if physical == type_ else array.view(type_)
 
 
 def _physical(type_: pa.DataType) -> pa.DataType:
@@ -434,7 +434,7 @@ def _reader_of_lists(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[[A
         return None if reader is None else reader.of(item)
 
     def read(value: Any) -> list[Any]:
-        return [found for found in map(item_of, _items(value)) if found is not None]
+        return [item for item in map(item_of, _items(value)) if item is not None]
 
     return read
 
@@ -465,10 +465,10 @@ def _floated(value: Any) -> float:
 
 def _ticked(value: Any, duration: bool, type_: pa.DataType) -> int | None:
     """Return a time in the unit of a type, within what it can hold."""
-    found = None if is_missing(value) else nanoseconds(value, duration)
-    if found is None:
+    ticks = None if is_missing(value) else nanoseconds(value, duration)
+    if ticks is None:
         return None
     date = pa.types.is_date32(type_)
     unit = _UNITS["D" if date else str(type_.unit)]
     most = 2**31 - 1 if date else 2**63 - 1
-    return min(max(found // unit, -most), most)
+    return min(max(ticks // unit, -most), most)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.errors import ColumnError, ParameterError
+from dpframe.errors import ColumnError, ParameterError, check_whole
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
 from dpframe.spaces.listed import Categorical
 from dpframe.spaces.python_values import is_collection, is_missing
@@ -83,15 +83,13 @@ class Subset(Space):
         h = listed.size
         if h > MOST_ITEMS:
             raise ParameterError(f"items must be at most {MOST_ITEMS}; put rare ones together with other=…")
-        most = self.max_size
-        whole = isinstance(most, int | np.integer) and not isinstance(most, bool)
-        if most is not None and not (whole and 1 <= most <= h):
-            raise ParameterError(f"max_size must be a number of items from 1 to {h}, or None")
+        if self.max_size is not None:
+            most = check_whole(self.max_size, "max_size", 1, h, of="items", remedy=", or None")
+            object.__setattr__(self, "max_size", most)
         if not isinstance(self.strict, bool):
             raise ParameterError("strict must be True or False")
         object.__setattr__(self, "items", listed.categories)
         object.__setattr__(self, "other", listed.other)
-        object.__setattr__(self, "max_size", None if most is None else int(most))
 
     @cached_property
     def listed(self) -> Categorical:
@@ -232,8 +230,8 @@ class Subset(Space):
             raise ColumnError(_NO_SET)
         code, known = 0, self._code_of
         for item in value:
-            found = known.get(item) if type(item) is str else None
-            bit = self._item_bit(item, lenient) if found is None else found
+            bit_of_text = known.get(item) if type(item) is str else None
+            bit = self._item_bit(item, lenient) if bit_of_text is None else bit_of_text
             if code & bit and not lenient and bit != self._bucket_bit:
                 raise ColumnError(_TWICE)
             code |= bit
@@ -285,12 +283,12 @@ class Subset(Space):
         return [[item for i, item in enumerate(items) if code >> i & 1] for code in range(self.size)]
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
-        found, lengths = _members(codes, np.min_scalar_type(-self.count))
+        members, lengths = _members(codes, np.min_scalar_type(-self.count))
         kind, large = type_.value_type, pa.types.is_large_list(type_)
         if int(lengths.sum()) >= 2**31 and not large:
             raise ColumnError("holds too many items for one array of lists; decode fewer rows at a time")
         # Decoded by the items' own space, which knows every type.
-        items = self._item_array(found, kind)
+        items = self._item_array(members, kind)
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if large else np.int32)
         field = pa.field(type_.value_field.name, items.type, type_.value_field.nullable)
         list_type = pa.large_list(field) if large else pa.list_(field)
@@ -299,14 +297,14 @@ class Subset(Space):
             pa.array(offsets), items, type=list_type, mask=None if missing is None else pa.array(missing)
         )
 
-    def _item_array(self, found: pa.Array, kind: pa.DataType) -> pa.Array:
+    def _item_array(self, members: pa.Array, kind: pa.DataType) -> pa.Array:
         """Return item numbers as items of an Arrow type."""
         if pa.types.is_dictionary(kind):
             items = self.listed.decode(np.arange(self.count), kind)
-            indices = found.cast(items.type.index_type)
+            indices = members.cast(items.type.index_type)
             return pa.DictionaryArray.from_arrays(indices, items.dictionary, ordered=kind.ordered)
         view = pa.types.is_string_view(kind)  # Arrow has no take for views
-        taken = self.listed.decode(np.arange(self.count), pa.large_string() if view else kind).take(found)
+        taken = self.listed.decode(np.arange(self.count), pa.large_string() if view else kind).take(members)
         return taken.cast(kind) if view else taken
 
 
@@ -342,7 +340,7 @@ def _members(codes: Codes, kind: np.dtype[Any]) -> tuple[pa.Array, npt.NDArray[n
         raw = np.ascontiguousarray(codes[start : start + step], dtype="<u8")
         # Arrow's booleans are bits in this very order.
         bits = pa.Array.from_buffers(pa.bool_(), raw.size * 64, [None, pa.py_buffer(raw)])
-        found = np.asarray(numbers[: raw.size * 64].filter(bits))
-        out[end : end + len(found)] = found
-        end += len(found)
+        members = np.asarray(numbers[: raw.size * 64].filter(bits))
+        out[end : end + len(members)] = members
+        end += len(members)
     return pa.Array.from_buffers(numbers.type, len(out), [None, buffer]), lengths

@@ -48,14 +48,14 @@ class Product(Space):
     tag: ClassVar[str] = "product"
 
     def __init__(self, *spaces: Any) -> None:
-        found = tuple(as_space(space) for space in spaces)
-        if len(found) < 2:
+        parts = tuple(as_space(space) for space in spaces)
+        if len(parts) < 2:
             raise ParameterError("a product needs two or more spaces")
-        if any(isinstance(space, Product) for space in found):
+        if any(isinstance(space, Product) for space in parts):
             raise ParameterError("a product holds no products; list all their spaces")
-        if any(space.code_words for space in found):
+        if any(space.code_words for space in parts):
             raise ParameterError("a product holds no sets; leave their columns out of groups")
-        object.__setattr__(self, "spaces", found)
+        object.__setattr__(self, "spaces", parts)
 
     @property
     def metric(self) -> str:

@@ -16,11 +16,11 @@ from decimal import Context, Decimal, localcontext
 import numpy as np
 import pandas as pd
 import pytest
+from least_epsilon import shuffled_epsilon
 from scipy import stats
 from test_shuffle import binomial_reference
 
 import dpframe as dpf
-from dpframe.accounting import shuffled_epsilon
 from dpframe.accounting.row_law import row_law
 from dpframe.mechanisms import RandomizedResponse
 from dpframe.plan.plan import build_plan
@@ -288,7 +288,7 @@ def test_a_delta_of_1e_12_is_resolved_in_a_plan(n):
         assert 0.98 * delta <= used.value <= delta
         assert used.method == "blanket"
         parts = [unit.column_loss for unit in plan.units]
-        assert shuffled_epsilon(parts, n, delta).value == pytest.approx(0.5, rel=2e-3)
+        assert shuffled_epsilon(parts, n, delta) == pytest.approx(0.5, rel=2e-3)
         if math.exp(sum(part.epsilon for part in parts)) < n / 1e4:  # elsewhere the sum is far from normal
             assert normal_limit(parts, n, delta) == pytest.approx(0.5, rel=0.1)
     assert losses == sorted(losses, reverse=True)

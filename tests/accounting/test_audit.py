@@ -264,7 +264,7 @@ def test_refusals() -> None:
         with pytest.raises(ParameterError, match="n must be a whole number of runs, at least 100"):
             audit(zeros, zeros, n)
     for confidence in (0, 1, 1.5, math.nan):
-        with pytest.raises(ParameterError, match="confidence must lie between 0 and 1"):
+        with pytest.raises(ParameterError, match=r"confidence must lie in \(0, 1\), e.g. confidence=0.999"):
             audit(zeros, zeros, 100, confidence=confidence)
     with pytest.raises(ParameterError, match="delta must lie in"):
         audit(zeros, zeros, 100, delta=1)

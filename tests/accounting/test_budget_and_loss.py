@@ -18,8 +18,6 @@ from dpframe.accounting.loss import (
     ResponseLoss,
     laplace_delta,
     laplace_rate,
-    laplace_scale,
-    laplace_scale_sufficient,
     response_probability,
 )
 from dpframe.errors import ParameterError
@@ -137,16 +135,6 @@ def test_laplace_rate_is_the_largest(span: int, epsilon: float, delta: float, sp
     pure = laplace_rate(span, epsilon, 0.0, spread)
     assert LaplaceLoss(span, pure, spread).epsilon() <= epsilon
     assert rate >= pure
-
-
-def test_laplace_scales() -> None:
-    assert laplace_scale(10.0, 2.0) == laplace_scale_sufficient(10.0, 2.0) == 5.0
-    assert laplace_scale(1.0, 1.0, 0.5) == pytest.approx(1 / (1 + 2 * math.log(2)))
-    assert laplace_scale_sufficient(1.0, 1.0, 0.5) == pytest.approx(1 / (1 + math.log(2)))
-    with pytest.raises(ParameterError, match="epsilon"):
-        laplace_scale(1.0, 0.0)
-    with pytest.raises(ParameterError, match="delta"):
-        laplace_scale_sufficient(1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(("span", "total"), [(10, 1.0), (1000, 3.0), (500, 0.1)])

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import math
-import operator
 import re
-from collections import Counter
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import reduce
-from itertools import chain, combinations, product
+from itertools import chain, combinations
 
 import pytest
 from checks import exact_delta, exact_epsilon
+from exact_laws import ExpSum, exponential_columns, sufficient_sets
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpframe.accounting.finite import (
-    ExpSum,
-    FiniteLoss,
-    exponential_columns,
-    sufficient_sets,
-    tight_delta,
-    tight_epsilon,
-)
+from dpframe.accounting.finite import FiniteLoss, tight_delta, tight_epsilon
 from dpframe.accounting.loss import ResponseLoss
 from dpframe.errors import ParameterError
 
@@ -186,37 +177,6 @@ def test_losses_are_values() -> None:
 
 
 # --- sufficient sets, compared exactly ----------------------------------------------------------------
-
-
-def example_2() -> tuple[list[list[ExpSum]], list[list[float]], list[tuple[int, int]]]:
-    """Two rows on {0, 1, 2} under u = −|x − y|: exact laws, the same in floats, neighbouring pairs."""
-    tables = list(product(range(3), repeat=2))
-    one, _ = exponential_columns([[-abs(x - y) for y in range(3)] for x in range(3)])
-    exact = [[one[a][c] * one[b][d] for c, d in tables] for a, b in tables]
-    raw = [[math.exp(-abs(a - c) - abs(b - d)) for c, d in tables] for a, b in tables]
-    floats = [[w / reduce(operator.add, row) for w in row] for row in raw]  # `sum` compensates since 3.12
-    pairs = [
-        (i, j)
-        for i, one_table in enumerate(tables)
-        for j, other in enumerate(tables)
-        if sum(u != v for u, v in zip(one_table, other, strict=True)) == 1
-    ]
-    return exact, floats, pairs
-
-
-def test_example_2_of_the_categorical_paper() -> None:
-    """510 checks for each of 36 pairs naively; 24 sets of 3 outputs and 12 of 6 exactly, 924 checks.
-
-    The paper prints 21 and 15, 1,092 in all: that is what floats make of the ties e⁻¹ = e⁻¹.
-    """
-    exact, floats, pairs = example_2()
-    assert len(pairs) == 36
-    assert len(pairs) * (2**9 - 2) == 18_360
-    sizes = Counter(2 ** len(s) - 1 for s in sufficient_sets(exact, pairs).values())
-    assert sizes == {7: 24, 63: 12}
-    assert sum(k * n for k, n in sizes.items()) == 924
-    rounded = Counter(2 ** len(s) - 1 for s in sufficient_sets(floats, pairs).values())
-    assert sum(k * n for k, n in rounded.items()) != 924
 
 
 @given(laws(), st.floats(0.01, 3))

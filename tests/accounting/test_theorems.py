@@ -21,11 +21,12 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
+from exact_laws import ExpSum, exponential_columns, sufficient_sets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from dpframe.accounting.finite import ExpSum, exponential_columns, sufficient_sets, tight_delta, tight_epsilon
+from dpframe.accounting.finite import tight_delta, tight_epsilon
 from dpframe.mechanisms import Geometric, RandomizedResponse
 from dpframe.plan.columns import Column
 from dpframe.spaces import Categorical, Integer

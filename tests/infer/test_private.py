@@ -21,7 +21,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer.categories import _Rows, _Values
 from dpframe.infer.numbers import first_grid
-from dpframe.infer.private import Inference, infer_privately
+from dpframe.infer.private import Inference, Measurement
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset
 from dpframe.spaces.field import Field
 from dpframe.spaces.python_values import read_as
@@ -55,7 +55,7 @@ def infer(
         for start in range(0, n, rows):
             yield {name: columns[name][start : start + rows] for name in names}
 
-    return infer_privately(fields, n, read, budget, key(i), **options)
+    return Measurement.of(fields, n, budget, **options).draw(read, key(i))
 
 
 def inner(space: Space) -> Any:
@@ -172,7 +172,7 @@ def test_what_is_declared_by_the_type_costs_nothing():
     def unread(names: Sequence[str]):
         raise AssertionError("the data were read")
 
-    found = infer_privately(fields, 10, unread, AMPLE, KEY)
+    found = Measurement.of(fields, 10, AMPLE).draw(unread, KEY)
     assert found == Inference({"flag": Boolean(), "level": Integer(-128, 127)}, (), None, {})
 
 
@@ -455,7 +455,7 @@ def test_nulls_are_values_where_they_show():
 def test_columns_that_can_hold_no_nulls_pay_nothing_for_them():
     fields = [Field("x", pa.float64(), False)]
     column = pa.array([1.0, float("nan")] * 500)
-    found = infer_privately(fields, 1000, lambda names: iter([{"x": column}]), AMPLE, KEY)
+    found = Measurement.of(fields, 1000, AMPLE).draw(lambda names: iter([{"x": column}]), KEY)
     assert {m.missing for m in found.measured} == {None}
     assert not isinstance(found.spaces["x"], Nullable)
 

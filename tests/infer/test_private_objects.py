@@ -20,7 +20,7 @@ from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.errors import ColumnError
 from dpframe.infer import private
 from dpframe.infer.cost import Histogram, Spending, spend
-from dpframe.infer.private import Inference, infer_privately
+from dpframe.infer.private import Inference, Measurement
 from dpframe.io.frames import wrap
 from dpframe.plan.plan import build_plan
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset
@@ -78,7 +78,7 @@ def inferred(frame: pd.DataFrame, budget: Budget = AMPLE) -> tuple[Inference, li
     table = wrap(frame)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(private, "spend", watched)
-        found = infer_privately(table.fields(table.names), table.n, table.batches, budget, KEY)
+        found = Measurement.of(table.fields(table.names), table.n, budget).draw(table.batches, KEY)
     return found, seen
 
 

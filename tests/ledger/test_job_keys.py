@@ -5,13 +5,9 @@ import json
 import os
 import random
 import stat
-from itertools import pairwise
 
-import numpy as np
 import processes
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from processes import JOB
 
 import dpframe as dpf
@@ -509,42 +505,6 @@ def test_digest_of_files(tmp_path, monkeypatch):
     assert job_keys.digest_files([one, two]) != before
     with pytest.raises(FileError, match="no cannot be read: No such file or directory"):
         job_keys.digest_files(["no"])
-
-
-def digest(*batches):
-    made = job_keys.CodesDigest()
-    for batch in batches:
-        made.update(batch)
-    return made.digest()
-
-
-def test_digest_of_codes():
-    codes = {"a": np.arange(6, dtype=np.uint8), "b": np.zeros(6, np.uint16)}
-    seen = {digest(codes), digest()}
-    for changed in (
-        codes | {"a": codes["a"][::-1]},
-        codes | {"a": codes["a"].astype(np.uint16)},
-        codes | {"a": codes["a"].reshape(2, 3)},
-        codes | {"a": codes["a"][:5]},
-        {"b": codes["b"], "a": codes["a"]},
-        {"a": codes["a"]},
-        {"a": codes["a"], "c": codes["b"]},
-        {"a": np.zeros((0, 2), np.uint8)},
-    ):
-        seen.add(digest(changed))
-    assert len(seen) == 10
-    twice = np.repeat(codes["a"], 2)[::2]  # not contiguous
-    assert digest(codes | {"a": twice}) == digest(codes)
-    with pytest.raises(ParameterError, match="codes of column 'a' must be of one dtype and width"):
-        digest(codes, {"a": codes["b"]})
-
-
-@given(rows=st.integers(0, 40), cuts=st.lists(st.integers(0, 40), max_size=5), width=st.integers(1, 3))
-def test_digest_of_codes_does_not_depend_on_batches(rows, cuts, width):
-    codes = {"a": np.arange(rows, dtype=np.uint16), "b": np.arange(rows * width, dtype=np.uint8).reshape(rows, width)}
-    edges = [0, *sorted(min(cut, rows) for cut in cuts), rows]
-    parts = [{name: column[i:j] for name, column in codes.items()} for i, j in pairwise(edges)]
-    assert digest(*parts) == digest(codes)
 
 
 def test_a_file_that_was_replaced_before_it_was_locked_is_not_held(tmp_path):

@@ -90,7 +90,7 @@ def test_what_is_in_a_space_and_how_far_apart():
         ((["a", "a"],), "items holds a value twice"),
         (({"a", "b"},), "items must be a list"),
         ((["a", 1],), "all of one type"),
-        ((["a"], 2), "max_size must be a number of items from 1 to 1"),
+        ((["a"], 2), "max_size must be a whole number of items, from 1 to 1, or None"),
         ((["a"], 0), "max_size must be"),
         ((["a"], True), "max_size must be"),
         ((["a"], None, 3), "other must be a value of the items' type"),

@@ -425,7 +425,7 @@ def test_replanning_is_planning_anew(options: Mapping[str, Any]) -> None:
     back = found.replan(1_000)
     assert back.local_sum.epsilon == pytest.approx(plan.local_sum.epsilon, rel=1e-4)
     for n in (0, -1, True, 2.5):
-        with pytest.raises(dpf.ParameterError, match="n must be a number of rows, at least 1"):
+        with pytest.raises(dpf.ParameterError, match="n must be a whole number of rows, at least 1"):
             plan.replan(n)
 
 
