@@ -273,7 +273,7 @@ def _curved(
 ) -> list[Randomised]:
     """Return the same for rows in secret order beside central steps: the model says where, units are then proved."""
     inside, most = terms.sampled_budget, _MOST / min(shares)
-    low, high, total = 0.0, math.inf, model.under_curve(most)
+    low, high, total = 0.0, math.inf, _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
     best: list[Randomised] | None = None
     slope, last = _STEEP, (0.0, 0.0)
     for _ in range(_CURVED_TURNS):
@@ -442,6 +442,12 @@ class _Model:
             cost = composed_delta([*self._ready, *self.parts(middle)], budget.epsilon)
             low, high = (middle, high) if cost <= budget.delta else (low, middle)
         return low or high
+
+
+@lru_cache(maxsize=1024)
+def _under_curve(shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, most: float) -> float:
+    """Return `_Model.under_curve` of units none of which has been made: plans of as many columns begin alike."""
+    return _Model(shares, ready, terms).under_curve(most)
 
 
 def _root(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], near: float) -> float:
