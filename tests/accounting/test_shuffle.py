@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
+from strategies import examples
 
 from dpframe.accounting import Bound, ColumnLoss, closed_form_epsilon, sampled, shuffled_delta, shuffled_epsilon
 from dpframe.accounting.composition import composed_delta, composed_epsilon
@@ -123,7 +124,7 @@ def test_products_of_columns_are_never_below_the_exact_divergence(name):
             assert value >= truth, method
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.data())
 def test_random_channels_are_never_below_the_exact_divergence(data):
     inputs, outputs = data.draw(st.integers(2, 3)), data.draw(st.integers(2, 3))

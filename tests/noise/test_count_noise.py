@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import examples
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import largest_step, step_delta
@@ -171,7 +172,7 @@ def test_zcdp_conversion_against_dp_accounting():
 
 
 @given(st.floats(1e-3, 30), st.floats(1e-15, 0.1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_rho_and_delta_are_inverse(epsilon, delta):
     rho = zcdp_rho(epsilon, delta)
     assert zcdp_delta(rho, epsilon) <= delta
@@ -203,7 +204,7 @@ def test_the_tail_bound():
     st.floats(1e-14, 1e-2),
     st.integers(1, 5),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_what_is_spent_is_at_most_the_budget(parts, epsilon, delta, contributions):
     budget = Budget(epsilon, delta)
     spending = spend(budget, [Histogram(*part) for part in parts], 1000, contributions)
@@ -219,7 +220,7 @@ def test_what_is_spent_is_at_most_the_budget(parts, epsilon, delta, contribution
 
 
 @given(st.lists(st.floats(0.01, 5), min_size=1, max_size=20), st.floats(1e-2, 20), st.integers(1, 5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_without_delta_what_is_spent_is_at_most_epsilon(shares, epsilon, contributions):
     histograms = [Histogram(1, share) for share in shares]
     try:
