@@ -321,11 +321,9 @@ def exact_delta(columns: list[list[int]], total: int, epsilon: float) -> Fractio
     with localcontext(Context(prec=90)):
         factor = Fraction(Decimal(epsilon).exp())
     up, down = factor.numerator, factor.denominator
-    return max(
-        Fraction(sum(max(0, p * down - q * up) for p, q in zip(one, other, strict=True)), total * down)
-        for one in columns
-        for other in columns
-    )
+    scaled = [([p * down for p in column], [p * up for p in column]) for column in columns]
+    most = max(sum(p - q for p, q in zip(one, other, strict=True) if p > q) for one, _ in scaled for _, other in scaled)
+    return Fraction(most, total * down)
 
 
 def exact_epsilon(columns: list[list[int]]) -> Decimal:

@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import assume
+from hypothesis import assume, settings
 from hypothesis import strategies as st
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space, Subset
 from dpframe.spaces.base import LARGEST_GRID
+
+
+def examples(most: int) -> int:
+    """Return how many examples are drawn of a costly property: ``most``, and fewer in a profile of fewer."""
+    return max(3, most * settings().max_examples // 100)
+
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 """Text that UTF-8 can hold: empty, with zero bytes, and beyond the basic plane."""

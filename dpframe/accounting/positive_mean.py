@@ -37,6 +37,8 @@ _BLOCK, _BLOCKS = 64, 128
 """Frequencies are t_j = j·step, in at most this many blocks of so many."""
 _LET_GO = 1e-3
 """Share of the bound that may be paid for leaving rare atoms far out to themselves."""
+_GUESSES, _BESIDE = 4, 1e-4
+"""Guesses of the saddle, and how far on either side of each is looked."""
 _ROUND = 4e-16
 
 
@@ -85,20 +87,49 @@ def _tilt(values: Floats, weights: Floats, outside: float, theta: float) -> _Til
     return _Tilted(theta, log_mass, inside, still / mass, mean, variance)
 
 
+def _mean(values: Floats, weights: Floats, outside: float, theta: float) -> float:
+    """Return the mean of the law that `_tilt` gives, with the values in rising order."""
+    exponent = theta * values
+    shift = max(0.0, float(exponent[-1]))
+    inside = weights * np.exp(exponent - shift)
+    mass = float(inside.sum()) + outside * math.exp(-shift)
+    return float((inside / mass) @ values)
+
+
 def _saddle(values: Floats, weights: Floats, outside: float, n: int) -> _Tilted:
-    """Tilt by the θ that minimises n·log M(θ) − 2·log θ, a convex function of θ (any θ > 0 is valid)."""
+    """Tilt by the θ that minimises n·log M(θ) − 2·log θ, a convex function of θ (any θ > 0 is valid).
+
+    θ·n·E[T] rises through 2 there, E[T] that of the tilted law. Bisection needs few means of its own once two points
+    close by are known on either side: they come from taking E[T] as linear in θ.
+    """
     start = 1.0 / math.sqrt(n * float(weights @ values**2))
     low, high = start / 4, start * 4
+    below, above = (0.0, 0.0), (math.inf, 0.0)  # the nearest points known on either side, and the means there
 
     def rising(theta: float) -> bool:
-        return theta * n * _tilt(values, weights, outside, theta).mean > 2
+        nonlocal below, above
+        if below[0] < theta < above[0]:
+            mean = _mean(values, weights, outside, theta)
+            if theta * n * mean > 2:
+                above = theta, mean
+            else:
+                below = theta, mean
+        return theta >= above[0]
 
     while rising(low):
         low /= 16
     while not rising(high):
-        if high * float(np.abs(values).max()) > 1e15:  # T has no mass above zero worth the name
+        if high * max(-float(values[0]), float(values[-1])) > 1e15:  # T has no mass above zero worth the name
             break
         high *= 4
+    for _ in range(_GUESSES):
+        if not above[0] > below[0] * (1 + 3 * _BESIDE) or math.isinf(above[0]):
+            break
+        steep = (above[1] - below[1]) / (above[0] - below[0])
+        level = below[1] - steep * below[0]
+        root = (math.sqrt(level * level + 8 * steep / n) - level) / (2 * steep) if steep > 0 else above[0] / 2
+        rising(root * (1 - _BESIDE))
+        rising(root * (1 + _BESIDE))
     while high > low * 1.001:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if rising(middle) else (middle, high)

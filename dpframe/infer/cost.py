@@ -29,6 +29,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Protocol
 
@@ -149,7 +150,7 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
         If so little is allowed that no table of its noise can be made, or unknown domains are asked for without δ.
     """
     wanted, shares = tuple(histograms), _dearest(histograms, [h.share for h in histograms])
-    relative = [float(Fraction(h.share) / shares) for h in wanted]
+    relative = tuple(float(Fraction(h.share) / shares) for h in wanted)
     if isinstance(allowed, Step) or allowed.delta > 0:
         step = allowed if isinstance(allowed, Step) else largest_step(allowed, _SLACK)
         return _gaussian(step, wanted, relative, contributions)
@@ -164,7 +165,8 @@ _SLACK = 0.1
 """Share of δ that is slack, where inference stands alone."""
 
 
-def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: Sequence[float], k: int) -> Spending:
+@lru_cache(maxsize=256)
+def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: tuple[float, ...], k: int) -> Spending:
     """Return the least noise, as far as tables of 12 digits go, whose exact step is within the one allowed."""
     candidates = k * int(_dearest(histograms, [h.cells * h.unknown for h in histograms]))
     escape = allowed.delta * (1 - _TABLES) * (1 - 1e-6) if candidates else 0.0

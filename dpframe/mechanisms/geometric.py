@@ -18,7 +18,7 @@ from dpframe.errors import ParameterError, check_whole
 from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, register
 from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_table
+from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread, geometric_table
 from dpframe.spaces import Space
 
 LARGEST_SPAN = (1 << 32) - 1
@@ -47,10 +47,10 @@ def _calibrated(span: int, epsilon: float, delta: float) -> GeometricTable:
         rate = min(laplace_rate(span, min(epsilon, _LARGEST), delta, spread), _FINEST / span)
         if rate <= _FLATTEST:
             break
-        table = geometric_table(span, rate)
-        if _loss(table).delta(epsilon) <= delta:
-            return table
-        spread = max(table.spread, 2 * spread)
+        made = geometric_spread(span, rate)
+        if LaplaceLoss(span, rate, made).delta(epsilon) <= delta:
+            return geometric_table(span, rate)
+        spread = max(made, 2 * spread)
     raise ParameterError(f"epsilon={epsilon} is too small for a grid of {span} steps; give it a larger share")
 
 
@@ -317,8 +317,8 @@ def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, Ge
         flag, rate = parts(e, spread)
         if rate <= _FLATTEST:
             break
-        table = geometric_table(span, rate)
-        if beside_flag(flag, _loss(table)).delta(epsilon) <= delta:
-            return flag, table
-        spread = max(table.spread, 2 * spread)
+        made = geometric_spread(span, rate)
+        if beside_flag(flag, LaplaceLoss(span, rate, made)).delta(epsilon) <= delta:
+            return flag, geometric_table(span, rate)
+        spread = max(made, 2 * spread)
     raise ParameterError(f"epsilon={epsilon} is too small for a nullable grid; give it a larger share")

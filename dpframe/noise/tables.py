@@ -43,7 +43,7 @@ def integer_weights(ideal: Sequence[int], total: int = WORD) -> list[int]:
     weights = [quotient for quotient, _ in shares]
     missing = total - sum(weights)
     if missing >= 0:
-        by_remainder = sorted(range(len(shares)), key=lambda i: -shares[i][1])
+        by_remainder = sorted(range(len(shares)), key=lambda i: shares[i][1], reverse=True)
         for i in by_remainder[:missing]:
             weights[i] += 1
     else:
@@ -96,14 +96,14 @@ class AliasTable:
                 large.pop()
                 if left[j] < capacity:
                     small.append(j)
-        padded = [*values, *([0] * ((1 << bits) - len(values)))]
-        pairs = np.empty((1 << bits, 2), dtype=dtype)
-        limits = np.empty(1 << bits, dtype=np.uint64)
-        for i, (t, j) in enumerate(zip(threshold, alias, strict=True)):
-            # An empty bin would need the limit "one below its start"; it gives its alias either way.
-            pairs[i] = (padded[i] if t else padded[j], padded[j])
-            limits[i] = i * capacity + (t or capacity) - 1
-        return cls(bits, limits, pairs.reshape(-1))
+        padded = np.zeros(1 << bits, dtype=dtype)
+        padded[: len(values)] = values
+        # An empty bin would need the limit "one below its start"; it gives its alias either way.
+        inside = np.array([t or capacity for t in threshold], dtype=np.uint64)
+        limits = (np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)) + (inside - np.uint64(1))
+        second = padded[alias]
+        first = np.where([t > 0 for t in threshold], padded, second)
+        return cls(bits, limits, np.stack([first, second], axis=1).reshape(-1))
 
     def weights(self) -> dict[int, int]:
         """Return the integer weight of every value, read back from the table itself."""
@@ -309,6 +309,56 @@ def _fixed(x: Decimal) -> int:
     return int(x * (1 << _FIXED))
 
 
+@dataclass(frozen=True)
+class _GeometricWeights:
+    """The integers of two-sided geometric noise: values and weights of each alias table, and the spread of both."""
+
+    block: int
+    values: list[int]
+    high: list[int]
+    low: list[int] | None
+    spread: float
+
+
+@lru_cache(maxsize=256)
+def _geometric_weights(span: int, rate: float) -> _GeometricWeights:
+    single = span <= _SINGLE_TABLE_SPAN
+    block = 1 if single else 1 << round(math.log2(span) / 2)
+    blocks = -(-span // block) + 1
+    with localcontext(Context(prec=80)):
+        alpha = _fixed((-Decimal(rate)).exp())
+        beta = _fixed((-Decimal(rate) * block).exp())
+    one = 1 << _FIXED
+    # One sign's blocks: (1−β)β^q, and β^q alone for the last, which is everything from there on. Negative
+    # noise starts at −1, so its blocks reach −span sooner; one more would only round a rarer event.
+    powers = _powers(beta, blocks)
+    below = -(-(span - 1) // block) + 1
+    inner = [power * (one - beta) >> _FIXED for power in powers]
+    upper, lower = [*inner[:-1], powers[-1]], [*inner[: below - 1], powers[below - 1]]
+    both = [*upper, *(part * alpha >> _FIXED for part in lower)]
+    values = [*(block * q for q in range(blocks)), *(~(block * q) for q in range(below))]
+    high = integer_weights(both)
+    spread, low = relative_spread(high, both), None
+    if not single:
+        inside = _powers(alpha, block)
+        low = integer_weights(inside)
+        spread += relative_spread(low, inside)
+    return _GeometricWeights(block, values, high, low, spread + 2.0**-100)
+
+
+def _powers(base: int, count: int) -> list[int]:
+    """Return the first powers of a number, both in fixed point."""
+    found = [1 << _FIXED]
+    while len(found) < count:
+        found.append(found[-1] * base >> _FIXED)
+    return found
+
+
+def geometric_spread(span: int, rate: float) -> float:
+    """Return the ``spread`` of `geometric_table`, which takes the table's weights but not the table."""
+    return _geometric_weights(span, rate).spread
+
+
 @lru_cache(maxsize=256)
 def geometric_table(span: int, rate: float) -> GeometricTable:
     """Build the tables of two-sided geometric noise with loss ``rate`` per grid step.
@@ -318,33 +368,8 @@ def geometric_table(span: int, rate: float) -> GeometricTable:
     The ideal law is written in 192-bit fixed point from a 80-digit exponential; weights are then rounded
     to integers over 2^64, and ``spread`` is what that rounding can add to any log-ratio.
     """
-    single = span <= _SINGLE_TABLE_SPAN
-    block = 1 if single else 1 << round(math.log2(span) / 2)
-    blocks = -(-span // block) + 1
-    with localcontext(Context(prec=80)):
-        alpha = _fixed((-Decimal(rate)).exp())
-        beta = _fixed((-Decimal(rate) * block).exp())
-    one = 1 << _FIXED
-    inside, power = [], one
-    for _ in range(block):
-        inside.append(power)
-        power = power * alpha >> _FIXED
-    # One sign's blocks: (1−β)β^q, and β^q alone for the last, which is everything from there on. Negative
-    # noise starts at −1, so its blocks reach −span sooner; one more would only round a rarer event.
-    powers = [one]
-    for _ in range(blocks - 1):
-        powers.append(powers[-1] * beta >> _FIXED)
-    below = -(-(span - 1) // block) + 1
-    inner = [power * (one - beta) >> _FIXED for power in powers]
-    upper, lower = [*inner[:-1], powers[-1]], [*inner[: below - 1], powers[below - 1]]
-    both = [*upper, *(part * alpha >> _FIXED for part in lower)]
-    values = [*(block * q for q in range(blocks)), *(~(block * q) for q in range(below))]
-    dtype = np.int32 if 3 * span + 4 * block < 2**31 else np.int64
-    high_weights = integer_weights(both)
-    high = AliasTable.build(values, high_weights, dtype)
-    spread, low = relative_spread(high_weights, both), None
-    if not single:
-        low_weights = integer_weights(inside)
-        low = AliasTable.build(range(block), low_weights, dtype)
-        spread += relative_spread(low_weights, inside)
-    return GeometricTable(span, rate, block, low, high, spread + 2.0**-100)
+    law = _geometric_weights(span, rate)
+    dtype = np.int32 if 3 * span + 4 * law.block < 2**31 else np.int64
+    high = AliasTable.build(law.values, law.high, dtype)
+    low = None if law.low is None else AliasTable.build(range(law.block), law.low, dtype)
+    return GeometricTable(span, rate, law.block, low, high, law.spread)

@@ -274,7 +274,7 @@ def _curved(
 ) -> list[Randomised]:
     """Return the same for rows in secret order beside central steps: the model says where, units are then proved."""
     inside, most = terms.sampled_budget, _MOST / min(shares)
-    low, high, total = 0.0, math.inf, model.under_curve(most)
+    low, high, total = 0.0, math.inf, _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
     best: list[Randomised] | None = None
     slope, last = _STEEP, (0.0, 0.0)
     for _ in range(_CURVED_TURNS):
@@ -440,6 +440,12 @@ class _Model:
             return composed_delta([*self._ready, *self.parts(total)], budget.epsilon) <= budget.delta
 
         return bisected(fits, 0.0, most, _LEAP / 2) or math.ulp(0.0)
+
+
+@lru_cache(maxsize=1024)
+def _under_curve(shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, most: float) -> float:
+    """Return `_Model.under_curve` of units none of which has been made: plans of as many columns begin alike."""
+    return _Model(shares, ready, terms).under_curve(most)
 
 
 def _root(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], near: float) -> float:

@@ -193,6 +193,7 @@ def measured_attack(plan, others, x, x_other, epsilon, times):
     return low - math.exp(epsilon) * high, (hits[0] - math.exp(epsilon) * hits[1]) / times
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", AUDITED)
 def test_audit_of_whole_releases(name):
     """2·10⁵ releases on each of two neighbours; each lower bound on δ is wrong with probability at most 2e-6. Keys are
@@ -242,6 +243,7 @@ def test_a_plan_for_more_rows_is_refused_before_anything_is_drawn():
     assert len(dpf.sanitize(frame, plan=plan.replan(ROWS))) == ROWS
 
 
+@pytest.mark.once
 def test_the_released_order_tells_nothing_of_the_input_order():
     """Without it the claim is void: the row that differs is first, and a position test would find it.
 

@@ -72,6 +72,7 @@ def seen(space: Space, pair: tuple[int, int]) -> Callable[[np.ndarray], np.ndarr
     return view
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("delta", [0.0, 0.05])
 @pytest.mark.parametrize("tag", sorted(MECHANISMS))
 def test_every_mechanism_of_the_registry_passes(tag: str, delta: float) -> None:

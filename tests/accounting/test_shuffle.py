@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from least_epsilon import shuffled_epsilon
 from scipy import optimize, stats
+from strategies import examples
 
 from dpframe.accounting import Bound, ColumnLoss, sampled, shuffled_delta
 from dpframe.accounting.composition import composed_delta, composed_epsilon
@@ -124,7 +125,7 @@ def test_products_of_columns_are_never_below_the_exact_divergence(name):
             assert value >= truth, method
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.data())
 def test_random_channels_are_never_below_the_exact_divergence(data):
     inputs, outputs = data.draw(st.integers(2, 3)), data.draw(st.integers(2, 3))

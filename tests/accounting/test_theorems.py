@@ -25,6 +25,7 @@ from exact_laws import ExpSum, exponential_columns, sufficient_sets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from strategies import examples
 
 from dpframe.accounting.finite import tight_delta, tight_epsilon
 from dpframe.mechanisms import Geometric, RandomizedResponse
@@ -108,7 +109,7 @@ def test_theorem_2_subsets_of_the_sufficient_sets_decide(channel: Channel, t: Fr
     assert is_private(channel, t, delta) == is_private_by_sets(channel, t, delta)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(channels(3, 4), FACTORS)
 def test_the_boundary_itself_is_decided_rightly(channel: Channel, t: Fraction) -> None:
     """At the tight δ privacy holds, just below it does not."""
@@ -144,7 +145,7 @@ def test_the_tight_delta_and_epsilon_are_the_librarys(channel: Channel, epsilon:
 # --- Lemma 3 with Theorem 5 of the metric-spaces paper: products --------------------------------------
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @pytest.mark.parametrize("n", [2, 3])
 @given(channels(2, 2), FACTORS)
 def test_a_product_is_as_private_as_its_row(n: int, channel: Channel, t: Fraction) -> None:
@@ -153,7 +154,7 @@ def test_a_product_is_as_private_as_its_row(n: int, channel: Channel, t: Fractio
     assert tight(whole, t, near) == tight(channel, t)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(channels(3, 3), FACTORS)
 def test_a_product_is_as_private_as_its_row_by_sufficient_sets(channel: Channel, t: Fraction) -> None:
     """The same for three values and two rows, whose 510 events the sufficient sets stand for."""
@@ -272,14 +273,14 @@ def is_exponentially_private(scores: Sequence[Sequence[int]], epsilon: Fraction)
 SCORES = st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=2, max_size=3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SCORES)
 def test_the_exponential_mechanism_is_within_twice_its_sensitivity(scores: list[list[int]]) -> None:
     """P ∝ e^u is 2Δu-private (McSherry and Talwar), as the normalisers differ by at most e^Δu."""
     assert is_exponentially_private(scores, Fraction(2 * spread(scores)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.integers(-3, 3), min_size=3, max_size=4))
 def test_half_of_it_suffices_where_normalisers_agree(first: list[int]) -> None:
     """Inputs whose scores are the same up to order have one normaliser, and the loss is Δu exactly."""
@@ -322,7 +323,7 @@ def test_theorem_8(m: int, share: Fraction, t: Fraction, delta: Fraction) -> Non
     assert is_private(response(m, p), t, delta) == (1 - p * m <= t * p + delta)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(1, 4), FACTORS, DELTAS)
 def test_theorem_8_with_equality(m: int, t: Fraction, delta: Fraction) -> None:
     """p = (1−δ)/(e^ε + m) is the least p that is private."""
@@ -331,7 +332,7 @@ def test_theorem_8_with_equality(m: int, t: Fraction, delta: Fraction) -> None:
     assert not is_private(response(m, p * (1 - Fraction(1, 10**9))), t, delta)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(1, 4), st.fractions(0, 1, max_denominator=24), FACTORS)
 def test_theorem_8_every_pair_has_the_same_delta(m: int, share: Fraction, t: Fraction) -> None:
     """By symmetry any single ordered pair decides, and its worst event is that x was kept."""

@@ -15,6 +15,7 @@ import pytest
 from conftest import KEY
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from strategies import examples
 
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import composed_steps, promise_step, step_delta
@@ -123,7 +124,7 @@ def tables(draw: st.DrawFn) -> Any:
 
 
 @given(tables(), st.sampled_from([1e-3, 1.0, 20.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -209,7 +210,7 @@ def people() -> pd.DataFrame:
 
 
 @given(st.floats(0.05, 8), st.floats(0.01, 0.99))
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(15), deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_the_spend_is_inside_the_promise(epsilon: float, share: float) -> None:
     frame = pd.DataFrame({"x": np.arange(500) % 7, "y": np.arange(500) % 2 == 0})
     plan = dpf.make_plan(frame, epsilon, DELTA, infer_share=share)

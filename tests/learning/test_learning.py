@@ -496,6 +496,7 @@ def lines(n, seed):
     return pd.DataFrame(np.column_stack([X, y]), columns=list("abcdy"))
 
 
+@pytest.mark.once
 @pytest.mark.filterwarnings("ignore:.*directions of the features:dpframe.DpframeWarning")
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, 16.0])
 @pytest.mark.parametrize("table", ["people", "lines"])

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
+from strategies import examples
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, pure_step, share_of_step, step_epsilon
@@ -168,7 +169,7 @@ def check_filter(currency, steps):
     assert tally.left() == Sum(square, pool)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(STEPS, max_size=12))
 def test_spends_are_taken_as_exact_squares_say(steps):
     check_filter(GAUSSIAN, steps)

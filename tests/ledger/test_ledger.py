@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from strategies import examples
 
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import Step, share_of_step
@@ -110,7 +111,7 @@ AMOUNTS = st.one_of(
 DELTAS = st.sampled_from([0.0, 0.0, 1e-7, 1 / 3e7, 5e-324])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(total=AMOUNTS, asked=st.lists(st.tuples(AMOUNTS, DELTAS), max_size=8))
 def test_spends_are_taken_as_exact_decimals_say(total, asked):
     """Against a model in fractions of the decimals that were written."""

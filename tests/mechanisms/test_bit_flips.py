@@ -17,6 +17,7 @@ from checks import SECRET, refused
 from conftest import KEY
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import examples
 
 import dpframe as dpf
 from dpframe.errors import ColumnError, OrderLeakWarning, ParameterError, PlanError, PrivacyLeakWarning
@@ -45,7 +46,7 @@ def hobbies():
 # The space
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_a_column_is_coded_as_its_values_are(data):
     count = data.draw(st.sampled_from([1, 3, 64, 65, 130]))

@@ -16,6 +16,7 @@ from checks import exact_columns, exact_delta, exact_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
+from strategies import examples
 
 import dpframe as dpf
 from dpframe.errors import ParameterError, PlanError
@@ -67,7 +68,7 @@ def test_channel_tables_hold_their_weights(given_rows: list[list[int]]) -> None:
 
 
 @given(st.integers(2, 5).flatmap(lambda k: rows(k, 999, min_size=k, max_size=k)))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_loss_of_a_given_matrix_is_computed(given_rows: list[list[int]]) -> None:
     matrix = np.array(given_rows) / np.sum(given_rows, axis=1, keepdims=True)
     if not np.linalg.cond(matrix) < 1e6:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from strategies import examples
 
 from dpframe.errors import PlanError
 from dpframe.noise.keystream import Keystream
@@ -214,7 +215,7 @@ class TestReleaseInfo:
             f"the release has schema {SCHEMA + 1}, this version reads up to {SCHEMA}; upgrade dpframe"
         )
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     @given(st.data())
     def test_no_damage_raises_anything_else(self, data):
         text = self.INFO.to_json()

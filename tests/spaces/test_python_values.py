@@ -18,14 +18,14 @@ import pytest
 from checks import SECRET, refused
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from strategies import columns, spaces
+from strategies import columns, examples, spaces
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space, as_arrow
 
 DAY = dt.timedelta(days=1)
 SOON = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 

@@ -15,7 +15,7 @@ import pytest
 from checks import check_space, refused, sampled_codes, stored_under_nulls
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from strategies import columns, datetimes, integers, reals, spaces, types_of
+from strategies import columns, datetimes, examples, integers, reals, spaces, types_of
 
 from dpframe.api.memory import make_plan
 from dpframe.errors import ColumnError, ParameterError, PlanError
@@ -36,7 +36,7 @@ from dpframe.spaces import (
 
 DAY = dt.timedelta(days=1)
 SOON = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 SECRET = "swordfish"
 
@@ -162,7 +162,7 @@ def test_categorical_codes_follow_the_declaration_not_the_data() -> None:
 
 
 @given(st.lists(st.text(max_size=3).filter(str.isprintable), min_size=1, unique=True), st.lists(st.text(max_size=3)))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_categorical_beside_a_dictionary(categories: list[str], values: list[str]) -> None:
     assume(all(v.isprintable() for v in values))
     table = {c: i for i, c in enumerate(categories)}

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.estimate.likelihood import spread_counts
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.tables.fit import TableFit, refit_tables
 from dpframe.estimate.tables.tables import Table
 
@@ -114,4 +114,4 @@ def _again(table: Table, expected: FloatArray, generator: np.random.Generator) -
 
 
 def _released(fit: TableFit, columns: Sequence[int]) -> FloatArray:
-    return spread_counts(fit.joint(columns), [fit.evidence.channels[c] for c in columns])
+    return JointDomain.of([fit.evidence.channels[c] for c in columns]).spread(fit.joint(columns))

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, xlogy
 
-from dpframe.estimate.likelihood import Channels, expectation_maximization, noise_share, spread_counts
+from dpframe.estimate.joint_domain import JointDomain
+from dpframe.estimate.likelihood import Channels, expectation_maximization, noise_share
 from dpframe.estimate.tables.joints import fit_to_margins
 
 __all__ = ["Guarded", "guard_joint"]
@@ -66,13 +67,13 @@ def guard_joint(
     >>> parity = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]]) / 4
     >>> flat = np.full((2, 2, 2), 1 / 8)
     >>> kept = np.array([[0.9, 0.1], [0.1, 0.9]])
-    >>> guarded = guard_joint(flat, spread_counts(parity, [kept] * 3) * 10_000, [kept] * 3, {})
+    >>> guarded = guard_joint(flat, JointDomain.of([kept] * 3).spread(parity) * 10_000, [kept] * 3, {})
     >>> guarded.hidden, bool(np.abs(guarded.shares - parity).sum() < 0.05)
     (True, True)
     """
     start = np.maximum(shares, 1e-12)
     start = start / start.sum()
-    n, law = max(float(counts.sum()), 1.0), spread_counts(start, channels)
+    n, law = max(float(counts.sum()), 1.0), JointDomain.of(channels).spread(start)
     mean, variance = _deviances(n * law)
     noise = noise_share(channels, start) / (2 * n)
     # One degree less than cells, for the total is known.
