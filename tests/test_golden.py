@@ -36,7 +36,9 @@ def plans() -> Iterator[tuple[str, Plan]]:
                 yield f"{tag} {i} {name}", plan
     census = dpf.datasets.make_census(ROWS, columns=list(CENSUS))
     for options in ({"shuffle": True}, {"shuffle": False}, {"sample": 20}, {"contributions": 2}):
-        yield f"census {options}", dpf.make_plan(census, 2.0, 1e-4, spaces=CENSUS, **options)
+        yield f"census {options}", dpf.make_plan(census, 2.0, 1e-4, spaces=CENSUS, measure=None, **options)
+    for options in ({}, {"sample": 20}, {"contributions": 2}):
+        yield f"census measured {options}", dpf.make_plan(census, 2.0, 1e-4, spaces=CENSUS, **options)
 
 
 CENSUS: dict[str, Any] = {
