@@ -259,8 +259,10 @@ class Plan:
 
     @cached_property
     def released(self) -> Budget:
-        """What the release of the rows may cost a person, beside an inference that is paid for already."""
-        return self.terms.budget if self.terms.central is None else rows_budget(self.units, self.terms, self.steps)
+        """What the release of rows and tables may cost a person, beside an inference that is paid for already."""
+        if self.inferred is None or self.inferred.step is None:
+            return self.terms.budget
+        return rows_budget(self.units, self.terms, self.steps)
 
     @cached_property
     def steps(self) -> dict[str, Step]:
