@@ -403,15 +403,17 @@ class MeasuredTables:
     def _inferred(self) -> Iterator[Table]:
         """Yield what inference measured of listed columns, as their one-ways: nothing of cells it did not count."""
         for place, member in enumerate(self.columns.values()):
-            raw = None if self._inference is None or member.axis.grid is not None else self.raw([member.axis])
-            more = None if self._inference is None or raw is None else self._inference.measured(member.axis)
+            if self._inference is None or member.refining is not None or member.cells < member.axis.cells:
+                continue
+            raw, more = self.raw([member.axis]), self._inference.measured(member.axis)
             if raw is None or more is None:
                 continue
             counts, variances = more.about(np.maximum(raw[0], 0.0))
-            known = more.matrix.argmax(axis=1)
-            found, sigma = np.zeros(member.cells), np.full(member.cells, _UNKNOWN)
-            found[known], sigma[known] = counts, np.sqrt(variances)
-            yield Table((place,), found, sigma)
+            single = more.matrix.sum(axis=1) == 1
+            known = more.matrix[single].argmax(axis=1)
+            of_cells, sigma = np.zeros(member.cells), np.full(member.cells, _UNKNOWN)
+            of_cells[known], sigma[known] = counts[single], np.sqrt(variances[single])
+            yield Table((place,), of_cells, sigma)
 
     def _own(self, place: int) -> Table:
         """Return a column's maximum-likelihood counts, where nothing else tells of it."""
