@@ -15,6 +15,7 @@ LAYERS = [
     ["spaces", "noise", "accounting"],
     ["mechanisms"],
     ["plan"],
+    ["central"],
     ["infer", "release"],
     ["ledger"],
     ["io"],

@@ -115,7 +115,12 @@ class Budget:
             for s in exact
         )
 
-    def less(self, spent: Budget, what: str = "mechanisms that are given ready") -> Budget:
+    def less(
+        self,
+        spent: Budget,
+        what: str = "mechanisms that are given ready",
+        remedy: str = "raise epsilon or delta",
+    ) -> Budget:
         """Return what is left after a spend, rounded down; `ParameterError` if that is nothing."""
         epsilon, delta = (
             round_down(Fraction(mine) - Fraction(theirs))
@@ -124,7 +129,7 @@ class Budget:
         if epsilon <= 0 or delta < 0:
             raise ParameterError(
                 f"{what} spend epsilon={spent.epsilon:g}, delta={spent.delta:g} a row, and leave nothing for the "
-                "columns; raise epsilon or delta"
+                f"columns; {remedy}"
             )
         return Budget(epsilon, delta)
 

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import Purse, Ready, Request, planned, prepare
+from dpframe.central.tables import measured_tables
 from dpframe.io.frames import Frame, wrap
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
@@ -105,9 +106,9 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     """Return the release of a frame that is ready for it, as a table of its kind."""
     plan, key = ready.plan, ready.key
     released, order = release(ready.codes, plan, key), permutation(plan, key, frame.n)
-    digest = Digest(plan)
+    tables, digest = measured_tables(ready.codes, plan, key), Digest(plan)
     digest.update(released if plan.sample is None else {name: codes[order] for name, codes in released.items()})
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n
-    info = ReleaseInfo(plan, count, digest.hexdigest(), rows, ready.own)
+    info = ReleaseInfo(plan, count, digest.hexdigest(tables), rows, ready.own, tables)
     return frame.rebuild(plan, released, order, info.to_json())

@@ -40,6 +40,32 @@ def _items(name: str, value: Any) -> int:
     return check_whole(value, name, 1, 1_000, of="items per row")
 
 
+_TABLES = 'measure must be "auto", None, or a list of columns and of tuples of them, e.g. ["age", ("sex", "income")]'
+
+
+def _tables(name: str, value: Any) -> str | tuple[tuple[Any, ...], ...] | None:
+    """Return the tables that are asked for as tuples of their columns, each once."""
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return value
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ParameterError(_TABLES)
+    found = [(table,) if isinstance(table, str) else table for table in value]
+    if not all(isinstance(table, list | tuple) and table for table in found):
+        raise ParameterError(_TABLES)
+    if not all(isinstance(column, str) for table in found for column in table):
+        raise ParameterError(_TABLES)
+    if any(len(set(table)) < len(table) for table in found):
+        raise ParameterError("measure names a column twice in one table; name it once")
+    return tuple({frozenset(table): tuple(table) for table in found}.values()) or None
+
+
+def _tables_share(name: str, value: Any) -> float:
+    share = _share(name, value)
+    if share is None:
+        raise ParameterError("measure_share must lie in (0, 1), e.g. measure_share=0.5; measure=None measures nothing")
+    return share
+
+
 @dataclass(frozen=True)
 class Option:
     """An option of a plan."""
@@ -89,6 +115,24 @@ class PlanOptions(TypedDict, total=False):
             None,
             "The most that each row may lose to someone who knows its place.",
             "A cap on `Plan.local`, for those who will not rest everything on the order's secrecy.",
+        ),
+    ]
+    measure: Annotated[
+        str | Iterable[Any] | None,
+        Option(
+            "auto",
+            "Tables to measure beside the rows, with noise on their totals: auto, none, or a list.",
+            'Of ``"auto"`` all pairs of columns, of numbers one-ways and sums, of sets the supports of items, where '
+            "rows leave in a secret order and δ > 0; else nothing. A list has columns, pairs and triples. All rows are "
+            "counted, even where a sample is released; columns of ``groups`` are counted like others, those of "
+            "``passthrough`` not.",
+            check=_tables,
+        ),
+    ]
+    measure_share: Annotated[
+        float,
+        Option(
+            0.5, "Share of what inference leaves of the budget (of μ²) that measured tables take.", check=_tables_share
         ),
     ]
     max_items: Annotated[

@@ -118,7 +118,7 @@ def sanitize_parquet(
     """
     table, request = ParquetInput.open(source), Request(epsilon, delta, plan, options)
     batch_rows = check_whole(batch_rows, "batch_rows", of="rows")
-    path, account = _check_target(Path(target), table), Account.of(ledger, dataset)
+    path, account = check_target(Path(target), table), Account.of(ledger, dataset)
     if compression not in CODECS:
         raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
     with purse_of(table, path, request, account, key) as purse:
@@ -154,7 +154,8 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
     return frame
 
 
-def _check_target(path: Path, table: ParquetInput) -> Path:
+def check_target(path: Path, table: ParquetInput) -> Path:
+    """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
     if path.is_dir():
         raise FileError(f"{path} is a directory; name a file to write")
     if path.exists() and not path.is_file():

@@ -32,7 +32,8 @@ from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.mechanisms import Mechanism
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.inferred import Inferred
-from dpframe.plan.plan import Plan, build_plan, default_delta
+from dpframe.plan.measuring import Wish
+from dpframe.plan.plan import Plan, build_plan, default_delta, row_cap
 from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
@@ -121,6 +122,8 @@ class Draft:
     options: Mapping[str, Any] = field(default_factory=dict)
     allowed: Allowance | None = None
     """What inference may spend."""
+    wish: Wish = field(default_factory=lambda: Wish(None))
+    """What is to be measured beside the rows."""
 
     @property
     def reused(self) -> Inferred | None:
@@ -155,24 +158,30 @@ class Draft:
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
         options |= {"leaks": leaks, "n": table.n, "reused": _reused(declared)}
+        wish = _wish(options, promise)
         names = [column.name for column in columns]
         if not left:
-            plan = build_plan({n: known[n] for n in names}, epsilon=promise.epsilon, delta=promise.delta, **options)
+            plan = _built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, known, plan.nulls, promise)
         _check_types(left, table.objects)
         histograms = histograms_of(left, table.n, most)
         if not histograms:  # types say it all, and nothing is to be paid for
             known |= {column.name: space for column in left if (space := from_type(column)) is not None}
-            plan = build_plan({n: known[n] for n in names}, epsilon=promise.epsilon, delta=promise.delta, **options)
+            plan = _built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, known, plan.nulls, promise)
         secret = options["shuffle"] and not options["passthrough"]
-        fixed = options["allocation"] != "error"
+        # In known order what inference gave may decide neither the columns' shares nor which tables are measured.
+        fixed = options["allocation"] != "error" and wish.measure is None
         allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)
         measurement = Measurement.of(left, table.n, allowed.spendable, options["contributions"], most)
         stand_ins = {c.name: known.get(c.name) or any_space(c) for c in columns}
         rest = promise.less(allowed.budget, "inference") if allowed.step is None else promise
         _rehearse(stand_ins, rest, left, options)
-        return cls(None, known, options["nulls"], promise, (), measurement, names, options, allowed)
+        if not isinstance(wish.measure, str):
+            wish.measures(stand_ins, rest, allowed.step, table.n, options["contributions"])
+        tables = None if wish.measure is None else wish.most(rest, allowed.step)
+        row_cap(promise, Inferred(allowed.budget, (), step=allowed.step), tables, options["local_epsilon"])
+        return cls(None, known, options["nulls"], promise, (), measurement, names, options, allowed, wish)
 
     def measured(self, table: Table, key: bytes, receipt: str | None) -> Plan:
         """Draw the spaces that are not known, and make the plan."""
@@ -181,20 +190,16 @@ class Draft:
         inference = self.measurement.draw(table.batches, key)
         left = tuple(column.name for column in self.measurement.columns)
         spaces = {**self.spaces, **inference.spaces}
-        plan = build_plan(
-            {name: spaces[name] for name in self.names},
-            epsilon=self.promise.epsilon,
-            delta=self.promise.delta,
-            inferred=Inferred(
-                self.allowed.budget,
-                left,
-                inference.measured,
-                tuple(inference.threshold.items()),
-                receipt,
-                self.allowed.step,
-            ),
-            **self.options,
+        inferred = Inferred(
+            self.allowed.budget,
+            left,
+            inference.measured,
+            tuple(inference.threshold.items()),
+            receipt,
+            self.allowed.step,
         )
+        chosen = {name: spaces[name] for name in self.names}
+        plan = _built(chosen, self.promise, self.options, self.wish.without(chosen), inferred)
         warn_not_found(plan)
         return plan
 
@@ -269,6 +274,32 @@ def _reused(spaces: Any) -> Inferred | None:
     """Return what the inference of a plan whose spaces are taken has cost, its own or one that it took itself."""
     source = (spaces.inferred or spaces.reused) if isinstance(spaces, Plan) else None
     return None if source is None else source.without_counts
+
+
+def _wish(options: dict[str, Any], promise: Budget) -> Wish:
+    """Take from options what is to be measured: by default nothing where the order earns no credit, or δ is 0."""
+    measure, share = options.pop("measure"), options.pop("measure_share")
+    secret = options["shuffle"] and not options["passthrough"] and options["n"]
+    if measure == "auto" and not (secret and promise.delta > 0):
+        return Wish(None, share)
+    if measure is not None and promise.delta == 0:
+        raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
+    return Wish(measure, share)
+
+
+def _built(
+    spaces: Mapping[str, Space],
+    promise: Budget,
+    options: Mapping[str, Any],
+    wish: Wish,
+    inferred: Inferred | None = None,
+) -> Plan:
+    """Return the plan of columns whose spaces are known, and of the tables that are measured beside them."""
+    step = None if inferred is None else inferred.step
+    whole = promise.less(inferred.budget, "inference") if inferred is not None and step is None else promise
+    measures = wish.measures(spaces, whole, step, options["n"], options["contributions"])
+    more: dict[str, Any] = {"inferred": inferred, "measures": measures, **options}
+    return build_plan(spaces, epsilon=promise.epsilon, delta=promise.delta, **more)
 
 
 def _watch_order(plan: Plan, codes: Codes) -> None:

@@ -45,6 +45,9 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         declaration, e.g. ``spaces=(-10, 10)``, serves all columns. Or another plan, whose spaces are taken.
     infer, infer_share, local_epsilon, max_items, drop, passthrough
         As for `dpframe.make_plan`; columns are named or numbered.
+    measure, measure_share
+        As for `dpframe.make_plan`. As rows keep their order here, where noise on totals is dear, nothing is measured
+        unless ``measure`` lists it.
     allocation, mechanisms, groups, nulls, contributions
         As for `dpframe.make_plan`; columns are named or numbered. With ``infer="private"``, and columns that are
         not declared, ``fit`` spends ``infer_share`` of the promise.
@@ -113,6 +116,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         infer: str = DEFAULTS["infer"],
         infer_share: float | None = DEFAULTS["infer_share"],
         local_epsilon: float | None = DEFAULTS["local_epsilon"],
+        measure: Any = DEFAULTS["measure"],
+        measure_share: float = DEFAULTS["measure_share"],
         max_items: int = DEFAULTS["max_items"],
         drop: Iterable[Any] = DEFAULTS["drop"],
         passthrough: Iterable[Any] = DEFAULTS["passthrough"],
@@ -132,6 +137,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.infer = infer
         self.infer_share = infer_share
         self.local_epsilon = local_epsilon
+        self.measure = measure
+        self.measure_share = measure_share
         self.max_items = max_items
         self.drop = drop
         self.passthrough = passthrough
@@ -243,6 +250,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 options[option] = {_name_of(key, names, option): value for key, value in options[option].items()}
         if "groups" in options and not isinstance(options["groups"], str):
             options["groups"] = [_name_of(tuple(group), names, "groups") for group in options["groups"]]
+        if "measure" in options and isinstance(options["measure"], list | tuple):
+            options["measure"] = [_name_of(_as_key(table), names, "measure") for table in options["measure"]]
         spaces = options.get("spaces")
         if spaces is not None and not isinstance(spaces, Mapping | Plan):
             left_out = {*options.get("drop", ()), *options.get("passthrough", ())}
@@ -322,6 +331,10 @@ def _is_table(X: Any) -> bool:
 
 def _is_same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and value == default)
+
+
+def _as_key(table: Any) -> Any:
+    return tuple(table) if isinstance(table, list) else table
 
 
 def _name_of(key: Any, names: list[str], option: str) -> Any:

@@ -23,10 +23,12 @@ from dpframe.cli.estimate import estimate
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
 from dpframe.cli.stopping import loaded
+from dpframe.cli.synthesize import synthesize
 from dpframe.cli.terminal import plain, progress
 from dpframe.cli.words import in_options
 from dpframe.errors import BudgetExceeded, DpframeError, FileError, NotSanitizedError, ParameterError
 from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.released import read_info
 from dpframe.io.verify import verify_file
 from dpframe.ledger.currencies import difference, yearly
 from dpframe.ledger.ledger import Ledger
@@ -156,7 +158,7 @@ def inspect(
             return
         typer.echo(f"{source}: not a release; {table.n:,} rows, columns {', '.join(table.names)}")
         return
-    info = ReleaseInfo.from_json(table.text)
+    info = read_info(table.text)
     if html is not None:
         Report(info, source).save(html)
         typer.echo(f"wrote {html}: the report on {source} as one HTML page", err=as_json)
@@ -179,6 +181,7 @@ def verify(source: Source, as_json: AsJson = False) -> None:
 
 
 app.command()(estimate)
+app.command()(synthesize)
 app.command()(demo)
 
 

@@ -57,6 +57,12 @@ def _groups(texts: list[str]) -> list[tuple[str, ...]]:
     return [tuple(name.strip() for name in text.split(",")) for text in texts]
 
 
+def _tables(text: str) -> str | list[tuple[str, ...]] | None:
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    return [tuple(name.strip() for name in table.split(",")) for table in text.split(";")]
+
+
 def _rows_or_word(text: str) -> int | str:
     """Return a number of rows as one; what is neither that nor a known word the plan refuses."""
     return int(text) if text.isdecimal() and len(text) < 19 else text
@@ -70,6 +76,7 @@ _SPACES = (
 
 FORMS: Mapping[str, Form] = {
     "spaces": Form(Path | None, _read_spaces, _SPACES),
+    "measure": Form(str, _tables, ' of tables, e.g. "age; sex,income"'),
     "drop": Form(list[str] | None, list, "; repeat"),
     "passthrough": Form(list[str] | None, list, "; repeat"),
     "allocation": Form(str, str, ""),

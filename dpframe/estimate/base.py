@@ -18,10 +18,14 @@ from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.distribution import Distribution, aggregation
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joint_fits import METHODS, Denominator, Fits
+from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND
+from dpframe.estimate.number_tables import ItemTable, Known, NumberPair, NumberTables, combined
 from dpframe.estimate.with_counts import CombinedDistribution, MeasuredCounts
+from dpframe.estimate.with_tables import Answer, Question, TableJoints
 from dpframe.io.released import Source
 from dpframe.plan.forecast import mean_errors
+from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 
 FloatArray = npt.NDArray[np.float64]
@@ -47,6 +51,7 @@ class Reading:
         confidence_level: float = 0.95,
         use_measured: bool | None = None,
         clipped: bool = False,
+        tables: Sequence[MeasuredTable] = (),
     ) -> None:
         if use_measured is not None and not isinstance(use_measured, bool):
             raise ParameterError("use_measured must be True, False or None")
@@ -57,6 +62,7 @@ class Reading:
         self.plan = self._source.plan
         self.n, self.rows = self._source.n, self._source.rows
         self._use_measured = use_measured
+        self._given_tables = tuple(tables)
         self.clipped = clipped
 
     def is_listed(self, column: str) -> bool:
@@ -66,7 +72,24 @@ class Reading:
             return False
         return space.is_listed or space.size <= FEW_VALUES
 
-    def _distribution(self, column: str) -> Distribution | CombinedDistribution:
+    def _items(self, column: str) -> ItemTable | None:
+        """Return the measured supports of a set column, if it has some."""
+        measured = None if self._joints is None else self._joints.tables.of_kind("items", column)
+        return None if measured is None else ItemTable(measured.counts.astype(np.float64), measured.measure.sigma2)
+
+    def _numbers(self, column: str) -> NumberTables | None:
+        """Return what measured tables tell of a number, if they do."""
+        return None if self._joints is None else NumberTables.of(self._joints.tables, column, self.rows)
+
+    def _number_pair(self, one: str, other: str) -> NumberPair | None:
+        """Return what measured tables tell of two numbers, if they do."""
+        first, second = self._numbers(one), self._numbers(other)
+        return None if first is None or second is None else NumberPair.of(first, second)
+
+    def _distribution(self, column: str) -> Distribution | CombinedDistribution | NumberTables:
+        told = self._numbers(column)
+        if told is not None:
+            return told
         axis = make_axis(self._source.column(column), self._grid_bins(column))
         assert isinstance(axis, BinnedAxis)
         if self._measured is not None:
@@ -97,25 +120,55 @@ class Reading:
 
     def _cells(
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
-    ) -> tuple[FloatArray, FloatArray, str]:
-        """Return estimates and variances of all cells of a joint, and the method used."""
+    ) -> Answer:
+        """Return estimates and variances of all cells of a joint, and what they are from."""
         sampling = self._source.sampling(target)
         if method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         counts = self._counts(axes)
+        if self._joints is not None:
+            question = Question(axes, normalize, tuple(given), dropna, target == "population")
+            told = self._joints.answer(question, method, lambda: self._row_cells(axes, counts))
+            if told is not None:
+                return told
         if method == "auto":
             method = self._fits.pick(axes, counts)
         both = self._with_measured(axes, counts, normalize, dropna, method, target)
         if both is not None:
-            return *both, method
+            return Answer(*both, method, "rows")
         if method == "inverse" or not self.n:
             found = surrogates.joint_cells(
                 counts, axes, normalize=normalize, given=given, dropna=dropna, sampling=sampling
             )
-            return *self._weighted(*found, normalize), "inverse"
+            return Answer(*self._weighted(*found, normalize), "inverse", "rows")
         denominator = Denominator(axes, normalize, tuple(given), dropna, self._all_rows)
         shares, errors = self._fits.joint(axes, counts, method, denominator, sampling)
-        return shares, errors**2, method
+        return Answer(shares, errors**2, method, "rows")
+
+    def _row_cells(self, axes: Sequence[Axis], counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the rows' unbiased counts of the table's cells, and their variances."""
+        found = surrogates.joint_cells(
+            counts, axes, normalize=False, given=(), dropna=False, sampling=self._source.sampling("table")
+        )
+        return self._weighted(*found, False)
+
+    @cached_property
+    def _joints(self) -> TableJoints | None:
+        """The joints of measured tables, if the release has some and these are all its rows."""
+        info = self._source.info
+        whole = info is None or info.n == self.n
+        tables = self._given_tables or self._source.tables
+        if self._use_measured is False or not whole or not tables:
+            return None
+        measured = MeasuredTables(self._source, tables)
+        return TableJoints(self._source, measured) if measured else None
+
+    def _default_method(self, axes: Sequence[Axis]) -> str:
+        """Return the method where none is named: unbiased counts between bins have errors beyond use."""
+        if all(axis.grid is None for axis in axes):
+            return "inverse"
+        told = "rows" if self._joints is None else self._joints.tables.told([axis.name for axis in axes])
+        return "em" if told == "rows" else "model"
 
     def _with_measured(
         self, axes: Sequence[Axis], counts: FloatArray, normalize: bool, dropna: bool, method: str, target: str
@@ -181,10 +234,20 @@ class Reading:
         return Fits(self._source)
 
     def _statistic(
-        self, statistic: moments.Statistic, names: Iterable[str | None], title: str, target: str
+        self,
+        statistic: moments.Statistic,
+        names: Iterable[str | None],
+        title: str,
+        target: str,
+        measured: Callable[[NumberTables, float], Known | None] | None = None,
     ) -> pd.Series[Any]:
-        """Evaluate a smooth statistic of product moments."""
-        sampling = self._source.sampling(target)
+        """Evaluate a smooth statistic of product moments; combine it with what was measured of it, where that was."""
+        names = list(names)
+        told = self._numbers(names[0] or "") if measured is not None else None
+        # What both tell is of the table; the population's own variance comes after.
+        known = None if measured is None or told is None else measured(told, 0.0)
+        sampling = self._source.sampling(target if known is None else "table")
+        _ = self._source.sampling(target)
         used = list(dict.fromkeys(name for name in names if name is not None))
         columns = {name: self._source.column(name) for name in used}
         sums = surrogates.product_sums(statistic.terms, columns, self._source.codes(used), self.plan.groups)
@@ -200,8 +263,16 @@ class Reading:
             # ... and other statistics leave unknown.
             value, variance = (value if np.isfinite(value) else math.nan), math.inf
         point, spread = value * statistic.scale + statistic.shift, variance * statistic.scale**2
+        source = "rows"
+        if known is not None and measured is not None and told is not None:
+            source = "both" if self.n and math.isfinite(spread) and math.isfinite(point) else "tables"
+            point, spread = combined([known, (point, spread)]) if source == "both" else known
+            more = measured(told, 1.0) if target == "population" else None
+            spread += 0.0 if more is None else max(more[1] - known[1], 0.0)
         results = self._results(np.array([point]), np.array([spread]), (slice(None),))
-        return self._dressed_series(results, used[0], statistic.kind, title)
+        out = self._dressed_series(results, used[0], statistic.kind, title)
+        out.attrs["source"] = source
+        return out
 
     def _dressed_series(self, results: Mapping[str, FloatArray], column: str, kind: str, title: str) -> pd.Series[Any]:
         dressed = self._dressed(results, column, kind)
@@ -244,9 +315,15 @@ class Reading:
                 for result in RESULTS:
                     tables[result].loc[a, b] = tables[result].loc[b, a] = found[result]
         out = pd.concat(tables, axis=1)
+        out.attrs["source"] = self._source_of_pairs(names)
         if missing:
             out.attrs[NOT_FOUND] = missing
         return out
+
+    def _source_of_pairs(self, names: Sequence[str]) -> str:
+        """Tell what a matrix of columns by columns is from, in all."""
+        numbers = [name for name in names if self._numbers(name) is not None]
+        return "both" if numbers else "rows"
 
     def _moments(
         self, terms: Sequence[surrogates.Term], functions: Any, scales: Sequence[moments.Scale], target: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from statistics import NormalDist
 from typing import Any
 
@@ -16,8 +17,12 @@ from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.base import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
 from dpframe.estimate.distribution import aggregation, line_of, quantiles
 from dpframe.estimate.joint_domain import check_cells
+from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
+from dpframe.estimate.number_tables import Known, NumberPair, NumberTables
 from dpframe.estimate.plot import draw
+from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
+from dpframe.estimate.with_tables import Answer, TableJoints
 
 
 class Estimates(Reading):
@@ -42,6 +47,10 @@ class Estimates(Reading):
         every result of such a column says why. A rate of nulls rests on no bounds and no list of values: it is NaN only
         where the kind of a column's objects was not found.
 
+    tables
+        Noisy counts that were measured of the table beside its rows (`MeasuredTable`), where the release does not hold
+        them itself. They are used as those of the release are, unless ``use_measured`` is False.
+
     Raises
     ------
     NotSanitizedError
@@ -63,6 +72,11 @@ class Estimates(Reading):
     likelihood under a mixture fitted to all pairs of columns) are closer to the truth where cells are many,
     their errors come from a parametric bootstrap, which sees their spread but not the bias that shrinking
     costs; ``"auto"`` picks, and says in ``attrs["method"]`` what it picked.
+
+    Where the release holds measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse
+    variance, ``"project"`` the point of the simplex near it, ``"model"`` a mixture fitted to all tables, corrected
+    where the rows contradict it, and ``"em"`` the rows alone. ``attrs["source"]`` says ``"tables"``, ``"rows"`` or
+    ``"both"``.
 
     Examples
     --------
@@ -99,6 +113,64 @@ class Estimates(Reading):
     def verify(self) -> bool:
         """Tell whether the table is, cell by cell, what was released (rows in any order)."""
         return self._source.verify()
+
+    def synthesize(self, n_rows: int | None = None, random_state: Any = None) -> Any:
+        """Return synthetic rows: a table of the same columns and dtypes in which plain pandas is right on average.
+
+        They are drawn from a model of the original table that is fitted to what was released, its measured tables
+        and its rows, and so cost no budget. Nothing that only three columns together show is in them but by chance;
+        a warning says where the rows tell of it. They have no intervals: those are the release's own to give. Of a
+        column that private inference did not find they show the clipped values.
+
+        Parameters
+        ----------
+        n_rows
+            How many fresh rows to draw; columns passed through are left out of these. By default one row for each
+            released row, drawn given that row, in its place.
+        random_state
+            A seed, a numpy ``Generator``, or None for fresh entropy.
+
+        Returns
+        -------
+        A table of the release's kind (of Parquet a pyarrow Table) whose ``attrs`` (metadata) say that it is synthetic.
+
+        Raises
+        ------
+        ParameterError
+            For another ``n_rows`` or ``random_state``, or a column of too many values to draw from.
+
+        Notes
+        -----
+        A hidden class is drawn by its weight and the released row's likelihood, then every column given it and its
+        own released value. Numbers fall on their own grid, at their measured mean; sets are drawn item by item.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["sex", "region"])
+        >>> spaces = {"sex": ["F", "M"], "region": list(dpf.datasets.REGIONS)}
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces=spaces, key=bytes(32))
+        >>> rows = Estimates(safe).synthesize(random_state=0)
+        >>> rows.shape, bool(abs((rows["sex"] == "F").mean() - (frame["sex"] == "F").mean()) < 0.02)
+        ((2000, 2), True)
+        """
+        fresh, generator = check_rows(n_rows), make_generator(random_state)
+        drawing = self._synthesizer
+        drawing.warn_of_hidden()
+        if fresh is not None:
+            return self._source.drawn(drawing.fresh(fresh, generator), fresh, drawing.text)
+        names = [name for name in self.plan.names if name not in self._source.missing]
+        parts = [drawing.given(codes, generator) for codes in self._source.codes(names)]
+        codes = {name: np.concatenate([part[name] for part in parts]) for name in names}
+        return self._source.drawn(codes, None, drawing.text)
+
+    @cached_property
+    def _synthesizer(self) -> Synthesizer:
+        joints = self._joints or TableJoints(self._source, MeasuredTables(self._source, ()))
+        held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
+        clipped = Estimates.support.__wrapped__  # type: ignore[attr-defined]
+        supports = {name: clipped(self, name)["estimate"].to_numpy() for name in held}
+        return Synthesizer(self._source, joints, supports)
 
     # Joints
 
@@ -146,10 +218,8 @@ class Estimates(Reading):
             For a column that is not randomised, or of too many values.
         """
         axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
-        method = method or _default_method(axes)
-        estimate, variance, used = self._cells(axes, normalize, (), dropna, method, target)
-        out = self._frame(estimate, variance, axes, dropna)
-        out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
+        answer = self._cells(axes, normalize, (), dropna, method or self._default_method(axes), target)
+        out = self._shown(answer, axes, dropna)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
     @nan_if_not_found
@@ -193,9 +263,15 @@ class Estimates(Reading):
         if held and len(held) == len(columns):
             raise ParameterError("given names every column of the joint; leave one free")
         positions = tuple(columns.index(name) for name in held)
-        estimate, variance, used = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
-        out = self._frame(estimate, variance, axes, dropna)
-        out.attrs |= {"method": used, "measured": self._takes_measured(axes, used)}
+        answer = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
+        return self._shown(answer, axes, dropna)
+
+    def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
+        out = self._frame(answer.estimate, answer.variance, axes, dropna)
+        counted = answer.source == "rows" and self._takes_measured(axes, answer.method)
+        out.attrs |= {"method": answer.method, "measured": counted, "source": answer.source}
+        if answer.hidden:
+            out.attrs["hidden"] = True
         return out
 
     @nan_if_not_found
@@ -236,29 +312,45 @@ class Estimates(Reading):
         if margins and normalize:
             raise ParameterError("margins are given with counts only; leave normalize out")
         axes = self._axes([index, columns], bins or {})
-        method = method or _default_method(axes)
+        method = method or self._default_method(axes)
         if margins and method != "inverse":
             raise ParameterError("margins are given with method='inverse' only")
-        estimate, variance, used = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
+        answer = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
         kept = kept_parts(axes, dropna)
         rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
-        results = {name: pd.DataFrame(v, rows, cols) for name, v in self._results(estimate, variance, kept).items()}
+        cells = self._results(answer.estimate, answer.variance, kept)
+        results = {name: pd.DataFrame(v, rows, cols) for name, v in cells.items()}
         if margins:
-            results = self._with_margins(results, axes, dropna, target)
+            totals = self._row_totals if answer.source == "rows" else partial(self._table_totals, answer)
+            results = self._with_margins(results, totals(axes, dropna, target))
         out = pd.concat(results, axis=1, names=[None])
-        out.attrs["method"] = used
+        out.attrs |= {"method": answer.method, "source": answer.source}
         return out
 
-    def _with_margins(
-        self, tables: dict[str, pd.DataFrame], axes: Sequence[Axis], dropna: bool, target: str
-    ) -> dict[str, pd.DataFrame]:
-        """Add row, column and grand totals, estimated on their own so that their errors are right."""
+    def _row_totals(self, axes: Sequence[Axis], dropna: bool, target: str) -> list[dict[str, FloatArray]]:
+        """Return row, column and grand totals, estimated on their own so that their errors are right."""
         counts, kept, weight = self._counts(axes), kept_parts(axes, dropna), self._source.weight
         totals, sampling = [], self._source.sampling(target)
         for keep in ((0,), (1,), ()):
             estimate, variance = surrogates.margin_cells(counts, axes, keep, dropna, sampling)
             part = kept[keep[0]] if keep else slice(None)
             totals.append(self._results(estimate.ravel() * weight, variance.ravel() * weight**2, (part,)))
+        return totals
+
+    def _table_totals(
+        self, answer: Answer, axes: Sequence[Axis], dropna: bool, target: str
+    ) -> list[dict[str, FloatArray]]:
+        """Return the same as sums of cells, whose noise is independent."""
+        kept = kept_parts(axes, dropna)
+        cells = answer.estimate[kept], answer.variance[kept]
+        sums = [[np.atleast_1d(v.sum(axis=others)) for v in cells] for others in (1, 0, (0, 1))]
+        return [self._results(estimate, variance, (slice(None),)) for estimate, variance in sums]
+
+    @staticmethod
+    def _with_margins(
+        tables: dict[str, pd.DataFrame], totals: Sequence[Mapping[str, FloatArray]]
+    ) -> dict[str, pd.DataFrame]:
+        """Add row, column and grand totals."""
         out = {}
         for name, table in tables.items():
             # Plain labels: an index of intervals has no place for "All".
@@ -347,8 +439,18 @@ class Estimates(Reading):
             sums = mine.counted(shown, released)
         else:
             sums, released, nulls = mine.count_together(places, self._source.codes([column]))
-        found = sets.share_of(sums, mine, released, nulls, normalize, sampling)
-        return pd.DataFrame(self._results(*self._weighted(*found, normalize), (slice(None),)), index=index)
+        told = None if places is not None else self._items(column)
+        if told is not None:
+            sampling = self._source.sampling("table")
+        found = self._weighted(*sets.share_of(sums, mine, released, nulls, normalize, sampling), normalize)
+        source = "rows"
+        if told is not None:
+            present = 1.0 if not mine.has_null else 1 - float(self.null_rate(column)["estimate"])
+            found = told.beside(*found, normalize, target == "population", max(present * self.rows, 1.0))
+            source = "both"
+        out = pd.DataFrame(self._results(*found, (slice(None),)), index=index)
+        out.attrs["source"] = source
+        return out
 
     @nan_if_not_found
     def cooccurrence(
@@ -447,8 +549,9 @@ class Estimates(Reading):
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
         if by is None:
+            measured = NumberTables.mean if weights is None else None
             return self._statistic(
-                moments.mean(scale, self._weight(weights, column)), [column, weights], column, target
+                moments.mean(scale, self._weight(weights, column)), [column, weights], column, target, measured
             )
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
@@ -498,7 +601,10 @@ class Estimates(Reading):
         scale = moments.Scale.of(self._source.column(column))
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
-        return self._statistic(moments.total(scale, self._weight(weights, column)), [column, weights], column, target)
+        measured = NumberTables.total if weights is None else None
+        return self._statistic(
+            moments.total(scale, self._weight(weights, column)), [column, weights], column, target, measured
+        )
 
     @nan_if_not_found
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
@@ -532,7 +638,8 @@ class Estimates(Reading):
         {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
         scale = moments.Scale.of(self._source.column(column))
-        return self._statistic(moments.variance(scale, check_whole(ddof, "ddof", 0)), [column], column, target)
+        statistic = moments.variance(scale, check_whole(ddof, "ddof", 0))
+        return self._statistic(statistic, [column], column, target, lambda told, own: told.variance(ddof, own))
 
     @nan_if_not_found
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
@@ -608,8 +715,16 @@ class Estimates(Reading):
         """
 
         def covariance(a: moments.Scale, b: moments.Scale) -> pd.Series[Any]:
-            names = [a.column.name, b.column.name]
-            return self._statistic(moments.covariance(a, b, check_whole(ddof, "ddof", 0)), names, names[0], target)
+            names = (a.column.name, b.column.name)
+
+            def measured(told: NumberTables, own: float) -> Known | None:
+                if names[0] == names[1]:
+                    return told.variance(ddof, own)
+                pair = self._number_pair(*names)
+                return None if pair is None else pair.covariance(ddof, own)
+
+            rows = moments.covariance(a, b, check_whole(ddof, "ddof", 0))
+            return self._statistic(rows, names, names[0], target, measured)
 
         return self._matrix(columns, covariance, target)
 
@@ -651,7 +766,11 @@ class Estimates(Reading):
             if a.column.name == b.column.name:
                 return dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
             terms, functions = moments.second_moments(a, b)
-            values, covariance = self._moments(terms, functions, [a, b], target)
+            pair = self._number_pair(a.column.name, b.column.name)
+            values, covariance = self._moments(terms, functions, [a, b], target if pair is None else "table")
+            if pair is not None:
+                own = 1.0 if target == "population" else 0.0
+                values, covariance = _with_pair(values, covariance, pair, a, b, own)
             point, lower, upper = moments.profile_correlation(values, covariance, z)
             return dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
 
@@ -668,6 +787,12 @@ class Estimates(Reading):
             rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), sampling)
             results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
             return self._dressed_series(results, column, "number", column)
+        told = None if self._joints is None else self._joints.null_rate(column, target == "population", self._row_cells)
+        if told is not None:
+            results = self._results(told.estimate[-1:], told.variance[-1:], (slice(None),))
+            out = self._dressed_series(results, column, "number", column)
+            out.attrs["source"] = told.source
+            return out
         if self._measured is not None:
             axis = make_axis(chosen, None if self.is_listed(column) else 1)
             found = self._measured.cells(
@@ -721,7 +846,9 @@ class Estimates(Reading):
             )
         part = slice(0, axis.bins)
         results = self._results(estimate, variance, (part,), least=0.0)
-        return pd.DataFrame(results, index=axis.labels[part])
+        out = pd.DataFrame(results, index=axis.labels[part])
+        out.attrs["source"] = _source_of(fitted)
+        return out
 
     @nan_if_not_found
     def quantile(
@@ -777,11 +904,41 @@ class Estimates(Reading):
         ends = start, start + (fitted.axis.edges[fitted.axis.bins] - 1) * step
         results |= {bound: np.clip(results[bound], *ends) for bound in ("lower", "upper")}
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
+        table.attrs["source"] = _source_of(fitted)
         return table if np.ndim(q) else table.iloc[0].rename(column)
 
 
-def _default_method(axes: Sequence[Axis]) -> str:
-    return "em" if any(axis.grid is not None for axis in axes) else "inverse"
+def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: Any, most: int) -> Iterator[Any]:
+    """Yield synthetic rows of a released file as Arrow tables of at most so many rows; see `Estimates.synthesize`."""
+    fresh, generator, source = check_rows(n_rows), make_generator(random_state), estimates._source
+    drawing = estimates._synthesizer
+    drawing.warn_of_hidden()
+    if fresh is None:
+        yield from source.drawn_batches(lambda codes: drawing.given(codes, generator), drawing.text, most)
+        return
+    for start in range(0, fresh, most):
+        rows = min(most, fresh - start)
+        yield source.drawn(drawing.fresh(rows, generator), rows, drawing.text)
+
+
+def _with_pair(
+    values: FloatArray, covariance: FloatArray, pair: NumberPair, a: moments.Scale, b: moments.Scale, population: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return three moments from rows and tables, weighted by their precisions, in the units of the rows'."""
+    units = [line_of(scale.column.space)[1] / scale.width for scale in (a, b)]
+    scales = np.array([units[0] * units[1], units[0] ** 2, units[1] ** 2])
+    known, own = pair.moments(0.0)
+    known, own = known * scales, own * scales**2
+    more = np.maximum(pair.moments(1.0)[1] * scales**2 - own, 0.0) if population else np.zeros(3)
+    if not np.isfinite(covariance).all():
+        return known, np.diag(own + more)
+    # Aitken's gain, which needs no inverse of the rows' own covariance.
+    gain = covariance @ np.linalg.inv(covariance + np.diag(own))
+    return values + gain @ (known - values), covariance - gain @ covariance + np.diag(more)
+
+
+def _source_of(fitted: Any) -> str:
+    return "tables" if isinstance(fitted, NumberTables) else "rows"
 
 
 def _levels(q: Any) -> FloatArray:

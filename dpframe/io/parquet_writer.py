@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpframe.central.tables import Tables
 from dpframe.errors import ColumnError
 from dpframe.io.batches import Batch, indexed, length, row_groups
 from dpframe.io.checks import check_types, located
@@ -56,6 +57,7 @@ class Job:
         self.fields = {field.name: field for field in self.table.fields(self.names)}
         check_types([self.fields[name] for name in self.plan.names], {c.name: c.space for c in self.plan.columns})
         self.digest, self.first_row = Digest(self.plan), 0
+        self.tables = Tables(self.plan, self.key)
         self.selection = Selection(self.plan, self.key, self.table.n)
         self.watch = None if self.plan.shuffle else SortedWatch(self.table.partitions)
 
@@ -70,7 +72,8 @@ class Job:
             if self.watch is not None:
                 self.watch.warn()
             drawn_from = None if self.plan.sample is None else self.table.n
-            info = ReleaseInfo(self.plan, rows, self.digest.hexdigest(), drawn_from, self.measured)
+            tables = self.tables.measured()
+            info = ReleaseInfo(self.plan, rows, self.digest.hexdigest(tables), drawn_from, self.measured, tables)
             writer.add_key_value_metadata(self._metadata(info))
         return info
 
@@ -88,6 +91,7 @@ class Job:
             codes = {c.name: self._encode(c, batch[c.name], self.first_row) for c in self.plan.columns}
             if self.watch is not None:
                 self.watch.update(codes)
+            self.tables.add(codes, self.first_row)
             released: Batch = dict(release(codes, self.plan, self.key, self.first_row))
             released.update((name, self._plain(name, batch[name])) for name in self.plan.passthrough)
             mask = self.selection.mask(self.first_row, count)

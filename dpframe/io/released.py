@@ -9,7 +9,9 @@ taken anew for every question. Columns of Python objects have no bytes to take i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from dpframe.io.checks import located
 from dpframe.io.frames import Frame, wrap
 from dpframe.io.parquet_reader import ParquetInput
 from dpframe.plan.columns import Column
+from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest
@@ -41,9 +44,33 @@ _digests: dict[tuple[bytes, bytes], str | ColumnError] = {}
 """By plan and content, the latest last: the digest, or what is wrong with a value."""
 
 
+SYNTHETIC = "synthetic"
+"""Key of the description that synthetic rows carry in place of a release's."""
+
+
+def is_synthetic(text: str) -> bool:
+    """Tell whether a description is that of synthetic rows."""
+    try:
+        data = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return isinstance(data, dict) and SYNTHETIC in data
+
+
 @lru_cache(maxsize=KNOWN_DIGESTS)
 def read_info(text: str) -> ReleaseInfo:
-    """Return what a release says about itself; `PlanError` for a text that is no description of one."""
+    """Return what a release says about itself; `PlanError` for a text that is no description of one.
+
+    Raises
+    ------
+    NotSanitizedError
+        For the text of synthetic rows.
+    """
+    if is_synthetic(text):
+        raise NotSanitizedError(
+            "the table is synthetic and carries no plan: plain pandas is right for it on average; for intervals ask "
+            "the release that it was drawn from"
+        )
     return ReleaseInfo.from_json(text)
 
 
@@ -81,6 +108,11 @@ class Source:
             return self.n
         told = self.info is not None and self.plan == self.info.plan
         return (self.info.rows if told and self.info is not None else None) or self.plan.n
+
+    @property
+    def tables(self) -> tuple[MeasuredTable, ...]:
+        """The tables that were measured beside these rows; none under another plan than the release's own."""
+        return self.info.tables if self.info is not None and self.plan == self.info.plan else ()
 
     @property
     def weight(self) -> float:
@@ -139,6 +171,42 @@ class Source:
         there = [known for known in self.plan.names if known not in self.missing]
         raise ParameterError(f"column {name!r} {why}; randomised columns are {', '.join(there)}")
 
+    def drawn(self, codes: Mapping[str, npt.NDArray[Any]], fresh: int | None, text: str) -> Any:
+        """Return codes of original rows as a table of this kind, under another description.
+
+        Parameters
+        ----------
+        codes
+            Codes of the randomised columns.
+        fresh
+            How many they are, where they are no released rows': columns passed through and the index are left out.
+        text
+            The description.
+        """
+        table = self._table
+        if isinstance(table, ParquetInput):
+            # Of fresh rows no more than the columns' types are needed.
+            whole = table.read(table.names) if fresh is None else _empty(table)
+            table = wrap(whole)
+        if fresh is None:
+            return table.rebuild(self.plan, codes, None, text)
+        plan = replace(self.plan, passthrough=(), keeps_index=False)
+        return table.rebuild(plan, codes, np.arange(fresh), text)
+
+    def drawn_batches(
+        self, draw: Callable[[dict[str, npt.NDArray[Any]]], Mapping[str, npt.NDArray[Any]]], text: str, rows: int
+    ) -> Iterator[pa.Table]:
+        """Yield what is drawn for each released row of a file, as Arrow tables beside the columns passed through."""
+        assert isinstance(self._table, ParquetInput)
+        columns = [self.plan[name] for name in self.plan.names if name not in self.missing]
+        names = [name for name in self._table.names if name in {*self.plan.names, *self.plan.passthrough}]
+        fields = {field.name: field.type for field in self._table.fields(names)}
+        for batch in self._table.batches(names, rows, names):
+            codes = {column.name: column.space.released.encode(batch[column.name]) for column in columns}
+            arrays = [batch[name].cast(fields[name]) for name in names]
+            table: pa.Table = wrap(pa.table(arrays, names=names)).rebuild(self.plan, draw(codes), None, text)
+            yield table
+
     def zone(self, name: str) -> str | None:
         """Return the time zone of a column, if its type has one."""
         return getattr(self._table.fields([name])[0].type, "tz", None)
@@ -181,7 +249,7 @@ class Source:
     def row_failure(self) -> str | None:
         """Return what tells the rows from those released, if anything does."""
         try:
-            same = self.info is not None and self._digest() == self.info.digest
+            same = self.info is not None and self._digest() == self.info.row_digest
         except ColumnError as error:
             return str(error)
         return None if same else "the rows are not those that were released under this plan: their digest is another"
@@ -219,6 +287,11 @@ class Source:
         for codes in self._encoded(self.plan.columns):
             digest.update(codes)
         return digest.hexdigest()
+
+
+def _empty(table: ParquetInput) -> pa.Table:
+    fields = [pa.field(field.name, field.type, field.nullable) for field in table.fields(table.names)]
+    return pa.schema(fields).empty_table()
 
 
 def _opened(table: Any) -> Frame | ParquetInput:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -23,17 +23,18 @@ from dpframe.accounting.budget import Budget, round_down, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.dominating import BitsLoss, ItemsLoss
 from dpframe.accounting.finite import tight_epsilon
-from dpframe.accounting.gaussian_dp import Step, step_delta
+from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta
 from dpframe.accounting.kept_order import response_parts
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.accounting.zcdp import zcdp_delta
 from dpframe.errors import ParameterError, name_list
 from dpframe.mechanisms import Mechanism
 from dpframe.mechanisms.flip_loss import FlipLoss
 from dpframe.plan.accounting_gains import ORDER_METHODS
 from dpframe.plan.calibration import Terms
 from dpframe.plan.inferred import Inferred
+from dpframe.plan.measures import Measure, measures_step
 from dpframe.plan.notebook import notebook_html
+from dpframe.spaces import Space
 
 ENUMERATED = 256
 """Most codes for which every pair of inputs is enumerated; with δ > 0, when it takes longer, half as many."""
@@ -120,6 +121,14 @@ class Promise(Protocol):
     @property
     def inferred(self) -> Inferred | None:
         """What private inference of spaces spent."""
+
+    @property
+    def spaces(self) -> Mapping[str, Space]:
+        """The space of each randomised column."""
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Tables that are measured beside the rows."""
 
     @property
     def shuffle(self) -> bool:
@@ -238,15 +247,15 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     local = plan.local if own and not failures else None
     pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
     rows = _released(plan, claimed, contributions)
-    if plan.terms.central is not None:
-        epsilon, delta, how = _in_steps(plan, proofs, claimed, contributions)
-    elif rows is None:
+    if rows is None:
         epsilon, delta, how = math.inf, 1.0, "total: inference of spaces spent more than is claimed"
+    elif plan.measures or (plan.inferred is not None and plan.inferred.step is not None):
+        epsilon, delta, how = _in_steps(plan, proofs, rows, contributions)
     else:
         terms = replace(plan.terms, budget=rows, contributions=contributions)
         certified = _accounted if pure and rows.delta > 0 else _added
         epsilon, delta, how = certified(terms, proofs, rows, contributions)
-    if plan.inferred is not None and plan.terms.central is None:
+    if plan.inferred is not None and plan.inferred.step is None:
         spent = plan.inferred.budget
         epsilon, delta = (
             round_up(Fraction(own) + Fraction(other)) if math.isfinite(own) else own
@@ -283,13 +292,24 @@ def _undercut(inferred: Inferred, contributions: int) -> list[str]:
     if inferred.step is not None:
         return _undercut_step(inferred, inferred.step, contributions)
     if spent.delta > 0:
-        rho = math.fsum(contributions**2 / variance for variance in variances) * (1 - 1e-9)
-        kept = rho == 0 or (rho < _LOUDEST and zcdp_delta(rho, spent.epsilon) <= spent.delta)
+        kept = not variances or _counts_keep(variances, spent, contributions)
     else:
         # 2α/(1 − α)² = 1/(cosh(rate) − 1)
         rates = [2 * contributions * math.acosh(1 + 1 / variance) for variance in variances]
         kept = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
     return [] if kept else [f"inference claims {_pair(spent)} but its counts have less noise than that asks for"]
+
+
+def _counts_keep(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
+    """Tell whether counts with discrete Gaussian noise of these variances keep an (ε, δ)."""
+    if min(variances) < _LEAST_VARIANCE:
+        return False
+    noises = [IntegerNoise(variance) for variance in variances]
+    return step_delta(noise_step(noises, contributions, spent.delta * _TAILS), spent.epsilon) <= spent.delta
+
+
+_LEAST_VARIANCE, _TAILS = 0.25, 1e-5
+"""The least σ² whose lattice law is bounded; the share of δ for the law's tails."""
 
 
 def _undercut_step(inferred: Inferred, step: Step, contributions: int) -> list[str]:
@@ -302,7 +322,7 @@ def _undercut_step(inferred: Inferred, step: Step, contributions: int) -> list[s
         return [f"inference claims {_pair(inferred.budget)} on its own, but its step has delta={stated:.4g} there"]
     if inferred.columns and not inferred.measured:
         return ["inference names columns but no counts that their spaces rest on"]
-    noises = [IntegerNoise(max(measured.variance, 0.25)) for measured in inferred.measured]
+    noises = [IntegerNoise(max(measured.variance, _LEAST_VARIANCE)) for measured in inferred.measured]
     least = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
     thresholds = dict(inferred.thresholds)
     last = {m.column: m for m in inferred.measured if m.column in thresholds}
@@ -310,7 +330,10 @@ def _undercut_step(inferred: Inferred, step: Step, contributions: int) -> list[s
         gaussian_tail(measured.variance, thresholds[name] - contributions) for name, measured in last.items()
     )
     failures = []
-    if min((measured.variance for measured in inferred.measured), default=1.0) < 0.25 or least.mu > step.mu * _ABOUT:
+    if (
+        min((measured.variance for measured in inferred.measured), default=1.0) < _LEAST_VARIANCE
+        or least.mu > step.mu * _ABOUT
+    ):
         failures.append(f"inference claims mu={step.mu:.6g} but its counts have less noise than that asks for")
     if escape > step.delta * _ABOUT:
         failures.append(f"inference claims the slack {step.delta:.3g} but its thresholds let rare values show oftener")
@@ -325,8 +348,12 @@ _TINIEST = 1e-300
 
 def _in_steps(plan: Promise, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
     """Return the (ε, δ) of a person by composing steps, from the losses and blankets that were proved, and how."""
-    terms, central = replace(plan.terms, budget=claimed, contributions=contributions, local=None), plan.terms.central
-    assert central is not None
+    try:
+        parts = _central(plan, contributions, claimed.delta)
+    except ParameterError:
+        return math.inf, 1.0, "total: measured tables need more than the delta of the claim"
+    central = composed_steps(parts.values())
+    terms = replace(plan.terms, budget=claimed, contributions=contributions, local=None, central=central)
     failing = math.fsum(p.claimed.delta for p in proofs)
     if not all(math.isfinite(p.epsilon) for p in proofs):
         return math.inf, 1.0, "total: a unit's loss is not bounded"
@@ -340,8 +367,8 @@ def _in_steps(plan: Promise, proofs: Sequence[Proof], claimed: Budget, contribut
         return math.inf, 1.0, "total: what is spent beside the rows exceeds the claim"
     how = [
         f"total: delta={bound.value:.4g} at epsilon={claimed.epsilon:g} per person",
-        f"inference (mu={central.mu:.6g}, slack={central.delta:.3g}) composed with the rows by "
-        "Gaussian differential privacy with a slack",
+        ", ".join(f"{name} (mu={step.mu:.6g}, slack={step.delta:.3g})" for name, step in parts.items())
+        + " composed with the rows by Gaussian differential privacy with a slack",
     ]
     if terms.shuffled_rows is not None:
         how.append(f"{terms.shuffled_rows:,} rows in secret order: their profile lies under a Gaussian curve")
@@ -352,14 +379,20 @@ def _in_steps(plan: Promise, proofs: Sequence[Proof], claimed: Budget, contribut
     return claimed.epsilon, bound.value, "; ".join(how)
 
 
-_LOUDEST = 1e4
-"""A ρ beyond which noise hides nothing."""
+def _central(plan: Promise, contributions: int, delta: float) -> dict[str, Step]:
+    """Return what is given away beside the rows: tables' steps anew from the noise that the plan states."""
+    found = {}
+    if plan.inferred is not None and plan.inferred.step is not None:
+        found["inference"] = plan.inferred.step
+    tables = measures_step(plan.measures, plan.spaces, contributions, delta)
+    return found if tables is None else found | {"tables": tables}
 
 
 def _released(plan: Promise, claimed: Budget, contributions: int) -> Budget | None:
-    """Return what is claimed of the rows' release alone, or None if inference leaves nothing of the claim."""
+    """Return what is claimed less what is subtracted of it, or None if inference leaves nothing of the claim."""
     try:
-        rows = claimed if plan.inferred is None else claimed.less(plan.inferred.budget)
+        subtracted = plan.inferred is not None and plan.inferred.step is None
+        rows = claimed.less(plan.inferred.budget) if plan.inferred is not None and subtracted else claimed
         _ = rows.per_row(contributions)
     except ParameterError:
         return None
@@ -547,6 +580,8 @@ def _attested(plan: Promise, contributions: int) -> list[str]:
             f"spaces of {name_list(plan.inferred.columns)} were found with noise worth {_pair(spent)}, and the others "
             "declared without looking at the data"
         )
+    if plan.measures:
+        lines.append("the measured tables are exact counts of this table, with noise of the stated sigma2")
     if plan.n is not None:
         lines.append(f"the table had {plan.n:,} rows, and that number is public")
     if plan.shuffle:

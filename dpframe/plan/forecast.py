@@ -78,7 +78,7 @@ def mean_errors(
         coarse = Nullable(Integer(0, FINEST)) if null else Integer(0, FINEST)
         mechanism, shares = mechanism.recalibrated(coarse, mechanism.epsilon, mechanism.delta), None
         values = FINEST + 1
-    first, second = _numbers(space, np.array([0, 1]))
+    first, second = number_of(space, np.array([0, 1]))
     numbers = np.append(np.linspace(-0.5, 0.5, values), np.zeros(int(null)))
     present = np.append(np.ones(values), np.zeros(int(null)))
     t = np.full(len(present), 1 / len(present)) if shares is None else shares
@@ -103,7 +103,8 @@ def support_errors(mechanism: Mechanism, n: int) -> tuple[float, float]:
     return math.sqrt(rare), math.sqrt(max(rare, common))
 
 
-def _numbers(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:
+def number_of(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:
+    """Return the numbers of codes of a space of numbers."""
     values = space.numbers(codes)
     assert values is not None
     return values

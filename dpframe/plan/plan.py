@@ -25,10 +25,12 @@ from dpframe.plan.columns import Column, Group, Randomised, column_from_json, gr
 from dpframe.plan.findings import NotFound, judge
 from dpframe.plan.forecast import forecast_table
 from dpframe.plan.inferred import Inferred
+from dpframe.plan.measured_forecast import with_tables
+from dpframe.plan.measures import Measure, check_measures, measure_lines, measures_step
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.sample_size import best_size, sample_curve
-from dpframe.plan.steps import rows_budget, step_lines, steps_of
-from dpframe.spaces import as_space
+from dpframe.plan.steps import central_budget, rows_budget, step_lines, steps_of
+from dpframe.spaces import Space, as_space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,6 +81,9 @@ class Plan:
         The most that `local` may be, for those who will not rest everything on the secrecy of the order.
     reused
         What the inference of another plan cost whose spaces were taken, without its counts: a ledger enters it once.
+    measures
+        Tables that are measured beside the rows, of all rows of the table even where a sample is released: they lie
+        outside the sample, and it earns them no credit.
 
     Raises
     ------
@@ -113,11 +118,13 @@ class Plan:
     keeps_index: bool = False
     local_epsilon: float | None = None
     reused: Inferred | None = None
+    measures: tuple[Measure, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("columns", "drop", "passthrough", "leaks", "groups"):
+        for name in ("columns", "drop", "passthrough", "leaks", "groups", "measures"):
             if not isinstance(getattr(self, name), list | tuple):
-                raise PlanError(f"{name} must be a list of {name if name in ('columns', 'groups') else 'column names'}")
+                own = name in ("columns", "groups", "measures")
+                raise PlanError(f"{name} must be a list of {name if own else 'column names'}")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         budget = Budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", budget.epsilon)
@@ -138,6 +145,8 @@ class Plan:
         self._check_groups()
         if self.sample is not None:
             self._check_sample(self.sample)
+        if self.measures:
+            self._check_measures()
         if not self.terms.allow(self.units):
             raise PlanError(self._excess())
 
@@ -147,6 +156,21 @@ class Plan:
         if self.n is None or sample > self.n:
             rows = "the plan does not know how many there are" if self.n is None else f"there are {self.n:,}"
             raise ParameterError(f"sample={sample:,} rows cannot be chosen: {rows}; leave sample out or lower it")
+
+    def _check_measures(self) -> None:
+        if self.delta == 0:
+            raise ParameterError("measured tables need delta above 0; raise delta, or leave measures out")
+        check_measures(self.measures, self.spaces)
+
+    @cached_property
+    def spaces(self) -> Mapping[str, Space]:
+        """The space of each randomised column, by its name."""
+        return {column.name: column.space for column in self.columns}
+
+    @cached_property
+    def tables_step(self) -> Step | None:
+        """What the measured tables cost a person; None where there are none."""
+        return measures_step(self.measures, self.spaces, self.contributions, self.delta)
 
     def _excess(self) -> str:
         inside, lost = self.terms.sampled_budget, self.local_sum
@@ -219,7 +243,14 @@ class Plan:
     def terms(self) -> Terms:
         """What the promise rests on: the budget of a row, and whether its order and sample are secret."""
         return terms_of(
-            self.release, self.inferred, self.n, self.sample, self._secret, self.contributions, self.local_epsilon
+            self.release,
+            self.inferred,
+            self.n,
+            self.sample,
+            self._secret,
+            self.contributions,
+            self.local_epsilon,
+            self.tables_step,
         )
 
     @property
@@ -238,7 +269,7 @@ class Plan:
         See `dpframe.accounting.gaussian_dp`. Rows in secret order are one step, in known order one for every column of
         each of a person's rows.
         """
-        return steps_of(self.units, self.terms, self.inferred)
+        return steps_of(self.units, self.terms, self.inferred, self.tables_step)
 
     @property
     def step(self) -> Step:
@@ -273,17 +304,21 @@ class Plan:
     def local(self) -> Budget:
         """The promise for each row, even against someone who knows which output row it became.
 
-        The columns' losses, composed, and what inference spent: its counts are of this row as well, and no order
-        hides them. Where neither order nor sample earns credit it is the promise itself.
+        The columns' losses, composed, and what inference and measured tables spent: their counts are of this row as
+        well, and no order hides them. Where neither order nor sample earns credit it is the promise itself.
         """
         if self.terms.shuffled_rows is None and not self.terms.samples:
             return self.release
-        return self._local_rows if self.inferred is None else compose([self._local_rows, self.inferred.budget])
+        return self._local_rows if self._beside is None else compose([self._local_rows, self._beside])
+
+    @cached_property
+    def _beside(self) -> Budget | None:
+        return central_budget(self.inferred, self.tables_step, self.delta)
 
     @property
     def _local_delta(self) -> float:
         # Not `less`: the ε of inference on its own may be above the promise, where little is left for the rows.
-        spent = Fraction(0) if self.inferred is None else Fraction(self.inferred.budget.delta)
+        spent = Fraction(0) if self._beside is None else Fraction(self._beside.delta)
         return round_down(Fraction(self.delta) - spent)
 
     @property
@@ -333,7 +368,7 @@ class Plan:
     @property
     def _schema(self) -> int:
         """The oldest schema that says all of the plan: its digest enters every key, and stays where nothing is new."""
-        new = self.local_epsilon is not None or self.reused is not None
+        new = self.local_epsilon is not None or self.reused is not None or bool(self.measures)
         new |= self.inferred is not None and self.inferred.step is not None
         return SCHEMA if new else 1
 
@@ -367,6 +402,8 @@ class Plan:
             data["local_epsilon"] = self.local_epsilon
         if self.reused is not None:
             data["reused"] = self.reused.to_json()
+        if self.measures:
+            data["measures"] = [measure.to_json() for measure in self.measures]
         if self.groups:
             data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)
@@ -404,6 +441,7 @@ class Plan:
             "keeps_index",
             "local_epsilon",
             "reused",
+            "measures",
         }
         unknown = sorted(set(data) - known)
         if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
@@ -414,7 +452,10 @@ class Plan:
         data["groups"] = tuple(group_from_json(group, data["columns"]) for group in data["groups"])
         data["columns"] = tuple(column_from_json(column, data["groups"]) for column in data["columns"])
         data.setdefault("delta", 0.0)
+        if not isinstance(data.setdefault("measures", []), list):
+            raise PlanError("measures must be a list of measures")
         try:
+            data["measures"] = tuple(map(Measure.from_json, data["measures"]))
             for name in ("inferred", "reused"):
                 if data.get(name) is not None:
                     data[name] = Inferred.from_json(data[name])
@@ -475,6 +516,7 @@ class Plan:
         "no information"; means are in ``unit``. With groups
         there are the joint of all columns of each, and ``split_error``: what ``std_error`` would be if the same
         promise were kept with every group's share split evenly over its columns. Grouping pays where it is larger.
+        With measured tables errors are of rows and tables together, and ``rows_alone`` is what rows would have.
 
         Raises
         ------
@@ -499,8 +541,10 @@ class Plan:
         n = check_whole(self.n if n_rows is None else n_rows, "n_rows", of="rows")
         split = split_mechanisms(self.units, self.terms) if self.groups else None
         if self.sample is None or self.n is None:
-            return forecast_table(self.columns, n, types, self.groups, split=split)
-        return forecast_table(self.columns, max(1, self.sample * n // self.n), types, self.groups, n, split)
+            table = forecast_table(self.columns, n, types, self.groups, split=split)
+        else:
+            table = forecast_table(self.columns, max(1, self.sample * n // self.n), types, self.groups, n, split)
+        return with_tables(table, self.measures, self.spaces, n) if self.measures else table
 
     def verify(self) -> Certificate:
         """Prove the promise from the integers that are sampled; see `Certificate`."""
@@ -593,7 +637,8 @@ class Plan:
                 f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {of} found the spaces of "
                 + name_list(self.inferred.columns)
             )
-            text += step_lines(self.steps) if self.terms.central is not None else []
+        text += measure_lines(self.measures) if self.measures else []
+        text += step_lines(self.steps) if self.terms.central is not None else []
         if self.not_found:
             text.append(
                 "NOT FOUND by inference, estimates are NaN: "
@@ -682,6 +727,7 @@ def build_plan(
     inferred: Inferred | None = None,
     local_epsilon: float | None = None,
     reused: Inferred | None = None,
+    measures: Sequence[Measure] = (),
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
@@ -706,7 +752,8 @@ def build_plan(
     chosen = None if isinstance(sample, str) else sample
     cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
     secret = shuffle and not tuple(passthrough)
-    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap)
+    tables = _tables_step(measures, known, contributions, delta)
+    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables)
     columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups)
     plan = Plan(
         epsilon=epsilon,
@@ -724,6 +771,7 @@ def build_plan(
         inferred=inferred,
         local_epsilon=cap,
         reused=reused,
+        measures=tuple(measures),
     )
     return plan._resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
 
@@ -736,15 +784,38 @@ def terms_of(
     secret: bool,
     contributions: int,
     local: float | None,
+    tables: Step | None = None,
 ) -> Terms:
-    """Return what a promise rests on: what inference spent is composed with the rows, or (older plans) subtracted."""
-    central, spent = (None, None) if inferred is None else (inferred.step, inferred.budget)
-    budget = promise if spent is None or central is not None else promise.less(spent, "inference")
-    cap = None if local is None else Budget(local, promise.delta)
-    if cap is not None and spent is not None:
-        # Apart, so that it holds whatever inference gave: a row's own loss is known to whoever has its plan.
-        cap = cap.less(spent, "inference, of what local_epsilon allows")
-    return Terms(budget, n, sample, secret, contributions, central, cap)
+    """Return what a promise rests on: what is central is composed with the rows, or (older plans) subtracted.
+
+    In known order, where tables are measured too, inference is subtracted: which tables are made, and how much noise
+    the rows have, follow from its outcome, and there no one pair of laws dominates them all.
+    """
+    own, spent = (None, None) if inferred is None else (inferred.step, inferred.budget)
+    budget = promise if spent is None or own is not None else promise.less(spent, "inference")
+    steps = [step for step in (own, tables) if step is not None]
+    central = composed_steps(steps) if steps else None
+    return Terms(budget, n, sample, secret, contributions, central, row_cap(promise, inferred, tables, local))
+
+
+def row_cap(promise: Budget, inferred: Inferred | None, tables: Step | None, local: float | None) -> Budget | None:
+    """Return what ``local_epsilon`` leaves for a row's own loss.
+
+    Apart from what is central, so that it holds whatever inference gave: who has a plan knows its rows' losses.
+    """
+    beside = None if local is None else central_budget(inferred, tables, promise.delta)
+    if local is None or beside is None:
+        return None if local is None else Budget(local, promise.delta)
+    what = "inference and measured tables, of what local_epsilon allows,"
+    return Budget(local, promise.delta).less(beside, what, "raise local_epsilon, or lower infer_share or measure_share")
+
+
+def _tables_step(
+    measures: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float
+) -> Step | None:
+    """Return what tables cost, once they are known to fit the columns."""
+    check_measures(measures, spaces)
+    return measures_step(measures, spaces, contributions, delta)
 
 
 def _check_sample_size(sample: Any, n: int | None) -> None:

@@ -6,14 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dpframe.accounting import composed_epsilon
-from dpframe.accounting.budget import Budget
+from dpframe.accounting.budget import Budget, compose
 from dpframe.accounting.gaussian_dp import Step, composed_steps, dominating_step, pure_step, step_epsilon
 from dpframe.plan.calibration import Terms, rows_step
 from dpframe.plan.columns import Randomised
 from dpframe.plan.inferred import Inferred
 
 
-def steps_of(units: Sequence[Randomised], terms: Terms, inferred: Inferred | None) -> dict[str, Step]:
+def steps_of(
+    units: Sequence[Randomised], terms: Terms, inferred: Inferred | None, tables: Step | None = None
+) -> dict[str, Step]:
     """Return what each part of a release costs a person, by its name.
 
     Rows in secret order are one step. In known order every column of each of a person's rows is one, of pure
@@ -22,6 +24,8 @@ def steps_of(units: Sequence[Randomised], terms: Terms, inferred: Inferred | Non
     steps: dict[str, Step] = {}
     if inferred is not None:
         steps["inference"] = dominating_step(inferred.budget) if inferred.step is None else inferred.step
+    if tables is not None:
+        steps["tables"] = tables
     pure = all(unit.mechanism.delta == 0 for unit in units)
     rows = None
     if units and terms.shuffled_rows is not None and pure:
@@ -36,13 +40,28 @@ def steps_of(units: Sequence[Randomised], terms: Terms, inferred: Inferred | Non
     return steps
 
 
+_STATED = 0.5
+"""Share of δ at which what is central is stated as an (ε, δ) of its own."""
+
+
+def central_budget(inferred: Inferred | None, tables: Step | None, delta: float) -> Budget | None:
+    """Return what is given away beside the rows, as an (ε, δ) of its own: a row's place hides none of it."""
+    if tables is None or delta == 0:
+        return None if inferred is None else inferred.budget
+    if inferred is None or inferred.step is not None:
+        step = tables if inferred is None or inferred.step is None else composed_steps([inferred.step, tables])
+        return Budget(step_epsilon(step, delta * _STATED) or 5e-324, delta * _STATED)
+    left = (delta - inferred.budget.delta) * _STATED
+    return compose([inferred.budget, Budget(step_epsilon(tables, left) or 5e-324, left)])
+
+
 def rows_budget(units: Sequence[Randomised], terms: Terms, steps: Mapping[str, Step]) -> Budget:
     """Return what a release costs on its own where its inference is paid for: never more than the whole promise.
 
     Not the promise less what inference costs: what is composed costs more apart than together.
     """
     rest, delta = composed_steps(step for name, step in steps.items() if name != "inference"), terms.budget.delta
-    if terms.shuffled_rows is not None or any(unit.mechanism.delta > 0 for unit in units):
+    if "tables" in steps or terms.shuffled_rows is not None or any(unit.mechanism.delta > 0 for unit in units):
         epsilon = step_epsilon(rest, delta)
     else:
         epsilon = composed_epsilon([unit.column_loss for unit in units] * terms.contributions, delta)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpframe.errors import PlanError
+from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import SCHEMA, Plan
+from dpframe.release.packed import packed, unpacked
+from dpframe.release.release import sealed
 
 METADATA_KEY = "dpframe"
 """Key under which a release's description travels in ``attrs`` and in Parquet metadata."""
@@ -40,7 +43,8 @@ class ReleaseInfo:
     """What a release says about itself: its plan, its number of rows and its digest.
 
     ``rows`` is the number of rows of the table, where those released are a sample of them. ``measured`` tells that
-    what inference measured, as the plan has it, is of this very table.
+    what inference measured, as the plan has it, is of this very table. ``tables`` are the noisy counts of the plan's
+    measures, in their order, or none: then the rows alone tell.
     """
 
     plan: Plan
@@ -48,19 +52,27 @@ class ReleaseInfo:
     digest: str
     rows: int | None = None
     measured: bool = False
+    tables: tuple[MeasuredTable, ...] = ()
+
+    @property
+    def row_digest(self) -> str:
+        """The digest's part that is of the rows; measured tables have one of their own behind it."""
+        return self.digest[:16]
 
     def to_json(self) -> str:
-        """Return JSON text with a schema number."""
+        """Return JSON text with a schema number; of measured tables' counts a few bytes each, in base64."""
         data = {"schema": SCHEMA, "n": self.n, "digest": self.digest, "plan": json.loads(self.plan.to_json())}
         if self.rows is not None:
             data["rows"] = self.rows
         if self.measured:
             data["measured"] = True
+        if self.tables:
+            data["tables"] = packed(self.tables)
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: Any) -> ReleaseInfo:
-        """Read it back; `PlanError` if it is no release's description, or one of a newer schema."""
+        """Read it back; `PlanError` if it is no release's description, of a newer schema, or has others' tables."""
         damaged = PlanError("the release's metadata is damaged; attach its plan again")
         try:
             data = json.loads(text)
@@ -74,4 +86,15 @@ class ReleaseInfo:
             raise damaged
         if schema > SCHEMA:
             raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
-        return cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True)
+        info = cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True)
+        return info if data.get("tables") is None else replace(info, tables=info._read_tables(data["tables"]))
+
+    def _read_tables(self, data: Any) -> tuple[MeasuredTable, ...]:
+        """Return the tables of a description, or refuse those that are not of this very release."""
+        tables = unpacked(data, self.plan.measures, self.plan.spaces)
+        if tables is None or sealed(self.row_digest, tables) != self.digest[16:]:
+            raise PlanError(
+                "the measured tables are not those of this release: their digest is another; take the description "
+                "that the release came with"
+            )
+        return tables

@@ -7,13 +7,15 @@ batches of any size, or in Parquet.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from dpframe.errors import PlanError
 from dpframe.noise.keystream import Keystream
+from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 
 Codes = npt.NDArray[np.integer]
@@ -175,9 +177,19 @@ class Digest:
             rows ^= rows >> np.uint64(32)
             self._sum = (self._sum + int(rows.sum(dtype=np.uint64))) % (1 << 64)
 
-    def hexdigest(self) -> str:
-        """Return the digest as text."""
-        return f"{self._sum:016x}"
+    def hexdigest(self, tables: Sequence[MeasuredTable] = ()) -> str:
+        """Return the digest as text: 16 letters for the rows, and as many for the tables measured beside them."""
+        rows = f"{self._sum:016x}"
+        return rows + sealed(rows, tables) if tables else rows
+
+
+def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:
+    """Return the digest of measured tables, bound to that of the rows beside which they were measured."""
+    content = hashlib.sha256(rows.encode())
+    for table in tables:
+        content.update(json.dumps([table.measure.to_json(), table.starts, table.counts.shape]).encode())
+        content.update(table.counts.astype("<i8").tobytes())
+    return content.hexdigest()[:16]
 
 
 def _factors(name: str, word: int) -> U64:

@@ -13,6 +13,7 @@ from dpframe.accounting.budget import Budget, upward
 from dpframe.errors import name_list
 from dpframe.estimate import Estimates
 from dpframe.plan.certificate import Certificate
+from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import UNORDERED, Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.elements import Drawing, Table, bar, range_bar, split_bar, table
@@ -138,6 +139,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             accuracy=_accuracy(plan, info.n, estimates),
             gains=_gains(plan),
             spend=_spend(plan),
+            measured=measure_parts(plan.measures),
         )
     )
 

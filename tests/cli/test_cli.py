@@ -451,3 +451,38 @@ def test_importing_the_library_leaves_interruptions_alone(tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_synthesize(files, run):
+    source, safe, out, again = (files / f"{name}.parquet" for name in ("in", "safe", "out", "again"))
+    assert run("sanitize", source, safe, "--epsilon", 20, "--delta", 0, "--spaces", files / "spaces.json")[0] == 0
+    code, text, err = run("synthesize", safe, out, "--random-state", 1)
+    assert (code, err) == (0, "")
+    assert re.fullmatch(rf"{re.escape(str(out))}: 3,000 synthetic rows in \d.* s; this spends no budget\n", text)
+    drawn, census, released = (pd.read_parquet(path) for path in (out, source, safe))
+    assert (drawn.dtypes == released.dtypes).all()
+    assert drawn["age"].mean() == pytest.approx(census["age"].mean(), abs=3)
+    assert drawn["income"].isna().mean() == pytest.approx(census["income"].isna().mean(), abs=0.04)
+    with pytest.raises(dpf.NotSanitizedError, match=r"is synthetic.*ask the release that it was drawn from"):
+        drawn.dp.mean("age")
+    assert run("synthesize", safe, again, "--random-state", 1)[0] == 0
+    pd.testing.assert_frame_equal(pd.read_parquet(again), drawn)
+    assert run("synthesize", safe, again, "--rows", 70)[0] == 0
+    assert len(pd.read_parquet(again)) == 70
+
+
+def test_synthesize_refuses(files, run):
+    source, safe, out = (files / f"{name}.parquet" for name in ("in", "safe", "out"))
+    code, _, err = run("synthesize", source, out)
+    assert code == 2
+    assert "is not a release, which synthetic rows are drawn from; sanitise it first" in err
+    assert run("sanitize", source, safe, "--epsilon", 4, "--delta", 0, "--spaces", files / "spaces.json")[0] == 0
+    assert run("synthesize", safe, out, "--rows", 0)[0] == 2
+    code, _, err = run("synthesize", safe, safe)
+    assert code == 2
+    assert "is part of the input; write to another place" in err
+    assert run("synthesize", safe, out)[0] == 0
+    for command in (["inspect", out], ["estimate", out, "mean", "age"], ["synthesize", out, files / "more.parquet"]):
+        code, _, err = run(*command)
+        assert code == 2
+        assert "the table is synthetic and carries no plan" in err

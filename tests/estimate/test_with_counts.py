@@ -351,8 +351,8 @@ def test_value_counts_take_what_was_paid_for(pair):
     for name in ("sex", "occupation"):
         for options in ({}, {"normalize": True}, {"dropna": False}, {"normalize": True, "target": "population"}):
             more, less = (e.value_counts(name, sort=False, **options) for e in pair)
-            assert more.attrs == {"method": "inverse", "measured": True}
-            assert less.attrs == {"method": "inverse", "measured": False}
+            assert more.attrs == {"method": "inverse", "measured": True, "source": "rows"}
+            assert less.attrs == {"method": "inverse", "measured": False, "source": "rows"}
             assert (more.std_error <= less.std_error * 1.05).all()
     assert (pair[0].value_counts("sex").std_error < 0.97 * pair[1].value_counts("sex").std_error).all()
 
@@ -378,7 +378,7 @@ def test_numbers_take_what_was_paid_for(pair, people):
     assert abs(median.estimate - people.age.median()) < 4.5 * median.std_error
     assert median.std_error < pair[1].quantile("age", 0.5).std_error
     binned = pair[0].value_counts("age", bins=5, sort=False)
-    assert binned.attrs == {"method": "em", "measured": True}
+    assert binned.attrs == {"method": "em", "measured": True, "source": "rows"}
     np.testing.assert_allclose(binned.estimate, more.estimate, atol=20)
     odd = pair[0].value_counts("age", bins=[0, 19, 51, 90])
     assert odd.attrs["measured"] is True

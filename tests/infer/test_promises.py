@@ -5,6 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -141,3 +142,20 @@ def test_a_categorical_column_without_values_is_measured_like_one_with_a_single_
     )
     assert noises[0] == noises[1]
     assert thresholds[0] == thresholds[1]
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
+@pytest.mark.parametrize("epsilon", [0.1, 6.0])
+def test_inference_that_is_subtracted_is_proved_from_its_own_noise(epsilon):
+    """In known order, where shares follow from what was found: its counts keep its own (ε, δ), less noise does not."""
+    frame = pd.DataFrame({"x": np.arange(3_000) % 90, "y": np.arange(3_000) % 3 == 0})
+    plan = dpf.make_plan(frame, epsilon, 1e-6, shuffle=False, allocation="error")
+    assert plan.inferred.step is None
+    assert plan.verify().ok
+    data = json.loads(plan.to_json())
+    for measured in data["inferred"]["measured"]:
+        measured["variance"] *= 0.9
+    failures = dpf.Plan.from_json(json.dumps(data)).verify().failures
+    assert failures == (
+        f"inference claims {plan.inferred.budget.stated()} but its counts have less noise than that asks for",
+    )

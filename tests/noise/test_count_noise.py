@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import largest_step, step_delta
-from dpframe.accounting.zcdp import zcdp_delta
 from dpframe.errors import ParameterError
 from dpframe.infer.cost import Histogram, gaussian_tail, spend
 from dpframe.noise.gaussian import _RATIO, _STRIDE, GaussianTable, gaussian_table, inverted, limits_of
@@ -154,30 +153,6 @@ def test_geometric_noise_too_wide_for_a_table():
 
 
 # ------------------------------------------------------------------------------------------------ accounting
-
-
-def test_zcdp_conversion_against_dp_accounting():
-    """dp-accounting converts Rényi curves on a grid of orders: never below ours, and near it."""
-    rdp = pytest.importorskip("dp_accounting.rdp")
-    import dp_accounting as dpa
-
-    orders = [1 + 1.03**x / 10 for x in range(350)]
-    for rho, epsilon in ((0.02, 1.0), (2e-4, 0.1), (0.5, 4.0)):
-        accountant = rdp.RdpAccountant(orders)
-        accountant.compose(dpa.GaussianDpEvent(math.sqrt(1 / (2 * rho))))
-        theirs, ours = accountant.get_delta(epsilon), zcdp_delta(rho, epsilon)
-        assert ours <= theirs * (1 + 1e-9)
-        assert ours >= theirs * 0.98
-
-
-def test_the_conversion_holds_for_the_gaussian_mechanism():
-    """ρ-zCDP is met with equality by Gaussian noise, whose own δ(ε) is known (Balle–Wang 2018, Thm 8)."""
-    from scipy.stats import norm
-
-    for rho, epsilon in ((0.02, 1.0), (2e-4, 0.1), (0.5, 4.0)):
-        mu = math.sqrt(2 * rho)
-        exact = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
-        assert exact <= zcdp_delta(rho, epsilon) <= 8 * exact
 
 
 def test_the_tail_bound():

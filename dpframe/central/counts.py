@@ -1,0 +1,125 @@
+"""Exact counts and sums of codes that come in batches, and the noise that is added to them: whole numbers throughout.
+
+A counter is given batches of any size, and its totals do not depend on them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.mechanisms.bit_flips import cut
+from dpframe.noise.gaussian import Ints, gaussian_table
+from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.measures import is_cut, item_count
+from dpframe.spaces import Space
+
+Codes = npt.NDArray[Any]
+Places = npt.NDArray[np.intp]
+
+_BITS = 1 << 22
+"""Bits of sets that are unpacked at a time."""
+
+
+def cells_of(codes: Codes, space: Space, most: int) -> Places:
+    """Return the cell of every code: the code itself, or of a grid of more values one of ``most`` of equal width.
+
+    Null is the last cell.
+    """
+    if not is_cut(space, most):
+        return codes.astype(np.intp)
+    found = (codes.astype(np.uint64) * np.uint64(most) // np.uint64(space.values)).astype(np.intp)
+    if space.has_null:
+        found[codes == space.values] = most
+    return found
+
+
+@dataclass
+class Joint:
+    """Counts of the tuples of some columns' cells.
+
+    Examples
+    --------
+    >>> joint = Joint((2, 3))
+    >>> joint.add([np.array([0, 1, 1]), np.array([2, 0, 0])])
+    >>> joint.counts.tolist()
+    [[0, 0, 1], [2, 0, 0]]
+    """
+
+    shape: tuple[int, ...]
+    _flat: Ints = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._flat = np.zeros(math.prod(self.shape), dtype=np.int64)
+
+    def add(self, cells: Sequence[Places]) -> None:
+        """Count rows by their cells in each column."""
+        place = cells[0]
+        for column, width in zip(cells[1:], self.shape[1:], strict=True):
+            place = place * width + column
+        self._flat += np.bincount(place, minlength=len(self._flat))
+
+    @property
+    def counts(self) -> Ints:
+        """The counts so far."""
+        return self._flat.reshape(self.shape)
+
+
+@dataclass
+class Total:
+    """The sum of the codes that are not null's; those of more than 2³² rows still fit.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Integer, Nullable
+    >>> total = Total(Nullable(Integer(0, 9)))
+    >>> total.add(np.array([3, 10, 4], dtype=np.uint8))
+    >>> total.value
+    7
+    """
+
+    space: Space
+    value: int = 0
+
+    def add(self, codes: Codes) -> None:
+        """Add codes up."""
+        kept = codes[codes != self.space.values] if self.space.has_null else codes
+        self.value += int(kept.sum(dtype=np.uint64))
+
+
+@dataclass
+class Items:
+    """In how many sets each item lies, each set cut to ``most`` items by a choice that its row's word makes."""
+
+    space: Space
+    most: int
+    stream: ColumnStream = field(repr=False)
+    counts: Ints = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(item_count(self.space), dtype=np.int64)
+
+    def add(self, codes: Codes, first_row: int) -> None:
+        """Count the items of sets, the first of which is of this row of the table."""
+        step = max(1, _BITS // (64 * codes.shape[1]))
+        for start in range(0, len(codes), step):
+            part = cut(codes[start : start + step].astype(np.uint64), self.most, self.stream, first_row + start)
+            held = np.unpackbits(part.astype("<u8").view(np.uint8), axis=1, bitorder="little")
+            self.counts += held[:, : len(self.counts)].sum(axis=0, dtype=np.int64)
+
+
+def noisy(counts: Ints | Sequence[int], sigma2: float, stream: ColumnStream) -> Ints:
+    """Return counts or sums, flat or not, with discrete Gaussian noise of parameter σ² from a stream of their own.
+
+    What would leave 64 bits, which no table's count does, ends there.
+    """
+    exact = np.asarray(counts, dtype=np.int64)
+    noise = gaussian_table(sigma2).sample(stream, 0, exact.size).reshape(exact.shape)
+    total = exact + noise
+    turned = ((exact < 0) == (noise < 0)) & ((total < 0) != (exact < 0))
+    return np.where(turned, np.where(exact < 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max), total)

@@ -1,0 +1,435 @@
+"""Measured tables of a release by its columns' names: checked, combined into raw counts, and as evidence for a fit.
+
+A table that does not fit the release (its shape, or its total, which is the number of rows plus noise) is left out with
+a warning: estimates are then from rows alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import AlteredReleaseWarning, warn
+from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
+from dpframe.estimate.distribution import Distribution, aggregation
+from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
+from dpframe.estimate.surrogates import count_classes
+from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
+from dpframe.estimate.tables.fit import Steps, TableFit, fit_tables
+from dpframe.estimate.tables.mixture import Mixture
+from dpframe.estimate.tables.numbers import bin_table, cut_at_quantiles, fine_shares, tilt_to_mean
+from dpframe.estimate.tables.simple import simple_one_way
+from dpframe.estimate.tables.tables import Evidence, Table, row_table
+from dpframe.io.released import Source
+from dpframe.plan.columns import Column
+from dpframe.plan.measures import KINDS, MeasuredTable
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+COUNTED = ("one_way", "joint")
+"""Kinds whose counts add up to the number of rows."""
+
+FEW_VALUES = 64
+"""Columns of no more values enter a fit as they are, where no table says how."""
+
+FINE_CELLS = 128
+"""Cells of a number's distribution that is fitted to rows alone."""
+
+UNLIKELY = 6.0
+"""Standard deviations of a table's total beyond which it is another release's."""
+
+MOST_PAIR_CELLS = 1 << 16
+"""Classes of a pair up to which its rows are counted for a fit."""
+
+KEPT_FITS = 8
+"""Fits that are kept."""
+
+
+def usable_tables(tables: Sequence[MeasuredTable], source: Source) -> tuple[MeasuredTable, ...]:
+    """Return the tables that fit the release's columns and rows; warn of others."""
+    kept = tuple(table for table in tables if _fits(table, source))
+    if len(kept) < len(tables):
+        left = len(tables) - len(kept)
+        warn(
+            f"{left} measured table{'s' * (left > 1)} of {len(tables)} do not fit the release, by shape or total, "
+            "and are left out; estimate on the release as it was written",
+            AlteredReleaseWarning,
+        )
+    return kept
+
+
+def _fits(table: MeasuredTable, source: Source) -> bool:
+    measure, names = table.measure, table.measure.columns
+    known = [name for name in names if name in source.plan.names]
+    if measure.kind not in KINDS or not known or len(set(known)) < len(names):
+        return False
+    if not (math.isfinite(measure.sigma2) and measure.sigma2 > 0):
+        return False
+    columns = [source.plan[name] for name in names]
+    if measure.kind == "sum":
+        return len(names) == 1 and columns[0].space.is_numeric and table.counts.size == 1
+    if measure.kind == "items":
+        space = columns[0].space
+        return len(names) == 1 and space.holds_sets and table.counts.shape == (_items(columns[0]),)
+    if len(table.starts) != len(names) or any(column.space.code_words for column in columns):
+        return False
+    if not all(_ascends(starts, column) for starts, column in zip(table.starts, columns, strict=True)):
+        return False
+    if table.counts.shape != tuple(axis.cells for axis in _axes_of(table, columns)):
+        return False
+    return abs(float(table.counts.sum()) - source.rows) <= UNLIKELY * math.sqrt(measure.sigma2 * table.counts.size)
+
+
+def _items(column: Column) -> int:
+    space = column.space.inner_space
+    return int(getattr(space, "count", -1))
+
+
+def _ascends(starts: tuple[int, ...] | None, column: Column) -> bool:
+    if starts is None:
+        return column.space.size <= 1 << 22
+    found = np.asarray(starts)
+    rising = len(found) > 0 and found[0] == 0 and bool((np.diff(found) > 0).all())
+    return rising and int(found[-1]) < column.space.values and column.space.is_numeric
+
+
+def _axes_of(table: MeasuredTable, columns: Sequence[Column]) -> list[Axis]:
+    return [_axis(column, starts) for column, starts in zip(columns, table.starts, strict=True)]
+
+
+def _axis(column: Column, starts: Sequence[int] | None) -> Axis:
+    if starts is None:
+        return ListedAxis(column)
+    return BinnedAxis(column, (*(int(start) for start in starts), column.space.values), ())
+
+
+def first_codes(axis: Axis) -> IntArray:
+    """Return the first code of every cell of an axis but null's."""
+    if axis.grid is not None:
+        return np.asarray(axis.grid.edges[:-1], dtype=np.int64)
+    return np.arange(axis.column.space.values, dtype=np.int64)
+
+
+def middle_codes(axis: Axis) -> FloatArray:
+    """Return the mean code of every cell but null's."""
+    starts = first_codes(axis)
+    return np.asarray((starts + np.append(starts[1:], axis.column.space.values) - 1) / 2)
+
+
+def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
+    """Return which cells of a finer axis make up those of a coarser one, shape (coarse, fine), or None if none do."""
+    starts, edges = first_codes(fine), first_codes(coarse)
+    if not np.isin(edges, starts).all():
+        return None
+    places = np.searchsorted(edges, starts, side="right") - 1
+    if fine.has_null:
+        places = np.append(places, coarse.cells - 1)
+    return np.asarray(np.arange(coarse.cells)[:, None] == places, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class TableColumn:
+    """One column of a fit.
+
+    ``axis`` has the finest cells that are known of it, ``bins`` the cell of the fit that each of them lies in, and
+    ``fine`` its own counts, where they are finer than the fit's cells; ``shares`` are those of the fine cells.
+    """
+
+    axis: Axis
+    bins: IntArray
+    fine: Table | None
+    shares: FloatArray
+
+    @property
+    def cells(self) -> int:
+        """Cells of the fit."""
+        return int(self.bins.max()) + 1
+
+    def within(self, coarse: FloatArray) -> FloatArray:
+        """Return the shares of the fine cells, from those of the fit's cells."""
+        if self.fine is not None:
+            return fine_shares(self.fine, self.bins, coarse)
+        held = np.bincount(self.bins, self.shares, minlength=self.cells)
+        return np.asarray(self.shares * (coarse / np.maximum(held, 1e-300))[self.bins])
+
+    @cached_property
+    def spread(self) -> FloatArray:
+        """P(fine cell | cell of the fit), shape (fine, cells)."""
+        matrix = (self.bins[:, None] == np.arange(self.cells)) * (self.shares[:, None] + 1e-12)
+        return np.asarray(matrix / matrix.sum(axis=0))
+
+    @cached_property
+    def channel(self) -> FloatArray:
+        """P(class | cell of the fit)."""
+        return np.asarray(self.axis.channel @ self.spread)
+
+    def onto(self, axis: Axis) -> FloatArray:
+        """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
+        exact = into_cells(self.axis, axis)
+        if exact is None:
+            exact = aggregation(as_bins(self.axis), as_bins(axis))
+        return np.asarray(exact @ self.spread)
+
+
+def as_bins(axis: Axis) -> BinnedAxis:
+    """Return an axis as bins; of listed codes one for each."""
+    if axis.grid is not None:
+        return axis.grid
+    return BinnedAxis(axis.column, tuple(range(axis.column.space.values + 1)), ())
+
+
+_fits_kept: OrderedDict[bytes, FittedTables] = OrderedDict()
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTables:
+    """A fit, and its replicas once they are asked for."""
+
+    fit: TableFit
+
+    @cached_property
+    def replicas(self) -> Replicas:
+        """Fits to measurements drawn anew."""
+        return draw_replicas(self.fit)
+
+
+def fitted(evidence: Evidence) -> FittedTables:
+    """Return the fit to evidence; one that was made in this process is known."""
+    digest = hashlib.sha256(repr((evidence.n, evidence.sizes)).encode())
+    for table in (*evidence.tables, *evidence.rows):
+        digest.update(repr((table.columns, table.counts.shape)).encode())
+        digest.update(table.counts.tobytes())
+        digest.update(np.asarray(table.sigma).tobytes())
+    for channel in evidence.channels:
+        digest.update(channel.tobytes())
+    key = digest.digest()
+    if key not in _fits_kept:
+        _fits_kept[key] = FittedTables(_fit(evidence))
+        while len(_fits_kept) > KEPT_FITS:
+            _fits_kept.popitem(last=False)
+    _fits_kept.move_to_end(key)
+    return _fits_kept[key]
+
+
+def _fit(evidence: Evidence) -> TableFit:
+    if evidence.pairs or evidence.rows:
+        return fit_tables(evidence)
+    # Without a pair, columns are independent: one class.
+    laws = tuple(simple_one_way(evidence, c)[None, :] for c in range(len(evidence.sizes)))
+    return TableFit(evidence, Mixture(np.ones(1), laws), Steps({}, 0.0))
+
+
+class MeasuredTables:
+    """The tables of a release, and what follows from them and from its rows."""
+
+    def __init__(self, source: Source, tables: Sequence[MeasuredTable]) -> None:
+        self._source = source
+        self.tables = usable_tables(tables, source)
+        self._counted = [
+            (table, _axes_of(table, [source.plan[name] for name in table.measure.columns]))
+            for table in self.tables
+            if table.measure.kind in COUNTED and not set(table.measure.columns) & set(source.missing)
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self.tables)
+
+    def raw(self, axes: Sequence[Axis]) -> tuple[FloatArray, FloatArray] | None:
+        """Return the counts of the cells of axes and their variances, unbiased, or None where they were not measured.
+
+        What several tables say is weighted by precision, which the plan tells.
+        """
+        weights, sums = np.zeros([axis.cells for axis in axes]), np.zeros([axis.cells for axis in axes])
+        for counts, variances in self._seen(axes):
+            weights, sums = weights + 1 / variances, sums + counts / variances
+        if not weights.any():
+            return None
+        return sums / weights, 1 / weights
+
+    def _seen(self, axes: Sequence[Axis]) -> Iterator[tuple[FloatArray, FloatArray]]:
+        names = [axis.name for axis in axes]
+        for table, own in self._counted:
+            if not set(names) <= set(table.measure.columns):
+                continue
+            order = [table.measure.columns.index(name) for name in names]
+            others = tuple(i for i in range(len(own)) if i not in order)
+            kept = [i for i in range(len(own)) if i in order]
+            turned = [kept.index(i) for i in order]
+            merges = [into_cells(own[i], axis) for i, axis in zip(order, axes, strict=True)]
+            counts = table.counts.astype(np.float64).sum(axis=others).transpose(turned)
+            size = math.prod(own[i].cells for i in others)
+            variances = np.full(counts.shape, table.measure.sigma2 * size)
+            known = [merge for merge in merges if merge is not None]
+            if len(known) < len(merges):
+                continue
+            for i, merge in enumerate(known):
+                counts = np.moveaxis(np.tensordot(merge, counts, axes=(1, i)), 0, i)
+                variances = np.moveaxis(np.tensordot(merge, variances, axes=(1, i)), 0, i)
+            yield counts, variances
+
+    def of_kind(self, kind: str, column: str) -> MeasuredTable | None:
+        """Return the sum or the items of a column, where they were measured."""
+        return next((t for t in self.tables if t.measure.kind == kind and t.measure.columns == (column,)), None)
+
+    def told(self, names: Sequence[str]) -> str:
+        """Tell where a joint of columns is from: ``"tables"``, ``"rows"``, or ``"both"``."""
+        sets = [set(table.measure.columns) for table, _ in self._counted]
+        pairs = [set(pair) for pair in combinations(names, 2)] or [set(names)]
+        known = [any(pair <= one for one in sets) for pair in pairs]
+        return "tables" if all(known) else "both" if any(known) else "rows"
+
+    def pair(self, one: str, other: str) -> tuple[FloatArray, FloatArray] | None:
+        """Return the raw counts of two numbers' bins where neither is null, and their variances."""
+        evidence, (i, j) = self.evidence, self.places([one, other])
+        table = evidence.pairs.get((min(i, j), max(i, j)))
+        if table is None:
+            return None
+        counts, variances = table.counts, table.variances
+        if i > j:
+            counts, variances = counts.T, variances.T
+        kept = tuple(slice(0, self.columns[n].cells - self.columns[n].axis.has_null) for n in (one, other))
+        return counts[kept], variances[kept]
+
+    # The fit
+
+    @cached_property
+    def columns(self) -> dict[str, TableColumn]:
+        """The columns of the fit, in the plan's order: those of few values, and those that were measured or cut."""
+        found = {}
+        for column in self._source.plan.columns:
+            if column.name in self._source.missing or column.space.code_words:
+                continue
+            made = self._column(column)
+            if made is not None:
+                found[column.name] = made
+        return found
+
+    def _column(self, column: Column) -> TableColumn | None:
+        mine = [
+            (table, axes[table.measure.columns.index(column.name)])
+            for table, axes in self._counted
+            if column.name in table.measure.columns
+        ]
+        coarse = next((axis for table, axis in mine if table.measure.kind == "joint"), None)
+        one_way = next(((table, axis) for table, axis in mine if table.measure.kind == "one_way"), None)
+        if coarse is None and one_way is None:
+            return self._unmeasured(column)
+        if coarse is not None and (one_way is None or into_cells(one_way[1], coarse) is None):
+            return TableColumn(coarse, np.arange(coarse.cells), None, coarse.volumes / coarse.volumes.sum())
+        assert one_way is not None
+        own, fine = one_way
+        counts = Table((0,), own.counts.astype(np.float64), math.sqrt(own.measure.sigma2))
+        shares = project_to_simplex(counts.counts / max(float(counts.counts.sum()), 1.0))
+        if coarse is None:
+            bins = np.arange(fine.cells) if column.space.is_listed else _quantile_bins(counts.counts, fine)
+        else:
+            bins = np.asarray(into_cells(fine, coarse)).argmax(axis=0)
+        return TableColumn(fine, bins, counts if int(bins.max()) + 1 < fine.cells else None, shares)
+
+    def _unmeasured(self, column: Column) -> TableColumn | None:
+        """Return a column of which rows alone tell."""
+        if column.space.size <= FEW_VALUES:
+            axis: Axis = ListedAxis(column)
+            return TableColumn(axis, np.arange(axis.cells), None, np.full(axis.cells, 1 / axis.cells))
+        if not column.space.is_numeric or column.space.is_listed:
+            return None
+        grid = make_axis(column, min(FINE_CELLS, column.space.values))
+        assert isinstance(grid, BinnedAxis)
+        shares = Distribution.fit(grid, count_classes([grid], self._source.codes([column.name]))).shares
+        return TableColumn(grid, _quantile_bins(shares * self._source.n, grid), None, shares)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns of the fit."""
+        return list(self.columns)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """All that is known of these columns: tables, and rows of the pairs that no table holds."""
+        tables = []
+        for table, own in self._counted:
+            members = [self.columns[name] for name in table.measure.columns]
+            places = tuple(self.names.index(name) for name in table.measure.columns)
+            if len(places) == 1 and members[0].fine is not None:
+                binned = bin_table(places[0], members[0].fine, members[0].bins)
+                tables.append(binned)
+            elif all(m.cells == axis.cells for m, axis in zip(members, own, strict=True)):
+                tables.append(Table(places, table.counts.astype(np.float64), math.sqrt(table.measure.sigma2)))
+        sizes = tuple(member.cells for member in self.columns.values())
+        held = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
+        rows = self._rows(held)
+        channels = tuple(member.channel for member in self.columns.values()) if rows else ()
+        told = {place for table in (*tables, *rows) for place in table.columns}
+        tables += [self._own(place) for place in range(len(sizes)) if place not in told]
+        return Evidence(self._source.rows, sizes, tuple(tables), channels, rows)
+
+    def _own(self, place: int) -> Table:
+        """Return a column's maximum-likelihood counts, where nothing else tells of it."""
+        member = self.columns[self.names[place]]
+        counts = count_classes([member.axis], self._source.codes([self.names[place]]))
+        shares = expectation_maximization(counts, [member.channel])
+        return Table((place,), shares * self._source.rows, math.sqrt(max(self._source.rows, 1)))
+
+    def _rows(self, held: set[tuple[int, int]]) -> tuple[Table, ...]:
+        """Count the released rows by pairs of columns that no table holds, and of which the noise is independent."""
+        members, plan = list(self.columns.values()), self._source.plan
+        pairs = []
+        for i, j in combinations(range(len(members)), 2):
+            group = plan.group_of(self.names[i])
+            together = group is not None and self.names[j] in group.names
+            if (i, j) in held or together or members[i].axis.classes * members[j].axis.classes > MOST_PAIR_CELLS:
+                continue
+            pairs.append((i, j))
+        if not pairs:
+            return ()
+        counts = {(i, j): np.zeros((members[i].axis.classes, members[j].axis.classes)) for i, j in pairs}
+        for codes in self._source.codes(self.names):
+            for (i, j), found in counts.items():
+                found += count_classes([members[i].axis, members[j].axis], [codes])
+        weight = self._source.weight
+        tables = []
+        for (i, j), found in counts.items():
+            table = row_table((i, j), found, [members[i].channel, members[j].channel])
+            tables.append(Table((i, j), found * weight, np.asarray(table.sigma) * weight))
+        return tuple(tables)
+
+    @cached_property
+    def fitted(self) -> FittedTables:
+        """The fit to it."""
+        return fitted(self.evidence)
+
+    def fine(self, name: str) -> FloatArray:
+        """Return the shares of a column's fine cells; of a number whose sum was measured, at its mean."""
+        member = self.columns[name]
+        shares = member.within(self.fitted.fit.joint(self.places([name])))
+        return self.at_mean(name, shares, None)
+
+    def at_mean(self, name: str, shares: FloatArray, total: float | None) -> FloatArray:
+        """Return shares of fine cells tilted to a sum of codes, by default the measured one."""
+        measured, member = self.of_kind("sum", name), self.columns[name]
+        present = shares[: member.axis.cells - member.axis.has_null]
+        rows = float(present.sum()) * self._source.rows
+        if measured is None or rows < 1:
+            return shares
+        wanted = float(measured.counts.ravel()[0] if total is None else total) / rows
+        tilted = tilt_to_mean(present / present.sum(), middle_codes(member.axis), wanted) * present.sum()
+        return np.concatenate([tilted, shares[len(present) :]])
+
+    def places(self, names: Sequence[str]) -> list[int]:
+        """Return the columns' positions in the fit."""
+        return [self.names.index(name) for name in names]
+
+
+def _quantile_bins(counts: FloatArray, axis: Axis) -> IntArray:
+    """Cut a number's cells at quantiles; null is a bin of its own."""
+    bins = cut_at_quantiles(counts[: axis.cells - axis.has_null])
+    return np.append(bins, bins.max() + 1) if axis.has_null else bins

@@ -1,0 +1,297 @@
+"""A table for plain pandas: rows drawn from what a release tells, given each released row, or fresh ones.
+
+Columns of few values and numbers are drawn together, from the mixture that is fitted to measured tables and rows.
+Numbers then fall into a fine cell, and on a code of it. Columns that the mixture does not hold are drawn by themselves:
+sets item by item, others from their distribution. Drawing from what is public costs no budget.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.errors import AlteredReleaseWarning, ParameterError, check_whole, warn
+from dpframe.estimate import sets
+from dpframe.estimate.axes import ListedAxis
+from dpframe.estimate.likelihood import expectation_maximization
+from dpframe.estimate.measured_tables import TableColumn, first_codes
+from dpframe.estimate.surrogates import count_classes
+from dpframe.estimate.tables.mixture import Mixture
+from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
+from dpframe.estimate.with_tables import TableJoints
+from dpframe.io.released import SYNTHETIC, Source
+from dpframe.plan.columns import Column
+
+FloatArray = npt.NDArray[np.float64]
+Codes = Mapping[str, npt.NDArray[Any]]
+
+MOST_LAW_CELLS = 1 << 24
+"""Entries of a column's laws given class and released class up to which its released value is heard."""
+
+MOST_LISTED = 4_097
+"""Values of a column by itself up to which its distribution is fitted."""
+
+MOST_HEARD = 100
+"""Triples of columns, those of the fewest cells, whose rows are asked for structure that pairs do not hold."""
+
+MOST_TRIPLE = 1 << 15
+"""Classes of such a triple: of more, rows are too thin to tell anything."""
+
+REDRAWS = 30
+"""Times that sets of too many items are drawn again."""
+
+
+def check_rows(n_rows: Any) -> int | None:
+    """Return a number of fresh rows, or raise `ParameterError`."""
+    remedy = "; leave it out for a row for each released one"
+    return None if n_rows is None else check_whole(n_rows, "n_rows", of="rows", remedy=remedy)
+
+
+def make_generator(random_state: Any) -> np.random.Generator:
+    """Return a generator from a seed, from one, or from fresh entropy."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0
+    if random_state is not None and not whole:
+        raise ParameterError("random_state must be a whole number, a numpy Generator or None; give e.g. 0")
+    return np.random.default_rng(random_state)
+
+
+def _classes(names: tuple[str, ...], columns: Mapping[str, TableColumn]) -> int:
+    return math.prod(columns[name].axis.classes for name in names)
+
+
+class Synthesizer:
+    """Draws rows of one release."""
+
+    def __init__(self, source: Source, joints: TableJoints, supports: Mapping[str, FloatArray]) -> None:
+        self._source, self._joints, self._tables = source, joints, joints.tables
+        self._supports = supports
+
+    @property
+    def text(self) -> str:
+        """What synthetic rows say about themselves, in place of a release's description."""
+        info = self._source.info
+        told: dict[str, Any] = {"release": None if info is None else info.digest, "rows": self._source.rows}
+        return json.dumps({SYNTHETIC: told | {"epsilon_spent": 0}})
+
+    def warn_of_hidden(self) -> list[tuple[str, ...]]:
+        """Warn where the rows show structure of three columns that pairs, and so synthetic rows, do not hold."""
+        names = self._tables.names
+        if len(names) < 3 or not self._tables:
+            return []
+        sizes = {name: member.cells for name, member in self._tables.columns.items()}
+        triples = sorted(combinations(names, 3), key=lambda triple: math.prod(sizes[name] for name in triple))
+        asked = [triple for triple in triples[:MOST_HEARD] if _classes(triple, self._tables.columns) <= MOST_TRIPLE]
+        heard = self._joints.guarded_all(asked)
+        found: list[tuple[str, ...]] = [
+            triple for triple, guarded in zip(asked, heard, strict=True) if guarded is not None and guarded.hidden
+        ]
+        if found:
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            warn(
+                f"the release's rows show structure of {', '.join(map(repr, found[0]))} together{more} that synthetic "
+                "rows do not hold; ask the release itself with joint([…])",
+                AlteredReleaseWarning,
+            )
+        return found
+
+    @cached_property
+    def _mixture(self) -> Mixture:
+        return self._tables.fitted.fit.mixture
+
+    @cached_property
+    def _heard(self) -> dict[str, bool]:
+        """Which columns' released values are heard: of a group, whose noise is common, the first column's."""
+        plan, taken, found = self._source.plan, set(), {}
+        for name, member in self._tables.columns.items():
+            group = plan.group_of(name)
+            entries = len(self._mixture.weights) // self._mixture.fits * member.axis.classes * member.axis.cells
+            found[name] = entries <= MOST_LAW_CELLS and (group is None or group.names not in taken)
+            if group is not None and found[name]:
+                taken.add(group.names)
+        return found
+
+    @cached_property
+    def _shares(self) -> dict[str, FloatArray]:
+        """Shares of every column's fine cells, numbers at their measured mean."""
+        return {name: self._tables.fine(name) for name in self._tables.names}
+
+    def given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+        """Draw the codes of original rows, one for each released row, given that row."""
+        members = self._tables.columns
+        none = np.zeros(len(next(iter(released.values()))), dtype=np.int64)
+        classes = {n: m.axis.classify(released[n]) if self._heard[n] else none for n, m in members.items()}
+        drawn = {}
+        if members:
+            channels = [m.channel if self._heard[n] else np.ones((1, m.cells)) for n, m in members.items()]
+            cells = draw_given(self._mixture, channels, list(classes.values()), generator)
+            for (name, member), cell in zip(members.items(), cells, strict=True):
+                channel = member.axis.channel if self._heard[name] else None
+                inside = self._within(name, cell, generator, channel, classes[name])
+                drawn[name] = self._codes(member, inside, generator)
+        for column in self._others:
+            drawn[column.name] = self._alone(column, released[column.name], generator)
+        return drawn
+
+    def fresh(self, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+        """Draw the codes of new rows."""
+        drawn = {}
+        if self._tables.names:
+            cells = draw_fresh(self._mixture, rows, generator)
+            for (name, member), cell in zip(self._tables.columns.items(), cells, strict=True):
+                drawn[name] = self._codes(member, self._within(name, cell, generator, None, None), generator)
+        for column in self._others:
+            drawn[column.name] = self._alone(column, None, generator, rows)
+        return drawn
+
+    def _within(
+        self,
+        name: str,
+        cell: npt.NDArray[np.int64],
+        generator: np.random.Generator,
+        channel: FloatArray | None,
+        classes: npt.NDArray[np.int64] | None,
+    ) -> npt.NDArray[np.int64]:
+        """Return the fine cell of rows."""
+        member = self._tables.columns[name]
+        if member.cells == member.axis.cells:
+            return cell
+        return draw_within(self._shares[name], member.bins, cell, generator, channel, classes)
+
+    @staticmethod
+    def _codes(
+        member: TableColumn, fine: npt.NDArray[np.int64], generator: np.random.Generator
+    ) -> npt.NDArray[np.uint64]:
+        """Return a code of every fine cell, spread evenly over it; null's own."""
+        space, starts = member.axis.column.space, first_codes(member.axis)
+        lows = np.append(starts, [space.size - 1] * space.has_null)
+        widths = np.append(np.diff(np.append(starts, space.values)), [1] * space.has_null)
+        found = lows[fine]
+        wide = widths[fine] > 1
+        if wide.any():
+            found[wide] += generator.integers(0, widths[fine][wide])
+        return found.astype(np.uint64)
+
+    @cached_property
+    def _others(self) -> list[Column]:
+        """Columns that the mixture does not hold."""
+        plan, missing = self._source.plan, self._source.missing
+        return [c for c in plan.columns if c.name not in self._tables.columns and c.name not in missing]
+
+    def _alone(
+        self, column: Column, released: npt.NDArray[Any] | None, generator: np.random.Generator, rows: int = 0
+    ) -> npt.NDArray[Any]:
+        """Draw a column by itself, given its released codes or not."""
+        if sets.is_sets(column):
+            return _SetDraws(column, self._supports[column.name], self._null_rate(column)).draw(
+                released, rows, generator
+            )
+        if column.space.size > MOST_LISTED:
+            raise ParameterError(
+                f"column {column.name!r} has {column.space.size:,} values, too many to draw from; release it in fewer"
+            )
+        mixture = self._listed[column.name]
+        if released is None:
+            (cells,) = draw_fresh(mixture, rows, generator)
+        else:
+            (cells,) = draw_given(mixture, [column.mechanism.transition()], [released.astype(np.int64)], generator)
+        return cells.astype(np.uint64)
+
+    @cached_property
+    def _listed(self) -> dict[str, Mixture]:
+        """The distribution of every other column of listed values."""
+        found = {}
+        for column in self._others:
+            if not sets.is_sets(column):
+                axis = ListedAxis(column)
+                counts = count_classes([axis], self._source.codes([column.name]))
+                found[column.name] = Mixture(np.ones(1), (expectation_maximization(counts, [axis.channel])[None, :],))
+        return found
+
+    def _null_rate(self, column: Column) -> float:
+        if not column.space.has_null:
+            return 0.0
+        rate, _ = sets.SetColumn.of(column).null_rate(self._source.codes([column.name]), 0.0)
+        return float(np.clip(rate, 0, 1))
+
+
+class _SetDraws:
+    """Draws sets item by item: given a released row, each item by whether it was shown."""
+
+    def __init__(self, column: Column, supports: FloatArray, nulls: float) -> None:
+        self._column, self._nulls = sets.SetColumn.of(column), nulls
+        self._supports = np.clip(supports, 0.0, 1.0)
+
+    def draw(self, released: npt.NDArray[Any] | None, rows: int, generator: np.random.Generator) -> npt.NDArray[Any]:
+        """Return codes as rows of words."""
+        count = self._column.space.count
+        if released is None:
+            chances = np.broadcast_to(self._supports, (rows, count))
+            null = generator.random(rows) < self._nulls
+        else:
+            name = self._column.column.name
+            parts = [(bits, null) for bits, null, _ in self._column.bits([{name: released}])]
+            shown = np.concatenate([bits for bits, _ in parts]) if parts else np.zeros((0, count), np.uint8)
+            hidden = np.concatenate([null for _, null in parts]) if parts else np.zeros(0, dtype=np.bool_)
+            chances, null = self._given(shown, hidden), self._given_null(hidden, generator)
+        held = self._within_size(chances, generator)
+        held[null] = False
+        words = self._column.column.space.code_words
+        bits = np.zeros((len(held), words * 64), dtype=np.uint8)
+        bits[:, :count] = held
+        if self._column.has_null:
+            bits[:, count] = null
+        return np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
+
+    def _given(self, shown: npt.NDArray[np.uint8], hidden: npt.NDArray[np.bool_]) -> FloatArray:
+        """Return the chance of every item in every row, which is its support on average.
+
+        Bayes' rule with a prior that is found by bisection: the chances rise with it.
+        """
+        p, q = self._column.channel.shown
+        rate = shown[~hidden].mean(axis=0) if (~hidden).any() else np.full(shown.shape[1], 0.5)
+        low, high = np.zeros(shown.shape[1]), np.ones(shown.shape[1])
+        for _ in range(60):
+            prior = (low + high) / 2
+            mean = rate * _posterior(prior, p, q) + (1 - rate) * _posterior(prior, 1 - p, 1 - q)
+            low, high = np.where(mean < self._supports, prior, low), np.where(mean < self._supports, high, prior)
+        with_it, without = _posterior(high, p, q), _posterior(high, 1 - p, 1 - q)
+        chances = np.where(shown > 0, with_it, without)
+        chances[hidden] = self._supports
+        return np.asarray(chances)
+
+    def _given_null(self, hidden: npt.NDArray[np.bool_], generator: np.random.Generator) -> npt.NDArray[np.bool_]:
+        """Draw which rows are null, as many on average as there are."""
+        if not self._column.has_null:
+            return np.zeros(len(hidden), dtype=np.bool_)
+        kept, flipped = self._column.column.mechanism.present
+        shown, lost = _posterior(self._nulls, flipped, kept), _posterior(self._nulls, 1 - flipped, 1 - kept)
+        return np.asarray(generator.random(len(hidden)) < np.where(hidden, lost, shown))
+
+    def _within_size(self, chances: FloatArray, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
+        """Draw items; sets of more than the space allows are drawn again, and at last cut to it."""
+        most = self._column.channel.most
+        held = generator.random(chances.shape) < chances
+        for _ in range(REDRAWS):
+            over = np.flatnonzero(held.sum(axis=1) > most)
+            if not len(over):
+                return held
+            held[over] = generator.random((len(over), chances.shape[1])) < chances[over]
+        for row in np.flatnonzero(held.sum(axis=1) > most):
+            items = generator.permutation(np.flatnonzero(held[row]))
+            held[row, items[most:]] = False
+        return held
+
+
+def _posterior(prior: Any, of_it: float, of_others: float) -> Any:
+    """Return P(it | seen) from its prior, and how likely what is seen is with it and without."""
+    weight = prior * of_it
+    return weight / np.maximum(weight + (1 - prior) * of_others, 1e-300)

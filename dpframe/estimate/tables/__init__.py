@@ -1,0 +1,1 @@
+"""Estimates from measured tables and noisy rows, as plain arrays."""

@@ -1,0 +1,115 @@
+"""Errors of estimates from measured tables: fits to measurements drawn anew from the fit (parametric bootstrap)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.estimate.likelihood import spread_counts
+from dpframe.estimate.tables.fit import TableFit, refit_tables
+from dpframe.estimate.tables.tables import Table
+
+FloatArray = npt.NDArray[np.float64]
+
+REPLICAS = 12
+"""Measurements drawn anew."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replicas:
+    """A fit, and fits to measurements drawn from it."""
+
+    fit: TableFit
+    again: tuple[TableFit, ...]
+
+    @cached_property
+    def biases(self) -> dict[tuple[int, int], float]:
+        """Return by how much every pair's squared errors exceed those of the replicas, at least 1.
+
+        A replica's truth is a fit, which is smoother than the table was. The fit's own squared error is its misfit
+        less the noise, and twice the covariance of noise and fit, which replicas show (Efron 2004). That has the
+        variance 2·cells: a pair's ratio is drawn to that of all, as if ratios of pairs differed by about one.
+        """
+        errors = {pair: self._squares(table) for pair, table in self.fit.evidence.pairs.items()}
+        total = np.sum([(held, own) for held, own, _ in errors.values()], axis=0)
+        common = total[0] / max(total[1], 1e-300)
+        found = {}
+        for pair, (held, own, cells) in errors.items():
+            weight = own**2 / (2 * cells)
+            found[pair] = max(1.0, float((own * held / (2 * cells) + common) / (weight + 1)))
+        return found
+
+    def _squares(self, pair: Table) -> tuple[float, float, int]:
+        """Return a pair's squared error by its misfit, by the replicas, in units of its noise, and its cells."""
+        n, shares, precision = self.fit.evidence.n, self.fit.joint(pair.columns), 1 / pair.variances
+        columns = (pair.columns[0], pair.columns[1])
+        steps = [n * (fit.joint(columns) - shares) for fit in self.again]
+        noises = [fit.evidence.pairs[columns].counts - n * shares for fit in self.again]
+        covariance = np.mean([np.sum(s * z * precision) for s, z in zip(steps, noises, strict=True)])
+        misfit = np.sum((n * shares - pair.counts) ** 2 * precision)
+        own = np.mean([np.sum(s * s * precision) for s in steps])
+        return float(misfit - shares.size + 2 * covariance), float(own), shares.size
+
+    def errors(self, columns: Sequence[int], *, simple: bool = False, drawn: float = 0.0) -> FloatArray:
+        """Return root mean squared errors of the cells' shares.
+
+        Parameters
+        ----------
+        columns
+            The columns, in the order of the joint's axes.
+        simple
+            Whether of the simple estimate.
+        drawn
+            0 for the table's own shares, 1 for the population's that its rows were drawn from.
+
+        Raises
+        ------
+        ParameterError
+            If a column is in no table and in no rows.
+        """
+        estimate: Callable[[TableFit], FloatArray] = _simple(columns) if simple else lambda fit: fit.joint(columns)
+        shares = estimate(self.fit)
+        squares = np.mean([(estimate(fit) - shares) ** 2 for fit in self.again], axis=0)
+        n = self.fit.evidence.n
+        if len(columns) > 1 and not simple:
+            inside = combinations(sorted(columns), 2)
+            squares = squares * max([self.biases.get((a, b), 1.0) for a, b in inside])
+        if len(columns) > 2:
+            # Which end of the geometric mean is nearer depends on the table: their distance stands for its bias.
+            ends = self.fit.mixture.joint(columns) - self.fit.from_pairs(columns, 0.0)
+            squares = squares + ends**2
+        return np.asarray(np.sqrt(np.maximum(squares, (0.5 / n) ** 2) + drawn * shares * (1 - shares) / n))
+
+
+def _simple(columns: Sequence[int]) -> Callable[[TableFit], FloatArray]:
+    def estimate(fit: TableFit) -> FloatArray:
+        found = fit.simple(columns)
+        return fit.joint(columns) if found is None else found
+
+    return estimate
+
+
+def draw_replicas(fit: TableFit, count: int = REPLICAS) -> Replicas:
+    """Measure the fit anew, and fit each measurement with the classes and the steps of the first."""
+    generator = np.random.default_rng(2)
+    evidence = fit.evidence
+    again = []
+    for r in range(count):
+        tables = tuple(_again(t, evidence.n * fit.joint(t.columns), generator) for t in evidence.tables)
+        rows = tuple(_again(t, float(t.counts.sum()) * _released(fit, t.columns), generator) for t in evidence.rows)
+        again.append(refit_tables(fit, replace(evidence, tables=tables, rows=rows), seed=r, starts=2))
+    return Replicas(fit, tuple(again))
+
+
+def _again(table: Table, expected: FloatArray, generator: np.random.Generator) -> Table:
+    noise = np.sqrt(table.variances) * generator.standard_normal(expected.shape)
+    return Table(table.columns, expected + noise, table.sigma)
+
+
+def _released(fit: TableFit, columns: Sequence[int]) -> FloatArray:
+    return spread_counts(fit.joint(columns), [fit.evidence.channels[c] for c in columns])

@@ -1,0 +1,217 @@
+"""Joints from measured tables, and from released rows beside them.
+
+Three estimates, by cost. *Raw* counts are unbiased; with the rows' unbiased estimate they are weighted by the inverse
+of the mean variance of either's cells: those of tables are public, and those of rows hardly vary with the table, so
+that the mean stays unbiased. *Simple* ones lie in the simplex near the raw counts. The *model* errs least.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.estimate.axes import Axis, make_axis
+from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
+from dpframe.estimate.surrogates import count_classes
+from dpframe.estimate.tables.guard import Guarded, guard_joint
+from dpframe.io.released import Source
+
+FloatArray = npt.NDArray[np.float64]
+
+NEGLIGIBLE = 0.005
+"""Expected total error of shares below which raw counts are as good as any."""
+
+MOST_GUARDED = 1 << 20
+"""Classes of a joint up to which its rows are heard."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of a joint: counts or shares, within which axes, with or without nulls, of which target."""
+
+    axes: Sequence[Axis]
+    normalize: bool
+    given: tuple[int, ...]
+    dropna: bool
+    population: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names."""
+        return [axis.name for axis in self.axes]
+
+    def presented(
+        self, counts: FloatArray, variances: FloatArray, rows: float, shared: FloatArray | float = 0.0
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return counts, or shares of their base, and variances, of cells whose covariance is diag(v) − u uᵀ.
+
+        ``shared`` is u: 0 for independent cells. A share q = x/Σx has, for cells in the base, the variance
+        (v(1 − 2q) + q²Σv − (u − qΣu)²)/(Σx)². A population's varies about it by q(1 − q)/Σx, its counts by x(1 − x/n).
+        """
+        shared = np.broadcast_to(np.asarray(shared, dtype=np.float64), counts.shape)
+        if not self.normalize:
+            own = np.maximum(counts * (1 - counts / max(rows, 1.0)), 0.0) if self.population else 0.0
+            return counts, variances - shared**2 + own
+        inside = self._inside(counts.shape)
+        free = tuple(i for i in range(counts.ndim) if i not in self.given)
+        if inside.all() and not self.given:
+            total, (spread, moved) = np.full([1] * counts.ndim, rows), np.zeros([2] + [1] * counts.ndim)
+        else:
+            total, spread, moved = ((v * inside).sum(axis=free, keepdims=True) for v in (counts, variances, shared))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = counts / total
+            own = np.maximum(shares * (1 - shares) / np.maximum(total, 1.0), 0.0) if self.population else 0.0
+            part = np.where(spread > 0, variances * (1 - 2 * shares) + shares**2 * spread, variances)
+            part -= (shared - shares * moved) ** 2
+            return shares, np.where(total > 0, np.maximum(part, 0.0) / total**2 + own, np.inf)
+
+    def _inside(self, shape: Sequence[int]) -> npt.NDArray[np.bool_]:
+        inside = np.ones(shape, dtype=np.bool_)
+        for i, axis in enumerate(self.axes):
+            if self.dropna and axis.has_null and i not in self.given:
+                inside[(slice(None),) * i + (-1,)] = False
+        return inside
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Estimates and variances of all cells, by which method, from ``"tables"``, ``"rows"`` or ``"both"``.
+
+    ``hidden`` says that rows showed structure that pairs do not hold.
+    """
+
+    estimate: FloatArray
+    variance: FloatArray
+    method: str
+    source: str
+    hidden: bool = False
+
+
+RowCells = Callable[[], tuple[FloatArray, FloatArray]]
+"""The rows' unbiased counts of all cells of the table, and their variances."""
+
+
+class TableJoints:
+    """Joints of one release that has measured tables."""
+
+    def __init__(self, source: Source, tables: MeasuredTables) -> None:
+        self._source, self.tables = source, tables
+
+    def answer(self, question: Question, method: str, rows: RowCells) -> Answer | None:
+        """Return a joint by a method, or None where rows alone tell of it, or the method is one of rows."""
+        if method == "inverse":
+            return self._raw(question, rows)
+        if method == "em" or self.tables.told(question.names) == "rows":
+            return None
+        if method == "project":
+            return self._simple(question)
+        if method == "auto" and self._is_negligible(question):
+            return self._raw(question, rows)
+        return self._model(question)
+
+    def null_rate(
+        self, column: str, population: bool, rows: Callable[[Sequence[Axis], FloatArray], tuple[FloatArray, FloatArray]]
+    ) -> Answer | None:
+        """Return the shares of a column's values, in one cell where they are many, and of null, or None."""
+        member = self.tables.columns.get(column)
+        if member is None or self.tables.told([column]) != "tables":
+            return None
+        space = member.axis.column.space
+        listed = member.axis.grid is None and (space.is_listed or space.size <= FEW_VALUES)
+        axis = make_axis(member.axis.column, None if listed else 1)
+        question = Question([axis], True, (), False, population)
+        return self._raw(question, lambda: rows([axis], count_classes([axis], self._source.codes([column]))))
+
+    def _is_negligible(self, question: Question) -> bool:
+        found = self.tables.raw(question.axes)
+        return found is not None and 0.8 * float(np.sqrt(found[1]).sum()) / self._source.rows < NEGLIGIBLE
+
+    def _raw(self, question: Question, rows: RowCells) -> Answer | None:
+        measured = self.tables.raw(question.axes)
+        if measured is None:
+            return None
+        counts, variances = measured
+        # The number of rows is public: what is known of the cells' sum takes u uᵀ off their covariance.
+        whole, total = float(variances.sum()), float(self._source.rows)
+        counts = counts + (total - counts.sum()) * variances / whole
+        shared, source = variances / math.sqrt(whole), "tables"
+        if self._source.n:
+            other, spread = rows()
+            mean, own = float(np.mean(spread)), float(np.mean(variances - shared**2))
+            if math.isfinite(mean) and mean > 0:
+                weight = own / (own + mean)
+                counts = (1 - weight) * counts + weight * other
+                variances = (1 - weight) ** 2 * variances + weight**2 * spread
+                shared, source = (1 - weight) * shared, "both"
+        return Answer(*question.presented(counts, variances, total, shared), "inverse", source)
+
+    def _simple(self, question: Question) -> Answer | None:
+        tables = self.tables
+        fitted, places = tables.fitted, tables.places(question.names)
+        shares = fitted.fit.simple(places)
+        if shares is None or tables.told(question.names) != "tables":
+            return None
+        errors = fitted.replicas.errors(places, simple=True)
+        return self._shown(question, shares, errors, "project", "tables", False)
+
+    def _model(self, question: Question) -> Answer | None:
+        tables, names = self.tables, question.names
+        if not all(name in tables.columns for name in names):
+            return None
+        fitted, places = tables.fitted, tables.places(names)
+        shares, source = fitted.fit.joint(places), tables.told(names)
+        errors, hidden = fitted.replicas.errors(places), False
+        if len(names) > 2:
+            guarded = self.guarded(names)
+            if guarded is not None:
+                # What was corrected is known no better than that it had to be.
+                hidden, source = guarded.hidden, "both"
+                errors = np.hypot(errors, guarded.shares - shares) if hidden else errors
+                shares = guarded.shares if hidden else shares
+        return self._shown(question, shares, errors, "model", source, hidden)
+
+    def guarded(self, names: Sequence[str]) -> Guarded | None:
+        """Return the joint of the fit after the rows were heard, or None where they cannot be."""
+        return self.guarded_all([names])[0]
+
+    def guarded_all(self, joints: Sequence[Sequence[str]]) -> list[Guarded | None]:
+        """Return the same of several joints, whose rows are counted in one pass."""
+        members = self.tables.columns
+        axes = [[members[name].axis for name in names] if self._is_heard(names) else [] for names in joints]
+        counts = [np.zeros([axis.classes for axis in own]) for own in axes]
+        used = list(dict.fromkeys(axis.name for own in axes for axis in own))
+        for codes in self._source.codes(used) if used else ():
+            for own, found in zip(axes, counts, strict=True):
+                if own:
+                    found += count_classes(own, [codes])
+        return [
+            self._guard(names, found) if own else None for names, own, found in zip(joints, axes, counts, strict=True)
+        ]
+
+    def _is_heard(self, names: Sequence[str]) -> bool:
+        """Tell whether rows can be counted by some columns, and their noise is independent."""
+        plan = self._source.plan
+        homes = [group.names for name in names if (group := plan.group_of(name)) is not None]
+        classes = math.prod(self.tables.columns[name].axis.classes for name in names)
+        return len(set(homes)) == len(homes) and classes <= MOST_GUARDED and bool(self._source.n)
+
+    def _guard(self, names: Sequence[str], counts: FloatArray) -> Guarded:
+        tables = self.tables
+        fit, places = tables.fitted.fit, tables.places(names)
+        channels = [tables.columns[name].channel for name in names]
+        return guard_joint(fit.joint(places), counts, channels, fit.pairs_of(places))
+
+    def _shown(
+        self, question: Question, shares: FloatArray, errors: FloatArray, method: str, source: str, hidden: bool
+    ) -> Answer:
+        variances = errors**2
+        for i, axis in enumerate(question.axes):
+            onto = self.tables.columns[axis.name].onto(axis)
+            shares = np.moveaxis(np.tensordot(onto, shares, axes=(1, i)), 0, i)
+            variances = np.moveaxis(np.tensordot(onto**2, variances, axes=(1, i)), 0, i)
+        n = float(self._source.rows)
+        return Answer(*question.presented(shares * n, variances * n**2, n), method, source, hidden)

@@ -1,0 +1,74 @@
+"""What measured tables add to a forecast: their noise is public, so their errors are known without data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpframe.plan.forecast import number_of
+from dpframe.plan.measures import Measure, cell_count, is_cut
+from dpframe.spaces import Space
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BESIDE = "rows_alone"
+"""The column that tells what the rows' own error is."""
+
+
+def with_tables(
+    forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping[str, Space], n: int
+) -> pd.DataFrame:
+    """Return a forecast with the errors of rows and tables together, and the rows' own in one more column.
+
+    As estimates by ``"inverse"`` have it: both are unbiased and independent, and are weighted by their precision.
+    Numbers that are cut into bins are told by rows alone, but for their means.
+    """
+    tuples = {names for measure in measures for names in _tuples([name for name in spaces if name in measure.columns])}
+    labels = {" × ".join(names): names for names in tuples}
+    told = np.array(
+        [
+            _precision(statistic, labels[label], measures, spaces, n) if label in labels else 0.0
+            for statistic, label in forecast.index
+        ]
+    )
+    together = {
+        column: 1 / np.sqrt(np.maximum(forecast[column].to_numpy(dtype=np.float64), 1e-300) ** -2.0 + told)
+        for column in ("std_error", "worst")
+    }
+    return forecast.assign(**{BESIDE: forecast["std_error"]}, **together)
+
+
+def _tuples(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield all that is asked of some columns together, as a forecast orders them."""
+    for size in range(1, len(names) + 1):
+        yield from combinations(names, size)
+
+
+def _precision(
+    statistic: str, names: tuple[str, ...], measures: Sequence[Measure], spaces: Mapping[str, Space], n: int
+) -> float:
+    """Return 1/variance of what tables alone tell of a statistic, of each of its cells; 0 where they tell nothing."""
+    if statistic == "mean":
+        space = spaces[names[0]]
+        present = n * space.values / space.size  # of values, where null is one of them, that are uniform
+        step = float(np.diff(number_of(space, np.array([0, 1])))[0])
+        return sum(present**2 / (m.sigma2 * step**2) for m in _of("sum", names, measures))
+    if statistic == "support":
+        return sum(n**2 / m.sigma2 for m in _of("items", names, measures))
+    cells, total = math.prod(spaces[name].size for name in names), 0.0
+    for measure in measures:
+        tells = measure.kind in ("one_way", "joint") and set(names) <= set(measure.columns)
+        if tells and not any(is_cut(spaces[name], measure.most) for name in names):
+            others = [cell_count(spaces[name], measure.most) for name in measure.columns if name not in names]
+            total += n**2 / (measure.sigma2 * math.prod(others))
+    # Their sum is the number of rows, which is public.
+    return total * cells / (cells - 1) if cells > 1 else math.inf
+
+
+def _of(kind: str, names: tuple[str, ...], measures: Sequence[Measure]) -> list[Measure]:
+    return [measure for measure in measures if measure.kind == kind and measure.columns == names]

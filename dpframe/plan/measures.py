@@ -1,0 +1,277 @@
+"""Tables that are measured centrally beside the rows: what a plan asks for, and what a release holds of them.
+
+A plan says what is measured and with how much noise, which is public before any data is seen. The noisy counts belong
+to one release: they stand in its description, under its digest, and a plan is used again without them.
+
+What a measure costs follows from its σ² alone, by the exact lattice law of the noise (`discrete_gaussian`): a replaced
+row leaves one cell of a table and enters another, moves a sum by the range of its codes at most (null adds nothing),
+and changes the counts of at most twice as many items as are counted of a row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting.budget import round_up
+from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
+from dpframe.accounting.gaussian_dp import Step
+from dpframe.errors import ParameterError, PlanError, name_list, tuple_label
+from dpframe.noise.gaussian import LARGEST_SCALE, gaussian_table
+from dpframe.spaces import Space
+
+KINDS = ("one_way", "joint", "sum", "items")
+
+LARGEST_TABLE = 200_000
+"""Most cells of a table that is measured."""
+
+SLACK = 1e-4
+"""Share of δ that measured tables have as slack, for their noise's tails."""
+
+_FINEST = 1 << 26
+"""Most cells that are counted for a table before its numbers are cut."""
+
+_LEAST_SIGMA2 = 0.25
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One table to measure.
+
+    Parameters
+    ----------
+    kind
+        ``"one_way"``: counts of a column's values, or of a number's cells of equal width; ``"joint"``: counts of two or
+        more columns, numbers cut at quantiles of their noisy one-way; ``"sum"``: the sum of a number's codes, of the
+        rows that are not null; ``"items"``: in how many rows each item of a set lies, rows cut to ``most`` items.
+    columns
+        Names, one for all kinds but joints.
+    sigma2
+        σ² of the discrete Gaussian noise on every count, or on the sum.
+    most
+        Cells of a number, in one-ways and joints; items of a row.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown kind, names that do not fit it, or a σ² outside [1/4, 2^80].
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+    sigma2: float
+    most: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ParameterError(f"the kind of a measure must be one of {', '.join(KINDS)}")
+        names = self.columns
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
+            raise ParameterError("columns of a measure must be names of columns")
+        joint = self.kind == "joint"
+        if (len(names) < 2 if joint else len(names) != 1) or len(set(names)) < len(names):
+            columns = "two or more columns" if joint else "one column"
+            raise ParameterError(f"a measure of kind {self.kind} has {columns}, each once")
+        number = isinstance(self.sigma2, int | float) and not isinstance(self.sigma2, bool)
+        if not number or not _LEAST_SIGMA2 <= self.sigma2 <= LARGEST_SCALE**2:
+            raise ParameterError("sigma2 of a measure must lie between 1/4 and 2^80")
+        least = 1 if self.kind == "items" else 0
+        if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < least:
+            raise ParameterError(f"most of a measure must be a whole number, at least {least}")
+        object.__setattr__(self, "columns", tuple(names))
+        object.__setattr__(self, "sigma2", float(self.sigma2))
+
+    @property
+    def label(self) -> str:
+        """The columns as one line of text."""
+        return tuple_label(self.columns)
+
+    def noise(self, spaces: Mapping[str, Space]) -> IntegerNoise:
+        """Return what the accountant needs of the noise, of columns with these spaces."""
+        distance = round_up(gaussian_table(self.sigma2).distance)
+        space = spaces[self.columns[0]]
+        if self.kind == "sum":
+            return IntegerNoise(self.sigma2, 1, space.values - 1, distance)
+        changed = min(2 * self.most, item_count(space)) if self.kind == "items" else 2
+        return IntegerNoise(self.sigma2, changed, 1, distance)
+
+    def shape(self, spaces: Mapping[str, Space]) -> tuple[int, ...]:
+        """Return the most cells that the table has, a number for each column; null is one of them."""
+        if self.kind == "sum":
+            return (1,)
+        if self.kind == "items":
+            return (item_count(spaces[self.columns[0]]),)
+        return tuple(cell_count(spaces[name], self.most) for name in self.columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the measure as a JSON object."""
+        data = {"kind": self.kind, "columns": list(self.columns), "sigma2": self.sigma2}
+        return data | ({"most": self.most} if self.most else {})
+
+    @classmethod
+    def from_json(cls, data: Any) -> Measure:
+        """Read the measure back; `PlanError` for anything else."""
+        if not isinstance(data, Mapping) or set(data) | {"most"} != {"kind", "columns", "sigma2", "most"}:
+            raise PlanError("every measure has a kind, columns, sigma2 and perhaps most")
+        return cls(**data)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTable:
+    """Noisy counts of one measure, as a release holds them.
+
+    ``starts`` has for every column the first code of each cell, ascending from 0, or None where every value is a cell.
+    Null, where the column's space has it, is the last cell in either case. ``counts`` has a dimension for each
+    column; of a sum it has the one number, of items one for each item. Counts may be negative.
+    """
+
+    measure: Measure
+    starts: tuple[tuple[int, ...] | None, ...]
+    counts: npt.NDArray[np.int64]
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether measure, cells and counts are the same."""
+        if not isinstance(other, MeasuredTable):
+            return NotImplemented
+        mine, others = (self.measure, self.starts), (other.measure, other.starts)
+        return mine == others and np.array_equal(self.counts, other.counts)
+
+    def __hash__(self) -> int:
+        """Return a hash of measure and counts."""
+        return hash((self.measure, self.starts, self.counts.tobytes()))
+
+
+def item_count(space: Space) -> int:
+    """Return the number of items of a space of sets."""
+    sets: Any = space.inner_space
+    return int(sets.count)
+
+
+def is_cut(space: Space, most: int) -> bool:
+    """Tell whether a column is counted in cells of several codes: a grid of more values than ``most``, 0 for any."""
+    return bool(most) and not space.is_listed and space.values > most
+
+
+def cell_count(space: Space, most: int) -> int:
+    """Return the number of a column's cells, null's among them."""
+    return (most if is_cut(space, most) else space.values) + space.has_null
+
+
+def fine_cells(measure: Measure, space: Space, cells: int) -> int:
+    """Return the cells in which a column of a table is counted, 0 for its values.
+
+    A number that is cut at quantiles is counted in the ``cells`` of its one-way, of which bins are made later.
+    """
+    return measure.most if measure.kind == "one_way" else cells if is_cut(space, measure.most) else 0
+
+
+def equal_starts(values: int, cells: int) -> tuple[int, ...]:
+    """Return the first code of each of some cells of equal width, about, of so many codes.
+
+    Examples
+    --------
+    >>> equal_starts(10, 4)
+    (0, 3, 5, 8)
+    """
+    return tuple(-(-cell * values // cells) for cell in range(cells))
+
+
+def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> None:
+    """Raise `ParameterError` unless each measure can be made of columns with these spaces, once."""
+    seen = set()
+    for measure in measures:
+        key = (measure.kind, frozenset(measure.columns))
+        if key in seen:
+            raise ParameterError(f"the {measure.kind} of {measure.label} is measured twice; name it once")
+        seen.add(key)
+        _check_columns(measure, spaces)
+        cells = math.prod(measure.shape(spaces))
+        if cells > LARGEST_TABLE:
+            raise ParameterError(_too_large(measure.label, cells))
+    counted = {measure.columns[0]: measure.most for measure in measures if measure.kind == "one_way"}
+    for measure in measures:
+        if measure.kind == "joint":
+            _check_cuts(measure, spaces, counted)
+
+
+def _check_cuts(joint: Measure, spaces: Mapping[str, Space], counted: Mapping[str, int]) -> None:
+    """Refuse numbers whose quantiles are not known, and joints too large to be counted before they are cut."""
+    cells = 1
+    for name in joint.columns:
+        if is_cut(spaces[name], joint.most) and name not in counted:
+            raise ParameterError(
+                f"the joint of {joint.label} needs the one_way of {name!r}, whose quantiles cut it; measure both"
+            )
+        cells *= cell_count(spaces[name], fine_cells(joint, spaces[name], counted.get(name, 0)))
+    if cells > _FINEST:
+        raise ParameterError(f"the joint of {joint.label} is counted in {cells:,} cells before it is cut; use fewer")
+
+
+def _too_large(label: str, cells: int) -> str:
+    return (
+        f"the measured table {label} has {cells:,} cells and the limit is {LARGEST_TABLE:,}; leave it out of measure, "
+        "or declare fewer values"
+    )
+
+
+def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
+    for name in measure.columns:
+        if name not in spaces:
+            raise ParameterError(f"measure names {name!r}, which is not a randomised column")
+        space = spaces[name]
+        if space.holds_sets != (measure.kind == "items"):
+            sets = "holds sets, whose items are measured on their own; name it alone in measure"
+            raise ParameterError(f"column {name!r} {sets if space.holds_sets else 'holds no sets, and has no items'}")
+        if measure.kind == "sum" and (space.is_listed or space.values < 2):
+            raise ParameterError(f"column {name!r} is no number, and has no sum; leave it out of the sums")
+
+
+def measures_step(
+    measures: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float
+) -> Step | None:
+    """Return what all measures together cost a person, at a promise with this δ; None where there are none.
+
+    Raises
+    ------
+    ParameterError
+        If δ is 0.
+    """
+    if not measures:
+        return None
+    if delta == 0:
+        raise ParameterError("measured tables need delta above 0; raise delta, or pass measure=None")
+    return noise_step([measure.noise(spaces) for measure in measures], contributions, SLACK * delta)
+
+
+_NAMES = {
+    "one_way": ("one-way", "one-ways"),
+    "joint": ("joint table", "joint tables"),
+    "sum": ("sum of codes", "sums of codes"),
+    "items": ("column's supports of items", "columns' supports of items"),
+}
+
+
+def measure_parts(measures: Sequence[Measure]) -> list[str]:
+    """Return what is measured of each kind, and with how much noise, in plain words."""
+    parts = []
+    for kind in KINDS:
+        own = [measure for measure in measures if measure.kind == kind]
+        if own:
+            sigmas = sorted({f"{math.sqrt(measure.sigma2):.4g}" for measure in own}, key=float)
+            noise = sigmas[0] if len(sigmas) == 1 else f"{sigmas[0]} to {sigmas[-1]}"
+            labels = name_list([measure.label for measure in own[:_SHOWN]])
+            more = f" and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
+            parts.append(f"{len(own)} {_NAMES[kind][len(own) > 1]} at sigma={noise} ({labels}{more})")
+    return parts
+
+
+def measure_lines(measures: Sequence[Measure]) -> list[str]:
+    """Return the same as a line of a plan."""
+    parts = "; ".join(measure_parts(measures))
+    return [f"Measured beside the rows, of all rows, with discrete Gaussian noise: {parts}"]

@@ -1,0 +1,220 @@
+"""Which tables are measured beside the rows, and with how much noise: a function of public facts alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step, promise_step
+from dpframe.errors import DpframeWarning, ParameterError, name_list, warn
+from dpframe.noise.gaussian import LARGEST_SCALE
+from dpframe.plan.measures import (
+    LARGEST_TABLE,
+    SLACK,
+    Measure,
+    cell_count,
+    check_measures,
+    is_cut,
+    item_count,
+    measures_step,
+)
+from dpframe.spaces import Space
+
+CELLS, BINS = 60, 12
+"""Cells of equal width of a number's one-way, and most cells of a number in a joint."""
+
+MOST_ITEMS = 8
+"""Items of a row that are counted, where the space does not limit them."""
+
+_ABOVE = 1 + 2e-5
+"""Factor by which noise is raised until its exact step fits."""
+_COARSEST = 0.3
+"""σ² of the least noise: the lattice law of less would be of no use."""
+_PARTS = {"one_way": 0.2, "sum": 0.15, "joint": 0.65}
+"""Shares of what numbers' one-ways, their sums and all other tables take."""
+_MOST_JOINED = 3
+_COARSER = 4.0
+"""Most that noise is raised by at once."""
+_LARGEST = 1e6
+"""A μ above all that can be asked for."""
+_FAINTEST = 2.0**-80
+"""A slack below which the distances of noise from its law count."""
+
+
+_TOO_SMALL = "epsilon is too small to measure tables; raise epsilon, or pass measure=None"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be measured, and of how much: before its noise is known."""
+
+    measure: str | tuple[tuple[str, ...], ...] | None
+    share: float = 0.5
+    paid: bool = False
+    """Whether spaces have been paid for, so that nothing may be refused any more."""
+
+    def tables(self, spaces: Mapping[str, Space]) -> list[Measure]:
+        """Return the tables, with noise that stands for any.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, a table of too many cells, or a set in a joint.
+        """
+        if self.measure is None:
+            return []
+        found = list(_all_tables(spaces) if isinstance(self.measure, str) else _asked(self.measure, spaces))
+        check_measures(found, spaces)
+        return found
+
+    def most(self, promise: Budget, inference: Step | None) -> Step:
+        """Return the most that tables may cost beside an inference: public before anything is measured."""
+        left = promise_step(promise).square - (0 if inference is None else inference.square)
+        return Step(math.sqrt(max(0.0, float(left * Fraction(self.share)))) * (1 - 1e-12), SLACK * promise.delta)
+
+    def measures(
+        self, spaces: Mapping[str, Space], promise: Budget, inference: Step | None, n: int, contributions: int
+    ) -> tuple[Measure, ...]:
+        """Return the tables with the noise that costs the share of what inference leaves of M².
+
+        By default nothing is measured where noise would exceed the number of rows.
+
+        Raises
+        ------
+        ParameterError
+            As `tables`, and where δ is 0 or the share is too small for any noise.
+        """
+        auto = isinstance(self.measure, str)
+        found = self.tables(spaces)
+        if not found:
+            return ()
+        noised = _noised(found, spaces, self.most(promise, inference).mu, contributions, promise.delta)
+        least = min((m.sigma2 for m in noised or () if m.kind != "sum"), default=math.inf)
+        if noised is None and not auto:
+            if not self.paid:
+                raise ParameterError(_TOO_SMALL)
+            warn(f"nothing was measured: {_TOO_SMALL}", DpframeWarning)
+        return () if noised is None or (auto and least > n**2) else tuple(noised)
+
+    def without(self, spaces: Mapping[str, Space]) -> Wish:
+        """Return the wish less the tables that cannot be made, with a warning: of spaces that were paid for."""
+        if self.measure is None or isinstance(self.measure, str):
+            return self
+        kept, left = [], []
+        for names in self.measure:
+            try:
+                Wish((names,)).tables(spaces)
+            except ParameterError as error:
+                left.append(str(error))
+            else:
+                kept.append(names)
+        if left:
+            warn(f"not measured, as the spaces that were inferred do not allow it: {'; '.join(left)}", DpframeWarning)
+        return Wish(tuple(kept) or None, self.share, paid=True)
+
+
+def _alone(name: str, space: Space, sums: bool = True) -> Iterator[Measure]:
+    """Yield what is measured of one column on its own."""
+    if space.holds_sets:
+        sets: Any = space.inner_space
+        limited = sets.max_size is not None
+        yield Measure("items", (name,), 1.0, sets.most if limited else min(MOST_ITEMS, item_count(space)))
+        return
+    yield Measure("one_way", (name,), 1.0, 0 if space.is_listed else CELLS)
+    if sums and not space.is_listed and space.values > 1:
+        yield Measure("sum", (name,), 1.0)
+
+
+def _joint(names: Sequence[str], spaces: Mapping[str, Space]) -> Measure:
+    cut = any(name in spaces and not spaces[name].is_listed for name in names)
+    return Measure("joint", tuple(names), 1.0, BINS if cut else 0)
+
+
+def _all_tables(spaces: Mapping[str, Space]) -> Iterator[Measure]:
+    """Yield what is measured by default: of numbers and sets all that is theirs, and pairs, the smallest first.
+
+    Every column is told of: one whose pairs are all too large, and a single one, has a one-way.
+    """
+    plain = {name: space for name, space in spaces.items() if not space.holds_sets}
+    cells = {name: cell_count(space, BINS) for name, space in plain.items()}
+    left, joined = LARGEST_TABLE, set[str]()
+    pairs = []
+    for first, second in sorted(combinations(plain, 2), key=lambda pair: cells[pair[0]] * cells[pair[1]]):
+        size = cells[first] * cells[second]
+        if min(cells[first], cells[second]) > 1 and size <= left:
+            left -= size
+            pairs.append((first, second))
+            joined |= {first, second}
+    for name, space in spaces.items():
+        if not space.is_listed or (name not in joined and 1 < cell_count(space, 0) <= LARGEST_TABLE):
+            yield from _alone(name, space)
+    for pair in sorted(pairs, key=lambda pair: [list(plain).index(name) for name in pair]):
+        yield _joint(pair, spaces)
+
+
+def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> Iterator[Measure]:
+    """Yield what is asked for, and the one-ways whose quantiles cut the numbers of joints."""
+    wanted = list(wanted)
+    for name in dict.fromkeys(name for names in wanted for name in names):
+        if name not in spaces:
+            raise ParameterError(
+                f"measure names {name!r}, which is not a randomised column; these are {name_list(list(spaces))}"
+            )
+        alone = (name,) in wanted
+        if alone or is_cut(spaces[name], BINS):
+            yield from _alone(name, spaces[name], sums=alone)
+    for names in wanted:
+        if len(names) > _MOST_JOINED:
+            raise ParameterError("measure takes columns, pairs and triples; a table of more columns is too thin")
+        if len(names) > 1:
+            yield _joint(names, spaces)
+
+
+def _weights(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> list[float]:
+    """Return each table's share of what all may cost."""
+    parts = [m.kind if m.kind == "sum" or (m.kind == "one_way" and m.most) else "joint" for m in tables]
+    whole = sum(_PARTS[part] for part in set(parts))
+    return [_PARTS[part] / parts.count(part) / whole for part in parts]
+
+
+def _noised(
+    tables: Sequence[Measure], spaces: Mapping[str, Space], mu: float, contributions: int, delta: float
+) -> list[Measure] | None:
+    """Return the tables with the least noise, about, whose exact step is within μ; None if there is no such noise."""
+    noises, weights, factor = [table.noise(spaces) for table in tables], _weights(tables, spaces), 1.0
+    if not mu > 0 or delta * SLACK < _FAINTEST:
+        return None
+    while True:
+        scales = [
+            noise.numbers * (contributions * noise.span / mu) ** 2 * factor / weight
+            for noise, weight in zip(noises, weights, strict=True)
+        ]
+        if max(scales) > LARGEST_SCALE**2 / 4:
+            return None
+        found = [
+            Measure(table.kind, table.columns, max(_COARSEST, _coarse(sigma2)), table.most)
+            for table, sigma2 in zip(tables, scales, strict=True)
+        ]
+        spent = _spent(found, spaces, contributions, delta)
+        if spent.mu <= mu:
+            return found
+        factor *= min(_COARSER, (spent.mu / mu) ** 2 * _ABOVE)
+
+
+def _spent(tables: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float) -> Step:
+    """Return what tables cost; where noise is so small that its tails count, more than anything."""
+    try:
+        return measures_step(tables, spaces, contributions, delta) or Step(0.0)
+    except ParameterError:
+        return Step(_LARGEST)
+
+
+def _coarse(sigma2: float) -> float:
+    """Return a number at least as large with 12 binary digits, so that few tables are needed."""
+    mantissa, exponent = math.frexp(sigma2)
+    return math.ldexp(math.ceil(mantissa * 4096), exponent - 12)

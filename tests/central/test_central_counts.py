@@ -1,0 +1,175 @@
+"""Counts and sums are exact whatever the batches, and their noise has its law."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from dpframe.central.counts import Items, Joint, Total, cells_of, noisy
+from dpframe.central.tables import Tables, measured_tables, quantile_bins
+from dpframe.noise.gaussian import gaussian_table
+from dpframe.noise.keystream import Keystream
+from dpframe.plan.measures import Measure, equal_starts
+from dpframe.plan.plan import build_plan
+from dpframe.spaces import Integer, Nullable, Subset
+
+SPACES = {
+    "sex": ["F", "M"],
+    "age": Nullable(Integer(0, 99)),
+    "rank": Integer(0, 6),
+    "tags": Subset(list("abcdefgh"), 3),
+}
+N = 5_000
+
+
+def codes(n=N, seed=1):
+    generator = np.random.default_rng(seed)
+    sets = generator.integers(0, 256, (n, 1)).astype(np.uint64)
+    return {
+        "sex": generator.integers(0, 2, n).astype(np.uint8),
+        "age": generator.integers(0, 101, n).astype(np.uint8),
+        "rank": generator.integers(0, 7, n).astype(np.uint8),
+        "tags": sets,
+    }
+
+
+MEASURES = (
+    Measure("one_way", ("age",), 4e6, 20),
+    Measure("sum", ("age",), 4e8),
+    Measure("items", ("tags",), 4e6, 2),
+    Measure("joint", ("sex", "rank"), 4e6, 12),
+    Measure("joint", ("sex", "age", "rank"), 4e6, 8),
+)
+PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
+
+
+def silent(monkeypatch):
+    monkeypatch.setattr("dpframe.central.tables.noisy", lambda counts, sigma2, stream: np.asarray(counts, np.int64))
+
+
+def test_tables_are_the_counts_of_the_table(monkeypatch):
+    silent(monkeypatch)
+    table = codes()
+    age, total, items, pair, triple = measured_tables(table, PLAN, bytes(32))
+    present = table["age"] < 100
+    assert age.starts == (equal_starts(100, 20),)
+    assert age.counts.tolist() == [*np.bincount(table["age"][present] // 5, minlength=20), (~present).sum()]
+    assert total.counts.tolist() == [table["age"][present].sum(dtype=int)]
+    sizes = np.bitwise_count(table["tags"][:, 0])
+    assert items.counts.sum() == np.minimum(sizes, 2).sum()
+    assert pair.counts.tolist() == np.histogram2d(table["sex"], table["rank"], (range(3), range(8)))[0].tolist()
+    assert (triple.starts[0], triple.starts[2]) == (None, None)
+    edges = (range(3), [*triple.starts[1], 100, 102], range(8))
+    rows = np.column_stack([table["sex"], table["age"], table["rank"]])
+    assert triple.counts.tolist() == np.histogramdd(rows, edges)[0].tolist()
+
+
+def test_numbers_in_joints_are_cut_at_quantiles(monkeypatch):
+    silent(monkeypatch)
+    measures = (Measure("one_way", ("age",), 4e6, 50), Measure("joint", ("sex", "age"), 4e6, 4))
+    plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=measures)
+    table = codes()
+    table["age"] = np.where(table["age"] < 100, table["age"] // 4, 100).astype(np.uint8)
+    _, joint = measured_tables(table, plan, bytes(32))
+    assert joint.starts == (None, (0, 8, 14, 20))
+    edges = [*joint.starts[1], 100, 102]
+    assert joint.counts.tolist() == np.histogram2d(table["sex"], table["age"], (range(3), edges))[0].tolist()
+    assert joint.counts.sum() == N
+
+
+@pytest.mark.parametrize("rows", [1, 7, 900, N])
+def test_any_batches_give_the_same_tables(rows):
+    table, tables = codes(200), Tables(PLAN, bytes(32))
+    for start in range(0, 200, rows):
+        tables.add({name: column[start : start + rows] for name, column in table.items()}, start)
+    assert tables.measured() == measured_tables(table, PLAN, bytes(32))
+
+
+def test_noise_has_its_law():
+    # χ² of 4,000 draws over 9 cells under a fixed key: beyond 26.1 with probability 0.001.
+    drawn = noisy(np.zeros(4_000, dtype=np.int64), 4.0, Keystream(bytes(32)).column("a", "measure"))
+    law = {x: w / 2**128 for x, w in gaussian_table(4.0).weights().items()}
+    edges = [-99, -4, -2, -1, 0, 1, 2, 4, 99]
+    shares = [sum(w for x, w in law.items() if a <= x < b) for a, b in pairwise(edges)]
+    found = np.histogram(drawn, edges)[0]
+    assert ((found - 4_000 * np.array(shares)) ** 2 / (4_000 * np.array(shares))).sum() < 26.1
+
+
+def test_noise_of_a_plan_has_the_stated_spread():
+    exact = np.bincount(codes()["rank"] + 7 * codes()["sex"], minlength=14).reshape(2, 7)
+    # 14 cells × 40 keys of a normal law: χ²/560 leaves (0.82, 1.2) with probability below 0.003.
+    errors = [
+        measured_tables(codes(), PLAN, bytes([key]) * 32)[3].counts - exact  # the joint of sex and rank
+        for key in range(40)
+    ]
+    assert 0.82 < np.mean(np.square(errors)) / 4e6 < 1.2
+
+
+def test_tables_have_streams_of_their_own():
+    measures = (Measure("joint", ("sex", "rank"), 4e6, 12), Measure("joint", ("rank", "age"), 4e6, 0))
+    plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=measures)
+    empty = {name: column[:0] for name, column in codes().items()}
+    one, other = (table.counts.ravel()[:14] for table in measured_tables(empty, plan, bytes(32)))
+    again = measured_tables(empty, plan, b"\1" * 32)[0].counts.ravel()
+    assert (one != other).sum() > 10
+    assert (one != again).sum() > 10
+    elsewhere = measured_tables(empty, build_plan(SPACES, epsilon=2.0, delta=1e-6, n=N, measures=measures), bytes(32))
+    assert (one != elsewhere[0].counts.ravel()).sum() > 10
+
+
+def test_a_set_is_cut_by_its_own_row():
+    stream = Keystream(bytes(32)).column("cut", "measure")
+    first, second = Items(SPACES["tags"], 2, stream), Items(SPACES["tags"], 2, stream)
+    table = codes(50)["tags"]
+    first.add(table, 0)
+    changed = table.copy()
+    changed[17] = 0
+    second.add(changed, 0)
+    assert np.abs(first.counts - second.counts).sum() <= 2
+
+
+def test_a_null_set_counts_under_no_item():
+    space = Nullable(SPACES["tags"])
+    items = Items(space, 3, Keystream(bytes(32)).column("cut", "measure"))
+    items.add(space.encode([None, ["a", "b"], []]), 0)
+    assert items.counts.tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
+
+
+def test_cells_have_equal_width():
+    space = Nullable(Integer(0, 9))
+    assert cells_of(np.arange(11, dtype=np.uint8), space, 4).tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4]
+    starts = [*equal_starts(10, 4), 10]
+    assert np.diff(starts).tolist() == [3, 2, 3, 2]
+    wide = Integer(0, 2**32 - 2)
+    cells = cells_of(np.array([0, 2**32 - 2], dtype=np.uint32), wide, 60)
+    assert cells.tolist() == [0, 59]
+
+
+def test_bins_survive_noise_that_says_nothing():
+    assert quantile_bins([-5, -3, -9, -1], 2) == [0, 2]
+    assert quantile_bins([0] * 60, 12) == list(equal_starts(60, 12))
+    assert quantile_bins([1_000, -40, 30, -20, 5, 0], 3) == [0, 1]
+    assert len(quantile_bins(list(range(60)), 12)) <= 12
+
+
+def test_sums_do_not_wrap():
+    total = Total(Integer(0, 2**32 - 2))
+    total.add(np.full(3, 2**32 - 2, dtype=np.uint32))
+    assert total.value == 3 * (2**32 - 2)
+    joint = Joint((2, 2))
+    joint.add([np.array([0, 1]), np.array([1, 1])])
+    assert joint.counts.tolist() == [[0, 1], [0, 1]]
+    most = np.iinfo(np.int64).max
+    ends = noisy([most, -most, 0], 1e12, Keystream(bytes(32)).column("a", "measure"))
+    assert abs(int(ends[0]) - most) < 1e7 and abs(int(ends[1]) + most) < 1e7
+
+
+def test_a_sample_is_measured_whole(monkeypatch):
+    silent(monkeypatch)
+    plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, sample=500, measures=MEASURES)
+    assert measured_tables(codes(), plan, bytes(32))[3].counts.sum() == N
+    assert plan.verify().ok
+    whole = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
+    assert plan.tables_step == whole.tables_step  # no credit for the sample
+    assert math.isfinite(plan.local.epsilon)

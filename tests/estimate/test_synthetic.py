@@ -1,0 +1,195 @@
+"""Synthetic rows: their types, their marginals and pairs, nulls, sets, times, and what they say of themselves."""
+
+import json
+
+import measure
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpframe as dpf
+from dpframe.datasets import HOBBIES, make_census
+from dpframe.estimate import Estimates
+from dpframe.plan.plan import build_plan
+
+KEY = bytes(range(32))
+ROWS = 6_000
+
+
+def make_frame():
+    people = make_census(ROWS, 3, columns=["sex", "region", "age", "income", "birth_date", "hobbies"])
+    generator = np.random.default_rng(0)
+    people["name"] = pd.Series(
+        generator.choice(["Ödön", "陽子", "😀", "a b"], ROWS, p=[0.5, 0.3, 0.15, 0.05]), dtype="str"
+    )
+    people["paid"] = pd.Series(generator.choice([True, False, None], ROWS, p=[0.6, 0.3, 0.1]), dtype="boolean")
+    people["level"] = pd.Series(people["age"] // 20, dtype="Int8")
+    return people
+
+
+SPACES = {
+    "sex": ["F", "M"],
+    "region": list(dpf.datasets.REGIONS),
+    "age": (18, 95),
+    "income": dpf.Nullable(dpf.Real(0, 250_000)),
+    "birth_date": dpf.Datetime("1925-01-01", "2010-01-01"),
+    "hobbies": dpf.Subset(HOBBIES, max_size=6),
+    "name": ["Ödön", "陽子", "😀", "a b"],
+    "paid": dpf.Nullable(dpf.Boolean()),
+    "level": dpf.Integer(0, 4),
+}
+
+
+@pytest.fixture(scope="module")
+def people():
+    return make_frame()
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return build_plan(SPACES, epsilon=27.0)
+
+
+@pytest.fixture(scope="module")
+def safe(people, plan):
+    return dpf.sanitize(people, plan=plan, key=KEY)
+
+
+@pytest.fixture(scope="module")
+def tables(people, plan):
+    values = {name: plan[name].space.values for name in ("age", "income", "birth_date")}
+    cuts = {name: tuple(size * i // 6 for i in range(6)) for name, size in values.items()}
+    found = [*measure.measure_pairs(people, plan, 400.0, bins=cuts)]
+    for name, size in values.items():
+        found += measure.measure_number(people, plan, name, 400.0, (20.0 * size) ** 2)
+    return (*found, measure.measure_items(people, plan, "hobbies", 400.0))
+
+
+@pytest.fixture(scope="module", params=["tables", "rows"])
+def told(request, safe, tables):
+    return Estimates(safe, tables=tables if request.param == "tables" else ())
+
+
+def shares(frame, column):
+    return frame[column].astype(object).value_counts(normalize=True, dropna=False)
+
+
+def distance(first, second):
+    return float(first.subtract(second, fill_value=0).abs().sum())
+
+
+@pytest.mark.parametrize("n_rows", [None, 2_500])
+def test_rows_are_of_the_release_types_and_near_the_table(people, safe, told, n_rows):
+    drawn = told.synthesize(n_rows, random_state=0)
+    assert len(drawn) == (n_rows or len(safe))
+    assert list(drawn.columns) == list(safe.columns)
+    assert (drawn.dtypes == safe.dtypes).all()
+    for name, limit in {"sex": 0.05, "region": 0.12, "name": 0.1, "paid": 0.12, "level": 0.12}.items():
+        assert distance(shares(drawn, name), shares(people, name)) < limit, name
+    assert drawn["income"].isna().mean() == pytest.approx(people["income"].isna().mean(), abs=0.03)
+    # Standard errors of fresh rows: age 0.4, income 500, dates 150 days.
+    assert drawn["age"].mean() == pytest.approx(people["age"].mean(), abs=2.0)
+    assert drawn["income"].mean() == pytest.approx(people["income"].mean(), rel=0.12)
+    assert abs(drawn["birth_date"].mean() - people["birth_date"].mean()) < pd.Timedelta(days=900)
+    assert drawn["age"].between(18, 95).all()
+    assert drawn["hobbies"].map(len).max() <= 6
+    for item in HOBBIES[:3]:
+        real, found = (np.mean([item in one for one in frame["hobbies"]]) for frame in (people, drawn))
+        assert found == pytest.approx(real, abs=0.05)
+
+
+def test_pairs_are_those_of_the_fit(people, safe, tables):
+    told = Estimates(safe, tables=tables)
+    drawn = told.synthesize(random_state=0)
+    columns = ["sex", "level"]
+    real, found, noisy = (f.astype(object).groupby(columns).size() / len(f) for f in (people, drawn, safe))
+    assert distance(found, real) < 0.1
+    assert distance(found, real) < 0.5 * distance(noisy, real)
+    grouped, truth = (f.groupby(f["sex"].astype(str))["age"].mean() for f in (drawn, people))
+    assert np.abs(grouped - truth).max() < 3
+
+
+def test_seeds_repeat_and_none_does_not(told):
+    first, again = (told.synthesize(random_state=7) for _ in range(2))
+    pd.testing.assert_frame_equal(first, again)
+    generator = np.random.default_rng(7)
+    pd.testing.assert_frame_equal(first, told.synthesize(random_state=generator))
+    assert not first["age"].equals(told.synthesize()["age"])
+
+
+def test_they_say_what_they_are(safe, told):
+    drawn = told.synthesize(100, random_state=0)
+    said = json.loads(drawn.attrs["dpframe"])["synthetic"]
+    assert said == {"release": safe.dp.release.digest, "rows": ROWS, "epsilon_spent": 0}
+    for ask in (lambda: drawn.dp.mean("age"), lambda: Estimates(drawn), lambda: drawn.dp.release):
+        with pytest.raises(dpf.NotSanitizedError, match=r"the table is synthetic.*ask the release"):
+            ask()
+    with pytest.raises(dpf.AlreadySanitizedError):
+        drawn.dp.sanitize(epsilon=1)
+
+
+def test_the_accessor_draws(safe):
+    pd.testing.assert_frame_equal(
+        safe.dp.synthesize(50, random_state=1), Estimates(safe).synthesize(50, random_state=1)
+    )
+
+
+@pytest.mark.parametrize("n_rows", [0, -1, 2.5, True, "5"])
+def test_bad_numbers_of_rows(told, n_rows):
+    with pytest.raises(dpf.ParameterError, match="n_rows must be a whole number of rows, at least 1; leave it out"):
+        told.synthesize(n_rows)
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, True, "x"])
+def test_bad_seeds(told, seed):
+    with pytest.raises(dpf.ParameterError, match="random_state must be a whole number, a numpy Generator or None"):
+        told.synthesize(random_state=seed)
+
+
+def test_one_column_alone(people):
+    frame = people[["region"]]
+    safe = dpf.sanitize(frame, epsilon=4, delta=0, spaces={"region": SPACES["region"]}, key=KEY)
+    drawn = safe.dp.synthesize(random_state=0)
+    assert distance(shares(drawn, "region"), shares(frame, "region")) < 0.1
+
+
+def test_columns_randomised_together(people):
+    frame = people[["sex", "region", "level"]].astype({"level": "int64"})
+    spaces = {name: SPACES[name] for name in frame}
+    safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces=spaces, groups=[["sex", "region"]], key=KEY)
+    drawn = safe.dp.synthesize(random_state=0)
+    for name in frame:
+        assert distance(shares(drawn, name), shares(frame, name)) < 0.25, name
+
+
+def test_passed_columns_stay_beside_given_rows_alone(people):
+    frame = people[["sex", "region"]].assign(number=np.arange(ROWS))
+    safe = dpf.sanitize(
+        frame, epsilon=4, delta=0, spaces={n: SPACES[n] for n in ("sex", "region")}, passthrough=["number"], key=KEY
+    )
+    drawn = safe.dp.synthesize(random_state=0)
+    assert drawn["number"].equals(safe["number"])
+    assert list(safe.dp.synthesize(10, random_state=0).columns) == ["sex", "region"]
+
+
+def test_sets_with_nulls():
+    people = make_census(ROWS, 3, columns=["hobbies", "sex"])
+    people.loc[::5, "hobbies"] = None
+    space = dpf.Nullable(dpf.Subset(HOBBIES, max_size=6))
+    safe = dpf.sanitize(people, epsilon=20, delta=0, spaces={"hobbies": space, "sex": ["F", "M"]}, key=KEY)
+    for rows in (None, 3_000):
+        drawn = safe.dp.synthesize(rows, random_state=0)
+        assert drawn["hobbies"].isna().mean() == pytest.approx(0.2, abs=0.05)
+        kept = drawn["hobbies"].dropna()
+        real = np.mean([HOBBIES[0] in one for one in people["hobbies"].dropna()])
+        assert np.mean([HOBBIES[0] in one for one in kept]) == pytest.approx(real, abs=0.06)
+
+
+def test_arrow_stays_arrow(people, plan):
+    columns = ["sex", "region"]
+    table = pa.Table.from_pandas(people[columns], preserve_index=False)
+    safe = dpf.sanitize(table, epsilon=4, delta=0, spaces={n: SPACES[n] for n in columns}, key=KEY)
+    drawn = Estimates(safe).synthesize(random_state=0)
+    assert drawn.schema.equals(safe.schema)
+    assert b"synthetic" in drawn.schema.metadata[b"dpframe"]

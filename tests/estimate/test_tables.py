@@ -1,0 +1,417 @@
+"""Estimates from measured tables: exact small cases, and noisy measurements of a census under fixed seeds."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dpframe.datasets import make_census
+from dpframe.errors import ParameterError
+from dpframe.estimate.tables.blend import Half, common_step, own_step
+from dpframe.estimate.tables.bootstrap import draw_replicas
+from dpframe.estimate.tables.choice import choose_classes, prediction_error
+from dpframe.estimate.tables.fit import fit_tables
+from dpframe.estimate.tables.guard import guard_joint
+from dpframe.estimate.tables.joints import fit_to_margins, geometric_joint
+from dpframe.estimate.tables.mixture import Mixture, _Descent, fit_mixture, targets_of
+from dpframe.estimate.tables.numbers import bin_table, cut_at_quantiles, fine_shares, tilt_to_mean
+from dpframe.estimate.tables.simple import near_margins, simple_one_way, simple_table
+from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
+from dpframe.estimate.tables.tables import Evidence, Table, row_table
+
+NAMES = ["sex", "education", "occupation", "region"]
+ROWS = 20_000
+
+
+def count_codes(codes, shape):
+    """Count rows by the codes of some columns."""
+    places = np.ravel_multi_index(tuple(codes), tuple(shape))
+    return np.bincount(places, minlength=math.prod(shape)).reshape(shape).astype(float)
+
+
+@pytest.fixture(scope="module")
+def codes():
+    people = make_census(ROWS, 3, columns=[*NAMES, "age"])
+    found = [people[name].astype("category").cat.codes.to_numpy().astype(np.int64) + 1 for name in NAMES]
+    found = [code - code.min() for code in found]
+    return [*found, (people["age"].to_numpy() - 18) // 10]
+
+
+@pytest.fixture(scope="module")
+def sizes(codes):
+    return tuple(int(code.max()) + 1 for code in codes)
+
+
+def shares(codes, sizes, columns):
+    counts = count_codes([codes[c] for c in columns], [sizes[c] for c in columns])
+    return counts / counts.sum()
+
+
+def measure(codes, sizes, seed, sigma=30.0):
+    generator = np.random.default_rng(seed)
+    tables = []
+    for pair in combinations(range(len(sizes)), 2):
+        exact = count_codes([codes[c] for c in pair], [sizes[c] for c in pair])
+        tables.append(Table(pair, exact + sigma * generator.standard_normal(exact.shape), sigma))
+    return Evidence(len(codes[0]), sizes, tuple(tables))
+
+
+def keep(size, signal):
+    return signal * np.eye(size) + (1 - signal) / size
+
+
+def randomise(codes, sizes, signal, seed):
+    generator = np.random.default_rng(seed)
+    return [
+        np.where(generator.random(len(code)) < signal, code, generator.integers(0, size, len(code)))
+        for code, size in zip(codes, sizes, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def fit(codes, sizes):
+    return fit_tables(measure(codes, sizes, 0))
+
+
+def distance(found, truth):
+    return float(np.abs(found - truth).sum())
+
+
+# What was measured
+
+
+def test_a_sum_of_a_table_has_its_variances_sum():
+    table = Table((2, 0), np.arange(6.0).reshape(2, 3), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    summed = table.sum_to([0])
+    assert summed.counts.tolist() == [3, 5, 7]
+    assert summed.variances == pytest.approx([17, 29, 45])
+    assert table.sum_to([0, 2]).counts.tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_halves_of_a_coupled_draw_are_independent():
+    """Variances 1 + a and 1 + 1/a, covariance 0, each within six standard errors of 40,000 cells."""
+    noise = np.random.default_rng(1).standard_normal(40_000)
+    one, other = Table((0,), noise, 1.0).split(0.25, np.random.default_rng(0))
+    assert np.var(one.counts) == pytest.approx(1.25, abs=0.06)
+    assert np.var(other.counts) == pytest.approx(5.0, abs=0.22)
+    assert np.mean(one.counts * other.counts) == pytest.approx(0, abs=0.08)
+    assert one.variances[0] == pytest.approx(1.25)
+    assert other.variances[0] == pytest.approx(5.0)
+
+
+def test_tables_of_one_pair_are_weighted_by_precision():
+    first, second = Table((0, 1), np.full((2, 2), 10.0), 1.0), Table((1, 0), np.full((2, 2), 20.0), 2.0)
+    triple = Table((0, 1, 2), np.full((2, 2, 1), 30.0), 4.0)
+    pair = Evidence(40, (2, 2, 1), (first, second, triple)).pairs[0, 1]
+    assert pair.counts == pytest.approx(np.full((2, 2), (10 + 20 / 4 + 30 / 16) / (1 + 1 / 4 + 1 / 16)))
+    assert pair.variances == pytest.approx(np.full((2, 2), 1 / (1 + 1 / 4 + 1 / 16)))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Table((0,), np.zeros((2, 2)), 1.0), r"table of columns \(0,\): .* give one dimension for each column"),
+        (lambda: Table((0, 0), np.zeros((2, 2)), 1.0), "each column once"),
+        (lambda: Table((0,), np.zeros(2), 0.0), "sigma must be above zero; give one"),
+        (lambda: Table((0,), np.zeros(2), np.ones(3)), "give one, or one for each cell"),
+        (lambda: Evidence(0, (2,)), "n: the table has no rows"),
+        (lambda: Evidence(9, (2,), (Table((0,), np.zeros(3), 1.0),)), r"its columns have \(2,\) cells"),
+        (lambda: Evidence(9, (2,), (Table((4,), np.zeros(2), 1.0),)), "there are 1 columns; give positions below 1"),
+        (
+            lambda: Evidence(9, (2, 2), (), (), (row_table((0, 1), np.ones((2, 2)), [keep(2, 0.5)] * 2),)),
+            "channels are missing; give P",
+        ),
+        (lambda: Evidence(9, (2,), (), (np.eye(3),)), r"give shape \(classes, cells\)"),
+        (lambda: simple_one_way(Evidence(9, (2,)), 0), "column 0 is in no table and in no rows; give a table"),
+        (lambda: fit_tables(Evidence(9, (2,), (Table((0,), np.ones(2), 1.0),))), "no pair of columns.*measure a pair"),
+        (lambda: draw_given(Mixture(np.ones(1), (np.ones((1, 1)),)), [], [], None), "one entry for each column"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(ParameterError, match=message):
+        make()
+
+
+# Simple estimates
+
+
+def test_one_way_weighs_sums_by_the_other_columns_cells():
+    own = Table((0,), np.array([60.0, 40.0]), 2.0)
+    wide = Table((0, 1), np.array([[8.0] * 8, [4.5] * 8]), 1.0)
+    found = simple_one_way(Evidence(100, (2, 8), (own, wide)), 0)
+    # Variances 4 and 8: two thirds of 60 and a third of 64; both rows add up to 100.
+    assert found == pytest.approx([(60 * 2 + 64) / 300 + 1 / 300 * 2, (40 * 2 + 36) / 300 - 2 / 300], abs=0.02)
+    assert found.sum() == pytest.approx(1)
+
+
+def test_near_margins_keeps_what_agrees_and_stays_in_the_simplex():
+    exact = np.outer([0.5, 0.5], [0.2, 0.3, 0.5])
+    assert near_margins(exact, [exact.sum(axis=1), exact.sum(axis=0)]) == pytest.approx(exact)
+    found = near_margins(np.array([[0.9, -0.2], [0.1, 0.2]]), [np.array([0.5, 0.5]), np.array([0.9, 0.1])])
+    assert found.min() >= 0
+    assert found.sum() == pytest.approx(1)
+
+
+def test_simple_estimates_are_nearer_than_raw_counts(codes, sizes):
+    evidence = measure(codes, sizes, 1)
+    one_ways = [simple_one_way(evidence, c) for c in range(len(sizes))]
+    gains = []
+    for pair, table in evidence.pairs.items():
+        truth = shares(codes, sizes, pair)
+        found = simple_table(evidence, table, [one_ways[c] for c in pair])
+        gains.append(distance(table.counts / ROWS, truth) - distance(found, truth))
+    assert np.mean(gains) > 0.005
+
+
+# Mixture
+
+
+def test_gradients_are_those_of_the_misfit():
+    """Finite differences of χ² by every logit and tilt, with tables and rows together."""
+    generator = np.random.default_rng(4)
+    tables = (Table((0, 1), generator.uniform(5, 20, (2, 3)), 2.0),)
+    rows = (row_table((0, 2), generator.uniform(5, 20, (2, 2)), [keep(2, 0.5)] * 2),)
+    channels = (keep(2, 0.5), keep(3, 0.5), keep(2, 0.5))
+    evidence = Evidence(75, (2, 3, 2), tables, channels, rows)
+    descent = _Descent(targets_of(evidence), 75, [np.full(k, 1 / k) for k in (2, 3, 2)], 3, 1, 0)
+    for name in ("logits", "tilts", "segments"):
+        setattr(descent, name, getattr(descent, name).astype(np.float64))
+    descent.parts = [tuple(None if p is None else p.astype(np.float64) for p in part) for part in descent.parts]
+
+    def misfit():
+        return descent._gradients(descent._laws(descent.logits), _weights(descent.tilts))
+
+    _, (by_logits, by_tilts) = misfit()
+    for values, gradient in ((descent.logits, by_logits), (descent.tilts, by_tilts)):
+        for place in np.ndindex(values.shape):
+            values[place] += 1e-4
+            above = misfit()[0][0]
+            values[place] -= 2e-4
+            below = misfit()[0][0]
+            values[place] += 1e-4
+            # Gradients are of a quarter of χ² over the full symmetric matrix: half of it over pairs.
+            assert 2 * gradient[place] == pytest.approx((above - below) / 2e-4, rel=1e-3, abs=1e-4)
+
+
+def _weights(tilts):
+    raised = np.exp(tilts)
+    return raised / raised.sum(axis=-1, keepdims=True)
+
+
+def test_fits_end_near_the_noise_and_near_the_truth(codes, sizes, fit):
+    evidence, pairs = fit.evidence, list(combinations(range(len(sizes)), 2))
+    cells = sum(target.degrees for target in targets_of(evidence))
+    assert 0.7 * cells < prediction_error(fit.mixture, evidence) < 1.2 * cells
+    simple = np.mean([distance(fit.simple(p), shares(codes, sizes, p)) for p in pairs])
+    joint = np.mean([distance(fit.joint(p), shares(codes, sizes, p)) for p in pairs])
+    assert joint < 0.75 * simple
+
+
+def test_several_starts_are_one_mixture(fit):
+    mixture = fit.mixture
+    each = [mixture.fit(i) for i in range(mixture.fits)]
+    assert mixture.fits == 5
+    assert all(part.weights.sum() == pytest.approx(1, abs=1e-4) for part in each)
+    assert np.mean([part.joint((0, 2)) for part in each], axis=0) == pytest.approx(mixture.joint((0, 2)), abs=1e-6)
+
+
+def test_classes_follow_the_data():
+    """Independent columns need the fewest classes; a diagonal of sixteen cells needs many."""
+    generator = np.random.default_rng(0)
+    flat, diagonal = np.full((16, 16), 400.0), np.eye(16) * 6400
+    chosen = []
+    for exact in (flat, diagonal):
+        counts = exact + 10 * generator.standard_normal(exact.shape)
+        chosen.append(choose_classes(Evidence(102_400, (16, 16), (Table((0, 1), counts, 10.0),))).classes)
+    assert chosen[0] == 5
+    assert chosen[1] >= 20
+
+
+def test_where_noise_is_weak_the_simple_estimate_is_taken(codes, sizes):
+    exact = fit_tables(measure(codes, sizes, 0, sigma=0.5))
+    for pair in combinations(range(len(sizes)), 2):
+        assert distance(exact.joint(pair), shares(codes, sizes, pair)) < 0.005, pair
+
+
+def test_steps_of_exact_halves():
+    held = Table((0,), np.array([2.0, 2.0]), 1.0)
+    at_simple = Half(np.array([0.0, 4.0]), np.array([2.0, 2.0]), held)
+    at_mixture = Half(np.array([2.0, 2.0]), np.array([0.0, 4.0]), held)
+    assert common_step([at_simple]) == 1
+    assert common_step([at_mixture]) == 0
+    assert common_step([]) == 0
+    assert own_step([at_simple], 0.0) == pytest.approx(8 / 12)
+
+
+def test_rows_alone_beat_the_nearest_point_of_the_simplex(codes, sizes):
+    released = randomise(codes, sizes, 0.5, 5)
+    channels = tuple(keep(size, 0.5) for size in sizes)
+    pairs = list(combinations(range(len(sizes)), 2))
+    counts = {p: count_codes([released[c] for c in p], [sizes[c] for c in p]) for p in pairs}
+    alone = fit_tables(
+        Evidence(ROWS, sizes, (), channels, tuple(row_table(p, counts[p], [channels[c] for c in p]) for p in pairs))
+    )
+    found, inverted = [], []
+    for a, b in pairs:
+        truth = shares(codes, sizes, (a, b))
+        raw = np.linalg.inv(channels[a]) @ counts[a, b] @ np.linalg.inv(channels[b]).T / ROWS
+        found.append(distance(alone.joint((a, b)), truth))
+        inverted.append(distance(near_margins(raw, [raw.sum(axis=1), raw.sum(axis=0)]), truth))
+    assert np.mean(found) < 0.9 * np.mean(inverted)
+
+
+# Joints of three
+
+
+def test_proportional_fitting_meets_consistent_pairs(codes, sizes):
+    truth = shares(codes, sizes, (0, 1, 4))
+    pairs = {(i, j): truth.sum(axis=3 - i - j) for i, j in combinations(range(3), 2)}
+    found = fit_to_margins(np.ones(truth.shape), pairs)
+    for (i, j), pair in pairs.items():
+        assert found.sum(axis=3 - i - j) == pytest.approx(pair, abs=1e-4)
+    assert geometric_joint(truth, pairs, 1.0) == pytest.approx(truth)
+    assert geometric_joint(truth, pairs, 0.0) == pytest.approx(found, abs=1e-4)
+
+
+def test_a_joint_follows_the_order_of_its_columns(fit):
+    assert fit.joint((2, 0)) == pytest.approx(fit.joint((0, 2)).T)
+    assert fit.joint((3, 0, 1)) == pytest.approx(fit.joint((0, 1, 3)).transpose(2, 0, 1), abs=1e-3)
+    assert fit.joint((0, 1, 3)).sum() == pytest.approx(1)
+
+
+def test_a_measured_triple_shows_what_pairs_do_not(codes, sizes):
+    planted = [*codes[:2], (codes[0] + codes[1]) % 2]
+    shape = (*sizes[:2], 2)
+    evidence = measure(planted, shape, 2)
+    exact = count_codes(planted, shape)
+    triple = Table((0, 1, 2), exact + 30 * np.random.default_rng(0).standard_normal(shape), 30.0)
+    both = fit_tables(Evidence(ROWS, shape, (*evidence.tables, triple)))
+    assert distance(both.joint((0, 1, 2)), exact / ROWS) < 0.1
+
+
+# Guard
+
+
+def parity_rows(signal=0.6):
+    generator = np.random.default_rng(0)
+    first, second = generator.integers(0, 2, (2, ROWS))
+    codes = [first, second, (first + second) % 2]
+    return codes, count_codes(randomise(codes, (2, 2, 2), signal, 1), (2, 2, 2)), [keep(2, signal)] * 3
+
+
+def test_the_guard_hears_parity_in_the_rows():
+    codes, counts, channels = parity_rows()
+    flat = np.full((2, 2, 2), 1 / 8)
+    pairs = {pair: np.full((2, 2), 0.25) for pair in combinations(range(3), 2)}
+    guarded = guard_joint(flat, counts, channels, pairs)
+    truth = shares(codes, (2, 2, 2), (0, 1, 2))
+    assert guarded.hidden
+    assert distance(flat, truth) > 0.95
+    assert distance(guarded.shares, truth) < 0.1
+    assert guarded.shares.sum(axis=0) == pytest.approx(pairs[0, 1], abs=1e-3)
+
+
+@pytest.mark.parametrize("size", [2, 12])
+def test_the_guard_is_silent_on_the_truth(size):
+    """Also where most cells hold less than a row. Four standard deviations, twenty draws: fails in 1 of 1,000."""
+    generator = np.random.default_rng(9)
+    truth = generator.dirichlet(np.full(size**3, 0.3)).reshape(size, size, size)
+    channels = [keep(size, 0.4)] * 3
+    for seed in range(20):
+        drawn = np.random.default_rng(seed).multinomial(1_500, truth.ravel())
+        codes = np.unravel_index(np.repeat(np.arange(size**3), drawn), truth.shape)
+        counts = count_codes(randomise(codes, truth.shape, 0.4, seed), truth.shape)
+        guarded = guard_joint(shares(codes, truth.shape, (0, 1, 2)), counts, channels, {})
+        assert not guarded.hidden, seed
+
+
+# Numbers
+
+
+def test_bins_hold_equal_shares_and_their_noise():
+    generator = np.random.default_rng(0)
+    exact = 1000 * np.exp(-0.5 * ((np.arange(60) - 20) / 8) ** 2)
+    fine = Table((3,), exact + 20 * generator.standard_normal(60), 20.0)
+    bins = cut_at_quantiles(fine.counts)
+    assert bins[0] == 0
+    assert bins[-1] == 11
+    assert set(np.diff(bins)) <= {0, 1}
+    coarse = bin_table(3, fine, bins)
+    assert coarse.variances == pytest.approx(400 * np.bincount(bins))
+    assert coarse.counts.sum() == pytest.approx(fine.counts.sum())
+    assert coarse.counts.max() < 2.5 * coarse.counts.mean()
+    target = np.full(12, 1 / 12)
+    assert np.bincount(bins, fine_shares(fine, bins, target)) == pytest.approx(target)
+
+
+@pytest.mark.parametrize(("mean", "reached"), [(3.3, 3.3), (-5, 1.0), (99, 6.0)])
+def test_tilting_reaches_the_mean_or_the_nearer_end(mean, reached):
+    values = np.arange(8.0)
+    law = np.array([0, 1, 1, 1, 1, 1, 1, 0]) / 6
+    tilted = tilt_to_mean(law, values, mean)
+    assert tilted @ values == pytest.approx(reached, abs=0.05)
+    assert tilted[[0, 7]].tolist() == [0, 0]
+
+
+def test_tilting_leaves_one_value_alone():
+    assert tilt_to_mean(np.array([0.0, 1.0]), np.array([3.0, 4.0]), 9.0).tolist() == [0, 1]
+
+
+# Rows
+
+
+def test_drawn_rows_have_the_fits_pairs(codes, sizes, fit):
+    released = randomise(codes, sizes, 0.5, 8)
+    channels = [keep(size, 0.5) for size in sizes]
+    given = draw_given(fit.mixture, channels, released, np.random.default_rng(0))
+    fresh = draw_fresh(fit.mixture, ROWS, np.random.default_rng(0))
+    for drawn in (given, fresh):
+        assert all(code.min() >= 0 and code.max() < size for code, size in zip(drawn, sizes, strict=True))
+        for columns in [(0,), (3,), (0, 2), (1, 4)]:
+            truth, found = shares(codes, sizes, columns), shares(drawn, sizes, columns)
+            assert distance(found, truth) < distance(fit.joint(columns), truth) + 0.03, columns
+    # Given their released row, rows agree with the original more often than fresh ones.
+    agree = [np.mean([np.mean(d == c) for d, c in zip(drawn, codes, strict=True)]) for drawn in (given, fresh)]
+    assert agree[0] > agree[1] + 0.1
+
+
+def test_counts_of_one_law_differ_from_it_by_less_than_a_row():
+    law = np.array([[0.5, 0.3, 0.15, 0.05]])
+    (drawn,) = draw_fresh(Mixture(np.ones(1), (law,)), 1_003, np.random.default_rng(0))
+    assert np.abs(np.bincount(drawn, minlength=4) - 1_003 * law[0]).max() < 2
+
+
+def test_draws_within_bins_follow_the_released_class():
+    fine, bins = np.full(4, 0.25), np.array([0, 0, 1, 1])
+    sharp = np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
+    rows = np.array([0, 0, 1, 1])
+    drawn = draw_within(fine, bins, rows, np.random.default_rng(0), sharp, np.array([0, 1, 0, 1]))
+    assert drawn.tolist() == [0, 1, 2, 3]
+
+
+def test_equal_seeds_draw_equal_rows(fit):
+    first, again = (draw_fresh(fit.mixture, 100, np.random.default_rng(1)) for _ in range(2))
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+
+
+# Errors
+
+
+def test_replicas_state_the_errors_that_are(codes, sizes, fit):
+    """Root mean square over all cells of a pair; a third off would be seen."""
+    replicas = draw_replicas(fit)
+    for pair in [(0, 1), (1, 2), (2, 3)]:
+        for simple in (False, True):
+            found = fit.simple(pair) if simple else fit.joint(pair)
+            actual = math.sqrt(np.mean((found - shares(codes, sizes, pair)) ** 2))
+            stated = math.sqrt(np.mean(replicas.errors(pair, simple=simple) ** 2))
+            assert 0.6 * actual < stated < 1.7 * actual, (pair, simple)
+    table, population = replicas.errors((0, 1)), replicas.errors((0, 1), drawn=1.0)
+    assert (population >= table).all()
+
+
+def test_a_fit_is_the_same_every_time(codes, sizes):
+    evidence = measure(codes, sizes, 6)
+    one, other = (fit_mixture(evidence, classes=5, starts=2) for _ in range(2))
+    assert (one.joint((0, 1)) == other.joint((0, 1))).all()

@@ -1,0 +1,297 @@
+"""Estimates where tables were measured beside the rows: sources, methods, coverage, fallbacks.
+
+Tables are made by hand: exact counts and rounded noise of a fixed generator.
+"""
+
+from dataclasses import replace
+from itertools import combinations
+
+import measure
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+from dpframe.datasets import HOBBIES, OCCUPATIONS, REGIONS, make_census
+from dpframe.estimate import Estimates
+from dpframe.plan.plan import build_plan
+
+KEY = bytes(range(32))
+ROWS = 4_000
+SIGMA = 25.0
+SPACES = {
+    "sex": ["F", "M"],
+    "education": dpf.Ordinal(dpf.datasets.EDUCATION),
+    "occupation": dpf.Nullable(dpf.Categorical(OCCUPATIONS)),
+    "region": list(REGIONS),
+}
+LISTED = list(SPACES)
+
+
+@pytest.fixture(scope="module")
+def people():
+    return make_census(ROWS, 3, columns=LISTED)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return build_plan(SPACES, epsilon=4.0)
+
+
+@pytest.fixture(scope="module")
+def safe(people, plan):
+    return dpf.sanitize(people, plan=plan, key=KEY)
+
+
+@pytest.fixture(scope="module")
+def told(people, plan, safe):
+    return Estimates(safe, tables=measure.measure_pairs(people, plan, SIGMA**2))
+
+
+def counts_of(frame, columns):
+    """Return the true counts in the order of a joint."""
+    filled = frame[columns].astype(object)
+    index = [LABELS[name] for name in columns]
+    if len(columns) == 1:
+        return filled[columns[0]].value_counts().reindex(index[0], fill_value=0)
+    return filled.groupby(columns).size().reindex(pd.MultiIndex.from_product(index), fill_value=0)
+
+
+LABELS = {
+    c.name: [label for label in c.space.labels() if label is not None] for c in build_plan(SPACES, epsilon=4.0).columns
+}
+
+
+def error(frame, truth):
+    return float(np.abs(frame["estimate"].to_numpy() - truth.to_numpy()).sum() / truth.sum())
+
+
+@pytest.mark.parametrize("columns", [["region"], ["sex", "region"], ["occupation", "education"]])
+def test_every_method_is_nearer_than_rows_alone(people, safe, told, columns):
+    truth, alone = counts_of(people, columns), Estimates(safe)
+    for method in ("inverse", "project", "model", "auto"):
+        found = told.joint(columns, method=method)
+        assert found.attrs["source"] == ("both" if method == "inverse" else "tables"), method
+        rows = alone.joint(columns, method=method if method != "model" else "em")
+        assert rows.attrs["source"] == "rows"
+        assert error(found, truth) < error(rows, truth), method
+
+
+def test_faces_agree(people, safe, told):
+    wide = told.crosstab("sex", "region")["estimate"]
+    tall = told.joint(["sex", "region"], method="inverse")["estimate"]
+    assert wide.to_numpy().ravel() == pytest.approx(tall.to_numpy())
+    shares = told.joint(["sex", "region"], given="sex")
+    assert shares["estimate"].groupby("sex").sum().to_numpy() == pytest.approx(1)
+    assert told.value_counts("region").attrs["source"] == "both"
+    assert told.value_counts("region", method="em").attrs["source"] == "rows"
+    margins = told.crosstab("sex", "region", margins=True)["estimate"]
+    assert margins.loc["All", "All"] == pytest.approx(wide.to_numpy().sum())
+    whole = told.joint(["sex", "region"], normalize=True, method="inverse")["estimate"]
+    assert whole.to_numpy() * ROWS == pytest.approx(tall.to_numpy())
+
+
+def test_inverse_is_unbiased_and_its_variance_right(people, plan):
+    """120 releases: means within 4.5 standard errors of the truth in 40 cells (error probability 3e-4), and the mean
+    stated variance within a third of the actual one."""
+    columns, found, stated = ["occupation", "region"], [], []
+    exact = measure.measure_pairs(people[columns], build_plan({c: SPACES[c] for c in columns}, epsilon=2.0), 0.0)
+    own = build_plan({c: SPACES[c] for c in columns}, epsilon=8.0)
+    generator = np.random.default_rng(5)
+    for key in range(120):
+        safe = dpf.sanitize(people[columns], plan=own, key=key.to_bytes(32, "big"))
+        noise = np.rint(30 * generator.standard_normal(exact[0].counts.shape)).astype(np.int64)
+        table = replace(exact[0], measure=replace(exact[0].measure, sigma2=900.0), counts=exact[0].counts + noise)
+        frame = Estimates(safe, tables=[table]).joint(columns, method="inverse")
+        found.append(frame["estimate"].to_numpy())
+        stated.append(frame["std_error"].to_numpy() ** 2)
+    truth, variance = counts_of(people, columns).to_numpy(), np.var(found, axis=0, ddof=1)
+    assert np.abs((np.mean(found, axis=0) - truth) / np.sqrt(variance / 120)).max() < 4.5
+    assert np.mean(stated) == pytest.approx(np.mean(variance), rel=0.1)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("target", ["table", "population"])
+def test_intervals_hold_what_they_say(people, plan, target):
+    """20 releases of 4,000 rows, 8 one-ways and pairs: each method's share of all cells within its intervals.
+
+    Cells of one release depend on each other: with an effective 500 of them the standard error is below 0.01, and the
+    bounds lie three or more away (error probability 1e-3 a method).
+    """
+    groups = [["region"], ["occupation"], ["sex", "region"], ["occupation", "education"]]
+    held = {"inverse": [], "project": [], "model": []}
+    for key in range(20):
+        frame = people if target == "table" else make_census(ROWS, 100 + key, columns=LISTED)
+        truth = frame if target == "table" else make_census(400_000, 0, columns=LISTED)
+        weight = ROWS / len(truth)
+        safe = dpf.sanitize(frame, plan=plan, key=key.to_bytes(32, "big"))
+        told = Estimates(safe, tables=measure.measure_pairs(frame, plan, SIGMA**2, seed=key))
+        for method, inside in held.items():
+            for columns in groups:
+                found = told.joint(columns, method=method, target=target)
+                exact = counts_of(truth, columns).to_numpy() * weight
+                inside.append(((found["lower"] <= exact) & (exact <= found["upper"])).to_numpy())
+    rates = {method: float(np.mean(np.concatenate(inside))) for method, inside in held.items()}
+    print(target, rates)
+    assert 0.93 < rates["inverse"] < 0.97, rates
+    assert 0.90 < rates["project"] < 0.99, rates
+    assert 0.88 < rates["model"] < 0.99, rates
+
+
+def test_three_columns_hear_the_rows(people):
+    """Parity of two columns in a third: no pair shows it, the rows do."""
+    generator = np.random.default_rng(0)
+    a, b = generator.integers(0, 2, (2, 20_000))
+    frame = pd.DataFrame({"a": a, "b": b, "c": (a + b) % 2}).astype(str)
+    plan = build_plan({name: ["0", "1"] for name in "abc"}, epsilon=4.0)
+    told = Estimates(dpf.sanitize(frame, plan=plan, key=KEY), tables=measure.measure_pairs(frame, plan, 900.0))
+    found = told.joint(["a", "b", "c"], normalize=True)
+    assert found.attrs["hidden"]
+    assert found.attrs["source"] == "both"
+    truth = frame.groupby(["a", "b", "c"]).size().reindex(found.index, fill_value=0) / len(frame)
+    assert np.abs(found["estimate"] - truth).sum() < 0.15
+    with pytest.warns(dpf.AlteredReleaseWarning, match="'a', 'b', 'c' together .*ask the release itself with joint"):
+        told.synthesize(random_state=0)
+
+
+def test_census_hides_nothing(told):
+    assert "hidden" not in told.joint(["sex", "education", "region"]).attrs
+
+
+def test_tables_of_another_release_are_left_out(people, plan, safe):
+    tables = measure.measure_pairs(people, plan, SIGMA**2)
+    alone = Estimates(safe).joint(["sex", "region"], method="inverse")
+    damaged = [
+        replace(tables[0], counts=tables[0].counts + 1_000),
+        replace(tables[0], counts=tables[0].counts[:1]),
+        replace(tables[0], measure=replace(tables[0].measure, columns=("sex", "gone"))),
+        replace(tables[0], starts=((0, 1), None)),
+    ]
+    for table in damaged:
+        told = Estimates(safe, tables=[table])
+        with pytest.warns(dpf.AlteredReleaseWarning, match="1 measured table of 1 do not fit the release.*left out"):
+            found = told.joint(["sex", "region"], method="inverse")
+        assert found.attrs["source"] == "rows"
+        pd.testing.assert_frame_equal(found, alone)
+    unused = Estimates(safe, tables=tables, use_measured=False).joint(["sex", "region"], method="inverse")
+    pd.testing.assert_frame_equal(unused, alone)
+
+
+def test_rows_answer_what_was_not_measured(people, plan, safe):
+    tables = [t for t in measure.measure_pairs(people, plan, SIGMA**2) if "region" not in t.measure.columns]
+    told = Estimates(safe, tables=tables)
+    assert told.value_counts("region").attrs["source"] == "rows"
+    assert told.joint(["sex", "region"]).attrs["source"] == "rows"
+    assert told.joint(["sex", "occupation", "region"]).attrs["source"] == "both"
+
+
+def test_a_fit_is_made_once(people, plan, safe):
+    tables = measure.measure_pairs(people, plan, SIGMA**2)
+    first, again = (Estimates(safe, tables=tables)._joints.tables.fitted for _ in range(2))
+    assert first is again
+
+
+def test_all_pairs_are_near(people, told, safe):
+    """The model's mean error over all pairs, beside the raw counts'."""
+    pairs = [list(pair) for pair in combinations(LISTED, 2)]
+    found = {
+        m: np.mean([error(told.joint(p, method=m), counts_of(people, p)) for p in pairs]) for m in ("inverse", "model")
+    }
+    assert found["model"] < 0.8 * found["inverse"]
+
+
+# Numbers and sets
+
+
+@pytest.fixture(scope="module")
+def grown():
+    return make_census(ROWS, 3, columns=["age", "sex", "income", "hobbies"])
+
+
+@pytest.fixture(scope="module")
+def numbers(grown):
+    spaces = {
+        "age": (18, 95),
+        "sex": ["F", "M"],
+        "income": dpf.Nullable(dpf.Real(0, 250_000)),
+        "hobbies": dpf.Subset(HOBBIES, max_size=6),
+    }
+    plan = build_plan(spaces, epsilon=8.0)
+    income = plan["income"].space.values
+    cuts = {"age": tuple(range(0, 78, 13)), "income": tuple(int(income * part / 60) for part in (0, 6, 12, 20, 30))}
+    tables = [*measure.measure_pairs(grown, plan, SIGMA**2, bins=cuts)]
+    tables += measure.measure_number(grown, plan, "age", 400.0, 4_000.0**2, cells=78)
+    tables += measure.measure_number(grown, plan, "income", 400.0, (20.0 * income) ** 2)
+    tables.append(measure.measure_items(grown, plan, "hobbies", 400.0))
+    safe = dpf.sanitize(grown, plan=plan, key=KEY)
+    return Estimates(safe, tables=tables), Estimates(safe)
+
+
+def test_moments_are_from_both(grown, numbers):
+    """Each within five stated standard errors (error probability 1e-6 each), which are below those of rows alone."""
+    told, alone = numbers
+    truths = {
+        ("mean", "age"): grown["age"].mean(),
+        ("mean", "income"): grown["income"].mean(),
+        ("sum", "age"): grown["age"].sum(),
+        ("sum", "income"): grown["income"].sum(),
+        ("var", "age"): grown["age"].var(),
+        ("var", "income"): grown["income"].var(),
+    }
+    for (name, column), truth in truths.items():
+        found, rows = (getattr(one, name)(column) for one in (told, alone))
+        assert found.attrs["source"] == "both", name
+        assert abs(found["estimate"] - truth) < 5 * found["std_error"], (name, column)
+        assert found["std_error"] < rows["std_error"], (name, column)
+        wide = getattr(told, name)(column, target="population")
+        assert wide["std_error"] > found["std_error"], (name, column)
+
+
+def test_distributions_are_from_tables(grown, numbers):
+    told, _ = numbers
+    found = told.quantile("age", [0.25, 0.5, 0.75])
+    assert found.attrs["source"] == "tables"
+    assert found["estimate"].to_numpy() == pytest.approx(grown["age"].quantile([0.25, 0.5, 0.75]).to_numpy(), abs=2.5)
+    bars = told.histogram("age", 13)
+    exact = np.histogram(grown["age"], 13, (18, 96))[0]
+    assert np.abs(bars["estimate"].to_numpy() - exact).sum() < 0.1 * ROWS
+    cut = told.crosstab("sex", "age", bins={"age": [18, 44, 70, 96]})
+    assert cut.attrs == {"method": "model", "source": "tables"}
+    truth = pd.crosstab(grown["sex"].astype(str), pd.cut(grown["age"], [18, 44, 70, 96], right=False))
+    assert np.abs(cut["estimate"].to_numpy() - truth.to_numpy()).sum() < 0.15 * ROWS
+
+
+def test_supports_are_from_both(grown, numbers):
+    told, alone = numbers
+    found, rows = told.support("hobbies"), alone.support("hobbies")
+    assert found.attrs["source"] == "both"
+    assert rows.attrs["source"] == "rows"
+    truth = np.array([np.mean([item in one for one in grown["hobbies"]]) for item in found.index])
+    assert np.sqrt(np.mean((found["estimate"] - truth) ** 2)) < 0.5 * np.sqrt(np.mean((rows["estimate"] - truth) ** 2))
+    assert (np.abs(found["estimate"] - truth) < 5 * found["std_error"]).all()
+
+
+def test_matrices_are_from_both(grown, numbers):
+    """Within five stated standard errors (error probability 1e-6 each), which are below those of rows alone."""
+    told, alone = numbers
+    for name in ("cov", "corr"):
+        found, rows = (getattr(one, name)(["age", "income"]) for one in (told, alone))
+        truth = getattr(grown[["age", "income"]], name)()
+        assert found.attrs["source"] == "both"
+        assert rows.attrs["source"] == "rows"
+        part, error = found["estimate"].loc["age", "income"], found["std_error"].loc["age", "income"]
+        assert abs(part - truth.loc["age", "income"]) < 5 * error, name
+        assert error < rows["std_error"].loc["age", "income"], name
+        wide = getattr(told, name)(["age", "income"], target="population")["std_error"].loc["age", "income"]
+        # Profile intervals end on a grid.
+        assert wide > error if name == "cov" else wide >= error
+
+
+def test_null_rates_are_from_both(people, grown, told, safe, numbers):
+    """Within five stated standard errors (error probability 1e-6 each)."""
+    for frame, column, one, other in ((people, "occupation", told, Estimates(safe)), (grown, "income", *numbers)):
+        found, rows = one.null_rate(column), other.null_rate(column)
+        assert found.attrs["source"] == "both"
+        assert abs(found["estimate"] - frame[column].isna().mean()) < 5 * found["std_error"]
+        assert found["std_error"] < rows["std_error"]
+        assert one.null_rate(column, target="population")["std_error"] > found["std_error"]

@@ -1,0 +1,267 @@
+"""What a plan measures beside the rows: what it costs, what is refused, and what the certificate makes of it."""
+
+import json
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, step_delta
+from dpframe.errors import DpframeWarning, ParameterError, PlanError
+from dpframe.noise.gaussian import gaussian_table
+from dpframe.plan.measures import Measure, measures_step
+from dpframe.plan.measuring import Wish
+from dpframe.plan.plan import Plan, build_plan, terms_of
+from dpframe.spaces import Categorical, Integer, Nullable, Subset
+
+SPACES = {
+    "sex": Categorical(["F", "M"]),
+    "home": Nullable(Categorical(["own", "let", "free"])),
+    "age": Integer(0, 99),
+    "tags": Subset(list("abcdefgh"), 3),
+}
+PROMISE = Budget(1.0, 1e-6)
+AUTO = Wish("auto").measures(SPACES, PROMISE, None, 10_000, 1)
+PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=AUTO)
+
+
+def test_by_default_all_pairs_and_what_numbers_and_sets_have_of_their_own():
+    found = {(m.kind, m.columns) for m in AUTO}
+    assert found == {
+        ("one_way", ("age",)),
+        ("sum", ("age",)),
+        ("items", ("tags",)),
+        ("joint", ("sex", "home")),
+        ("joint", ("sex", "age")),
+        ("joint", ("home", "age")),
+    }
+    assert len({m.sigma2 for m in AUTO if m.kind == "joint"}) == 1
+
+
+def test_the_step_takes_its_share_of_what_inference_leaves():
+    whole = largest_step(PROMISE, 0.1)
+    assert 0.998 < float(PLAN.tables_step.square / (whole.square / 2)) <= 1
+    inference = Step(whole.mu / 2, 1e-9)
+    less = Wish("auto", 0.25).measures(SPACES, PROMISE, inference, 10_000, 1)
+    assert 0.998 < float(measures_step(less, SPACES, 1, 1e-6).square / (whole.square * 3 / 16)) <= 1
+    assert PLAN.tables_step.delta <= 1e-4 * PLAN.delta
+
+
+@pytest.mark.parametrize("contributions", [1, 3])
+def test_a_person_of_more_rows_has_more_noise(contributions):
+    found = Wish("auto").measures(SPACES, PROMISE, None, 10_000, contributions)
+    plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=found, contributions=contributions)
+    assert plan.verify().ok
+    assert found[0].sigma2 > 0.999 * contributions**2 * AUTO[0].sigma2
+
+
+def test_parts_of_numbers_sums_and_tables():
+    """Shares 0.2, 0.15 and 0.65, the latter between three pairs and the items of a set."""
+    parts = {}
+    for m in AUTO:
+        kind = m.kind if m.kind != "items" else "joint"
+        parts[kind] = parts.get(kind, 0) + m.noise(SPACES).numbers * m.noise(SPACES).span ** 2 / m.sigma2
+    whole = sum(parts.values())
+    assert {kind: round(part / whole, 3) for kind, part in parts.items()} == {
+        "one_way": 0.2,
+        "sum": 0.15,
+        "joint": 0.65,
+    }
+
+
+def test_many_columns_keep_within_the_limit_and_every_column_is_told_of():
+    spaces = {f"c{i}": Categorical(list(range(40 * i + 2))) for i in range(20)}
+    found = Wish("auto").tables(spaces)
+    assert sum(math.prod(m.shape(spaces)) for m in found if m.kind == "joint") <= 200_000
+    assert {name for m in found for name in m.columns} == set(spaces)
+    assert ("c0", "c1") in {m.columns for m in found}
+
+
+def test_a_list_is_taken_as_it_is():
+    wish = Wish((("age",), ("sex",), ("sex", "age", "home"), ("tags",)))
+    assert [(m.kind, m.columns) for m in wish.tables(SPACES)] == [
+        ("one_way", ("age",)),
+        ("sum", ("age",)),
+        ("one_way", ("sex",)),
+        ("items", ("tags",)),
+        ("joint", ("sex", "age", "home")),
+    ]
+    pair = Wish((("sex", "age"),)).tables(SPACES)  # the one-way cuts the number
+    assert [(m.kind, m.columns) for m in pair] == [("one_way", ("age",)), ("joint", ("sex", "age"))]
+
+
+def test_few_rows_have_no_tables_by_default():
+    assert Wish("auto").measures(SPACES, PROMISE, None, 10, 1) == ()
+    assert Wish((("sex",),)).measures(SPACES, PROMISE, None, 10, 1)
+
+
+REFUSED = [
+    ((("street",),), "measure names 'street', which is not a randomised column"),
+    ((("tags", "sex", "home"),), "column 'tags' holds sets, whose items are measured on their own; name it alone"),
+    ((("big", "huge"),), "big × huge has 300,000 cells and the limit is 200,000; leave it out of measure"),
+    ((("sex", "home", "age", "big"),), "takes columns, pairs and triples"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "words"), REFUSED)
+def test_what_cannot_be_measured_is_refused(wanted, words):
+    spaces = SPACES | {"big": Categorical(list(range(500))), "huge": Categorical(list(range(600)))}
+    with pytest.raises(ParameterError, match=words):
+        Wish(wanted).tables(spaces)
+    with pytest.warns(DpframeWarning, match="not measured, as the spaces that were inferred do not allow it"):
+        assert Wish(wanted).without(spaces).measure is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "more", "words"),
+    [
+        ("pair", ("sex",), {}, "the kind of a measure must be one of"),
+        ("joint", ("sex",), {}, "of kind joint has two or more columns"),
+        ("sum", ("sex", "age"), {}, "of kind sum has one column"),
+        ("sum", ("age",), {"sigma2": 0.1}, "sigma2 of a measure must lie between 1/4 and 2"),
+        ("items", ("tags",), {"most": 0}, "most of a measure must be a whole number, at least 1"),
+        ("one_way", "sex", {}, "columns of a measure must be names"),
+    ],
+)
+def test_a_measure_is_checked(kind, columns, more, words):
+    with pytest.raises(ParameterError, match=words):
+        Measure(**({"kind": kind, "columns": columns, "sigma2": 100.0} | more))
+
+
+@pytest.mark.parametrize(
+    ("measures", "words"),
+    [
+        ([Measure("sum", ("sex",), 100.0)], "column 'sex' is no number, and has no sum"),
+        ([Measure("items", ("sex",), 100.0, 1)], "column 'sex' holds no sets"),
+        ([Measure("one_way", ("sex",), 1e4)] * 2, "the one_way of sex is measured twice; name it once"),
+        ([Measure("joint", ("sex", "age"), 1e4, 12)], "needs the one_way of 'age', whose quantiles cut it"),
+    ],
+)
+def test_a_plan_checks_its_measures(measures, words):
+    with pytest.raises(ParameterError, match=words):
+        build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=measures)
+
+
+def test_measures_need_delta():
+    with pytest.raises(ParameterError, match="measured tables need delta above 0; raise delta"):
+        build_plan(SPACES, epsilon=1.0, delta=0.0, n=10_000, measures=AUTO)
+
+
+def test_json_has_measures_where_there_are_some():
+    assert Plan.from_json(PLAN.to_json()) == PLAN
+    assert json.loads(PLAN.to_json())["schema"] == 2
+    bare = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000)
+    assert (json.loads(bare.to_json())["schema"], "measures" in bare.to_json()) == (1, False)
+    damaged = json.loads(PLAN.to_json())
+    damaged["measures"][0]["noise"] = 1
+    with pytest.raises(PlanError, match="every measure has a kind, columns, sigma2"):
+        Plan.from_json(json.dumps(damaged))
+
+
+def test_less_noise_than_the_promise_allows_is_refused():
+    quiet = json.loads(PLAN.to_json())
+    for measure in quiet["measures"]:
+        measure["sigma2"] /= 4
+    with pytest.raises(PlanError, match=r"exceed|exhausted|allowed|claims"):
+        Plan.from_json(json.dumps(quiet))
+
+
+def test_lines_say_what_is_measured():
+    text = "\n".join(PLAN.lines())
+    assert "Measured beside the rows" in text
+    assert "3 joint tables at sigma=" in text
+    assert "Steps: tables mu=" in text
+
+
+def test_the_certificate_finds_a_plan_that_forgets_its_tables(monkeypatch):
+    assert PLAN.verify().ok
+
+    def forgets(*terms):
+        return terms_of(*terms[:7])
+
+    monkeypatch.setattr("dpframe.plan.plan.terms_of", forgets)
+    forgetful = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=AUTO)
+    certificate = forgetful.verify()
+    assert not certificate.ok
+    assert certificate.delta > 2 * forgetful.delta
+
+
+def test_replanning_keeps_the_tables():
+    assert PLAN.replan(50_000).measures == AUTO
+    assert PLAN.replan(50_000).verify().ok
+
+
+def _profile(p, q, epsilon):
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+def test_promise_by_enumeration_of_rows_and_counts():
+    """Three rows of one bit in secret order, and a count of each value: every outcome of both, at every ε."""
+    spaces = {"bit": Categorical([0, 1])}
+    measures = (Measure("one_way", ("bit",), 60.0),)
+    plan = build_plan(spaces, epsilon=1.0, delta=0.05, n=3, measures=measures)
+    bare = build_plan(spaces, epsilon=1.0, delta=0.05, n=3)
+    assert plan["bit"].epsilon < bare["bit"].epsilon
+    weights, total = plan["bit"].mechanism.weights(0)
+    flip = min(weights) / total
+    law = {x: w / 2**128 for x, w in gaussian_table(60.0).weights().items() if abs(x) <= 80}
+    noise = np.array([law.get(x, 0.0) for x in range(-84, 85)])
+
+    def outcomes(rows):
+        shown = np.zeros(4)
+        for bits in product((0, 1), repeat=3):
+            shown[sum(bits)] += math.prod(1 - flip if b == r else flip for b, r in zip(bits, rows, strict=True))
+        ones, zeros = np.roll(noise, sum(rows)), np.roll(noise, 3 - sum(rows))
+        return np.einsum("a,b,c->abc", shown, ones, zeros).ravel()
+
+    def located(bit):
+        shown = np.array([1 - flip, flip] if bit == 0 else [flip, 1 - flip])
+        ones, zeros = np.roll(noise, bit), np.roll(noise, 1 - bit)
+        return np.einsum("a,b,c->abc", shown, ones, zeros).ravel()
+
+    worst = max(
+        _profile(outcomes((x, *rest)), outcomes((1 - x, *rest)), 1.0) for x in (0, 1) for rest in ((0, 0), (0, 1))
+    )
+    assert worst <= plan.delta
+    local = plan.local
+    assert _profile(located(0), located(1), local.epsilon) <= local.delta
+    rows_alone = math.log((1 - flip) / flip)
+    assert _profile(located(0), located(1), rows_alone) > 0  # the counts tell of a row as well
+
+
+def test_the_step_bounds_the_profile_of_tables_and_sums():
+    """A pair's two cells and a sum, by convolving the losses of the noise as it is drawn."""
+    spaces = {"sex": SPACES["sex"], "k": Integer(0, 3)}
+    measures = [Measure("joint", ("sex", "k"), 30.0, 12), Measure("sum", ("k",), 90.0)]
+    step = measures_step(measures, spaces, 1, 1e-2)
+    cells, total = (np.array(list(gaussian_table(s).weights().values())) / 2**128 for s in (30.0, 90.0))
+    cells, total = np.pad(cells, 4), np.pad(total, 4)
+    pair = (
+        np.einsum("a,b->ab", cells, cells).ravel(),
+        np.einsum("a,b->ab", np.roll(cells, 1), np.roll(cells, -1)).ravel(),
+    )
+    for epsilon in (0.0, 0.5, 1.0, 2.0):
+        exact = 0.0
+        for p, q in zip(total, np.roll(total, 3), strict=True):
+            exact += float(np.maximum(pair[0] * p - math.exp(epsilon) * pair[1] * q, 0).sum())
+        assert exact <= step_delta(step, epsilon)
+        assert exact > 0.8 * step_delta(step, epsilon) - 1e-5
+    assert composed_steps([step]) == step
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(150.0, 1e-6), (40.0, 1e-20)])
+def test_large_promises_have_noise_whose_law_is_exact(epsilon, delta):
+    spaces = {"sex": SPACES["sex"], "k": Integer(0, 3)}
+    found = Wish("auto").measures(spaces, Budget(epsilon, delta), None, 10_000, 1)
+    assert build_plan(spaces, epsilon=epsilon, delta=delta, n=10_000, measures=found).verify().ok
+
+
+def test_promises_too_small_for_any_noise():
+    tiny, wide = Budget(1e-5, 1e-9), {"k": Integer(0, 2**32 - 2)}
+    assert Wish("auto").measures(wide, tiny, None, 10_000, 1) == ()
+    with pytest.raises(ParameterError, match="epsilon is too small to measure tables; raise epsilon"):
+        Wish((("k",),)).measures(wide, tiny, None, 10_000, 1)
+    with pytest.warns(DpframeWarning, match="nothing was measured: epsilon is too small"):
+        assert Wish((("k",),)).without(wide).measures(wide, tiny, None, 10_000, 1) == ()

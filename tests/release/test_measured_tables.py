@@ -1,0 +1,254 @@
+"""Measured tables travel in a release's description, under its digest, whatever face made the release."""
+
+import base64
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import dpframe as dpf
+from dpframe.errors import ParameterError, PlanError
+from dpframe.io.released import Source
+from dpframe.plan.measures import Measure
+from dpframe.plan.plan import build_plan
+from dpframe.release.info import ReleaseInfo
+
+SPACES = {"sex": ["F", "M"], "home": ["own", "let"], "age": {"space": "nullable", "inner": {"lower": 0, "upper": 99}}}
+N = 3_000
+KEY = bytes(range(32))
+
+
+def frame(seed=0):
+    generator = np.random.default_rng(seed)
+    ages = pd.array(generator.integers(0, 100, N), dtype="Int64")
+    ages[:50] = pd.NA
+    sexes, homes = generator.choice(["F", "M"], N), generator.choice(["own", "let"], N)
+    return pd.DataFrame({"sex": sexes, "home": homes, "age": ages})
+
+
+MEASURES = (
+    Measure("one_way", ("age",), 8_000.0, 60),
+    Measure("sum", ("age",), 1e8),
+    Measure("joint", ("sex", "home"), 8_000.0),
+    Measure("joint", ("sex", "age"), 8_000.0, 12),
+)
+PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
+SAFE = dpf.sanitize(frame(), plan=PLAN, key=KEY)
+INFO = SAFE.dp.release
+
+
+def test_the_description_has_the_tables_of_all_rows():
+    assert [table.measure for table in INFO.tables] == list(MEASURES)
+    raw = frame()
+    exact = pd.crosstab(raw["sex"], raw["home"])[["own", "let"]].to_numpy()
+    # 4 cells beyond 6σ under a fixed key: probability below 1e-8.
+    assert np.abs(INFO.tables[2].counts - exact).max() < 6 * 8_000**0.5
+    assert INFO.tables[3].starts[0] is None
+    assert INFO.tables[3].counts.shape == (2, len(INFO.tables[3].starts[1]) + 1)
+    assert Source(SAFE, None).tables == INFO.tables
+    assert SAFE.dp.verify()
+
+
+def test_the_description_is_read_back_as_it_was():
+    assert ReleaseInfo.from_json(INFO.to_json()) == INFO
+    assert (len(INFO.digest), len(INFO.row_digest)) == (32, 16)
+
+
+def test_a_count_takes_few_bytes():
+    tables = json.loads(INFO.to_json())["tables"]
+    assert len(tables["counts"]) < 4 * sum(table.counts.size for table in INFO.tables)
+
+
+@pytest.mark.parametrize("batch_rows", [1, 999, N])
+def test_parquet_has_the_same_tables(tmp_path, batch_rows):
+    rows = 200 if batch_rows == 1 else N
+    raw, plan = frame().iloc[:rows], PLAN.replan(rows)
+    raw.to_parquet(tmp_path / "in.parquet")
+    memory = dpf.sanitize(raw, plan=plan, key=KEY).dp.release
+    info = dpf.sanitize_parquet(
+        tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY, batch_rows=batch_rows
+    )
+    assert info == memory
+    assert dpf.read_parquet(tmp_path / "out.parquet").dp.release.tables == memory.tables
+    assert pd.read_parquet(tmp_path / "out.parquet").dp.release == info
+    assert dpf.verify_file(tmp_path / "out.parquet").ok
+
+
+def test_tables_are_kept_when_a_release_is_written_and_attached(tmp_path):
+    assert dpf.write_parquet(SAFE, tmp_path / "safe.parquet") == INFO
+    bare = SAFE.copy()
+    bare.attrs = {}
+    assert dpf.attach(bare, INFO).dp.release == INFO
+    assert dpf.attach(bare, PLAN).dp.release.tables == ()
+
+
+def test_rows_alone_still_tell():
+    stripped = json.loads(INFO.to_json())
+    del stripped["tables"]
+    alone = SAFE.copy()
+    alone.attrs = {"dpframe": json.dumps(stripped)}
+    assert alone.dp.release.tables == ()
+    assert alone.dp.verify()
+
+
+def tampered(change):
+    data = json.loads(INFO.to_json())
+    change(data)
+    return json.dumps(data)
+
+
+def _flipped(data):
+    blob = bytearray(base64.b64decode(data["tables"]["counts"]))
+    blob[len(blob) // 2] ^= 1
+    data["tables"]["counts"] = base64.b64encode(bytes(blob)).decode()
+
+
+def _of_another(data):
+    other = dpf.sanitize(frame(1), plan=PLAN, key=KEY[::-1]).dp.release
+    data["tables"] = json.loads(other.to_json())["tables"]
+
+
+CHANGES = {
+    "counts": _flipped,
+    "bins": lambda data: data["tables"]["bins"][0][2].__setitem__(1, 1),
+    "another's": _of_another,
+    "no bins": lambda data: data["tables"].update(bins=[]),
+    "no counts": lambda data: data["tables"].update(counts=""),
+    "no object": lambda data: data.update(tables=[1, 2]),
+    "a row digest": lambda data: data.update(digest="0" * 16 + data["digest"][16:]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_tables_not_of_this_release_are_refused(change, tmp_path):
+    text = tampered(change)
+    with pytest.raises(PlanError, match="measured tables are not those of this release: their digest is another"):
+        ReleaseInfo.from_json(text)
+    path = tmp_path / "safe.parquet"
+    dpf.write_parquet(SAFE, path)
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"dpframe": text.encode()}), path)
+    assert not dpf.verify_file(path).ok
+
+
+def test_rows_joined_with_the_tables_of_another_release_are_no_release():
+    other = dpf.sanitize(frame(1), plan=PLAN, key=KEY[::-1])
+    joined = SAFE.copy()
+    joined.attrs = other.attrs
+    assert not joined.dp.verify()
+
+
+def test_faces_measure_by_request():
+    options = {"spaces": SPACES, "measure": [("sex", "home")], "measure_share": 0.3}
+    plan = dpf.make_plan(frame(), epsilon=1.0, delta=1e-6, **options)
+    assert [m.columns for m in plan.measures] == [("sex", "home")]
+    auto = dpf.make_plan(frame(), epsilon=1.0, delta=1e-6, spaces=SPACES, measure="auto")
+    assert len(auto.measures) == 5
+    inferred = dpf.make_plan(frame(), epsilon=1.0, delta=1e-6, measure="auto")
+    assert {m.kind for m in inferred.measures} >= {"joint", "one_way", "sum"}
+    assert inferred.verify().ok
+    assert "inference (mu=" in str(inferred.verify())
+    assert ", tables (mu=" in str(inferred.verify())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"delta": 0.0}, {"shuffle": False}, {"passthrough": ["home"]}],
+)
+def test_without_a_secret_order_nothing_is_measured_by_default(options):
+    spaces = {name: space for name, space in SPACES.items() if name not in options.get("passthrough", ())}
+    plan = dpf.make_plan(frame(), **({"epsilon": 1.0, "delta": 1e-6, "spaces": spaces, "measure": "auto"} | options))
+    assert plan.measures == ()
+
+
+def test_a_kept_order_is_measured_by_request():
+    plan = dpf.make_plan(frame(), epsilon=1.0, delta=1e-6, spaces=SPACES, measure=["sex"], shuffle=False)
+    assert plan.verify().ok
+    step = dpf.Sanitizer(epsilon=1.0, delta=1e-6, spaces=SPACES, measure=["sex", (0, 1)]).fit(frame())
+    assert [m.columns for m in step.plan_.measures] == [("sex",), ("sex", "home")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"measure": "all"}, 'measure must be "auto", None, or a list of columns'),
+        ({"measure": [("sex", "sex")]}, "measure names a column twice in one table; name it once"),
+        ({"measure": ["street"]}, "measure names 'street', which is not a randomised column"),
+        ({"measure": ["sex"], "delta": 0.0}, "measure needs delta above 0; raise delta, or pass measure=None"),
+        ({"measure_share": 1.0}, r"measure_share must lie in \(0, 1\), e.g. measure_share=0.1"),
+        ({"measure_share": None}, r"measure_share must lie in \(0, 1\), e.g. measure_share=0.5"),
+    ],
+)
+def test_requests_that_break_a_rule_cost_nothing(tmp_path, options, words):
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 5.0, 1e-4)
+    given = {"epsilon": 1.0, "delta": 1e-6, "spaces": {"home": ["own", "let"], "sex": ["F", "M"]}} | options
+    with pytest.raises(ParameterError, match=words):
+        dpf.sanitize(frame(), ledger=ledger, dataset="survey", **given, drop=["age"])
+    assert ledger.remaining("survey").epsilon == 5.0
+
+
+def test_the_report_says_what_was_measured():
+    report = SAFE.dp.report()
+    assert "<li>2 joint tables at sigma=89.44 (sex × home, sex × age)</li>" in report.to_html()
+    assert "Measured beside the rows" in str(report)
+    assert "What was measured" not in dpf.Report(ReleaseInfo(build_plan(SPACES, epsilon=1.0), N, "")).to_html()
+
+
+# ------------------------------------------------------------------------------- beside inference, and row by row
+
+
+def test_in_known_order_inference_is_subtracted_where_tables_are_measured():
+    """Which tables there are, and the noise of the rows, follow from what inference gave: no one step has all three."""
+    raw = frame()
+    plan = dpf.make_plan(raw, 1.0, 1e-6, shuffle=False, measure=["sex", "home"], infer_share=0.2)
+    assert plan.inferred.step is None
+    assert plan.measures
+    spent = plan.inferred.budget
+    assert plan.terms.budget.epsilon == pytest.approx(1.0 - spent.epsilon)
+    assert plan.verify().ok
+    assert "tables" in plan.steps
+    assert dpf.Plan.from_json(plan.to_json()) == plan
+    with pytest.warns(dpf.RepeatedReleaseWarning):
+        alone = dpf.make_plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
+    assert alone.inferred.step is not None
+
+
+def test_what_tables_tell_of_a_row_is_in_its_local_promise():
+    """A row's place hides nothing of counts: its own loss and theirs are added."""
+    without = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N)
+    assert PLAN.local.delta == 1e-6
+    rows = sum(unit.certified.epsilon for unit in PLAN.units)
+    assert rows < PLAN.local.epsilon <= rows + 1.0
+    assert PLAN["sex"].mechanism.epsilon < without["sex"].mechanism.epsilon
+    capped = dpf.make_plan(frame(), 1.0, 1e-6, spaces=SPACES, local_epsilon=2.0)
+    assert capped.measures
+    assert capped.local.epsilon <= 2.0
+    assert capped.verify().ok
+
+
+@pytest.mark.parametrize("options", [{}, {"spaces": {"sex": ["F", "M"]}}, {"spaces": SPACES}])
+def test_a_local_promise_that_tables_alone_exceed_costs_nothing(tmp_path, options):
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("people", 5.0, 1e-5)
+    with pytest.raises(ParameterError, match=r"of what local_epsilon allows,.*raise local_epsilon"):
+        dpf.sanitize(frame(), 1.0, 1e-6, local_epsilon=0.1, ledger=ledger, dataset="people", **options)
+    assert ledger.spent("people").epsilon == 0.0
+
+
+def test_a_forecast_is_of_rows_and_tables():
+    """60 releases: root mean squares of errors within a fifth of the forecast's (their own error is below a tenth)."""
+    raw, table = frame(), PLAN.forecast()
+    errors = []
+    for key in range(60):
+        safe = dpf.sanitize(raw, plan=PLAN, key=key.to_bytes(32, "big"))
+        shares = safe.dp.joint(["sex", "home"], normalize=True, method="inverse")["estimate"]
+        truth = raw.value_counts(["sex", "home"], normalize=True).reindex(shares.index)
+        errors.append([((shares - truth) ** 2).mean(), (safe.dp.mean("age")["estimate"] - raw["age"].mean()) ** 2])
+    found = np.sqrt(np.mean(errors, axis=0))
+    told = [table.loc[("joint", "sex × home"), "std_error"], table.loc[("mean", "age"), "std_error"]]
+    assert found == pytest.approx(told, rel=0.2)
+    assert (table["std_error"] <= table["rows_alone"]).all()
+    assert "rows_alone" not in build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N).forecast()
