@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
-from dpframe.estimate.base import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
+from dpframe.estimate.base import RESULTS, Bins, Reading, column_names, kept_parts
 from dpframe.estimate.distribution import aggregation, line_of, quantiles
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.measured_tables import MeasuredTables

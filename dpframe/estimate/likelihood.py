@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.threads import one_thread
 
-FloatArray = npt.NDArray[np.float64]
 Channels = JointDomain | Sequence[FloatArray]
 """A joint, or P(class | cell) of each of its axes where these are independent."""
 

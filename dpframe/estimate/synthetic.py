@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, ParameterError, check_whole, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import ListedAxis
@@ -29,7 +30,6 @@ from dpframe.estimate.with_tables import TableJoints
 from dpframe.io.released import SYNTHETIC, Source
 from dpframe.plan.columns import Column
 
-FloatArray = npt.NDArray[np.float64]
 Codes = Mapping[str, npt.NDArray[Any]]
 
 MOST_LAW_CELLS = 1 << 24

@@ -8,13 +8,11 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.likelihood import spread_counts
 from dpframe.estimate.tables.fit import TableFit, refit_tables
 from dpframe.estimate.tables.tables import Table
-
-FloatArray = npt.NDArray[np.float64]
 
 REPLICAS = 12
 """Measurements drawn anew."""

@@ -19,10 +19,10 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.tables.simple import simple_one_way
 from dpframe.estimate.tables.tables import Evidence
 
-FloatArray = npt.NDArray[np.float64]
 Single = npt.NDArray[np.float32]
 
 
