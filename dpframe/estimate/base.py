@@ -9,9 +9,9 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_fraction
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
@@ -28,7 +28,6 @@ from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 
-FloatArray = npt.NDArray[np.float64]
 Bins = Mapping[str, int | Sequence[Any]]
 
 RESULTS = ("estimate", "std_error", "lower", "upper")

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
-from dpframe.estimate.base import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
+from dpframe.estimate.base import RESULTS, Bins, Reading, column_names, kept_parts
 from dpframe.estimate.distribution import aggregation, line_of, quantiles
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.measured_tables import MeasuredTables
@@ -728,9 +729,8 @@ class Estimates(Reading):
                 pair = self._number_pair(*names)
                 return None if pair is None else pair.covariance(ddof, own)
 
-            return self._statistic(
-                moments.covariance(a, b, check_whole(ddof, "ddof", 0)), names, names[0], target, measured
-            )
+            rows = moments.covariance(a, b, check_whole(ddof, "ddof", 0))
+            return self._statistic(rows, names, names[0], target, measured)
 
         return self._matrix(columns, covariance, target)
 

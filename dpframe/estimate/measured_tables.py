@@ -15,8 +15,8 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
 from dpframe.estimate.distribution import Distribution, aggregation
@@ -33,9 +33,6 @@ from dpframe.estimate.with_counts import CellCounts, MeasuredCounts
 from dpframe.io.released import Source
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import KINDS, MeasuredTable
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 COUNTED = ("one_way", "joint")
 """Kinds whose counts add up to the number of rows."""

@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import BinnedAxis
 from dpframe.estimate.distribution import line_of
 from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.measured_tables import MeasuredTables, as_bins, middle_codes
 from dpframe.estimate.moments import REPLICATES
-
-FloatArray = npt.NDArray[np.float64]
 
 Known = tuple[float, float]
 """An estimate and its variance."""

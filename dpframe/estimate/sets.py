@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
@@ -25,7 +26,6 @@ from dpframe.mechanisms.bit_flips import SetChannel
 from dpframe.plan.columns import Column
 from dpframe.spaces import Subset
 
-FloatArray = npt.NDArray[np.float64]
 Batches = Iterable[Mapping[str, npt.NDArray[Any]]]
 
 CHUNK = 1 << 13

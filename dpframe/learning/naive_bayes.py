@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.joint_domain import JointDomain
@@ -21,8 +22,6 @@ from dpframe.io.released import Source
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
-
-FloatArray = npt.NDArray[np.float64]
 
 FEW_VALUES = 32
 """Numeric columns of no more values enter naive Bayes value by value."""

@@ -6,18 +6,16 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_fraction
 from dpframe.learning.features import ColumnBlock
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.learning.second_moments import Moments, lifted
 from dpframe.plan.plan import Plan
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class DebiasedRidge(RegressorMixin, BaseEstimator):

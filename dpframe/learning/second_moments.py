@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import DpframeWarning, warn
 from dpframe.estimate.threads import one_thread
 from dpframe.io.released import Source
 from dpframe.learning.features import ColumnBlock, Rows, make_blocks
-
-FloatArray = npt.NDArray[np.float64]
 
 CHUNK = 1 << 15
 """Rows whose surrogates stand in memory at a time."""
