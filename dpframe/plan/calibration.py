@@ -18,6 +18,7 @@ from dpframe.accounting.secret_order import Rows, largest_total, rows_cover
 from dpframe.accounting.undercurve import Cover
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
+from dpframe.mechanisms import Mechanism
 from dpframe.plan.columns import Randomised
 
 Maker = Callable[[float, float], Randomised]
@@ -232,7 +233,27 @@ def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised
 
 
 _CENTRAL = "epsilon is too small beside what is spent centrally; raise it, or declare spaces"
-_READY = "epsilon is too small for the mechanisms that are given ready; raise it"
+_READY = (
+    "epsilon is too small for the mechanisms that are given ready; raise it, or spend less besides (infer_share, "
+    "measure_share)"
+)
+
+
+_SOME = 1e-3
+"""Part of ε that is to be left for the columns that are not given ready."""
+
+
+def check_ready(ready: Sequence[Mechanism], terms: Terms) -> None:
+    """Raise `ParameterError` if ready mechanisms leave nothing beside what is central: before that is spent."""
+    if not ready or terms.central is None:
+        return
+    failing, some = math.fsum(m.delta for m in ready), response_parts([terms.budget.epsilon * _SOME])
+    if failing:
+        allowed, losses = terms.failing(failing), response_parts([m.loss.epsilon(m.delta) or 5e-324 for m in ready])
+    else:
+        allowed, losses = terms, [m.column_loss for m in ready]
+    if allowed.delta_of_losses([*losses, *some]).value > terms.budget.delta:
+        raise ParameterError(_READY)
 
 
 def _largest(
