@@ -134,9 +134,7 @@ class Draft:
     @property
     def cost(self) -> Cost:
         """What a release of the promise costs before its plan is known."""
-        secret = self.options["shuffle"] and not self.options["passthrough"]
-        given = [given for given in (self.options["mechanisms"] or {}).values() if isinstance(given, Mechanism)]
-        return cost_of_promise(self.promise, secret and all(mechanism.delta == 0 for mechanism in given))
+        return cost_of_promise(self.promise, _curved(self.options))
 
     @classmethod
     def ready(cls, plan: Plan, table: Table, request: Request) -> Draft:
@@ -169,7 +167,7 @@ class Draft:
             known |= {column.name: space for column in left if (space := from_type(column)) is not None}
             plan = _built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, known, plan.nulls, promise)
-        secret = options["shuffle"] and not options["passthrough"]
+        secret = _curved(options)
         # In known order what inference gave may decide neither the columns' shares nor which tables are measured.
         fixed = options["allocation"] != "error" and wish.measure is None
         allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)
@@ -279,12 +277,18 @@ def _reused(spaces: Any) -> Inferred | None:
 def _wish(options: dict[str, Any], promise: Budget) -> Wish:
     """Take from options what is to be measured: by default nothing where the order earns no credit, or δ is 0."""
     measure, share = options.pop("measure"), options.pop("measure_share")
-    secret = options["shuffle"] and not options["passthrough"] and options["n"]
-    if measure == "auto" and not (secret and promise.delta > 0):
+    if measure == "auto" and not (_curved(options) and options["n"] and promise.delta > 0):
         return Wish(None, share)
     if measure is not None and promise.delta == 0:
         raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
     return Wish(measure, share)
+
+
+def _curved(options: Mapping[str, Any]) -> bool:
+    """Tell whether rows lie under one curve: in a secret order that nothing undoes, of channels that cannot fail."""
+    chosen = options["mechanisms"] if isinstance(options["mechanisms"], Mapping) else {}
+    fails = any(isinstance(given, Mechanism) and given.delta > 0 for given in chosen.values())
+    return bool(options["shuffle"] and not options["passthrough"] and not fails)
 
 
 def _built(
