@@ -46,9 +46,11 @@ def build_units(
     ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}
     grouped = {name for names in joined for name in names}
     named = set(allocation) if isinstance(allocation, Mapping) else set()
+    # In known order beside central steps no share may follow from what inference gave (`calibration`); channels that
+    # may fail are accounted for as in known order.
+    fails = any(column.mechanism.delta > 0 for column in ready.values())
+    moving = terms.central is None or (terms.shuffled_rows is not None and not fails)
     for name in known:
-        # In known order beside central steps no share may follow from what inference gave (`calibration`).
-        moving = terms.central is None or terms.shuffled_rows is not None
         if moving and known[name].size == 1 and name not in {*ready, *grouped, *named, *chosen}:
             ready[name] = Column(name, known[name], mechanism_for(known[name], _NOTHING, 0.0, None))
     rest: list[Any] = [*joined, *(name for name in known if name not in ready and name not in grouped)]

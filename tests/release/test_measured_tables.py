@@ -11,6 +11,7 @@ import pytest
 import dpframe as dpf
 from dpframe.errors import ParameterError, PlanError
 from dpframe.io.released import Source
+from dpframe.mechanisms import RandomizedResponse
 from dpframe.plan.measures import Measure
 from dpframe.plan.plan import build_plan
 from dpframe.release.info import ReleaseInfo
@@ -214,6 +215,18 @@ def test_in_known_order_inference_is_subtracted_where_tables_are_measured():
     assert dpf.Plan.from_json(plan.to_json()) == plan
     alone = dpf.make_plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
     assert alone.inferred.step is not None
+
+
+def test_a_channel_that_may_fail_is_accounted_for_as_in_known_order():
+    """It earns the order no credit: nothing is measured by default, and where tables are, inference is subtracted."""
+    given = {"mechanisms": {"sex": RandomizedResponse(2, 0.2, 1e-8)}, "spaces": {"sex": ["F", "M"]}}
+    plan = dpf.make_plan(frame()[1:], 1.0, 1e-6, **given)
+    assert plan.measures == ()
+    assert plan.inferred.step is not None
+    plan = dpf.make_plan(frame()[2:], 1.0, 1e-6, measure=["sex", "home"], **given)
+    assert plan.measures
+    assert plan.inferred.step is None
+    assert plan.verify().ok
 
 
 def test_what_tables_tell_of_a_row_is_in_its_local_promise():
