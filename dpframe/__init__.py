@@ -48,7 +48,7 @@ from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Or
 
 if typing.TYPE_CHECKING:
     from dpframe.api.transformer import Sanitizer
-    from dpframe.learning import DebiasedNaiveBayes, DebiasedRidge
+    from dpframe.learning import DebiasedLogisticRegression, DebiasedNaiveBayes, DebiasedRidge
 
 __version__ = "0.1.0"
 
@@ -64,6 +64,7 @@ __all__ = [
     "Column",
     "ColumnError",
     "Datetime",
+    "DebiasedLogisticRegression",
     "DebiasedNaiveBayes",
     "DebiasedRidge",
     "DpframeError",
@@ -105,7 +106,12 @@ __all__ = [
     "write_parquet",
 ]
 
-_LAZY = {"DebiasedNaiveBayes": "learning", "DebiasedRidge": "learning", "Sanitizer": "api.transformer"}
+_LAZY = {
+    "DebiasedLogisticRegression": "learning",
+    "DebiasedNaiveBayes": "learning",
+    "DebiasedRidge": "learning",
+    "Sanitizer": "api.transformer",
+}
 """Names whose modules import scikit-learn, which takes longer than all the rest: imported when asked for."""
 
 

@@ -11,7 +11,7 @@ import dpframe
 ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
-    ["errors", "datasets"],
+    ["errors", "arrays", "datasets"],
     ["spaces", "noise", "accounting"],
     ["mechanisms"],
     ["plan"],

@@ -29,6 +29,12 @@ class AuditResult:
 
     ``hits`` are the runs of the second half in which the chosen event happened, of ``n`` each: for the input that
     makes it likely, and for the other.
+
+    Examples
+    --------
+    >>> result = AuditResult(1.5, 1e-6, 0.999, 100_000, (60_000, 12_000))
+    >>> result.refutes(1.0), result.refutes(2.0)
+    (True, False)
     """
 
     epsilon_lower: float

@@ -16,15 +16,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import check_delta
 from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, check_losses, factors, total_epsilon
 from dpframe.accounting.row_law import choose_step, snapped, spread
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-
-Floats = NDArray[np.float64]
 
 _CELLS = 6_000
 _FACTORS = 1_000
@@ -45,7 +43,7 @@ def _taps(column: DominatingLaw, step: float) -> list[tuple[int, float]]:
 
 
 @functools.lru_cache(maxsize=16)
-def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[Floats, Floats]:
+def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[FloatArray, FloatArray]:
     """Return the lattice values of ln R and their probabilities under P'."""
     columns = factors(parts, _FACTORS)
     step = choose_step([c.rate for c in columns], [c.ratio_masses[0] for c in columns], _CELLS, _INFLATION)

@@ -34,14 +34,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.accounting.budget import check_delta
 from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_delta
 from dpframe.accounting.undercurve import Profile, cover
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
-
-Floats = npt.NDArray[np.float64]
 
 _MERGED = 8.0
 """σ² from which on sums of draws are a discrete Gaussian: e^(−2π²·4) is 5e-35 for each of at most 1e4 additions."""
@@ -91,13 +89,13 @@ class IntegerNoise:
         check_delta(self.distance, "distance")
 
 
-def _convolved(one: Floats, two: Floats) -> Floats:
+def _convolved(one: FloatArray, two: FloatArray) -> FloatArray:
     """Return a convolution term by term, of positive terms, rounded up."""
     return np.asarray(np.convolve(one, two) * (1 + _ROUND * (8 + len(two))))
 
 
 @lru_cache(maxsize=32)
-def _sum_law(sigma2: float, numbers: int, tail: float) -> tuple[Floats, int, float]:
+def _sum_law(sigma2: float, numbers: int, tail: float) -> tuple[FloatArray, int, float]:
     """Return P(S = s) of a sum of draws from −reach on, rounded up, the reach, and what lies beyond it at most."""
     merged = sigma2 if numbers == 1 or sigma2 < _MERGED else sigma2 * numbers
     copies = 1 if merged != sigma2 or numbers == 1 else numbers

@@ -51,11 +51,9 @@ from functools import lru_cache
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
-
-Floats = NDArray[np.float64]
 
 _ULPS = 2e-15
 """Relative error of the few float operations that make an atom's mass; masses are rounded up by it."""
@@ -66,7 +64,7 @@ _LEAST = 1e-12
 """Smaller losses are enlarged to it: their squares are still numbers."""
 
 
-def _binomial(count: int, one: float, zero: float) -> Floats:
+def _binomial(count: int, one: float, zero: float) -> FloatArray:
     """Return C(count, k)·one^k·zero^(count−k) for k = 0…count, by sums of non-negative terms."""
     law = np.zeros(count + 1)
     law[0] = 1.0
@@ -77,7 +75,7 @@ def _binomial(count: int, one: float, zero: float) -> Floats:
 
 
 @lru_cache(maxsize=4)
-def _halves(most: int) -> Floats:
+def _halves(most: int) -> FloatArray:
     """Return C(t, k)/2^t for t and k = 0…most."""
     law = np.zeros((most + 1, most + 1))
     law[0, 0] = 1.0
@@ -130,7 +128,7 @@ class DominatingLaw:
         ratio = math.exp(self.rate)
         return 2 * self.differ * ratio + self.same + self.both * ratio**2
 
-    def power(self, count: int) -> Floats:
+    def power(self, count: int) -> FloatArray:
         """Return the masses of (E^i, E^j) for so many independent columns, shape (count + 1, count + 1)."""
         law = np.zeros((count + 1, count + 1))
         total, first = np.tril_indices(count + 1)
@@ -205,7 +203,7 @@ class IndependentLaw(DominatingLaw):
         """Return γq²."""
         return self._shown**2 / self.blanket * (1 + _ULPS)
 
-    def power(self, count: int) -> Floats:
+    def power(self, count: int) -> FloatArray:
         """Return the masses of (E^i, E^j) for so many independent items, shape (count + 1, count + 1)."""
         shown = self._shown / self.blanket
         ways = _binomial(count, shown, 1 - shown)

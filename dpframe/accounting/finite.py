@@ -17,14 +17,13 @@ from functools import cached_property
 from itertools import permutations
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.accounting.budget import check_delta, round_up
 from dpframe.accounting.loss import PrivacyLoss
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 
 Columns = Sequence[Sequence[int]]
-FloatArray = npt.NDArray[np.float64]
 
 _DIGITS = Context(prec=80)
 _SLACK = Decimal(10) ** -70

@@ -32,9 +32,8 @@ from scipy import special
 
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-
-Floats = npt.NDArray[np.float64]
 
 _ROUND = 1e-15
 _DEEPEST = 40.0
@@ -44,11 +43,11 @@ _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 _DIGITS = 60
 
 
-def _mills(t: Floats) -> Floats:
+def _mills(t: FloatArray) -> FloatArray:
     return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(t / math.sqrt(2)), dtype=np.float64)
 
 
-def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[Floats, Floats]:
+def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return bounds from below and from above on ln G_μ(x), for μ > 0 and x ≥ 0, element by element.
 
     Examples
@@ -77,7 +76,7 @@ def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[Floats, Floats]:
     return low, np.minimum(high, 0.0)
 
 
-def log_slope(mu: npt.ArrayLike, x: npt.ArrayLike) -> Floats:
+def log_slope(mu: npt.ArrayLike, x: npt.ArrayLike) -> FloatArray:
     """Return ln(−dG_μ/de^x) = ln Φ(−μ/2 − x/μ), to a relative 1e-14·(1 + x/μ + μ)² of the slope."""
     with np.errstate(over="ignore"):
         b = np.asarray(x) / np.asarray(mu) + np.asarray(mu) / 2
@@ -100,7 +99,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return min(1.0, high)
 
 
-def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike) -> Floats:
+def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike) -> FloatArray:
     """Return μ with ln G_μ(x) = ``log_g``, about, element by element; 0 where that is below any float's.
 
     Newton's method in ln μ, of which ln G is an increasing concave function, from a small μ: it rises to the root.

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dpframe.arrays import FloatArray
 
 _ATOMS = 1500
 _RATIO = 0.02
@@ -42,12 +42,12 @@ _GUESSES, _BESIDE = 4, 1e-4
 _ROUND = 4e-16
 
 
-def merge(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
+def merge(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Spread each atom to its two neighbours among nodes u·sinh(k·ratio), keeping its mass and mean."""
     u = math.sqrt(float(weights @ values**2) / float(weights.sum()))
-    index: Floats = np.arcsinh(values / u) / _RATIO
+    index: FloatArray = np.arcsinh(values / u) / _RATIO
     low = int(np.floor(index.min())) - 1
-    nodes: Floats = u * np.sinh(_RATIO * np.arange(low, int(np.ceil(index.max())) + 3))
+    nodes: FloatArray = u * np.sinh(_RATIO * np.arange(low, int(np.ceil(index.max())) + 3))
     below = np.floor(index).astype(np.int64) - low
     below -= nodes[below] > values
     below += nodes[below + 1] < values
@@ -65,13 +65,13 @@ class _Tilted:
 
     theta: float
     log_mass: float
-    inside: Floats
+    inside: FloatArray
     outside: float
     mean: float
     variance: float
 
 
-def _tilt(values: Floats, weights: Floats, outside: float, theta: float) -> _Tilted:
+def _tilt(values: FloatArray, weights: FloatArray, outside: float, theta: float) -> _Tilted:
     exponent = theta * values
     shift = max(0.0, float(exponent.max()))
     inside = weights * np.exp(exponent - shift)
@@ -87,7 +87,7 @@ def _tilt(values: Floats, weights: Floats, outside: float, theta: float) -> _Til
     return _Tilted(theta, log_mass, inside, still / mass, mean, variance)
 
 
-def _mean(values: Floats, weights: Floats, outside: float, theta: float) -> float:
+def _mean(values: FloatArray, weights: FloatArray, outside: float, theta: float) -> float:
     """Return the mean of the law that `_tilt` gives, with the values in rising order."""
     exponent = theta * values
     shift = max(0.0, float(exponent[-1]))
@@ -96,7 +96,7 @@ def _mean(values: Floats, weights: Floats, outside: float, theta: float) -> floa
     return float((inside / mass) @ values)
 
 
-def _saddle(values: Floats, weights: Floats, outside: float, n: int) -> _Tilted:
+def _saddle(values: FloatArray, weights: FloatArray, outside: float, n: int) -> _Tilted:
     """Tilt by the θ that minimises n·log M(θ) − 2·log θ, a convex function of θ (any θ > 0 is valid).
 
     θ·n·E[T] rises through 2 there, E[T] that of the tilted law. Bisection needs few means of its own once two points
@@ -136,7 +136,7 @@ def _saddle(values: Floats, weights: Floats, outside: float, n: int) -> _Tilted:
     return _tilt(values, weights, outside, high)
 
 
-def _characteristic(values: Floats, law: _Tilted, step: float, blocks: int) -> NDArray[np.complex128]:
+def _characteristic(values: FloatArray, law: _Tilted, step: float, blocks: int) -> NDArray[np.complex128]:
     """Return φ(j·step) for j < blocks·BLOCK, as one matrix product of two short tables of e^(itT)."""
     keep = law.inside > 0
     kept, inside = values[keep], law.inside[keep]
@@ -146,7 +146,7 @@ def _characteristic(values: Floats, law: _Tilted, step: float, blocks: int) -> N
     return phi
 
 
-def positive_mean(values: Floats, weights: Floats, outside: float, n: int, mass_error: float) -> float:
+def positive_mean(values: FloatArray, weights: FloatArray, outside: float, n: int, mass_error: float) -> float:
     """Return an upper bound on E[(T₁ + … + Tₙ)₊]/n.
 
     T is ``values`` with probabilities ``weights`` and 0 with probability ``outside``; no true probability
@@ -177,7 +177,7 @@ def positive_mean(values: Floats, weights: Floats, outside: float, n: int, mass_
     return best
 
 
-def _integral(values: Floats, weights: Floats, outside: float, n: int, mass_error: float) -> tuple[float, bool]:
+def _integral(values: FloatArray, weights: FloatArray, outside: float, n: int, mass_error: float) -> tuple[float, bool]:
     """Return the bound of the module's first lines, and whether rare atoms far out may have widened the smoothing."""
     law = _saddle(values, weights, outside, n)
     deviation = math.sqrt(n * law.variance)
@@ -185,7 +185,7 @@ def _integral(values: Floats, weights: Floats, outside: float, n: int, mass_erro
     step = 2 * math.pi / max(24 * deviation, 40 / theta)
     tau = max(min(_SMOOTH * deviation, 0.05 / theta), _CUT / (step * _BLOCK * _BLOCKS))
     blocks = math.ceil(_CUT / tau / step / _BLOCK)
-    t: Floats = step * np.arange(blocks * _BLOCK, dtype=np.float64)
+    t: FloatArray = step * np.arange(blocks * _BLOCK, dtype=np.float64)
     phi = _characteristic(values, law, step, blocks)
     terms, wrong = _terms(phi, t, tau, law, n, values)
     last = float(t[-1])
@@ -200,8 +200,8 @@ def _integral(values: Floats, weights: Floats, outside: float, n: int, mass_erro
 
 
 def _terms(
-    phi: NDArray[np.complex128], t: Floats, tau: float, law: _Tilted, n: int, values: Floats
-) -> tuple[Floats, Floats]:
+    phi: NDArray[np.complex128], t: FloatArray, tau: float, law: _Tilted, n: int, values: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the integrand at each t, scaled by its peak, and bounds on its round-off."""
     size = np.abs(phi)
     envelope = np.exp(-0.5 * (tau * t) ** 2) / (law.theta**2 + t**2)

@@ -16,11 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, factors
-
-Floats = NDArray[np.float64]
+from dpframe.arrays import FloatArray
 
 _CELLS = 420
 """Most lattice steps along an axis."""
@@ -40,9 +38,9 @@ class RowLaw:
     ``position_error`` and ``mass_error`` bound the relative rounding of the atoms, the latter from below only.
     """
 
-    a: Floats
-    b: Floats
-    mass: Floats
+    a: FloatArray
+    b: FloatArray
+    mass: FloatArray
     outside: float
     position_error: float
     mass_error: float
@@ -85,7 +83,7 @@ def choose_step(rates: Sequence[float], weights: Sequence[float], cells: int, to
     return float(step[good[0] if good.size else inflation.argmin()])
 
 
-def _times(law: Floats, column: DominatingLaw, points: list[tuple[int, float]]) -> Floats:
+def _times(law: FloatArray, column: DominatingLaw, points: list[tuple[int, float]]) -> FloatArray:
     reach, size = points[-1][0], law.shape[0]
     differ, both = column.differ, column.both
     product = np.zeros((size + reach, size + reach))
@@ -99,7 +97,7 @@ def _times(law: Floats, column: DominatingLaw, points: list[tuple[int, float]]) 
     return product
 
 
-def _product(columns: Counter[DominatingLaw], step: float) -> Floats:
+def _product(columns: Counter[DominatingLaw], step: float) -> FloatArray:
     """Return the masses of (e^(i·step), e^(j·step)); of the most frequent column by its power, if on the lattice."""
     law = np.ones((1, 1))
     for column, count in sorted(columns.items(), key=lambda item: (-item[1], item[0].rate)):

@@ -29,8 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.gaussian_dp import Step, log_gaussian, log_slope, mu_of
-
-Floats = npt.NDArray[np.float64]
+from dpframe.arrays import FloatArray
 
 Profile = Callable[[float], float]
 """Bounds a profile H from above at one x ≥ 0."""
@@ -73,7 +72,7 @@ class _Nodes:
             self._seen[x] = self._profile(x)
         return self._seen[x]
 
-    def until(self, delta: float) -> tuple[Floats, Floats]:
+    def until(self, delta: float) -> tuple[FloatArray, FloatArray]:
         """Return the nodes up to the first whose bound is at most a slack."""
         x = sorted(self._seen)
         h = [self._seen[value] for value in x]
@@ -97,19 +96,19 @@ class _Nodes:
             end *= _WIDER + 0.05 * turn
         return False
 
-    def halve(self, x: Floats, failing: npt.NDArray[np.bool_]) -> None:
+    def halve(self, x: FloatArray, failing: npt.NDArray[np.bool_]) -> None:
         """Add the middles of intervals."""
         for j in np.flatnonzero(failing):
             self.at(float(x[j] + x[j + 1]) / 2)
 
 
-def _curve(x: Floats, step: Step) -> Floats:
+def _curve(x: FloatArray, step: Step) -> FloatArray:
     if step.mu == 0:
         return np.full(x.shape, step.delta)
     return np.asarray(step.delta + (1 - step.delta) * np.exp(log_gaussian(step.mu, x)[0]))
 
 
-def unproved(x: Floats, h: Floats, step: Step) -> npt.NDArray[np.bool_]:
+def unproved(x: FloatArray, h: FloatArray, step: Step) -> npt.NDArray[np.bool_]:
     """Tell between which neighbouring nodes the certificate fails."""
     curve = _curve(x, step)
     margin = _MARGIN * curve[:-1]
@@ -131,7 +130,7 @@ def unproved(x: Floats, h: Floats, step: Step) -> npt.NDArray[np.bool_]:
     return np.asarray(~(convex | falling))
 
 
-def least_nodes(x: Floats, h: Floats, slack: float) -> Floats:
+def least_nodes(x: FloatArray, h: FloatArray, slack: float) -> FloatArray:
     """Return the μ that each node needs: no certificate, since it ignores what is between."""
     rest = (h - slack) / (1 - slack)
     with np.errstate(divide="ignore", invalid="ignore"):

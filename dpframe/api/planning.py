@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
+from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.errors import (
     AlreadySanitizedError,
@@ -31,6 +32,7 @@ from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.mechanisms import Mechanism
 from dpframe.noise.keystream import Keystream
+from dpframe.plan.calibration import Terms, check_ready
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan, build_plan, default_delta, row_cap
@@ -134,7 +136,7 @@ class Draft:
     @property
     def cost(self) -> Cost:
         """What a release of the promise costs before its plan is known."""
-        return cost_of_promise(self.promise, _curved(self.options))
+        return cost_of_promise(self.promise, _hides(self.options))
 
     @classmethod
     def ready(cls, plan: Plan, table: Table, request: Request) -> Draft:
@@ -167,7 +169,7 @@ class Draft:
             known |= {column.name: space for column in left if (space := from_type(column)) is not None}
             plan = _built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, known, plan.nulls, promise)
-        secret = _curved(options)
+        secret = _hides(options)
         # In known order what inference gave may decide neither the columns' shares nor which tables are measured.
         fixed = options["allocation"] != "error" and wish.measure is None
         allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)
@@ -178,6 +180,7 @@ class Draft:
         if not isinstance(wish.measure, str):
             wish.measures(stand_ins, rest, allowed.step, table.n, options["contributions"])
         tables = None if wish.measure is None else wish.most(rest, allowed.step)
+        _check_ready(options, rest, allowed.step, tables)
         row_cap(promise, Inferred(allowed.budget, (), step=allowed.step), tables, options["local_epsilon"])
         return cls(None, known, options["nulls"], promise, (), measurement, names, options, allowed, wish)
 
@@ -274,21 +277,32 @@ def _reused(spaces: Any) -> Inferred | None:
     return None if source is None else source.without_counts
 
 
+def _ready(options: Mapping[str, Any]) -> list[Mechanism]:
+    given = options["mechanisms"]
+    return [m for m in given.values() if isinstance(m, Mechanism)] if isinstance(given, Mapping) else []
+
+
+def _hides(options: Mapping[str, Any]) -> bool:
+    """Tell whether rows hide each other: they leave in a secret order, and no ready mechanism has a δ of its own."""
+    return bool(options["shuffle"]) and not options["passthrough"] and all(m.delta == 0 for m in _ready(options))
+
+
+def _check_ready(options: Mapping[str, Any], promise: Budget, inference: Step | None, tables: Step | None) -> None:
+    """Refuse ready mechanisms that leave nothing beside what will be spent, before it is."""
+    steps = [step for step in (inference, tables) if step is not None]
+    central, secret = composed_steps(steps) if steps else None, options["shuffle"] and not options["passthrough"]
+    sample = options["sample"] if isinstance(options["sample"], int) else None
+    check_ready(_ready(options), Terms(promise, options["n"], sample, secret, options["contributions"], central))
+
+
 def _wish(options: dict[str, Any], promise: Budget) -> Wish:
     """Take from options what is to be measured: by default nothing where the order earns no credit, or δ is 0."""
     measure, share = options.pop("measure"), options.pop("measure_share")
-    if measure == "auto" and not (_curved(options) and options["n"] and promise.delta > 0):
+    if measure == "auto" and not (_hides(options) and options["n"] and promise.delta > 0):
         return Wish(None, share)
     if measure is not None and promise.delta == 0:
         raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
     return Wish(measure, share)
-
-
-def _curved(options: Mapping[str, Any]) -> bool:
-    """Tell whether rows lie under one curve: in a secret order that nothing undoes, of channels that cannot fail."""
-    chosen = options["mechanisms"] if isinstance(options["mechanisms"], Mapping) else {}
-    fails = any(isinstance(given, Mechanism) and given.delta > 0 for given in chosen.values())
-    return bool(options["shuffle"] and not options["passthrough"] and not fails)
 
 
 def _built(

@@ -7,15 +7,13 @@ import threading
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
+from dpframe.arrays import U64
 from dpframe.errors import RepeatedReleaseWarning, warn
 from dpframe.io.frames import Frame
-
-U64 = npt.NDArray[np.uint64]
 
 
 def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:

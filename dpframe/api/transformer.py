@@ -161,6 +161,13 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             A table of any kind, or a numeric array of shape (n, columns).
         y
             Ignored.
+
+        Raises
+        ------
+        ParameterError
+            If an option breaks its rule, or a ready plan shuffles rows.
+        ColumnError
+            If a column does not fit its space, or the plan.
         """
         account = Account.of(self.ledger, self.dataset)
         self._names: list[str] | None = None

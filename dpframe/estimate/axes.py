@@ -20,11 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.plan.columns import Column, Group
-
-FloatArray = npt.NDArray[np.float64]
 
 MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""

@@ -9,11 +9,11 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_fraction
-from dpframe.estimate import moments, surrogates
+from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.distribution import Distribution, aggregation
 from dpframe.estimate.joint_domain import check_cells
@@ -28,7 +28,6 @@ from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 
-FloatArray = npt.NDArray[np.float64]
 Bins = Mapping[str, int | Sequence[Any]]
 
 RESULTS = ("estimate", "std_error", "lower", "upper")
@@ -75,7 +74,15 @@ class Reading:
     def _items(self, column: str) -> ItemTable | None:
         """Return the measured supports of a set column, if it has some."""
         measured = None if self._joints is None else self._joints.tables.of_kind("items", column)
-        return None if measured is None else ItemTable(measured.counts.astype(np.float64), measured.measure.sigma2)
+        if measured is None:
+            return None
+        lost = spread = 0.0
+        if self.n:
+            channel, sizes = sets.size_counts(
+                sets.SetColumn.of(self._source.column(column)), self._source.codes([column])
+            )
+            lost, spread = channel.lost(sizes, measured.measure.most)
+        return ItemTable(measured.counts.astype(np.float64), measured.measure.sigma2, lost, spread)
 
     def _numbers(self, column: str) -> NumberTables | None:
         """Return what measured tables tell of a number, if they do."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import BinnedAxis
 from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
-from dpframe.estimate.moments import REPLICATES, FloatArray, numbers
+from dpframe.estimate.moments import REPLICATES, numbers
 from dpframe.spaces import Space
 
 

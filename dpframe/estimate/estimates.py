@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
-from dpframe.estimate.base import RESULTS, Bins, FloatArray, Reading, column_names, kept_parts
+from dpframe.estimate.base import RESULTS, Bins, Reading, column_names, kept_parts
 from dpframe.estimate.distribution import aggregation, line_of, quantiles
+from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
@@ -445,8 +447,7 @@ class Estimates(Reading):
         found = self._weighted(*sets.share_of(sums, mine, released, nulls, normalize, sampling), normalize)
         source = "rows"
         if told is not None:
-            present = 1.0 if not mine.has_null else 1 - float(self.null_rate(column)["estimate"])
-            found = told.beside(*found, normalize, target == "population", max(present * self.rows, 1.0))
+            found = told.beside(*found, normalize, target == "population", self._present(column))
             source = "both"
         out = pd.DataFrame(self._results(*found, (slice(None),)), index=index)
         out.attrs["source"] = source
@@ -454,7 +455,13 @@ class Estimates(Reading):
 
     @nan_if_not_found
     def cooccurrence(
-        self, column: str, items: Sequence[Any] | None = None, *, normalize: bool = False, target: str = "table"
+        self,
+        column: str,
+        items: Sequence[Any] | None = None,
+        *,
+        normalize: bool = False,
+        method: str = "auto",
+        target: str = "table",
     ) -> pd.DataFrame:
         """Return how many rows hold both items of every pair; on the diagonal, each item.
 
@@ -466,6 +473,9 @@ class Estimates(Reading):
             Items to pair, at most 300; by default all.
         normalize
             Give shares of the rows that are not null instead of counts.
+        method
+            ``"inverse"``: unbiased. ``"auto"``: where supports of items were measured, drawn towards what these make
+            likely (`dpframe.estimate.item_pairs`); else the same.
         target
             See the class.
 
@@ -473,20 +483,53 @@ class Estimates(Reading):
         -------
         DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
         """
+        if method not in ("auto", "inverse"):
+            raise ParameterError('method must be "auto" or "inverse"')
         sampling = self._source.sampling(target)
         mine = sets.SetColumn.of(self._source.column(column))
         places = list(range(len(mine.labels))) if items is None else mine.places(items)
         if len(places) > sets.MOST_PAIRED:
             raise ParameterError(f"cooccurrence pairs at most {sets.MOST_PAIRED} items; name some with items=[…]")
         both, released, nulls = mine.count_pairs(places, self._source.codes([column]))
-        found = sets.share_of(sets.pair_counts(mine, both, released), mine, released, nulls, normalize, sampling)
-        index = pd.Index([mine.labels[i] for i in places], name=column)
-        estimate, variance = self._weighted(*found, normalize)
-        if self._items(column) is not None:
-            own = self.support(column, normalize=normalize, target=target).iloc[places]
-            np.fill_diagonal(estimate, own["estimate"])
-            np.fill_diagonal(variance, own["std_error"] ** 2)
-        return self._wide(estimate, variance, (slice(None), slice(None)), index, index)
+        counts, index = sets.pair_counts(mine, both, released), pd.Index([mine.labels[i] for i in places], name=column)
+        drawn = method == "auto" and self._items(column) is not None
+        if drawn:
+            shares = sets.share_of(counts, mine, released, nulls, True, self._source.sampling("table"))
+            estimate, variance = self._likely_pairs(column, places, *self._weighted(*shares, True))
+            present = self._present(column)
+            variance += np.clip(estimate * (1 - estimate), 0.0, None) / present if target == "population" else 0.0
+            scale = 1.0 if normalize else present
+            estimate, variance = estimate * scale, variance * scale**2
+        else:
+            estimate, variance = self._weighted(
+                *sets.share_of(counts, mine, released, nulls, normalize, sampling), normalize
+            )
+        out = self._wide(estimate, variance, (slice(None), slice(None)), index, index)
+        out.attrs |= {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"}
+        return out
+
+    def _likely_pairs(
+        self, column: str, places: Sequence[int], rows: FloatArray, spread: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return shares and variances of pairs of items, from the rows' and the supports, which are on the diagonal."""
+        own = self.support(column).iloc[list(places)]
+        supports, variances = own["estimate"].to_numpy(), own["std_error"].to_numpy() ** 2
+        first, second = np.triu_indices(len(places), 1)
+        pairs = likely_pairs(
+            rows[first, second],
+            spread[first, second],
+            (supports[first], variances[first]),
+            (supports[second], variances[second]),
+        )
+        estimate, variance = np.diag(supports), np.diag(variances)
+        for a, b in ((first, second), (second, first)):
+            estimate[a, b], variance[a, b] = pairs.estimate, pairs.variance
+        return estimate, variance
+
+    def _present(self, column: str) -> float:
+        """Return the rows of the table where a column of sets is not null, about."""
+        null = self._source.column(column).space.has_null
+        return max(self.rows * (1 - float(self.null_rate(column)["estimate"]) if null else 1.0), 1.0)
 
     @nan_if_not_found
     def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
@@ -728,9 +771,8 @@ class Estimates(Reading):
                 pair = self._number_pair(*names)
                 return None if pair is None else pair.covariance(ddof, own)
 
-            return self._statistic(
-                moments.covariance(a, b, check_whole(ddof, "ddof", 0)), names, names[0], target, measured
-            )
+            rows = moments.covariance(a, b, check_whole(ddof, "ddof", 0))
+            return self._statistic(rows, names, names[0], target, measured)
 
         return self._matrix(columns, covariance, target)
 

@@ -15,11 +15,11 @@ from functools import cached_property, reduce
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, ChannelAxis, MatrixAxis, MemberAxis
 from dpframe.estimate.noise_block import NoiseBlock
 
-FloatArray = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 LARGEST_JOINT = 50_000_000

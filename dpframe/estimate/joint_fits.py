@@ -10,8 +10,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
@@ -27,8 +27,6 @@ from dpframe.estimate.likelihood import (
 from dpframe.estimate.mixture import LatentClassModel, Together, fit_latent_classes
 from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.io.released import Source
-
-FloatArray = npt.NDArray[np.float64]
 
 METHODS = ("inverse", "project", "em", "model", "auto")
 

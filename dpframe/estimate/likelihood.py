@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.threads import one_thread
 
-FloatArray = npt.NDArray[np.float64]
 Channels = JointDomain | Sequence[FloatArray]
 """A joint, or P(class | cell) of each of its axes where these are independent."""
 
@@ -40,6 +40,11 @@ def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
     excess = (np.cumsum(flat) - total) / np.arange(1, len(flat) + 1)
     last = int(np.nonzero(flat > excess)[0][-1]) if len(flat) else 0
     return np.asarray(np.maximum(values - excess[last], 0.0))
+
+
+def spread_counts(shares: FloatArray, channels: Channels) -> FloatArray:
+    """Apply P(class | cell) along all axes."""
+    return JointDomain.of(channels).spread(shares)
 
 
 def independent_shares(counts: FloatArray, channels: Channels) -> FloatArray:

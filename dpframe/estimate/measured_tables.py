@@ -15,8 +15,8 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
 from dpframe.estimate.distribution import Distribution, aggregation
@@ -33,9 +33,6 @@ from dpframe.estimate.with_counts import CellCounts, MeasuredCounts
 from dpframe.io.released import Source
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import KINDS, MeasuredTable
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 COUNTED = ("one_way", "joint")
 """Kinds whose counts add up to the number of rows."""
@@ -403,15 +400,17 @@ class MeasuredTables:
     def _inferred(self) -> Iterator[Table]:
         """Yield what inference measured of listed columns, as their one-ways: nothing of cells it did not count."""
         for place, member in enumerate(self.columns.values()):
-            raw = None if self._inference is None or member.axis.grid is not None else self.raw([member.axis])
-            more = None if self._inference is None or raw is None else self._inference.measured(member.axis)
+            if self._inference is None or member.refining is not None or member.cells < member.axis.cells:
+                continue
+            raw, more = self.raw([member.axis]), self._inference.measured(member.axis)
             if raw is None or more is None:
                 continue
             counts, variances = more.about(np.maximum(raw[0], 0.0))
-            known = more.matrix.argmax(axis=1)
-            found, sigma = np.zeros(member.cells), np.full(member.cells, _UNKNOWN)
-            found[known], sigma[known] = counts, np.sqrt(variances)
-            yield Table((place,), found, sigma)
+            single = more.matrix.sum(axis=1) == 1
+            known = more.matrix[single].argmax(axis=1)
+            of_cells, sigma = np.zeros(member.cells), np.full(member.cells, _UNKNOWN)
+            of_cells[known], sigma[known] = counts[single], np.sqrt(variances[single])
+            yield Table((place,), of_cells, sigma)
 
     def _own(self, place: int) -> Table:
         """Return a column's maximum-likelihood counts, where nothing else tells of it."""

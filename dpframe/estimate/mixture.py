@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.threads import one_thread
 
-FloatArray = npt.NDArray[np.float64]
 Pairs = Mapping[tuple[int, int], FloatArray]
 """Counts of released classes of columns a < b, shape (classes of a, classes of b)."""
 

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.surrogates import CodeFunction, Term
 from dpframe.estimate.threads import one_thread
 from dpframe.plan.columns import Column
 from dpframe.spaces import Space
-
-FloatArray = npt.NDArray[np.float64]
-
 
 REPLICATES = 25
 

@@ -17,11 +17,9 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.plan.columns import Group
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

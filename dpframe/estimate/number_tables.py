@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import BinnedAxis
 from dpframe.estimate.distribution import line_of
 from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.measured_tables import MeasuredTables, as_bins, middle_codes
 from dpframe.estimate.moments import REPLICATES
-
-FloatArray = npt.NDArray[np.float64]
 
 Known = tuple[float, float]
 """An estimate and its variance."""
@@ -219,10 +217,22 @@ class NumberPair:
 
 @dataclass(frozen=True, eq=False)
 class ItemTable:
-    """Measured counts of the rows that hold each item of a set column."""
+    """Measured counts of the rows that hold each item of a set column, cut to so many items a row.
+
+    ``lost`` is the share of items that the cut took, as the rows tell it, and ``spread`` that of a count's variance:
+    which items a row lost is not known, so that a count may lack as much as all of its share.
+    """
 
     counts: FloatArray
     sigma2: float
+    lost: float = 0.0
+    spread: float = 0.0
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variances of the counts about those of the table."""
+        held = np.maximum(self.counts, 0.0)
+        return np.asarray(self.sigma2 + self.spread * held + (self.lost * held) ** 2)
 
     def beside(
         self, rows: FloatArray, spread: FloatArray, normalize: bool, population: bool, present: float
@@ -232,9 +242,9 @@ class ItemTable:
         ``present`` is the number of rows that are not null.
         """
         scale = present if normalize else 1.0
-        counts, own = self.counts / scale, self.sigma2 / scale**2
-        mean = float(np.mean(spread))
-        weight = own / (own + mean) if math.isfinite(mean) and mean > 0 else 0.0
+        counts, own = self.counts / scale, self.variances / scale**2
+        mean, level = float(np.mean(spread)), float(np.mean(own))
+        weight = level / (level + mean) if math.isfinite(mean) and mean > 0 else 0.0
         with np.errstate(invalid="ignore"):
             found = counts if weight == 0 else (1 - weight) * counts + weight * rows
             variance = (1 - weight) ** 2 * own + (weight**2 * spread if weight > 0 else np.zeros_like(counts))

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
@@ -25,7 +26,6 @@ from dpframe.mechanisms.bit_flips import SetChannel
 from dpframe.plan.columns import Column
 from dpframe.spaces import Subset
 
-FloatArray = npt.NDArray[np.float64]
 Batches = Iterable[Mapping[str, npt.NDArray[Any]]]
 
 CHUNK = 1 << 13
@@ -244,6 +244,10 @@ def pair_counts(column: SetColumn, both: FloatArray, sets: int) -> Counted:
     return Counted(first, second, first, column.weights[0] * first)
 
 
+_MOST_SIZES = 1 << 22
+"""Sizes by released sizes of which a matrix is made."""
+
+
 class SizeChannel:
     """What is released of a set's size: Bin(size, p) items of it and Bin(h − size, q) others."""
 
@@ -287,6 +291,24 @@ class SizeChannel:
         shares = fit_columns(counts[:, None], self.matrix)[:, 0]
         pairs = column_refits(shares, self.matrix, n, sampling, REPLICATES)
         return presented(shares), bootstrap_errors(pairs, presented)
+
+    def lost(self, counts: FloatArray, kept: int) -> tuple[float, float]:
+        """Return what a cut to so many items does to a row's items: the share that is lost, and that of its variance.
+
+        Of a set of L items each stays with p = kept/L: L(1 − p) are lost, and the number has the variance Lp(1 − p) of
+        those that stay. Sets that fill a limited space may have been cut from any size: half of theirs is taken.
+        """
+        if self.most * self.count > _MOST_SIZES:  # about their mean
+            size = max(self.mean(counts, 0.0)[0], 1e-300)
+            return max(1 - kept / size, 0.0), 0.5
+        shares = fit_columns(counts[:, None], self.matrix)[: self.most + 1, 0]
+        sizes = np.arange(self.most + 1)
+        items = max(float(shares @ sizes), 1e-300)
+        gone = float(shares @ np.maximum(sizes - kept, 0)) / items
+        spread = float(shares @ (np.minimum(sizes, kept) * np.maximum(1 - kept / np.maximum(sizes, 1), 0))) / items
+        if self.most < self.count:
+            spread += float(shares[self.most]) * kept / items / 2
+        return gone, spread
 
     def mean(self, counts: FloatArray, sampling: float) -> tuple[float, float]:
         """Return the unbiased mean size, (|Y| − hq)/(p − q) on average, and its variance.

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import Axis, MemberAxis
 from dpframe.estimate.joint_domain import JointDomain, check_cells
 from dpframe.estimate.noise_block import NoiseBlock, product_mean
 from dpframe.plan.columns import Column, Group
 
-FloatArray = npt.NDArray[np.float64]
 Codes = Mapping[str, npt.NDArray[Any]]
 CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
 Term = Mapping[str, tuple[CodeFunction, ...]]

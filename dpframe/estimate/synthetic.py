@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.errors import AlteredReleaseWarning, ParameterError, warn
+from dpframe.arrays import FloatArray
+from dpframe.errors import AlteredReleaseWarning, ParameterError, check_whole, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import ListedAxis
 from dpframe.estimate.likelihood import expectation_maximization
@@ -29,7 +30,6 @@ from dpframe.estimate.with_tables import TableJoints
 from dpframe.io.released import SYNTHETIC, Source
 from dpframe.plan.columns import Column
 
-FloatArray = npt.NDArray[np.float64]
 Codes = Mapping[str, npt.NDArray[Any]]
 
 MOST_LAW_CELLS = 1 << 24
@@ -50,11 +50,8 @@ REDRAWS = 30
 
 def check_rows(n_rows: Any) -> int | None:
     """Return a number of fresh rows, or raise `ParameterError`."""
-    if n_rows is None:
-        return None
-    if isinstance(n_rows, bool) or not isinstance(n_rows, int | np.integer) or n_rows < 1:
-        raise ParameterError("n_rows must be a whole number, at least 1; leave it out for a row for each released one")
-    return int(n_rows)
+    remedy = "; leave it out for a row for each released one"
+    return None if n_rows is None else check_whole(n_rows, "n_rows", of="rows", remedy=remedy)
 
 
 def make_generator(random_state: Any) -> np.random.Generator:

@@ -27,8 +27,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis
 from dpframe.estimate.joint_domain import JointDomain
@@ -37,8 +37,6 @@ from dpframe.estimate.moments import REPLICATES
 from dpframe.estimate.threads import one_thread
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Space
-
-FloatArray = npt.NDArray[np.float64]
 
 MOST_CELLS = 1_000
 """Cells up to which covariances are formed; of more, rows are taken alone."""

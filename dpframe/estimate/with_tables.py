@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.tables.guard import Guarded, guard_joint
 from dpframe.io.released import Source
-
-FloatArray = npt.NDArray[np.float64]
 
 NEGLIGIBLE = 0.005
 """Expected total error of shares below which raw counts are as good as any."""

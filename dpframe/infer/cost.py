@@ -100,7 +100,7 @@ class GaussianNoise:
     """Discrete Gaussian noise on counts.
 
     Words are taken in the order of the cells; of unknown domains, the order of the observed values. That order
-    tells nothing, as words are independent and a key serves one table (see `dpframe.keystream`).
+    tells nothing, as words are independent and a key serves one table (see `dpframe.noise.keystream`).
     """
 
     table: GaussianTable

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.plan.nested_counts import Layer, fit_layers
 
 Edge = int | float
-Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
 _PART = 0.035
@@ -89,8 +89,8 @@ class Cells:
     """Estimated counts of a grid's cells, and their covariance."""
 
     grid: Grid
-    counts: Floats
-    covariance: Floats
+    counts: FloatArray
+    covariance: FloatArray
 
     def finite(self) -> Cells:
         """Return the cells without those of the infinities."""
@@ -127,7 +127,7 @@ def hull(cells: Cells) -> tuple[int, int] | None:
     spread = np.zeros((size + 1, size + 1))
     spread[1:, 1:] = cells.covariance.cumsum(0).cumsum(1)
 
-    def score(start: Places, stop: Places) -> Floats:
+    def score(start: Places, stop: Places) -> FloatArray:
         variance = spread[stop, stop] - 2 * spread[start, stop] + spread[start, start]
         return np.asarray((sums[stop] - sums[start]) / np.sqrt(variance))
 
@@ -150,7 +150,7 @@ def hull(cells: Cells) -> tuple[int, int] | None:
     return size - 1 - downwards, upwards
 
 
-def _grown(cells: Cells, last: int, stops: Floats, near: float) -> int:
+def _grown(cells: Cells, last: int, stops: FloatArray, near: float) -> int:
     """Return the last cell, moved outwards while the cells right beyond it seem to hold mass.
 
     These are up to three, or as many as are ``near``; cells end at ``stops``.
@@ -218,7 +218,7 @@ def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
 
 
 def _reach(
-    inside: Floats, starts: Sequence[float], stops: Sequence[float], middle: float, rank: float, weight: float
+    inside: FloatArray, starts: Sequence[float], stops: Sequence[float], middle: float, rank: float, weight: float
 ) -> float:
     """Return a bound on the side where cells start, at a distance from the median that follows from two quantiles."""
     far = _quantile(inside, starts, stops, rank) - middle
@@ -229,7 +229,7 @@ def _reach(
     return middle + far * (1 + (growth - 1) * weight)
 
 
-def _quantile(counts: Floats, starts: Sequence[float], stops: Sequence[float], rank: float) -> float:
+def _quantile(counts: FloatArray, starts: Sequence[float], stops: Sequence[float], rank: float) -> float:
     """Return where the running sum of counts first exceeds ``rank``, linearly within the cell."""
     passed = 0.0
     for count, start, stop in zip(counts.tolist(), starts, stops, strict=True):

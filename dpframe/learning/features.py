@@ -12,13 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.moments import Scale
 from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces import Space
 
-FloatArray = npt.NDArray[np.float64]
 Codes = Mapping[str, npt.NDArray[Any]]
 
 MOST_LEVELS = 1 << 8

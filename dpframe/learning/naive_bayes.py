@@ -12,17 +12,18 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, refits
+from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.surrogates import count_classes, joint_cells
 from dpframe.io.released import Source
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
+from dpframe.learning.measured import common_source, joint_shares, measured_tables
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
-
-FloatArray = npt.NDArray[np.float64]
 
 FEW_VALUES = 32
 """Numeric columns of no more values enter naive Bayes value by value."""
@@ -60,10 +61,13 @@ class DebiasedNaiveBayes(ClassifierMixin, BaseEstimator):
         class.
     feature_names_in_ : array of str
         The feature columns.
+    source_ : str
+        What the tables are from: ``"tables"`` that were measured beside the rows, ``"rows"``, or ``"both"``.
 
     Notes
     -----
-    The joint type of each feature with the class is estimated through both channels: by the unbiased inverse
+    Where a feature was measured together with the class, their joint is the estimate of least error from all measured
+    tables, with a bootstrap's variance. Elsewhere rows tell of it, through both channels: by the unbiased inverse
     with its analytic variance, and in bins by maximum likelihood with a bootstrap's. With r a cell's estimate
     relative to independence and s its standard error, the table holds r drawn to 1, by the factor
     τ²/(τ² + s²), τ = ``prior_sd``: the posterior mean of a normal prior. So the tables are consistent however
@@ -136,9 +140,19 @@ class DebiasedNaiveBayes(ClassifierMixin, BaseEstimator):
         self.n_features_in_ = len(columns)
         part = slice(0, answer.cells - answer.has_null)
         self.classes_ = np.asarray(answer.labels[part].to_numpy())
-        self.class_prior_ = _shares(answer, count_classes([answer], source.codes([target])))[part]
+        tables = measured_tables(source)
+        self.class_prior_ = _prior(answer, source, tables)[part]
         self.class_prior_ /= self.class_prior_.sum()
-        self.tables_ = {axis.name: self._table(axis, answer, source) for axis in self._axes}
+        self.tables_, told = {}, []
+        for axis in self._axes:
+            if tables is not None and tables.told([axis.name, target]) == "tables":
+                joint = _measured(axis, answer, tables)
+                told.append("tables")
+            else:
+                joint = _counted(axis, answer, source)
+                told.append("rows")
+            self.tables_[axis.name] = self._table(axis, *joint)
+        self.source_ = common_source(told)
         return self
 
     def _axis(self, column: Column) -> Axis:
@@ -150,13 +164,8 @@ class DebiasedNaiveBayes(ClassifierMixin, BaseEstimator):
             bins = DEFAULT_BINS if isinstance(self.bins, Mapping) else self.bins
         return make_axis(column, bins)
 
-    def _table(self, axis: Axis, answer: Axis, source: Source) -> pd.DataFrame:
+    def _table(self, axis: Axis, shares: FloatArray, variance: FloatArray, independent: FloatArray) -> pd.DataFrame:
         """Return P(feature | class), shape (cells, classes)."""
-        # A feature that was randomised together with the class has one channel with it.
-        axis, answer = join_axes([axis, answer], source.plan.groups)
-        counts = count_classes([axis, answer], source.codes([axis.name, answer.name]))
-        independent = np.outer(_shares(axis, counts.sum(axis=1)), _shares(answer, counts.sum(axis=0)))
-        shares, variance = _joint(axis, answer, counts)
         relative, noise = shares / independent, variance / independent**2
         shrunk = 1 + self.prior_sd**2 / (self.prior_sd**2 + noise) * (relative - 1)
         joint = (independent * np.maximum(shrunk, LEAST_RATIO))[:, : len(self.classes_)]
@@ -191,10 +200,37 @@ class DebiasedNaiveBayes(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes_[np.argmax(self.predict_log_proba(X), axis=1)])
 
 
+def _prior(answer: Axis, source: Source, tables: MeasuredTables | None) -> FloatArray:
+    """Return the classes' shares, from tables where they were measured."""
+    if tables is not None and tables.told([answer.name]) == "tables":
+        return _smoothed(joint_shares(tables, [answer])[0], tables.evidence.n)
+    return _shares(answer, count_classes([answer], source.codes([answer.name])))
+
+
+def _measured(axis: Axis, answer: Axis, tables: MeasuredTables) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the shares of a feature and the class from tables, their variances, and what independence would be."""
+    shares, variance = joint_shares(tables, [axis, answer])
+    margins = [_smoothed(shares.sum(axis=1 - i), tables.evidence.n) for i in range(2)]
+    return shares, variance, np.outer(*margins)
+
+
+def _counted(axis: Axis, answer: Axis, source: Source) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the same from rows."""
+    # A feature that was randomised together with the class has one channel with it.
+    axis, answer = join_axes([axis, answer], source.plan.groups)
+    counts = count_classes([axis, answer], source.codes([axis.name, answer.name]))
+    independent = np.outer(_shares(axis, counts.sum(axis=1)), _shares(answer, counts.sum(axis=0)))
+    return *_joint(axis, answer, counts), independent
+
+
 def _shares(axis: Axis, counts: FloatArray) -> FloatArray:
-    """Return an axis' shares by maximum likelihood, one row spread evenly added."""
-    n = max(counts.sum(), 1.0)
-    return np.asarray((expectation_maximization(counts, [axis.channel]) * n + 1 / axis.cells) / (n + 1))
+    """Return an axis' shares by maximum likelihood."""
+    return _smoothed(expectation_maximization(counts, [axis.channel]), max(counts.sum(), 1.0))
+
+
+def _smoothed(shares: FloatArray, n: float) -> FloatArray:
+    """Return shares of n rows with one row spread evenly added."""
+    return np.asarray((shares * n + 1 / len(shares)) / (n + 1))
 
 
 def _joint(axis: Axis, answer: Axis, counts: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -6,18 +6,17 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_fraction
 from dpframe.learning.features import ColumnBlock
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
-from dpframe.learning.second_moments import Moments, lifted
+from dpframe.learning.second_moments import Moments, best_moments, lifted
+from dpframe.learning.table_moments import TableMoments
 from dpframe.plan.plan import Plan
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class DebiasedRidge(RegressorMixin, BaseEstimator):
@@ -46,6 +45,9 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
         Standard errors, of the population's coefficients (sampling and noise).
     covariance_ : array of shape (q + 1, q + 1)
         Covariance of intercept and coefficients.
+    source_ : str
+        What the moments are from: ``"tables"`` that were measured beside the rows, where they hold every pair of the
+        columns and err less, or ``"rows"``.
     n_lifted_ : int
         Directions of the features that could not be told from noise; see the notes.
     feature_names_in_ : array of str
@@ -106,7 +108,8 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
         if source.column(target).space.is_time or not source.column(target).space.is_numeric:
             raise ParameterError(f"y must be a column of numbers, which {target!r} is not")
         blocks = [ColumnBlock.of(column, self.fit_intercept) for column in [*columns, source.column(target)]]
-        moments = Moments(source, blocks)
+        moments = best_moments(source, blocks)
+        self.source_ = moments.told
         if moments.matrix[0, 0] <= 0:
             raise ParameterError("X has no rows without nulls that could be told from noise; fill or drop its nulls")
         self._columns, self._centred = columns, self.fit_intercept
@@ -116,7 +119,7 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
         self._solve(moments)
         return self
 
-    def _solve(self, moments: Moments) -> None:
+    def _solve(self, moments: Moments | TableMoments) -> None:
         """Solve the normal equations in scaled units, and return to the columns' own."""
         centre, width = moments.units
         q, used = moments.size - 1, slice(0 if self.fit_intercept else 1, moments.size - 1)

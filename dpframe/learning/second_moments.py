@@ -8,12 +8,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import DpframeWarning, warn
 from dpframe.estimate.threads import one_thread
 from dpframe.io.released import Source
 from dpframe.learning.features import ColumnBlock, Rows, make_blocks
-
-FloatArray = npt.NDArray[np.float64]
+from dpframe.learning.measured import measured_tables
+from dpframe.learning.table_moments import LIKELY_SQUARE, TableMoments
 
 CHUNK = 1 << 15
 """Rows whose surrogates stand in memory at a time."""
@@ -24,8 +25,9 @@ ENOUGH_ROWS = 1 << 16
 LEAST_SIGNAL = 2.0
 """Standard errors that the variance of a direction of the features must be above not to be drowned by noise."""
 
-LIKELY_SQUARE = 0.1
-"""Square of a coefficient to expect, of a target and features that run from −1 to 1."""
+
+FORMS = 16
+"""Random forms on which the errors of rows and tables are compared."""
 
 
 class Moments:
@@ -47,6 +49,8 @@ class Moments:
         M, and what noise adds to it where products of surrogates are taken for surrogates of products, as plain least
         squares on a release does.
     """
+
+    told = "rows"
 
     def __init__(self, source: Source, columns: Sequence[ColumnBlock]) -> None:
         self.source, self.blocks, self.columns = source, make_blocks(columns, source.plan.groups), list(columns)
@@ -141,9 +145,18 @@ class Moments:
             second += scores.T @ scores
         return np.asarray(second - np.outer(first, first) / max(self.source.n, 1))
 
+    def lift(
+        self, values: FloatArray, vectors: FloatArray, errors: FloatArray, low: npt.NDArray[np.bool_]
+    ) -> FloatArray:
+        """Return what eigenvalues h of the features become, see `lifted`."""
+        q = self.size - 1
+        added = np.maximum(np.einsum("jd,jk,kd->d", vectors, self.noise[1:q, 1:q], vectors), 0)
+        share = self.target_variance / (LIKELY_SQUARE * np.where(low, 1.0, values))
+        return np.asarray(np.maximum(values, 0) + added * np.where(low, 1.0, np.minimum(share, 1.0)))
+
 
 @one_thread
-def lifted(moments: Moments, hessian: FloatArray, constant: bool) -> tuple[FloatArray, int]:
+def lifted(moments: Moments | TableMoments, hessian: FloatArray, constant: bool) -> tuple[FloatArray, int]:
     """Return the features' moment matrix with noise's directions shrunk away, and how many of them it drowned.
 
     Eigenvalues h are those of the features around their means (the constant is eliminated first), each with the
@@ -151,18 +164,15 @@ def lifted(moments: Moments, hessian: FloatArray, constant: bool) -> tuple[Float
     squares on the release has h + d. A direction with h ≤ `LEAST_SIGNAL`·s is drowned, and gets that. Others get
     h + λ: of a coefficient β the error of b/(h + λ) is least at λ = Var(b)/(β²h), with Var(b) = d·Var(y), and at most
     d, β² being `LIKELY_SQUARE`. So λ/h falls as 1/n. Scaled to −1…1, every column's noise is alike, so that one scale
-    serves all.
+    serves all. Of moments from tables Var(b) is known by itself (`TableMoments.lift`).
     """
     q = len(hessian)
     base = hessian[0, 1:] / hessian[0, 0] if constant else np.zeros(q - 1)
     values, vectors = np.linalg.eigh(hessian[1:, 1:] - np.outer(base, base) * hessian[0, 0])
     directions = np.vstack([-base @ vectors, vectors, np.zeros(q - 1)])
     errors = np.sqrt(np.maximum(moments.quadratic(directions), 0))
-    added = np.maximum(np.einsum("jd,jk,kd->d", vectors, moments.noise[1:q, 1:q], vectors), 0)
     low = values <= np.maximum(LEAST_SIGNAL * errors, 1e-12 * abs(hessian[0, 0]))
-    share = moments.target_variance / (LIKELY_SQUARE * np.where(low, 1.0, values))
-    wanted = np.maximum(values, 0) + added * np.where(low, 1.0, np.minimum(share, 1.0))
-    wanted = np.maximum(wanted, 1e-12 * abs(hessian[0, 0]))
+    wanted = np.maximum(moments.lift(values, vectors, errors, low), 1e-12 * abs(hessian[0, 0]))
     hessian = hessian.copy()
     hessian[1:, 1:] += (vectors * (wanted - values)) @ vectors.T
     if low.any():
@@ -172,3 +182,22 @@ def lifted(moments: Moments, hessian: FloatArray, constant: bool) -> tuple[Float
             DpframeWarning,
         )
     return hessian, int(low.sum())
+
+
+def best_moments(source: Source, columns: Sequence[ColumnBlock]) -> Moments | TableMoments:
+    """Return moments from measured tables where these hold every pair of the columns and err less, or from rows.
+
+    What they err by is compared on some random quadratic forms, to which every column adds alike.
+    """
+    rows, tables = Moments(source, columns), measured_tables(source)
+    names = [column.column.name for column in columns]
+    if tables is None or tables.told(names) != "tables" or any(name not in tables.columns for name in names):
+        return rows
+    measured = TableMoments(tables, columns)
+    shares = np.sqrt(np.maximum(measured.central.diagonal(), 1e-12 * measured.n))
+    directions = np.random.default_rng(0).standard_normal((measured.size, FORMS)) / shares[:, None]
+    directions[0] = 0.0
+    spread = 2 * np.einsum("jd,jk,kd->d", directions, measured.central, directions) ** 2 / max(measured.n, 1.0)
+    directions[0] = -measured.back[1:, 0] @ directions[1:]
+    # Errors of rows hold their sampling, which is that of squares of normal forms.
+    return measured if (measured.quadratic(directions) + spread).sum() < rows.quadratic(directions).sum() else rows

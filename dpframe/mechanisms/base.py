@@ -22,6 +22,7 @@ from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.accounting.loss import PrivacyLoss
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, PlanError, check_whole
 from dpframe.mechanisms.response_table import response_table
 from dpframe.noise.keystream import ColumnStream
@@ -30,7 +31,6 @@ from dpframe.spaces import Space
 from dpframe.spaces.base import in_words
 
 IntArray = npt.NDArray[np.integer]
-FloatArray = npt.NDArray[np.float64]
 CodeFunction = Callable[[IntArray], FloatArray]
 """A function of a column's value, given by its code: vectorised, codes in, floats out."""
 

@@ -12,20 +12,18 @@ from itertools import accumulate, combinations, repeat
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import PrivacyLoss
+from dpframe.arrays import U64, FloatArray
 from dpframe.errors import ParameterError, check_whole
-from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, register
+from dpframe.mechanisms.base import Channel, CodeFunction, IntArray, Mechanism, register
 from dpframe.mechanisms.flip_loss import FlipLoss, beside_flag, fitting_flagged_flips, fitting_flips
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
 from dpframe.spaces.sets import set_sizes
-
-U64 = npt.NDArray[np.uint64]
 
 CHUNK = 1 << 13
 """Rows a pass works on at a time: a plane's words of so many are 64 KiB."""
@@ -298,7 +296,7 @@ class BitFlip(SetMechanism):
     max_size
         Most items of a set, None for all.
     epsilon, delta
-        The budget; see `dpframe.loss`.
+        The budget; see `dpframe.accounting.budget`.
 
     Examples
     --------
@@ -350,7 +348,7 @@ class AsymmetricBitFlip(SetMechanism):
     max_size
         Most items of a set, at most half of them.
     epsilon, delta
-        The budget; see `dpframe.loss`. With δ > 0, q is the smallest whose exact δ(ε) meets δ.
+        The budget; see `dpframe.accounting.budget`. With δ > 0, q is the smallest whose exact δ(ε) meets δ.
 
     Examples
     --------

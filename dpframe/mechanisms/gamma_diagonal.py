@@ -41,7 +41,7 @@ class GammaDiagonal(ResponseChannel):
     sizes
         Number of codes of each coordinate; their product K is at most 2^24.
     epsilon, delta
-        The budget of the whole tuple; see `dpframe.loss`.
+        The budget of the whole tuple; see `dpframe.accounting.budget`.
     kept
         Positions of the coordinates that are seen, ascending; all of them by default. Codes are theirs, in mixed
         radix with the last coordinate running fastest.

@@ -14,8 +14,9 @@ import numpy as np
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import LaplaceLoss, NullFlagLoss, PrivacyLoss, laplace_rate
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
-from dpframe.mechanisms.base import Channel, CodeFunction, FloatArray, IntArray, Mechanism, register
+from dpframe.mechanisms.base import Channel, CodeFunction, IntArray, Mechanism, register
 from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread, geometric_table
@@ -185,7 +186,7 @@ class Geometric(GeometricChannel, Mechanism):
     span
         Largest code, 1 to 2^32 − 1.
     epsilon, delta
-        The budget; see `dpframe.loss`.
+        The budget; see `dpframe.accounting.budget`.
 
     Examples
     --------

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.mechanisms.base import distances
 
-FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
 _STEPS = 12

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.loss import PrivacyLoss
+from dpframe.arrays import FloatArray
 from dpframe.mechanisms.base import (
     Channel,
     CodeFunction,
-    FloatArray,
     IntArray,
     Mechanism,
     check_fields,
@@ -42,7 +42,7 @@ class WithNull(Mechanism):
     shape
         Its fields before ``epsilon``: a span, items and the most of a set…
     epsilon, delta
-        The budget of flag and value together; see `dpframe.loss`.
+        The budget of flag and value together; see `dpframe.accounting.budget`.
 
     Examples
     --------

@@ -11,8 +11,9 @@ import numpy as np
 from dpframe.accounting.budget import check_delta, check_epsilon
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.accounting.loss import ResponseLoss, response_probability
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import FloatArray, register
+from dpframe.mechanisms.base import register
 from dpframe.mechanisms.geometric import Geometric
 from dpframe.mechanisms.linear_programme import Programme, response_matrix, well_conditioned
 from dpframe.mechanisms.nullable import WithNull
@@ -35,7 +36,7 @@ class Optimal(MetricChannel):
     The least error is a linear programme (Theorem 10 of the categorical paper is its discrete case, where
     the channel is randomised response). Its optima are singular, so of what the optimum gains over the
     best of randomised response, the geometric and the exponential mechanism the share ``slack`` is given up,
-    and the error of marginals is made small within that: see `dpframe.mechanisms.programme`. On 16 ranks at
+    and the error of marginals is made small within that: see `dpframe.mechanisms.linear_programme`. On 16 ranks at
     ε = 1 the worst-case errors, in shares of the diameter, are 0.316 for the programme, 0.354 for this,
     0.393 for the geometric mechanism and 0.452 for randomised response.
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import ResponseLoss
+from dpframe.arrays import FloatArray
 from dpframe.errors import check_whole
-from dpframe.mechanisms.base import CodeFunction, FloatArray, IntArray, Mechanism, register
+from dpframe.mechanisms.base import CodeFunction, IntArray, Mechanism, register
 from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
@@ -110,7 +111,7 @@ class RandomizedResponse(ResponseChannel):
     size
         Number of codes, 1 to 2^24.
     epsilon, delta
-        The budget; see `dpframe.loss`.
+        The budget; see `dpframe.accounting.budget`.
 
     Examples
     --------

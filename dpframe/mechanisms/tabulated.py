@@ -19,8 +19,9 @@ import numpy.typing as npt
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import check_delta, check_epsilon
 from dpframe.accounting.finite import FiniteLoss
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import WRITTEN_METRICS, FloatArray, IntArray, Mechanism, distances, register
+from dpframe.mechanisms.base import WRITTEN_METRICS, IntArray, Mechanism, distances, register
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ChannelTable, integer_weights
 from dpframe.spaces import Space

@@ -26,6 +26,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import U64
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
 
@@ -41,7 +42,6 @@ _SINGLE = 256
 """Largest scale of one table; the fine part of a wider one has the scale `_RATIO`·`_STRIDE`."""
 _STRIDE, _RATIO = 64, 3
 
-U64 = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 
 

@@ -15,8 +15,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import U64
 from dpframe.errors import ParameterError
-from dpframe.noise.gaussian import U64, Ints, inverted, limits_of
+from dpframe.noise.gaussian import Ints, inverted, limits_of
 from dpframe.noise.keystream import ColumnStream
 
 LARGEST_BLOCK = 1 << 20
@@ -31,7 +32,7 @@ class GeometricNoise:
     """Two-sided geometric noise on counts 0 … n, saturated at −n and 2n.
 
     ``high`` and ``low`` are the halves of the running weights over 2^128 of (sign, place within the block): place r
-    ≥ 0 stands for r, and −1 − r for its complement, as in `dpframe.tables.GeometricTable`.
+    ≥ 0 stands for r, and −1 − r for its complement, as in `dpframe.noise.tables.GeometricTable`.
 
     Examples
     --------

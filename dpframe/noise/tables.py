@@ -1,7 +1,7 @@
 """Exact integer tables: random words in, draws of a stated law out, and never a float in between.
 
 Every probability is an integer over 2^bits. Weights are chosen once, exactly, and the privacy loss is
-computed from those integers (`dpframe.loss`), so rounding can never make the stated ε false.
+computed from those integers (`dpframe.accounting.loss`), so rounding can never make the stated ε false.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import U64
 from dpframe.noise.keystream import ColumnStream
 
 IntArray = npt.NDArray[np.integer]
-U64 = npt.NDArray[np.uint64]
 
 CHUNK = 1 << 15
 """Rows a pass works on at a time: small enough that all its buffers stay in cache."""

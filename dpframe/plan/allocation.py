@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.accounting import ColumnLoss
 from dpframe.accounting.dominating import factors
+from dpframe.arrays import FloatArray
 from dpframe.plan.calibration import Maker, Terms, calibrate
 from dpframe.plan.columns import Randomised
-
-FloatArray = npt.NDArray[np.float64]
 
 _STEPS = np.linspace(-3.0, 3.0, 9)
 """Powers of two about the uniform share at which a column's error is computed."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.accounting import Bound, ColumnLoss, composed_delta, shuffled_delta, unsampled
 from dpframe.accounting.bisection import bisected
@@ -17,10 +16,10 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, r
 from dpframe.accounting.kept_order import mixed_delta, response_parts
 from dpframe.accounting.secret_order import Rows, largest_total, rows_cover
 from dpframe.accounting.undercurve import Cover
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
+from dpframe.mechanisms import Mechanism
 from dpframe.plan.columns import Randomised
-
-Floats = npt.NDArray[np.float64]
 
 Maker = Callable[[float, float], Randomised]
 """Makes a column or group from the (ε, δ) that it may lose."""
@@ -234,7 +233,27 @@ def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised
 
 
 _CENTRAL = "epsilon is too small beside what is spent centrally; raise it, or declare spaces"
-_READY = "epsilon is too small for the mechanisms that are given ready; raise it"
+_READY = (
+    "epsilon is too small for the mechanisms that are given ready; raise it, or spend less besides (infer_share, "
+    "measure_share)"
+)
+
+
+_SOME = 1e-3
+"""Part of ε that is to be left for the columns that are not given ready."""
+
+
+def check_ready(ready: Sequence[Mechanism], terms: Terms) -> None:
+    """Raise `ParameterError` if ready mechanisms leave nothing beside what is central: before that is spent."""
+    if not ready or terms.central is None:
+        return
+    failing, some = math.fsum(m.delta for m in ready), response_parts([terms.budget.epsilon * _SOME])
+    if failing:
+        allowed, losses = terms.failing(failing), response_parts([m.loss.epsilon(m.delta) or 5e-324 for m in ready])
+    else:
+        allowed, losses = terms, [m.column_loss for m in ready]
+    if allowed.delta_of_losses([*losses, *some]).value > terms.budget.delta:
+        raise ParameterError(_READY)
 
 
 def _largest(
@@ -343,7 +362,7 @@ class _Model:
         self._shares = np.array(shares)
         self._ready, self._terms = list(ready), terms
         self._kinds = [ColumnLoss(1.0, 0.5) for _ in shares]
-        self._seen: dict[float, tuple[Floats, Floats]] = {}
+        self._seen: dict[float, tuple[FloatArray, FloatArray]] = {}
 
     @classmethod
     def beside(cls, ready: Sequence[Randomised], shares: Sequence[float], terms: Terms) -> _Model:
@@ -465,5 +484,5 @@ def _root(excess: Callable[[float], float], low: tuple[float, float], high: tupl
     return x
 
 
-def _log_expm1(x: Floats) -> Floats:
+def _log_expm1(x: FloatArray) -> FloatArray:
     return np.asarray(x + np.log(-np.expm1(-x)))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.mechanisms import Mechanism, ResponseChannel
 from dpframe.spaces import Integer, Nullable, Space
@@ -22,7 +23,6 @@ from dpframe.spaces import Integer, Nullable, Space
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = npt.NDArray[np.float64]
 
 MOST_CELLS = 1_024
 """Columns of more values have no marginal to speak of; a joint is forecast up to the square of it."""

@@ -24,7 +24,7 @@ class Measured:
     ``kind`` says what ``cells`` are: of ``"intervals"`` the edges between cells, one fewer than counts: cell i is
     [cells[i−1], cells[i]), the outermost without end, times in the column's unit since 1970; of ``"values"`` and
     ``"items"`` those that reached the threshold, all others being unknown; of ``"ranks"`` the same in a declared
-    order; ``"nulls"`` has none; of ``"kinds"`` the kinds that objects may be of (`dpframe.spaces.objects.KINDS`).
+    order; ``"nulls"`` has none; of ``"kinds"`` the kinds that objects may be of.
     ``missing`` is the noisy count of nulls, where they may occur; of objects, of all that are not of the kind found.
     ``unit`` is the unit of times. All counts have noise of the same variance, and may be negative.
     """

@@ -37,7 +37,7 @@ def with_tables(
         ]
     )
     together = {
-        column: 1 / np.sqrt(np.maximum(forecast[column].to_numpy(dtype=np.float64), 1e-300) ** -2.0 + told)
+        column: 1 / np.sqrt(np.maximum(forecast[column].to_numpy(dtype=np.float64), 1e-150) ** -2.0 + told)
         for column in ("std_error", "worst")
     }
     return forecast.assign(**{BESIDE: forecast["std_error"]}, **together)

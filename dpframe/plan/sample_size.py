@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.accounting import best_sample
 from dpframe.accounting.budget import compose
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.mechanisms import Mechanism, ResponseChannel
 from dpframe.plan.calibration import Terms, recalibrate
@@ -25,7 +25,6 @@ from dpframe.plan.forecast import MOST_CELLS, joint_errors, mean_errors, support
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = npt.NDArray[np.float64]
 
 _SMALLEST = 1e-4
 """Share of the rows at which a curve begins."""

@@ -13,15 +13,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import U64
 from dpframe.errors import PlanError
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 
 Codes = npt.NDArray[np.integer]
-
-
-U64 = npt.NDArray[np.uint64]
 
 
 def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, first_row: int = 0) -> dict[str, Codes]:

@@ -137,7 +137,7 @@ def test_the_accessor_draws(safe):
 
 @pytest.mark.parametrize("n_rows", [0, -1, 2.5, True, "5"])
 def test_bad_numbers_of_rows(told, n_rows):
-    with pytest.raises(dpf.ParameterError, match="n_rows must be a whole number, at least 1; leave it out"):
+    with pytest.raises(dpf.ParameterError, match="n_rows must be a whole number of rows, at least 1; leave it out"):
         told.synthesize(n_rows)
 
 

@@ -16,6 +16,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.infer.cost import Histogram, spend
+from dpframe.mechanisms import RandomizedResponse
 from dpframe.plan.certificate import certify
 from dpframe.plan.plan import Plan, build_plan
 
@@ -159,3 +160,34 @@ def test_inference_that_is_subtracted_is_proved_from_its_own_noise(epsilon):
     assert failures == (
         f"inference claims {plan.inferred.budget.stated()} but its counts have less noise than that asks for",
     )
+
+
+def test_what_is_precommitted_is_enough_beside_a_mechanism_that_fails(tmp_path: Path) -> None:
+    """A ready mechanism's δ is no part of a curve: the release enters what dominates its whole promise."""
+    frame = pd.DataFrame({"c": ["A", "B"] * 501, "x": np.arange(1_002) % 2 == 0})
+    kept = dpf.Ledger(tmp_path / "gaussian.sqlite")
+    kept.create("survey", 9.0, 1e-4)
+    own = RandomizedResponse(2, 0.2, 1e-8)
+    safe = dpf.sanitize(frame, 1.0, 1e-6, mechanisms={"x": own}, ledger=kept, dataset="survey")
+    plan = safe.dp.release.plan
+    assert plan.inferred is not None
+    (entry,) = kept.history("survey").to_dict("records")
+    assert entry["mu"] >= plan.step.mu
+    assert entry["slack"] >= plan.step.delta
+    assert entry["slack"] >= 1e-8
+    # Without it the whole lies under one curve, which costs less.
+    kept.create("curved", 9.0, 1e-4)
+    safe = dpf.sanitize(frame, 1.0, 1e-6, ledger=kept, dataset="curved")
+    (curved,) = kept.history("curved").to_dict("records")
+    assert safe.dp.release.plan.step.mu <= curved["mu"] < entry["mu"]
+
+
+def test_a_transformer_pays_once_for_spaces_of_a_plan_that_no_ledger_has(tmp_path: Path) -> None:
+    frame, kept = pd.DataFrame({"c": ["A", "B"] * 501}), ledger(tmp_path)
+    unpaid = dpf.make_plan(frame, 1.0)
+    assert unpaid.inferred is not None
+    model = dpf.Sanitizer(1.0, spaces=unpaid, ledger=kept, dataset="survey")
+    for total in (1.0, 2.0):
+        model.fit(frame).transform(frame)
+        assert kept.spent("survey").epsilon == pytest.approx(unpaid.inferred.budget.epsilon + total)
+    assert list(kept.history("survey")["what"]) == ["inference", "release", "release"]

@@ -616,7 +616,8 @@ def test_means_by_bins_within_a_group():
     frame = pd.DataFrame({"age": rng.integers(0, 12, 3_000)})
     frame["wage"] = np.clip(frame["age"] // 2 + rng.integers(0, 3, 3_000), 0, 9)
     frame["sex"] = rng.integers(0, 2, 3_000)
-    e = dpf.Estimates(dpf.sanitize(frame, epsilon=9, spaces=spaces, groups=[("age", "wage")], key=KEY))
+    groups = [("age", "wage")]
+    e = dpf.Estimates(dpf.sanitize(frame, epsilon=9, spaces=spaces, groups=groups, measure=None, key=KEY))
     found = e.mean("wage", by="age", bins=[0, 4, 12])
     truth = frame.groupby(frame["age"] >= 4)["wage"].mean().to_numpy()
     assert (np.abs(found["estimate"] - truth) < 4 * found["std_error"]).all()  # fixed key; by chance 1.3e-4

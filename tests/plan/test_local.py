@@ -78,7 +78,7 @@ def test_row_and_counts_together_keep_the_local_promise():
 
 
 def test_local_adds_what_inference_spent():
-    plan = dpf.make_plan(flags(), 1.0)
+    plan = dpf.make_plan(flags(), 1.0, measure=None)
     assert plan.inferred.budget.delta == plan.delta / 2
     assert plan.local == compose([plan._local_rows, plan.inferred.budget])
     assert plan.local.epsilon > plan.local_sum.epsilon
@@ -86,7 +86,7 @@ def test_local_adds_what_inference_spent():
     kept = dpf.make_plan(flags(), 1.0, shuffle=False)
     assert kept.inferred is not None
     assert kept.local == kept.release
-    declared = dpf.make_plan(flags(), 1.0, spaces={"flag": Boolean()})
+    declared = dpf.make_plan(flags(), 1.0, measure=None, spaces={"flag": Boolean()})
     assert declared.inferred is None
     assert declared.local == declared._local_rows
 

@@ -11,13 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.tables.tables import Table
-
-__all__ = ["Half", "common_step", "own_step"]
-
-FloatArray = npt.NDArray[np.float64]
 
 PULL = 4.0
 """Precision with which a table's own step is drawn to that of all, beside its own precision, both in units of 1/σ²."""

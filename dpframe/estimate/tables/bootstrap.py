@@ -8,15 +8,11 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.tables.fit import TableFit, refit_tables
 from dpframe.estimate.tables.tables import Table
-
-__all__ = ["Replicas", "draw_replicas"]
-
-FloatArray = npt.NDArray[np.float64]
 
 REPLICAS = 12
 """Measurements drawn anew."""

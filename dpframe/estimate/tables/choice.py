@@ -10,14 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.estimate.tables.mixture import Mixture, fit_mixture, targets_of
 from dpframe.estimate.tables.tables import Evidence
-
-__all__ = ["CLASSES", "Choice", "choose_classes", "prediction_error"]
-
-FloatArray = npt.NDArray[np.float64]
 
 CLASSES = (1, 2, 5, 10, 20, 40, 80, 160)
 """Candidates, from few to many."""

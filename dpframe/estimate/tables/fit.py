@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.tables.blend import Half, common_step, own_step
 from dpframe.estimate.tables.choice import Choice, choose_classes
@@ -17,10 +17,6 @@ from dpframe.estimate.tables.joints import geometric_joint
 from dpframe.estimate.tables.mixture import Mixture, fit_mixture
 from dpframe.estimate.tables.simple import simple_one_way, simple_table
 from dpframe.estimate.tables.tables import Evidence, Table
-
-__all__ = ["Steps", "TableFit", "fit_tables", "refit_tables"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln, xlogy
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import Channels, expectation_maximization, noise_share
 from dpframe.estimate.tables.joints import fit_to_margins
-
-__all__ = ["Guarded", "guard_joint"]
-
-FloatArray = npt.NDArray[np.float64]
 
 SPREADS = 4.0
 """Standard deviations by which the rows' divergence must exceed its goal."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["fit_to_margins", "geometric_joint"]
-
-FloatArray = npt.NDArray[np.float64]
+from dpframe.arrays import FloatArray
 
 SWEEPS = 60
 """Sweeps of iterative proportional fitting over all pairs."""

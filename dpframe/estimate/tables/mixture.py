@@ -19,12 +19,10 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.tables.simple import simple_one_way
 from dpframe.estimate.tables.tables import Evidence
 
-__all__ = ["Mixture", "Target", "fit_mixture", "targets_of"]
-
-FloatArray = npt.NDArray[np.float64]
 Single = npt.NDArray[np.float32]
 
 

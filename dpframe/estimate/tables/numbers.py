@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.tables.tables import Table
-
-__all__ = ["bin_table", "cut_at_quantiles", "fine_shares", "tilt_to_mean"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_BINS = 12
 """Bins of a number in pairs."""

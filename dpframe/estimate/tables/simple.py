@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
 from dpframe.estimate.tables.tables import Evidence, Table
-
-__all__ = ["near_margins", "simple_one_way", "simple_table"]
-
-FloatArray = npt.NDArray[np.float64]
 
 ROUNDS = 3
 """Times that a table is shifted to its margins, then cut at zero."""

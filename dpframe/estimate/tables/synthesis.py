@@ -12,13 +12,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.tables.mixture import Mixture
-
-__all__ = ["draw_fresh", "draw_given", "draw_within"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 CHUNK = 16_384
 """Rows whose classes are drawn at once: their weights stay in cache."""

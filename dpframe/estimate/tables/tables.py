@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.likelihood import expectation_maximization, noise_share
-
-__all__ = ["Evidence", "Table", "count_codes", "row_table"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,14 +173,3 @@ class Evidence:
     def seen(self, column: int) -> list[Table]:
         """Return all that tables say of one column."""
         return [table.sum_to([column]) for table in self.tables if column in table.columns]
-
-
-def count_codes(codes: Sequence[npt.NDArray[np.integer]], shape: Sequence[int]) -> FloatArray:
-    """Count rows by the codes of some columns.
-
-    >>> count_codes([np.array([0, 1, 1]), np.array([2, 0, 0])], (2, 3))
-    array([[0., 0., 1.],
-           [2., 0., 0.]])
-    """
-    place = np.ravel_multi_index(tuple(np.asarray(c, dtype=np.intp) for c in codes), tuple(shape))
-    return np.bincount(place, minlength=math.prod(shape)).reshape(tuple(shape)).astype(np.float64)
