@@ -250,7 +250,8 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     if rows is None:
         epsilon, delta, how = math.inf, 1.0, "total: inference of spaces spent more than is claimed"
     elif plan.measures or (plan.inferred is not None and plan.inferred.step is not None):
-        epsilon, delta, how = _in_steps(plan, proofs, rows, contributions)
+        # Tables' slack is a share of the whole promise's δ, whatever is subtracted of it.
+        epsilon, delta, how = _in_steps(plan, proofs, rows, contributions, claimed.delta)
     else:
         terms = replace(plan.terms, budget=rows, contributions=contributions)
         certified = _accounted if pure and rows.delta > 0 else _added
@@ -346,10 +347,12 @@ _ABOUT = 1 + 1e-4
 _TINIEST = 1e-300
 
 
-def _in_steps(plan: Promise, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
+def _in_steps(
+    plan: Promise, proofs: Sequence[Proof], claimed: Budget, contributions: int, whole: float
+) -> tuple[float, float, str]:
     """Return the (ε, δ) of a person by composing steps, from the losses and blankets that were proved, and how."""
     try:
-        parts = _central(plan, contributions, claimed.delta)
+        parts = _central(plan, contributions, whole)
     except ParameterError:
         return math.inf, 1.0, "total: measured tables need more than the delta of the claim"
     central = composed_steps(parts.values())

@@ -161,6 +161,10 @@ class Plan:
         if self.delta == 0:
             raise ParameterError("measured tables need delta above 0; raise delta, or leave measures out")
         check_measures(self.measures, self.spaces)
+        composed = self.inferred is not None and self.inferred.step is not None
+        if composed and self.terms.shuffled_rows is None:
+            # In known order what inference gave may not decide which tables are measured (`terms_of`).
+            raise ParameterError("measures beside inference that is composed need a secret order; make the plan anew")
 
     @cached_property
     def spaces(self) -> Mapping[str, Space]:

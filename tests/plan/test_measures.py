@@ -11,6 +11,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, step_delta
 from dpframe.errors import DpframeWarning, ParameterError, PlanError
 from dpframe.noise.gaussian import gaussian_table
+from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, measures_step
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan, build_plan, terms_of
@@ -186,6 +187,19 @@ def test_the_certificate_finds_a_plan_that_forgets_its_tables(monkeypatch):
     certificate = forgetful.verify()
     assert not certificate.ok
     assert certificate.delta > 2 * forgetful.delta
+
+
+def test_what_inference_takes_of_delta_leaves_the_tables_their_slack():
+    """A certificate finds the tables of a plan whose inference is subtracted to cost what the plan says they cost."""
+    spaces = {"a": Categorical(["x", "y"]), "b": Categorical(["p", "q", "r"]), "z": Nullable(Integer(0, 49))}
+    inferred = Inferred(Budget(0.05, 5e-5), ())
+    promise = Budget(1.0, 1e-3)
+    measures = Wish((("a", "b"), ("z",), ("a", "z")), 0.95).measures(
+        spaces, promise.less(inferred.budget), None, 500, 1
+    )
+    options = {"n": 500, "shuffle": False, "inferred": inferred, "measures": measures}
+    certificate = build_plan(spaces, epsilon=1.0, delta=1e-3, **options).verify()
+    assert certificate.ok, certificate.failures
 
 
 def test_replanning_keeps_the_tables():

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -147,7 +148,7 @@ def test_faces_measure_by_request():
     assert [m.columns for m in plan.measures] == [("sex", "home")]
     auto = dpf.make_plan(frame(), epsilon=1.0, delta=1e-6, spaces=SPACES, measure="auto")
     assert len(auto.measures) == 5
-    inferred = dpf.make_plan(frame(), epsilon=1.0, delta=1e-6, measure="auto")
+    inferred = dpf.make_plan(frame()[3:], epsilon=1.0, delta=1e-6, measure="auto")
     assert {m.kind for m in inferred.measures} >= {"joint", "one_way", "sum"}
     assert inferred.verify().ok
     assert "inference (mu=" in str(inferred.verify())
@@ -265,3 +266,10 @@ def test_a_forecast_is_of_rows_and_tables():
     assert found == pytest.approx(told, rel=0.2)
     assert (table["std_error"] <= table["rows_alone"]).all()
     assert "rows_alone" not in build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N).forecast()
+
+
+def test_measures_are_not_added_by_hand_to_inference_in_known_order():
+    raw = frame().rename(columns={"sex": "by hand"})
+    plan = dpf.make_plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
+    with pytest.raises(ParameterError, match="measures beside inference that is composed need a secret order"):
+        replace(plan, measures=(Measure("one_way", ("home",), 1e6),))
