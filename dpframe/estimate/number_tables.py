@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -37,13 +38,20 @@ def combined(found: Sequence[Known]) -> Known:
 
 @dataclass(frozen=True, eq=False)
 class NumberTables:
-    """What tables tell of a number: its fine one-way, in ``axis``'s cells, and its sum of codes where measured."""
+    """What tables tell of a number: its fine one-way, in ``axis``'s cells, and its sum of codes where measured.
+
+    The mean needs no fit where a sum was measured and no population is asked for.
+    """
 
     tables: MeasuredTables
     name: str
     axis: BinnedAxis
-    shares: FloatArray
     rows: int
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Shares of the fine cells, which need the fit."""
+        return self.tables.fine(self.name)
 
     @classmethod
     def of(cls, tables: MeasuredTables, name: str, rows: int) -> NumberTables | None:
@@ -53,7 +61,7 @@ class NumberTables:
             return None
         if tables.told([name]) != "tables":
             return None
-        return cls(tables, name, as_bins(member.axis), tables.fine(name), rows)
+        return cls(tables, name, as_bins(member.axis), rows)
 
     def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
         """Return root mean squared errors of a function of the shares, by parametric bootstrap of counts and sum.
@@ -81,19 +89,25 @@ class NumberTables:
             squares.append((function(again) - function(against)) ** 2)
         return np.asarray(np.sqrt(np.mean(squares, axis=0)))
 
+    @cached_property
+    def _raw(self) -> tuple[FloatArray, FloatArray]:
+        """Counts of the fine cells and their variances."""
+        raw = self.tables.raw([self.tables.columns[self.name].axis])
+        assert raw is not None
+        return raw
+
     @property
     def _sigma(self) -> FloatArray:
         """Noise of every fine cell's count."""
-        found = self.tables.raw([self.tables.columns[self.name].axis])
-        assert found is not None
-        return np.sqrt(found[1])
+        return np.sqrt(self._raw[1])
 
     @property
     def _present(self) -> Known:
         """Rows that are not null."""
         if not self.axis.has_null:
             return float(self.rows), 0.0
-        return float(self.shares[:-1].sum()) * self.rows, float(self._sigma[-1] ** 2)
+        counts, variances = self._raw
+        return float(np.clip(self.rows - counts[-1], 1.0, self.rows)), float(variances[-1])
 
     @property
     def within(self) -> FloatArray:
@@ -105,7 +119,8 @@ class NumberTables:
         """Return the sum of the numbers of the rows that are not null."""
         (rows, spread), (start, step) = self._present, line_of(self.axis.column.space)
         codes, own = self._codes()
-        variance = step**2 * (own + sampling * rows * self._spread()) + start**2 * spread
+        spread_of_values = sampling * rows * self._spread() if sampling else 0.0
+        variance = step**2 * (own + spread_of_values) + start**2 * spread
         return start * rows + step * codes, variance
 
     def mean(self, sampling: float) -> Known:
@@ -113,7 +128,8 @@ class NumberTables:
         (rows, spread), (start, step) = self._present, line_of(self.axis.column.space)
         codes, own = self._codes()
         mean = codes / max(rows, 1.0)
-        variance = (own + mean**2 * spread) / max(rows, 1.0) ** 2 + sampling * self._spread() / max(rows, 1.0)
+        variance = (own + mean**2 * spread) / max(rows, 1.0) ** 2
+        variance += sampling * self._spread() / max(rows, 1.0) if sampling else 0.0
         return start + step * mean, step**2 * variance
 
     def variance(self, ddof: int, sampling: float) -> Known:

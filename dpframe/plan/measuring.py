@@ -28,6 +28,9 @@ from dpframe.spaces import Space
 CELLS, BINS = 60, 12
 """Cells of equal width of a number's one-way, and most cells of a number in a joint."""
 
+FEWEST = 50
+"""Rows from which tables are measured by default: fewer tell next to nothing, and cost the rows the most."""
+
 MOST_ITEMS = 8
 """Items of a row that are counted, where the space does not limit them."""
 
@@ -82,7 +85,7 @@ class Wish:
     ) -> tuple[Measure, ...]:
         """Return the tables with the noise that costs the share of what inference leaves of M².
 
-        By default nothing is measured where noise would exceed the number of rows.
+        By default nothing is measured of fewer than fifty rows, or where noise would exceed their number.
 
         Raises
         ------
@@ -91,7 +94,7 @@ class Wish:
         """
         auto = isinstance(self.measure, str)
         found = self.tables(spaces)
-        if not found:
+        if not found or (auto and n < FEWEST):
             return ()
         noised = _noised(found, spaces, self.most(promise, inference).mu, contributions, promise.delta)
         least = min((m.sigma2 for m in noised or () if m.kind != "sum"), default=math.inf)

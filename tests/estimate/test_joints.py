@@ -92,6 +92,7 @@ def test_moments(name):
     check([numbers(ask(e)) for e in releases(R)], truth)
 
 
+@pytest.mark.once
 def test_covariance_correlation_and_weighted_mean():
     """Ratios: consistent, with a bias of order 1/n that is not tested for; coverage is."""
     truths = {
@@ -163,6 +164,7 @@ def test_merging_cells_keeps_every_share():
     np.testing.assert_allclose(merge @ codes, np.append(np.diff(coarse.edges), 1))
 
 
+@pytest.mark.once
 def test_methods_stay_in_the_simplex_and_say_what_they_are():
     for method in ("project", "em", "model"):
         table = ONE.joint(["sex", "job", "grade"], method=method, dropna=False)

@@ -113,14 +113,14 @@ def test_inverse_is_unbiased_and_its_variance_right(people, plan):
 @pytest.mark.once
 @pytest.mark.parametrize("target", ["table", "population"])
 def test_intervals_hold_what_they_say(people, plan, target):
-    """20 releases of 4,000 rows, 8 one-ways and pairs: each method's share of all cells within its intervals.
+    """12 releases of 4,000 rows, 8 one-ways and pairs: each method's share of all cells within its intervals.
 
-    Cells of one release depend on each other: with an effective 500 of them the standard error is below 0.01, and the
+    Cells of one release depend on each other: with an effective 400 of them the standard error is below 0.01, and the
     bounds lie three or more away (error probability 1e-3 a method).
     """
     groups = [["region"], ["occupation"], ["sex", "region"], ["occupation", "education"]]
     held = {"inverse": [], "project": [], "model": []}
-    for key in range(20):
+    for key in range(12):
         frame = people if target == "table" else make_census(ROWS, 100 + key, columns=LISTED)
         truth = frame if target == "table" else make_census(400_000, 0, columns=LISTED)
         weight = ROWS / len(truth)

@@ -124,7 +124,7 @@ def tables(draw: st.DrawFn) -> Any:
 
 
 @given(tables(), st.sampled_from([1e-3, 1.0, 20.0]))
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -210,7 +210,7 @@ def people() -> pd.DataFrame:
 
 
 @given(st.floats(0.05, 8), st.floats(0.01, 0.99))
-@settings(max_examples=examples(15), deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(6), deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_the_spend_is_inside_the_promise(epsilon: float, share: float) -> None:
     frame = pd.DataFrame({"x": np.arange(500) % 7, "y": np.arange(500) % 2 == 0})
     plan = dpf.make_plan(frame, epsilon, DELTA, infer_share=share)

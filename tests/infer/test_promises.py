@@ -44,6 +44,7 @@ def test_no_row_makes_inference_of_python_strings_fail() -> None:
     assert len(dpf.sanitize(frame, epsilon=8.0, key=KEY)) == 601
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 45.0, 700.0])
 @pytest.mark.parametrize("delta", [1e-4, 1e-12, 1e-24, 1e-28, 1e-310])
 @pytest.mark.parametrize("contributions", [1, 50])
@@ -182,6 +183,7 @@ def test_what_is_precommitted_is_enough_beside_a_mechanism_that_fails(tmp_path: 
     assert safe.dp.release.plan.step.mu <= curved["mu"] < entry["mu"]
 
 
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_a_transformer_pays_once_for_spaces_of_a_plan_that_no_ledger_has(tmp_path: Path) -> None:
     frame, kept = pd.DataFrame({"c": ["A", "B"] * 501}), ledger(tmp_path)
     unpaid = dpf.make_plan(frame, 1.0)

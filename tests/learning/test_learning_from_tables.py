@@ -160,7 +160,9 @@ def test_logistic_regression_of_several_classes_and_of_nulls():
 def test_null_classes_are_left_out_of_logistic_regression():
     frame = pd.DataFrame({"x": ["a", "b", "b"] * 200, "y": ["p", "q", None] * 200})
     spaces = {"x": ["a", "b"], "y": dpf.Nullable(dpf.Categorical(["p", "q"]))}
-    model = dpf.DebiasedLogisticRegression().fit(dpf.sanitize(frame, epsilon=100.0, spaces=spaces, key=KEY), "y")
+    model = dpf.DebiasedLogisticRegression().fit(
+        dpf.sanitize(frame, epsilon=100.0, delta=0, spaces=spaces, key=KEY), "y"
+    )
     assert model.classes_.tolist() == ["p", "q"]
     assert model.predict(frame)[:3].tolist() == ["p", "q", "q"]
 
@@ -181,7 +183,7 @@ def test_refusals_of_logistic_regression(measured):
     with pytest.raises(dpf.ParameterError, match="random_state must be a whole number, a numpy Generator or None"):
         dpf.DebiasedLogisticRegression(random_state="now").fit(measured, "rich")
     frame = pd.DataFrame({"x": ["a", "b"] * 200, "y": ["p"] * 400})
-    safe = dpf.sanitize(frame, epsilon=200.0, spaces={"x": ["a", "b"], "y": ["p", "q"]}, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=200.0, delta=0, spaces={"x": ["a", "b"], "y": ["p", "q"]}, key=KEY)
     with pytest.raises(dpf.ParameterError, match="y has one class alone in the release's model; take another target"):
         dpf.DebiasedLogisticRegression().fit(safe, "y")
 
