@@ -165,6 +165,6 @@ def _of_release(method: Callable[..., Any]) -> Callable[..., Any]:
     return delegate
 
 
-for _name, _method in vars(Estimates).items():
-    if inspect.isfunction(_method) and not _name.startswith("_") and not hasattr(DpAccessor, _name):
+for _name, _method in inspect.getmembers(Estimates, inspect.isfunction):
+    if not _name.startswith("_") and not hasattr(DpAccessor, _name):
         setattr(DpAccessor, _name, _of_release(_method))

@@ -239,6 +239,7 @@ class MeasuredTables:
         self, source: Source, tables: Sequence[MeasuredTable], inference: MeasuredCounts | None = None
     ) -> None:
         self._source, self._inference = source, inference
+        self._members: dict[str, TableColumn | None] = {}
         self.tables = usable_tables(tables, source)
         self._counted = [
             (table, _axes_of(table, [source.plan[name] for name in table.measure.columns]))
@@ -317,14 +318,16 @@ class MeasuredTables:
     @cached_property
     def columns(self) -> dict[str, TableColumn]:
         """The columns of the fit, in the plan's order: those of few values, and those that were measured or cut."""
-        found = {}
-        for column in self._source.plan.columns:
-            if column.name in self._source.missing or column.space.code_words:
-                continue
-            made = self._column(column)
-            if made is not None:
-                found[column.name] = made
-        return found
+        members = {column.name: self.member(column.name) for column in self._source.plan.columns}
+        return {name: member for name, member in members.items() if member is not None}
+
+    def member(self, name: str) -> TableColumn | None:
+        """Return one column of the fit, or None for one that has no part in it."""
+        if name not in self._members:
+            column = self._source.plan[name]
+            outside = name in self._source.missing or column.space.code_words
+            self._members[name] = None if outside else self._column(column)
+        return self._members[name]
 
     def _column(self, column: Column) -> TableColumn | None:
         mine = [

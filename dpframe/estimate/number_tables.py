@@ -56,7 +56,7 @@ class NumberTables:
     @classmethod
     def of(cls, tables: MeasuredTables, name: str, rows: int) -> NumberTables | None:
         """Return what is known of a column, or None where its one-way was not measured."""
-        member = tables.columns.get(name)
+        member = tables.member(name)
         if member is None or not member.axis.column.space.is_numeric or member.axis.column.space.is_listed:
             return None
         if tables.told([name]) != "tables":
@@ -92,7 +92,9 @@ class NumberTables:
     @cached_property
     def _raw(self) -> tuple[FloatArray, FloatArray]:
         """Counts of the fine cells and their variances."""
-        raw = self.tables.raw([self.tables.columns[self.name].axis])
+        member = self.tables.member(self.name)
+        assert member is not None
+        raw = self.tables.raw([member.axis])
         assert raw is not None
         return raw
 

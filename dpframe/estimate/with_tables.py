@@ -116,7 +116,7 @@ class TableJoints:
         self, column: str, population: bool, rows: Callable[[Sequence[Axis], FloatArray], tuple[FloatArray, FloatArray]]
     ) -> Answer | None:
         """Return the shares of a column's values, in one cell where they are many, and of null, or None."""
-        member = self.tables.columns.get(column)
+        member = self.tables.member(column)
         if member is None or self.tables.told([column]) != "tables":
             return None
         space = member.axis.column.space

@@ -46,9 +46,7 @@ def test_the_text_of_make_plan_has_every_option():
     assert "{options}" not in text
 
 
-STATISTICS = [
-    name for name, method in vars(Estimates).items() if inspect.isfunction(method) and not name.startswith("_")
-]
+STATISTICS = [name for name, _ in inspect.getmembers(Estimates, inspect.isfunction) if not name.startswith("_")]
 
 
 @pytest.mark.parametrize("name", sorted({*STATISTICS} - {"verify"}))

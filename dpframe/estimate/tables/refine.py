@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,7 @@ class Refining:
         held = np.maximum(counts, 0.0) ** 2 + own
         return cls(matrix, others, variances + matrix * (1 - matrix) @ held / 2, own)
 
-    @property
+    @cached_property
     def gain(self) -> FloatArray:
         """K, shape (cells, others)."""
         spread = self.own[:, None] * self.matrix.T

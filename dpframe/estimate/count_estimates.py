@@ -1,0 +1,449 @@
+"""Estimates of how many rows have which values, alone and together, in pandas' words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpframe.arrays import FloatArray
+from dpframe.errors import ParameterError
+from dpframe.estimate import moments, sets, surrogates
+from dpframe.estimate.axes import Axis, make_axis
+from dpframe.estimate.base import Bins, Reading, column_names, kept_parts
+from dpframe.estimate.item_pairs import likely_pairs
+from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
+from dpframe.estimate.with_tables import Answer
+
+
+class CountEstimates(Reading):
+    """Counts, shares and joints, of categories, bins and items of sets."""
+
+    @nan_if_not_found
+    def value_counts(
+        self,
+        column: str,
+        normalize: bool = False,
+        sort: bool = True,
+        ascending: bool = False,
+        bins: int | Sequence[Any] | None = None,
+        dropna: bool = True,
+        *,
+        method: str | None = None,
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return how many rows hold each value of a column (pandas' ``Series.value_counts``).
+
+        Parameters
+        ----------
+        column
+            A randomised column; every value of its space has a row in the result.
+        normalize
+            Give shares instead of counts (of the rows that are not null, if ``dropna``).
+        sort, ascending
+            Order by estimate; otherwise in the space's order.
+        bins
+            Cut a numeric column into bins first: a number of them (where there are fewer values, one for each),
+            or their bounds (the outer bins reach to the bounds of the space).
+        dropna
+            Leave nulls out.
+        method
+            See the class; by default ``"inverse"``, and with ``bins`` ``"em"``: unbiased counts between bins
+            have errors beyond use.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by value, with ``estimate, std_error, lower, upper``.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or of too many values.
+        """
+        axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
+        answer = self._cells(axes, normalize, (), dropna, method or self._default_method(axes), target)
+        out = self._shown(answer, axes, dropna)
+        return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
+
+    @nan_if_not_found
+    def joint(
+        self,
+        columns: Sequence[str],
+        *,
+        normalize: bool = False,
+        given: str | Sequence[str] = (),
+        bins: Bins | None = None,
+        dropna: bool = True,
+        method: str = "auto",
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return the joint counts (or shares) of any number of columns.
+
+        Parameters
+        ----------
+        columns
+            Randomised columns; those of many values need ``bins``.
+        normalize
+            Give shares instead of counts.
+        given
+            Columns to condition on: shares within each of their values (implies ``normalize``).
+        bins
+            ``{column: number or bounds}`` for numeric columns.
+        dropna
+            Leave cells with a null out.
+        method, target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by the columns' values, with ``estimate, std_error, lower, upper``.
+        """
+        columns, held = column_names(columns, "columns"), column_names(given, "given")
+        axes = self._axes(columns, bins or {})
+        stray = [name for name in held if name not in columns]
+        if stray:
+            raise ParameterError(f"given names {stray[0]!r}, which is not among the joint's columns")
+        if held and len(held) == len(columns):
+            raise ParameterError("given names every column of the joint; leave one free")
+        positions = tuple(columns.index(name) for name in held)
+        answer = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
+        return self._shown(answer, axes, dropna)
+
+    def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
+        out = self._frame(answer.estimate, answer.variance, axes, dropna)
+        counted = answer.source != "tables" and self._takes_measured(axes, answer.method)
+        out.attrs |= {"method": answer.method, "measured": counted, "source": answer.source}
+        if answer.hidden:
+            out.attrs["hidden"] = True
+        return out
+
+    @nan_if_not_found
+    def crosstab(
+        self,
+        index: str,
+        columns: str,
+        margins: bool = False,
+        dropna: bool = True,
+        normalize: bool | str = False,
+        *,
+        bins: Bins | None = None,
+        method: str | None = None,
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return the joint counts of two columns as a cross table (pandas' ``crosstab``).
+
+        Parameters
+        ----------
+        index, columns
+            Randomised columns for the rows and the columns of the result.
+        margins
+            Add the totals of rows and columns as ``All`` (unbiased counts only).
+        dropna
+            Leave nulls out.
+        normalize
+            False for counts; True or ``"all"``, ``"index"``, ``"columns"`` for shares.
+        bins, method, target
+            See `value_counts` and `joint`.
+
+        Returns
+        -------
+        DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
+        """
+        given: dict[Any, tuple[int, ...]] = {False: (), True: (), "all": (), "index": (0,), "columns": (1,)}
+        if not isinstance(normalize, bool | str) or normalize not in given:
+            raise ParameterError('normalize must be False, True, "all", "index" or "columns"')
+        if margins and normalize:
+            raise ParameterError("margins are given with counts only; leave normalize out")
+        axes = self._axes([index, columns], bins or {})
+        method = method or self._default_method(axes)
+        if margins and method != "inverse":
+            raise ParameterError("margins are given with method='inverse' only")
+        answer = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
+        kept = kept_parts(axes, dropna)
+        rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
+        cells = self._results(answer.estimate, answer.variance, kept)
+        results = {name: pd.DataFrame(v, rows, cols) for name, v in cells.items()}
+        if margins:
+            totals = self._row_totals if answer.source == "rows" else partial(self._table_totals, answer)
+            results = self._with_margins(results, totals(axes, dropna, target))
+        out = pd.concat(results, axis=1, names=[None])
+        out.attrs |= {"method": answer.method, "source": answer.source}
+        return out
+
+    def _row_totals(self, axes: Sequence[Axis], dropna: bool, target: str) -> list[dict[str, FloatArray]]:
+        """Return row, column and grand totals, estimated on their own so that their errors are right."""
+        counts, kept, weight = self._counts(axes), kept_parts(axes, dropna), self._source.weight
+        totals, sampling = [], self._source.sampling(target)
+        for keep in ((0,), (1,), ()):
+            estimate, variance = surrogates.margin_cells(counts, axes, keep, dropna, sampling)
+            part = kept[keep[0]] if keep else slice(None)
+            totals.append(self._results(estimate.ravel() * weight, variance.ravel() * weight**2, (part,)))
+        return totals
+
+    def _table_totals(
+        self, answer: Answer, axes: Sequence[Axis], dropna: bool, target: str
+    ) -> list[dict[str, FloatArray]]:
+        """Return the same as sums of cells, whose noise is independent."""
+        kept = kept_parts(axes, dropna)
+        cells = answer.estimate[kept], answer.variance[kept]
+        sums = [[np.atleast_1d(v.sum(axis=others)) for v in cells] for others in (1, 0, (0, 1))]
+        return [self._results(estimate, variance, (slice(None),)) for estimate, variance in sums]
+
+    @staticmethod
+    def _with_margins(
+        tables: dict[str, pd.DataFrame], totals: Sequence[Mapping[str, FloatArray]]
+    ) -> dict[str, pd.DataFrame]:
+        """Add row, column and grand totals."""
+        out = {}
+        for name, table in tables.items():
+            # Plain labels: an index of intervals has no place for "All".
+            rows, cols = (pd.Index(list(v), name=v.name) for v in (table.index, table.columns))
+            wide = pd.DataFrame(table.to_numpy(), index=rows, columns=cols)
+            wide["All"] = totals[0][name]
+            wide.loc["All"] = [*totals[1][name], *totals[2][name]]
+            out[name] = wide
+        return out
+
+    @nan_if_not_found
+    def support(
+        self,
+        column: str,
+        items: Sequence[Any] | None = None,
+        *,
+        by: str | None = None,
+        bins: Any = None,
+        normalize: bool = True,
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return the share of rows whose set holds each item; of other columns, the share of each value.
+
+        Sets larger than their space's ``max_size`` were cut before they were randomised: supports are those of the
+        cut sets. Rows that are null do not count.
+
+        Parameters
+        ----------
+        column
+            A randomised column of sets; or of few values, in the space's order.
+        items
+            Items of an item set: the share of rows that hold them all.
+        by
+            A randomised column: supports within each of its values (nulls of it left out).
+        bins
+            Cut ``by`` into bins.
+        normalize
+            Give shares; otherwise counts.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by item with ``estimate, std_error, lower, upper``; with ``by`` these are an outer level
+        over its values.
+
+        Raises
+        ------
+        ParameterError
+            For items that are not declared, or ``items`` or ``by`` of a column that holds no sets.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(5_000, columns=["hobbies"])
+        >>> space = dpf.Subset(dpf.datasets.HOBBIES, max_size=6)
+        >>> safe = dpf.sanitize(frame, epsilon=12, delta=0, spaces={"hobbies": space}, key=bytes(32))
+        >>> dpf.Estimates(safe).support("hobbies")[["estimate", "std_error"]].head(2).round(3)
+                        estimate  std_error
+        hobbies
+        watching films     0.366      0.014
+        reading            0.308      0.014
+        """
+        sampling = self._source.sampling(target)
+        chosen = self._source.column(column)
+        if bins is not None and by is None:
+            raise ParameterError("bins are for the column of by; name one, or leave bins out")
+        if not sets.is_sets(chosen):
+            if items is not None or by is not None:
+                raise ParameterError(f"column {column!r} holds no sets, whose support takes items and by; see crosstab")
+            return self.value_counts(column, normalize=normalize, sort=False, target=target)
+        mine = sets.SetColumn.of(chosen)
+        places = None if items is None else mine.places(items)
+        index = pd.Index(mine.labels, name=column)
+        if places is not None:
+            index = pd.Index([" & ".join(str(mine.labels[i]) for i in places)], name=column)
+        if by is not None:
+            if not normalize:
+                raise ParameterError("by goes with shares only; leave normalize out")
+            group = make_axis(self._source.column(by), bins)
+            found = mine.shares_by(group, places, self._source.codes([column, by]), sampling)
+            part = slice(0, group.cells - group.has_null)
+            return self._wide(*found, (slice(None), part), index, group.labels[part])
+        if places is None:
+            shown, released, nulls = mine.count_items(self._source.codes([column]))
+            sums = mine.counted(shown, released)
+        else:
+            sums, released, nulls = mine.count_together(places, self._source.codes([column]))
+        told = None if places is not None else self._items(column)
+        if told is not None:
+            sampling = self._source.sampling("table")
+        found = self._weighted(*sets.share_of(sums, mine, released, nulls, normalize, sampling), normalize)
+        source = "rows"
+        if told is not None:
+            found = told.beside(*found, normalize, target == "population", self._present(column))
+            source = "both"
+        out = pd.DataFrame(self._results(*found, (slice(None),)), index=index)
+        out.attrs["source"] = source
+        return out
+
+    @nan_if_not_found
+    def cooccurrence(
+        self,
+        column: str,
+        items: Sequence[Any] | None = None,
+        *,
+        normalize: bool = False,
+        method: str = "auto",
+        target: str = "table",
+    ) -> pd.DataFrame:
+        """Return how many rows hold both items of every pair; on the diagonal, each item.
+
+        Parameters
+        ----------
+        column
+            A randomised column of sets.
+        items
+            Items to pair, at most 300; by default all.
+        normalize
+            Give shares of the rows that are not null instead of counts.
+        method
+            ``"inverse"``: unbiased. ``"auto"``: where supports of items were measured, drawn towards what these make
+            likely (`dpframe.estimate.item_pairs`); else the same.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
+        """
+        if method not in ("auto", "inverse"):
+            raise ParameterError('method must be "auto" or "inverse"')
+        sampling = self._source.sampling(target)
+        mine = sets.SetColumn.of(self._source.column(column))
+        places = list(range(len(mine.labels))) if items is None else mine.places(items)
+        if len(places) > sets.MOST_PAIRED:
+            raise ParameterError(f"cooccurrence pairs at most {sets.MOST_PAIRED} items; name some with items=[…]")
+        both, released, nulls = mine.count_pairs(places, self._source.codes([column]))
+        counts, index = sets.pair_counts(mine, both, released), pd.Index([mine.labels[i] for i in places], name=column)
+        drawn = method == "auto" and self._items(column) is not None
+        if drawn:
+            shares = sets.share_of(counts, mine, released, nulls, True, self._source.sampling("table"))
+            estimate, variance = self._likely_pairs(column, places, *self._weighted(*shares, True))
+            present = self._present(column)
+            variance += np.clip(estimate * (1 - estimate), 0.0, None) / present if target == "population" else 0.0
+            scale = 1.0 if normalize else present
+            estimate, variance = estimate * scale, variance * scale**2
+        else:
+            estimate, variance = self._weighted(
+                *sets.share_of(counts, mine, released, nulls, normalize, sampling), normalize
+            )
+        out = self._wide(estimate, variance, (slice(None), slice(None)), index, index)
+        out.attrs |= {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"}
+        return out
+
+    def _likely_pairs(
+        self, column: str, places: Sequence[int], rows: FloatArray, spread: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return shares and variances of pairs of items, from the rows' and the supports, which are on the diagonal."""
+        own = self.support(column).iloc[list(places)]
+        supports, variances = own["estimate"].to_numpy(), own["std_error"].to_numpy() ** 2
+        first, second = np.triu_indices(len(places), 1)
+        pairs = likely_pairs(
+            rows[first, second],
+            spread[first, second],
+            (supports[first], variances[first]),
+            (supports[second], variances[second]),
+        )
+        estimate, variance = np.diag(supports), np.diag(variances)
+        for a, b in ((first, second), (second, first)):
+            estimate[a, b], variance[a, b] = pairs.estimate, pairs.variance
+        return estimate, variance
+
+    def _present(self, column: str) -> float:
+        """Return the rows of the table where a column of sets is not null, about."""
+        null = self._source.column(column).space.has_null
+        return max(self.rows * (1 - float(self.null_rate(column)["estimate"]) if null else 1.0), 1.0)
+
+    @nan_if_not_found
+    def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
+        """Return how many rows hold sets of each size, by maximum likelihood; errors are by parametric bootstrap.
+
+        Sizes are those of sets that were cut to ``max_size``. The unbiased mean size is in ``attrs["mean_size"]``.
+
+        Parameters
+        ----------
+        column
+            A randomised column of sets.
+        normalize
+            Give shares of the rows that are not null instead of counts.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame indexed by size with ``estimate, std_error, lower, upper``.
+        """
+        sampling = self._source.sampling(target)
+        mine = sets.SetColumn.of(self._source.column(column))
+        channel, counts = sets.size_counts(mine, self._source.codes([column]))
+        estimate, errors = channel.fit(counts, normalize, sampling)
+        estimate, variance = self._weighted(estimate, errors**2, normalize)
+        index = pd.RangeIndex(channel.most + 1, name="size")
+        out = pd.DataFrame(self._results(estimate, variance, (slice(None),), least=0.0), index=index)
+        mean, spread = channel.mean(counts, sampling)
+        found = self._results(np.array([mean]), np.array([spread]), (slice(None),))
+        out.attrs["mean_size"] = {name: float(values[0]) for name, values in found.items()}
+        return out
+
+    def _wide(
+        self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], rows: Any, columns: Any
+    ) -> pd.DataFrame:
+        """Return results as a cross table, their names an outer level of its columns."""
+        results = self._results(estimate, variance, kept)
+        return pd.concat({k: pd.DataFrame(v, rows, columns) for k, v in results.items()}, axis=1, names=[None])
+
+    @nan_if_unread
+    def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
+        """Return the share of rows where a column is null."""
+        sampling = self._source.sampling(target)
+        chosen = self._source.column(column)
+        if not chosen.space.has_null:
+            raise ParameterError(f"column {column!r} holds no nulls: its space is not Nullable")
+        if sets.is_sets(chosen):
+            rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), sampling)
+            results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
+            return self._dressed_series(results, column, "number", column)
+        axis = make_axis(chosen, None if self.is_listed(column) else 1)
+        told = None
+        if self._joints is not None:
+            both = self._with_all([axis], self._counts([axis]), True, False, "inverse", target)
+            told = self._joints.null_rate(column, target == "population", self._row_cells)
+            told = told if both is None else Answer(*both, "inverse", "both")
+        if told is not None:
+            results = self._results(told.estimate[-1:], told.variance[-1:], (slice(None),))
+            out = self._dressed_series(results, column, "number", column)
+            out.attrs["source"] = told.source
+            return out
+        if self._measured is not None:
+            found = self._measured.cells(
+                axis, self._counts([axis]), normalize=True, dropna=False, population=target == "population"
+            )
+            if found is not None:
+                results = self._results(found[0][-1:], found[1][-1:], (slice(None),))
+                return self._dressed_series(results, column, "number", column)
+        null = chosen.space.size - 1
+        absent: surrogates.Term = {column: (lambda codes: (codes == null).astype(np.float64),)}
+        return self._statistic(moments.Statistic([absent], lambda m, n: m[0]), [column], column, target)

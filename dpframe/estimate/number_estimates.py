@@ -1,0 +1,411 @@
+"""Estimates of numbers: moments and distributions, in pandas' words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpframe.arrays import FloatArray
+from dpframe.errors import ParameterError, check_whole
+from dpframe.estimate import moments, surrogates
+from dpframe.estimate.axes import BinnedAxis, MemberAxis, make_axis
+from dpframe.estimate.base import RESULTS, Reading
+from dpframe.estimate.distribution import aggregation, line_of, quantiles
+from dpframe.estimate.joint_domain import check_cells
+from dpframe.estimate.not_found import nan_if_not_found
+from dpframe.estimate.number_tables import Known, NumberPair, NumberTables
+
+
+class NumberEstimates(Reading):
+    """Means, sums, variances, correlations, rates of nulls, histograms and quantiles."""
+
+    @nan_if_not_found
+    def mean(
+        self, column: str, by: str | None = None, *, weights: str | None = None, bins: Any = None, target: str = "table"
+    ) -> pd.Series[Any] | pd.DataFrame:
+        """Return the mean of a numeric column, over the rows where it is not null.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers, booleans or times.
+        by
+            A randomised column: one mean per value (nulls of ``by`` are left out).
+        weights
+            A randomised numeric column of non-negative weights.
+        bins
+            Cut ``by`` into bins.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper``; with ``by`` a DataFrame with a row per value.
+        """
+        sampling = self._source.sampling(target)
+        scale = moments.Scale.of(self._source.column(column))
+        if by is None:
+            measured = NumberTables.mean if weights is None else None
+            return self._statistic(
+                moments.mean(scale, self._weight(weights, column)), [column, weights], column, target, measured
+            )
+        if weights is not None:
+            raise ParameterError("weights and by do not go together; leave one of them out")
+        group, home = make_axis(self._source.column(by), bins), self.plan.group_of(by)
+        if home is not None and column in home.names:
+            group = MemberAxis(group.column, group, home)
+        check_cells([group.classes * 6])
+        if by == column:
+            # The same noise in both factors: a product of surrogates is unbiased for independent noise only.
+            raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")
+        batches = self._source.codes([column, by])
+        ratio, variance = surrogates.grouped_ratio(scale.column, scale.value, scale.present, group, batches, sampling)
+        part = slice(0, group.cells - group.has_null)
+        results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
+        return pd.DataFrame(self._dressed(results, column), index=group.labels[part])
+
+    @nan_if_not_found
+    def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
+        """Return the sum of a numeric column (pandas' ``sum``), over the rows where it is not null.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers or booleans.
+        weights
+            A randomised numeric column: the sum is of the products with it, where neither is null.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper`` in the column's unit.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers, or holds times, which have no sum.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> dpf.Estimates(safe).sum("age").round(-2).to_dict()
+        {'estimate': 103500.0, 'std_error': 900.0, 'lower': 101700.0, 'upper': 105400.0}
+        """
+        scale = moments.Scale.of(self._source.column(column))
+        if scale.is_time:
+            raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
+        measured = NumberTables.total if weights is None else None
+        return self._statistic(
+            moments.total(scale, self._weight(weights, column)), [column, weights], column, target, measured
+        )
+
+    @nan_if_not_found
+    def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
+        """Return the variance of a numeric column (pandas' ``var``), over the rows where it is not null.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers, booleans or times.
+        ddof
+            Rows less than all that squares are divided by, at least 0.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper``
+        in the square of the column's unit (times: steps of the resolution).
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers; for another ``ddof``.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> dpf.Estimates(safe).var("age").round(-1).to_dict()
+        {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
+        """
+        scale = moments.Scale.of(self._source.column(column))
+        statistic = moments.variance(scale, check_whole(ddof, "ddof", 0))
+        return self._statistic(statistic, [column], column, target, lambda told, own: told.variance(ddof, own))
+
+    @nan_if_not_found
+    def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
+        """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
+
+        Where noise makes the variance negative the estimate is NaN, and the interval begins at 0.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers, booleans or times.
+        ddof
+            Rows less than all that squares are divided by, at least 0.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper`` in the column's unit (times: durations).
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers; for another ``ddof``.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> dpf.Estimates(safe).std("age").round(1).to_dict()
+        {'estimate': 19.9, 'std_error': 0.7, 'lower': 18.6, 'upper': 21.2}
+        """
+        found = self.var(column, ddof, target=target)
+        roots = {name: math.sqrt(max(found[name], 0.0)) for name in ("estimate", "lower", "upper")}
+        known = found["estimate"] > 0
+        point = roots["estimate"] if known else math.nan
+        error = found["std_error"] / (2 * point) if known else math.nan
+        values = dict(zip(RESULTS, (point, error, roots["lower"], roots["upper"]), strict=True))
+        return self._dressed_series({name: np.array([v]) for name, v in values.items()}, column, "duration", column)
+
+    def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
+        """Return the covariances of numeric columns (pandas' ``DataFrame.cov``), nulls dropped by pair.
+
+        Parameters
+        ----------
+        columns
+            Randomised numeric columns, by default all of them.
+        ddof
+            Rows less than all that squares are divided by, at least 0.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame of columns by columns, with ``estimate, std_error, lower, upper`` as an outer level of its columns,
+        in the product of both units.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers; for another ``ddof``.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, dpframe as dpf
+        >>> frame = pd.DataFrame({"x": np.arange(2_000), "y": np.arange(2_000) // 2})
+        >>> safe = dpf.sanitize(
+        ...     frame, epsilon=20, delta=0, spaces={"x": (0, 2_000), "y": (0, 1_000)}, key=bytes(32)
+        ... )
+        >>> dpf.Estimates(safe).cov()["estimate"].round(-3).loc["x", "y"]
+        np.float64(167000.0)
+        """
+
+        def covariance(a: moments.Scale, b: moments.Scale) -> pd.Series[Any]:
+            names = (a.column.name, b.column.name)
+
+            def measured(told: NumberTables, own: float) -> Known | None:
+                if names[0] == names[1]:
+                    return told.variance(ddof, own)
+                pair = self._number_pair(*names)
+                return None if pair is None else pair.covariance(ddof, own)
+
+            rows = moments.covariance(a, b, check_whole(ddof, "ddof", 0))
+            return self._statistic(rows, names, names[0], target, measured)
+
+        return self._matrix(columns, covariance, target)
+
+    def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
+        """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
+
+        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where a variance cannot be told from noise
+        they are −1 to 1, and the estimate is NaN. ``std_error`` is the interval's half width over its normal quantile.
+
+        Parameters
+        ----------
+        columns
+            Randomised numeric columns, by default all of them.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame of columns by columns, with ``estimate, std_error, lower, upper`` as an outer level of its columns.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, dpframe as dpf
+        >>> frame = pd.DataFrame({"x": np.arange(2_000), "y": np.arange(2_000) // 2})
+        >>> safe = dpf.sanitize(
+        ...     frame, epsilon=20, delta=0, spaces={"x": (0, 2_000), "y": (0, 1_000)}, key=bytes(32)
+        ... )
+        >>> dpf.Estimates(safe).corr()["estimate"].round(1).loc["x", "y"]
+        np.float64(1.0)
+        """
+        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+
+        def correlation(a: moments.Scale, b: moments.Scale) -> dict[str, float]:
+            if a.column.name == b.column.name:
+                return dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
+            terms, functions = moments.second_moments(a, b)
+            pair = self._number_pair(a.column.name, b.column.name)
+            values, covariance = self._moments(terms, functions, [a, b], target if pair is None else "table")
+            if pair is not None:
+                own = 1.0 if target == "population" else 0.0
+                values, covariance = _with_pair(values, covariance, pair, a, b, own)
+            point, lower, upper = moments.profile_correlation(values, covariance, z)
+            return dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
+
+        return self._matrix(columns, correlation, target)
+
+    # Distributions
+
+    @nan_if_not_found
+    def histogram(
+        self, column: str, bins: int | Sequence[Any] = 10, *, density: bool = False, target: str = "table"
+    ) -> pd.DataFrame:
+        """Return the distribution of a numeric column in bins, by maximum likelihood.
+
+        The distribution is fitted on a grid of 128 cells, so that counts are not negative; errors are by
+        parametric bootstrap. `value_counts` with ``bins`` gives unbiased counts instead, whose errors are
+        much larger.
+
+        Parameters
+        ----------
+        column
+            A randomised numeric column.
+        bins
+            A number of bins between the space's bounds (where there are fewer values, one for each), or bounds in
+            order.
+        density
+            Give densities per unit instead of counts.
+        target
+            See the class.
+        """
+        sampling = self._source.sampling(target)
+        axis = make_axis(self._source.column(column), 10 if bins is None else bins)
+        assert isinstance(axis, BinnedAxis)
+        fitted = self._distribution(column)
+        parts, rows = aggregation(fitted.axis, axis), self._all_rows
+        estimate = parts @ fitted.shares * rows
+        error = fitted.errors_of(lambda shares: parts @ shares, sampling) * rows
+        variance = error**2
+        if density:
+            # Per unit and per row with a value: densities integrate to one, as NumPy's do.
+            widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.axis.bins].sum()
+            estimate, variance = (
+                np.append(v[: axis.bins] / (widths * rows) ** p, v[axis.bins :])
+                for v, p in ((estimate, 1), (variance, 2))
+            )
+        part = slice(0, axis.bins)
+        results = self._results(estimate, variance, (part,), least=0.0)
+        out = pd.DataFrame(results, index=axis.labels[part])
+        out.attrs["source"] = _source_of(fitted)
+        return out
+
+    @nan_if_not_found
+    def quantile(
+        self, column: str, q: float | Sequence[float] = 0.5, *, target: str = "table"
+    ) -> pd.Series[Any] | pd.DataFrame:
+        """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
+
+        The distribution is fitted on a grid of 128 cells and interpolated within; errors are by parametric
+        bootstrap. Intervals stay within the space's bounds. Extremes (0 and 1) cannot be learnt from noisy rows.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers, booleans or times.
+        q
+            A level in (0, 1), or a list of them.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper`` in the column's unit; of a list a DataFrame with a row per level.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised, or holds no numbers; for a level outside (0, 1).
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> dpf.Estimates(safe).quantile("age", [0.25, 0.5]).round()
+              estimate  std_error  lower  upper
+        q
+        0.25      40.0        4.0   32.0   48.0
+        0.50      57.0        5.0   48.0   66.0
+        """
+        sampling = self._source.sampling(target)
+        levels = _levels(q)
+        fitted = self._distribution(column)
+        space = fitted.axis.column.space
+
+        def of(shares: FloatArray) -> FloatArray:
+            return quantiles(fitted.axis, shares, levels)
+
+        # Half a cell stands for the interpolation within one, which no bootstrap sees.
+        floor = (fitted.axis.edges[1] - fitted.axis.edges[0]) / np.sqrt(12)
+        start, step = line_of(space)
+        error = np.hypot(fitted.errors_of(of, sampling), floor) * step
+        results = self._results(start + of(fitted.shares) * step, error**2, (slice(None),))
+        ends = start, start + (fitted.axis.edges[fitted.axis.bins] - 1) * step
+        results |= {bound: np.clip(results[bound], *ends) for bound in ("lower", "upper")}
+        table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
+        table.attrs["source"] = _source_of(fitted)
+        return table if np.ndim(q) else table.iloc[0].rename(column)
+
+
+def _with_pair(
+    values: FloatArray, covariance: FloatArray, pair: NumberPair, a: moments.Scale, b: moments.Scale, population: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return three moments from rows and tables, weighted by their precisions, in the units of the rows'."""
+    units = [line_of(scale.column.space)[1] / scale.width for scale in (a, b)]
+    scales = np.array([units[0] * units[1], units[0] ** 2, units[1] ** 2])
+    known, own = pair.moments(0.0)
+    known, own = known * scales, own * scales**2
+    more = np.maximum(pair.moments(1.0)[1] * scales**2 - own, 0.0) if population else np.zeros(3)
+    if not np.isfinite(covariance).all():
+        return known, np.diag(own + more)
+    # Aitken's gain, which needs no inverse of the rows' own covariance.
+    gain = covariance @ np.linalg.inv(covariance + np.diag(own))
+    return values + gain @ (known - values), covariance - gain @ covariance + np.diag(more)
+
+
+def _source_of(fitted: Any) -> str:
+    return "tables" if isinstance(fitted, NumberTables) else "rows"
+
+
+def _levels(q: Any) -> FloatArray:
+    """Return the levels of quantiles, or raise `ParameterError`."""
+    try:
+        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+    except (TypeError, ValueError):
+        levels = np.array([np.nan])
+    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+        raise ParameterError("q must lie in (0, 1), e.g. q=0.5: extremes cannot be learnt from noisy rows")
+    return levels
