@@ -79,7 +79,7 @@ def test_one_error_for_all_columns_with_the_declaration_to_paste() -> None:
         {
             "flag": [True, False],
             "age": [31, 47],
-            "o'name": [SECRET, SECRET],
+            "o'name": pd.array([SECRET, SECRET], dtype="string"),
             "when": pd.to_datetime(["1999-03-04", "1999-05-06"]),
             "kind": pd.Categorical([SECRET, "b"]),
             "pay": [1234.5, 6789.5],
@@ -381,7 +381,7 @@ def test_what_is_inferred_can_be_released() -> None:
             "age": np.array([0, 0, 0], np.uint16),
             "year": np.array([1990, 2000, 2020], np.float32),
             "kind": ["a", None, "b"],
-            "when": pd.to_datetime(["9999-12-31"] * 3).astype("datetime64[s]"),
+            "when": np.array(["9999-12-31"] * 3, "datetime64[s]"),
             "rank": pd.Categorical(["lo", "hi", "lo"], ["lo", "hi"], ordered=True),
         }
     )

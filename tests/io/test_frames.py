@@ -526,11 +526,15 @@ def one(values: Any, dtype: Any = None) -> pd.DataFrame:
         (one([1.5, [SECRET]], object), Real(0, 1), "^column 'x' at row position 1: is no number, and Real"),
         (one([SECRET], object), MOMENT, "^column 'x' at row position 0: is no date or timestamp"),
         (
-            one([SECRET]),
+            one([SECRET], "string"),
             (0, 9),
             "^column 'x': has type .*string, for which bounds mean nothing; declare its",
         ),
-        (one([SECRET]), Integer(0, 9), "^column 'x': has type .*string, which Integer.* convert the column to numbers"),
+        (
+            one([SECRET], "string"),
+            Integer(0, 9),
+            "^column 'x': has type .*string, which Integer.* convert the column to numbers",
+        ),
         (one([1.5j]), (0, 9), r"^column 'x': has dtype complex128, which is not supported; pass drop=\[…\]$"),
         (one(pd.period_range("2020", periods=2)), (0, 9), "^column 'x': has type extension<pandas.period"),
         (one(pd.to_datetime(["2020-01-01"])), (0, 9), "^column 'x': lower must be a date"),
@@ -580,7 +584,7 @@ def test_tables_that_do_not_fit_the_plan() -> None:
     refused(
         ColumnError, "^column 'x': is in the plan but not in the table", lambda: dpf.sanitize(frame[["y"]], plan=plan)
     )
-    text = pd.DataFrame({"x": ["1"]})
+    text = pd.DataFrame({"x": pd.array(["1"], dtype="string")})
     refused(ColumnError, "^column 'x': has type .*string, which Integer", lambda: dpf.sanitize(text, plan=plan))
 
 
