@@ -283,21 +283,28 @@ class CountEstimates(Reading):
             part = slice(0, group.cells - group.has_null)
             return self._wide(*found, (slice(None), part), index, group.labels[part])
         if places is None:
-            shown, released, nulls = mine.count_items(self._source.codes([column]))
-            sums = mine.counted(shown, released)
+            estimate, variance, source = self._supports(column, normalize, target)
         else:
             sums, released, nulls = mine.count_together(places, self._source.codes([column]))
-        told = None if places is not None else self._items(column)
-        if told is not None:
-            sampling = self._source.sampling("table")
-        found = self._weighted(*sets.share_of(sums, mine, released, nulls, normalize, sampling), normalize)
-        source = "rows"
-        if told is not None:
-            found = told.beside(*found, normalize, target == "population", self._present(column))
-            source = "both"
-        out = pd.DataFrame(self._results(*found, (slice(None),)), index=index)
+            shares = sets.share_of(sums, mine, released, nulls, normalize, sampling)
+            (estimate, variance), source = self._weighted(*shares, normalize), "rows"
+        out = pd.DataFrame(self._results(estimate, variance, (slice(None),)), index=index)
         out.attrs["source"] = source
         return out
+
+    def _supports(
+        self, column: str, normalize: bool = True, target: str = "table"
+    ) -> tuple[FloatArray, FloatArray, str]:
+        """Return every item's share or count, its variance, and what they are from, whether or not it was found."""
+        mine, told = sets.SetColumn.of(self._source.column(column)), self._items(column)
+        shown, released, nulls = mine.count_items(self._source.codes([column]))
+        # Beside tables, which are of all rows, the population's own variance is added once.
+        sampling = self._source.sampling(target if told is None else "table")
+        shares = sets.share_of(mine.counted(shown, released), mine, released, nulls, normalize, sampling)
+        estimate, variance = self._weighted(*shares, normalize)
+        if told is None:
+            return estimate, variance, "rows"
+        return *told.beside(estimate, variance, normalize, target == "population", self._present(column)), "both"
 
     @nan_if_not_found
     def cooccurrence(
@@ -358,8 +365,8 @@ class CountEstimates(Reading):
         self, column: str, places: Sequence[int], rows: FloatArray, spread: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return shares and variances of pairs of items, from the rows' and the supports, which are on the diagonal."""
-        own = self.support(column).iloc[list(places)]
-        supports, variances = own["estimate"].to_numpy(), own["std_error"].to_numpy() ** 2
+        every, spreads, _ = self._supports(column)
+        supports, variances = every[list(places)], spreads[list(places)]
         first, second = np.triu_indices(len(places), 1)
         pairs = likely_pairs(
             rows[first, second],

@@ -160,9 +160,7 @@ class Estimates(CountEstimates, NumberEstimates):
     def _synthesizer(self) -> Synthesizer:
         joints = self._joints or TableJoints(self._source, MeasuredTables(self._source, ()))
         held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
-        clipped = Estimates.support.__wrapped__  # type: ignore[attr-defined]
-        supports = {name: clipped(self, name)["estimate"].to_numpy() for name in held}
-        return Synthesizer(self._source, joints, supports)
+        return Synthesizer(self._source, joints, {name: self._supports(name)[0] for name in held})
 
 
 def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: Any, most: int) -> Iterator[Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +16,7 @@ from dpframe.estimate.axes import make_axis
 from dpframe.estimate.synthetic import Synthesizer, make_generator
 from dpframe.estimate.threads import one_thread
 from dpframe.io.released import Source
+from dpframe.learning.classifier import ReleaseClassifier
 from dpframe.learning.features import ColumnBlock
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.learning.measured import all_joints, common_source
@@ -36,7 +36,7 @@ MOST_STEPS = 1_000
 """Steps of the descent."""
 
 
-class DebiasedLogisticRegression(ClassifierMixin, BaseEstimator):
+class DebiasedLogisticRegression(ReleaseClassifier):
     """Logistic regression of true columns, learnt from a release.
 
     Parameters
@@ -152,25 +152,6 @@ class DebiasedLogisticRegression(ClassifierMixin, BaseEstimator):
         if scores.ndim == 1:
             scores = np.column_stack([np.zeros(len(scores)), scores])
         return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of every class for true rows, shape (n, k).
-
-        Parameters
-        ----------
-        X
-            A table with the feature columns; others are ignored.
-
-        Raises
-        ------
-        ColumnError
-            If a feature is missing or does not fit its space.
-        """
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the likeliest class of true rows, shape (n,)."""
-        return np.asarray(self.classes_[np.argmax(self.predict_log_proba(X), axis=1)])
 
 
 class Design:

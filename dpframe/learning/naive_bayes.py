@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpframe.arrays import FloatArray
@@ -20,6 +18,7 @@ from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximizati
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.surrogates import count_classes, joint_cells
 from dpframe.io.released import Source
+from dpframe.learning.classifier import ReleaseClassifier
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.learning.measured import common_source, joint_shares, measured_tables
 from dpframe.plan.columns import Column
@@ -35,7 +34,7 @@ LEAST_RATIO = 0.05
 """Least share of a cell relative to independence: noise never says that something is impossible."""
 
 
-class DebiasedNaiveBayes(ClassifierMixin, BaseEstimator):
+class DebiasedNaiveBayes(ReleaseClassifier):
     """Naive Bayes on true columns, learnt from a release.
 
     Parameters
@@ -179,25 +178,6 @@ class DebiasedNaiveBayes(ClassifierMixin, BaseEstimator):
         for axis in self._axes:
             total = total + self.evidence * np.log(self.tables_[axis.name].to_numpy())[axis.cell_of(codes[axis.name])]
         return np.asarray(total - logsumexp(total, axis=1, keepdims=True))
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of every class for true rows, shape (n, k).
-
-        Parameters
-        ----------
-        X
-            A table with the feature columns; others are ignored.
-
-        Raises
-        ------
-        ColumnError
-            If a feature is missing or does not fit its space.
-        """
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the likeliest class of true rows, shape (n,)."""
-        return np.asarray(self.classes_[np.argmax(self.predict_log_proba(X), axis=1)])
 
 
 def _prior(answer: Axis, source: Source, tables: MeasuredTables | None) -> FloatArray:

@@ -204,14 +204,13 @@ def plain_models():
 
 
 @pytest.mark.once
-@pytest.mark.skipif(not (DATA / "adult.parquet").exists(), reason="Adult is not here")
-def test_income_on_adult():
+def test_income_on_adult(adult):
     """Areas under the curve on held-out original rows, of three splits and keys.
 
     One split's area has a standard error of 0.004, nearly all of it common to all models; about their difference from
     the plain one on original rows the mean of three has 0.0015.
     """
-    frame = pd.read_parquet(DATA / "adult.parquet")[[*FEATURES, "income"]].fillna("missing")
+    frame = adult[[*FEATURES, "income"]].fillna("missing")
     spaces, found = {name: sorted(frame[name].unique()) for name in frame}, []
     for seed in range(3):
         train, test = train_test_split(frame, test_size=0.2, random_state=seed)
@@ -235,5 +234,3 @@ def test_income_on_adult():
     assert lost["DebiasedLogisticRegression"] < 0.013
     assert lost["synthetic trees"] < 0.021
     assert lost["DebiasedNaiveBayes"] < 0.021
-    assert means["synthetic logistic"] > 0.860
-    assert means["synthetic trees"] > 0.852
