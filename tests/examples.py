@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dpframe.mechanisms import MECHANISMS, Matrix, Mechanism
-from dpframe.plan.plan import Plan, build_plan
+from dpframe.plan.build import build_plan
+from dpframe.plan.plan import Plan
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Product, Real, Space, Subset
 
 # A space for every kind of metric; a mechanism is tried on those that its `metrics` name.

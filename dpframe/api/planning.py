@@ -32,10 +32,12 @@ from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.mechanisms import Mechanism
 from dpframe.noise.keystream import Keystream
+from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.calibration import Terms, check_ready
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measuring import Wish
-from dpframe.plan.plan import Plan, build_plan, default_delta, row_cap
+from dpframe.plan.plan import Plan
+from dpframe.plan.steps import row_cap
 from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field

@@ -120,7 +120,7 @@ def measured_tables(codes: Mapping[str, Codes], plan: Plan, key: bytes) -> tuple
     Examples
     --------
     >>> from dpframe.plan.measures import Measure
-    >>> from dpframe.plan.plan import build_plan
+    >>> from dpframe.plan.build import build_plan
     >>> measures = (Measure("joint", ("sex", "home"), 400.0),)
     >>> spaces = {"sex": ["F", "M"], "home": ["own", "let"]}
     >>> plan = build_plan(spaces, epsilon=1.0, delta=1e-6, n=1_000, measures=measures)

@@ -1,25 +1,119 @@
-"""From spaces and a budget to calibrated columns and groups."""
+"""From spaces and a budget to a plan: calibrated columns and groups."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpframe.accounting.budget import shares_of
-from dpframe.errors import ParameterError, tuple_label
+from dpframe.accounting.budget import Budget, check_delta, check_epsilon, shares_of
+from dpframe.accounting.gaussian_dp import Step
+from dpframe.errors import DpframeWarning, ParameterError, tuple_label, warn
 from dpframe.mechanisms import GammaDiagonal, Mechanism, mechanism_for
 from dpframe.mechanisms.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.plan.allocation import shares_by_error
 from dpframe.plan.calibration import Maker, Terms, calibrate
 from dpframe.plan.columns import Column, Group
-from dpframe.spaces import Product, Space
+from dpframe.plan.inferred import Inferred
+from dpframe.plan.measures import Measure, check_measures, measures_step
+from dpframe.plan.plan import Plan
+from dpframe.plan.sample_size import best_size
+from dpframe.plan.steps import terms_of
+from dpframe.spaces import Product, Space, as_space
 
 GROUPED_METRICS = ("discrete", "line", "nullable line")
 """Metrics of the spaces whose codes are a list."""
 
 _NOTHING = 1e-9
 """The ε of a column of a single possible value, which there is nothing to tell of: no share of the budget."""
+
+
+def default_delta(n: int | None) -> float:
+    """Return min(1e-6, n^−1.5), the δ of a plan that is not told one; 0 where n is not known."""
+    return 0.0 if n is None else min(1e-6, max(n, 1) ** -1.5)
+
+
+def build_plan(
+    spaces: Mapping[str, Any],
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    n: int | None = None,
+    allocation: str | Mapping[Any, float] = "uniform",
+    mechanisms: Mapping[str, str | Mechanism] | None = None,
+    contributions: int = 1,
+    shuffle: bool = True,
+    sample: int | str | None = None,
+    nulls: str = "error",
+    drop: Iterable[str] = (),
+    passthrough: Iterable[str] = (),
+    leaks: Sequence[str] = (),
+    groups: Iterable[Sequence[str]] = (),
+    inferred: Inferred | None = None,
+    local_epsilon: float | None = None,
+    reused: Inferred | None = None,
+    measures: Sequence[Measure] = (),
+) -> Plan:
+    """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
+
+    The columns' losses are the largest, in the proportion of their shares, for which the whole release keeps
+    (ε, δ): rows in a secret order hide each other (the privacy blanket of the plan's own channels), and so does a
+    secret sample. That needs δ > 0, a known ``n`` and nothing passed through; else losses are composed within a
+    row, optimally if δ > 0.
+
+    ``delta=None`` is min(1e-6, n^−1.5), or 0 where n is not known. ``allocation`` is ``"uniform"``, ``"error"``
+    (the least total normalised error) or ``{column: share}``. ``mechanisms`` names other mechanisms than the
+    spaces' own by their tags, or gives ready ones, which cost what they are certified to lose. ``groups`` are
+    randomised together, each column list by one channel on its tuples; a group's share is that of all its columns,
+    unless ``allocation={("sex", "income"): 0.4}`` says otherwise. ``sample="optimal"`` takes the number of rows at
+    which the forecast error of the columns' marginals is least under this accounting (see `Plan.sample_curve`);
+    beside a secret order that is most often all of them. See `Plan` for the other parameters.
+    """
+    delta = default_delta(n) if delta is None else check_delta(delta)
+    if n is not None and n > 1 and delta > 1 / n:
+        warn(f"delta={delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
+    known = {name: as_space(spec) for name, spec in spaces.items()}
+    _check_sample_size(sample, n)
+    chosen = None if isinstance(sample, str) else sample
+    cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
+    secret = shuffle and not tuple(passthrough)
+    tables = _tables_step(measures, known, contributions, delta)
+    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables)
+    columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups)
+    plan = Plan(
+        epsilon=epsilon,
+        delta=delta,
+        columns=columns,
+        n=n,
+        shuffle=shuffle,
+        contributions=contributions,
+        nulls=nulls,
+        drop=tuple(drop),
+        passthrough=tuple(passthrough),
+        leaks=tuple(leaks),
+        groups=joined,
+        sample=chosen,
+        inferred=inferred,
+        local_epsilon=cap,
+        reused=reused,
+        measures=tuple(measures),
+    )
+    return plan.resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
+
+
+def _tables_step(
+    measures: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float
+) -> Step | None:
+    """Return what tables cost, once they are known to fit the columns."""
+    check_measures(measures, spaces)
+    return measures_step(measures, spaces, contributions, delta)
+
+
+def _check_sample_size(sample: Any, n: int | None) -> None:
+    whole = isinstance(sample, int) and not isinstance(sample, bool)
+    if sample is not None and not (sample == "optimal" and n) and not (whole and n is not None and 1 <= sample <= n):
+        rows = "" if n is None else f" to {n:,}"
+        raise ParameterError(f'sample must be a whole number of rows from 1{rows}, or "optimal"')
 
 
 def build_units(

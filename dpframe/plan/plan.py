@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -13,12 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpframe.accounting import composed_epsilon
-from dpframe.accounting.budget import Budget, check_delta, check_epsilon, compose, round_down
+from dpframe.accounting.budget import Budget, check_epsilon, compose, round_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps
-from dpframe.errors import DpframeWarning, FileError, ParameterError, PlanError, check_whole, name_list, warn
-from dpframe.mechanisms import Mechanism
-from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines, gains_table, split_mechanisms
-from dpframe.plan.build import build_units
+from dpframe.errors import FileError, ParameterError, PlanError, check_whole
+from dpframe.plan.accounting_gains import gains_table, split_mechanisms
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json
@@ -26,11 +23,12 @@ from dpframe.plan.findings import NotFound, judge
 from dpframe.plan.forecast import forecast_table
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measured_forecast import with_tables
-from dpframe.plan.measures import Measure, check_measures, measure_lines, measures_step
+from dpframe.plan.measures import Measure, check_measures, measures_step
 from dpframe.plan.notebook import notebook_html
-from dpframe.plan.sample_size import best_size, sample_curve
-from dpframe.plan.steps import central_budget, rows_budget, step_lines, steps_of
-from dpframe.spaces import Space, as_space
+from dpframe.plan.sample_size import sample_curve
+from dpframe.plan.steps import central_budget, rows_budget, steps_of, terms_of
+from dpframe.plan.words import digits, on_a_screen, plan_lines, plan_text, summary_table
+from dpframe.spaces import Space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,9 +40,6 @@ NULLS = ("error", "impute")
 
 _MOST_ROWS = (1 << 62) - 1
 """Positions beyond it have no place in the keystream."""
-
-UNORDERED = ("discrete", "product")
-"""Metrics in which values are equal or not."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +87,7 @@ class Plan:
 
     Examples
     --------
+    >>> from dpframe.plan import build_plan
     >>> plan = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0)
     >>> plan.summary()[["mechanism", "epsilon"]]
                       mechanism  epsilon
@@ -297,10 +293,6 @@ class Plan:
         """The columns whose spaces private inference did not find, each with the reason; see `InferenceWarning`."""
         return () if self.inferred is None or self.n is None else judge(self.inferred, self.columns, self.n)
 
-    def _misses(self, unit: Randomised) -> bool:
-        """Tell whether the space of a unit, or of a column in it, was not found."""
-        return any(missing.column in unit.names for missing in self.not_found)
-
     @property
     def release(self) -> Budget:
         """The promise for the release as a whole, replace-one, per person."""
@@ -352,6 +344,7 @@ class Plan:
 
         Examples
         --------
+        >>> from dpframe.plan import build_plan
         >>> plan = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0, n=1_000)
         >>> [round(p["sex"].mechanism.epsilon, 1) for p in (plan, plan.replan(1_000_000))]
         [1.9, 5.1]
@@ -360,7 +353,8 @@ class Plan:
         sample = None if self.sample is None or not self.n else max(1, self.sample * n // self.n)
         return self._recalibrated(replace(self.terms, rows=n, sample=sample))
 
-    def _resampled(self, sample: int | None) -> Plan:
+    def resampled(self, sample: int | None) -> Plan:
+        """Return the plan for another sample, calibrated anew; the plan itself for None."""
         return self if sample is None else self._recalibrated(replace(self.terms, sample=sample))
 
     def _recalibrated(self, terms: Terms) -> Plan:
@@ -485,23 +479,7 @@ class Plan:
         mechanism could have at the same budget (metric-spaces paper, Theorems 6 and 7). Of a column whose space
         inference did not find both are NaN, and ``unit`` is ``"not found"``.
         """
-        import pandas as pd
-
-        rows = [
-            {
-                "column": unit.label,
-                "space": _short(repr(unit.space)),
-                "mechanism": unit.mechanism.tag,
-                "epsilon": unit.mechanism.budget.epsilon,
-                "delta": unit.mechanism.budget.delta,
-                "expected_error": math.nan if missed else unit.expected_error,
-                "error_bound": math.nan if missed else unit.error_bound,
-                "unit": "not found" if missed else unit.space.unit or _unit_of(unit.space.metric),
-            }
-            for unit, missed in ((unit, self._misses(unit)) for unit in self.units)
-        ]
-        names = ["column", "space", "mechanism", "epsilon", "delta", "expected_error", "error_bound", "unit"]
-        return pd.DataFrame(rows, columns=names).set_index("column")
+        return summary_table(self.units, {missing.column for missing in self.not_found})
 
     def forecast(self, n_rows: int | None = None, types: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Return the standard errors to expect, without data and in closed form.
@@ -531,6 +509,7 @@ class Plan:
 
         Examples
         --------
+        >>> from dpframe.plan import build_plan
         >>> plan = build_plan({"sex": ["F", "M"], "age": (0, 100)}, epsilon=2.0)
         >>> plan.forecast(10_000)["std_error"].round(4)
         statistic  columns
@@ -592,6 +571,7 @@ class Plan:
 
         Examples
         --------
+        >>> from dpframe.plan import build_plan
         >>> plan = build_plan({"colour": ["red", "blue"], "size": ["s", "m", "l"]}, epsilon=0.5, delta=0.0, n=10_000)
         >>> curve = plan.sample_curve()
         >>> curve[curve["best"]].round(3)
@@ -612,91 +592,18 @@ class Plan:
         """
         return gains_table(self.units, self.terms)
 
-    @cached_property
-    def _order(self) -> str:
-        if not self.shuffle:
-            return "kept: positions are not protected"
-        if self.terms.shuffled_rows is None:
-            why = "columns are passed through" if self.passthrough else "delta is 0" if self.n else "n is not known"
-            return f"secret, uniformly random; it earns no credit, as {why}"
-        method = self.terms.delta_of(self.units).method
-        credit = f"accounted for by {ORDER_METHODS[method]}" if method in ORDER_METHODS else "of no use at this size"
-        return f"secret, uniformly random among {self.terms.shuffled_rows:,} rows; {credit}"
-
     def lines(self) -> list[str]:
         """Return the promise and what it does not cover, in plain words."""
-        people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
-        text = [
-            f"Release: epsilon={self.epsilon:g}, delta={self.delta:g} (replace-one, per person with {people})",
-            f"Local: {self.local.stated()}, each row, even against someone who knows which output row it became",
-            f"Order: {self._order}",
-        ]
-        if self.local_epsilon is not None:
-            text.append(f"Local cap: no row may lose more than epsilon={self.local_epsilon:g}")
-        if self.sample is not None:
-            alone = "" if self.terms.secret else "; without a secret order that earns no credit"
-            text.append(f"Sample: {self.sample:,} of {self.n:,} rows, chosen in secret{alone}")
-        text += gain_lines(self.units, self.terms)
-        if self.inferred is not None:
-            spent, of = self.inferred.budget, "of the total" if self.inferred.step is None else "on its own"
-            text.append(
-                f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {of} found the spaces of "
-                + name_list(self.inferred.columns)
-            )
-        text += measure_lines(self.measures) if self.measures else []
-        text += step_lines(self.steps) if self.terms.central is not None else []
-        if self.not_found:
-            text.append(
-                "NOT FOUND by inference, estimates are NaN: "
-                + "; ".join(f"{name_list([missing.column])} ({missing.why})" for missing in self.not_found)
-            )
-        if self.groups:
-            text.append(
-                "Randomised together, one epsilon for all: " + "; ".join(name_list(g.names) for g in self.groups)
-            )
-        if self.passthrough:
-            text.append("NOT PROTECTED, copied as they are: " + name_list(self.passthrough))
-        if self.keeps_index:
-            text.append("NOT PROTECTED, copied as it is: the index of the rows")
-        if self.leaks:
-            text.append("NOT COVERED, spaces read off the data: " + name_list(self.leaks))
-        if self.drop:
-            text.append("Dropped: " + name_list(self.drop))
-        return text
+        return plan_lines(self)
 
     def __str__(self) -> str:
-        table = self.summary().to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
-        return "\n".join([*self.lines(), "", table])
+        return plan_text(self)
 
     def __repr__(self) -> str:
-        """Return what `str` says, cut to a screen: what inference measured alone may be thousands of numbers."""
-        lines = [_short(line, _WIDEST) for line in str(self).splitlines()]
-        if len(lines) > MOST_LINES:
-            left = len(lines) - MOST_LINES + 1
-            lines[MOST_LINES - 1 :] = [f"… and {left} more lines; print(plan) shows all, plan.to_json() writes them"]
-        return "\n".join(lines)
+        return on_a_screen(str(self))
 
     def _repr_html_(self) -> str:
-        return notebook_html("dpframe plan", [("", self.lines())], self.summary(), _digits)
-
-
-MOST_LINES = 20
-"""Lines of a plan's repr."""
-
-_WIDEST = 200
-"""Letters of each of them."""
-
-
-def _digits(x: float) -> str:
-    return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
-
-
-def _unit_of(metric: str) -> str:
-    return "chance of change" if metric in UNORDERED else ""
-
-
-def _short(text: str, width: int = 60) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+        return notebook_html("dpframe plan", [("", self.lines())], self.summary(), digits)
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -707,125 +614,3 @@ def _json_object(text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise PlanError("this is no plan: it is not a JSON object")
     return data
-
-
-def default_delta(n: int | None) -> float:
-    """Return min(1e-6, n^−1.5), the δ of a plan that is not told one; 0 where n is not known."""
-    return 0.0 if n is None else min(1e-6, max(n, 1) ** -1.5)
-
-
-def build_plan(
-    spaces: Mapping[str, Any],
-    *,
-    epsilon: float,
-    delta: float | None = None,
-    n: int | None = None,
-    allocation: str | Mapping[Any, float] = "uniform",
-    mechanisms: Mapping[str, str | Mechanism] | None = None,
-    contributions: int = 1,
-    shuffle: bool = True,
-    sample: int | str | None = None,
-    nulls: str = "error",
-    drop: Iterable[str] = (),
-    passthrough: Iterable[str] = (),
-    leaks: Sequence[str] = (),
-    groups: Iterable[Sequence[str]] = (),
-    inferred: Inferred | None = None,
-    local_epsilon: float | None = None,
-    reused: Inferred | None = None,
-    measures: Sequence[Measure] = (),
-) -> Plan:
-    """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
-
-    The columns' losses are the largest, in the proportion of their shares, for which the whole release keeps
-    (ε, δ): rows in a secret order hide each other (the privacy blanket of the plan's own channels), and so does a
-    secret sample. That needs δ > 0, a known ``n`` and nothing passed through; else losses are composed within a
-    row, optimally if δ > 0.
-
-    ``delta=None`` is min(1e-6, n^−1.5), or 0 where n is not known. ``allocation`` is ``"uniform"``, ``"error"``
-    (the least total normalised error) or ``{column: share}``. ``mechanisms`` names other mechanisms than the
-    spaces' own by their tags, or gives ready ones, which cost what they are certified to lose. ``groups`` are
-    randomised together, each column list by one channel on its tuples; a group's share is that of all its columns,
-    unless ``allocation={("sex", "income"): 0.4}`` says otherwise. ``sample="optimal"`` takes the number of rows at
-    which the forecast error of the columns' marginals is least under this accounting (see `Plan.sample_curve`);
-    beside a secret order that is most often all of them. See `Plan` for the other parameters.
-    """
-    delta = default_delta(n) if delta is None else check_delta(delta)
-    if n is not None and n > 1 and delta > 1 / n:
-        warn(f"delta={delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
-    known = {name: as_space(spec) for name, spec in spaces.items()}
-    _check_sample_size(sample, n)
-    chosen = None if isinstance(sample, str) else sample
-    cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
-    secret = shuffle and not tuple(passthrough)
-    tables = _tables_step(measures, known, contributions, delta)
-    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables)
-    columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups)
-    plan = Plan(
-        epsilon=epsilon,
-        delta=delta,
-        columns=columns,
-        n=n,
-        shuffle=shuffle,
-        contributions=contributions,
-        nulls=nulls,
-        drop=tuple(drop),
-        passthrough=tuple(passthrough),
-        leaks=tuple(leaks),
-        groups=joined,
-        sample=chosen,
-        inferred=inferred,
-        local_epsilon=cap,
-        reused=reused,
-        measures=tuple(measures),
-    )
-    return plan._resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
-
-
-def terms_of(
-    promise: Budget,
-    inferred: Inferred | None,
-    n: int | None,
-    sample: int | None,
-    secret: bool,
-    contributions: int,
-    local: float | None,
-    tables: Step | None = None,
-) -> Terms:
-    """Return what a promise rests on: what is central is composed with the rows, or (older plans) subtracted.
-
-    In known order, where tables are measured too, inference is subtracted: which tables are made, and how much noise
-    the rows have, follow from its outcome, and there no one pair of laws dominates them all.
-    """
-    own, spent = (None, None) if inferred is None else (inferred.step, inferred.budget)
-    budget = promise if spent is None or own is not None else promise.less(spent, "inference")
-    steps = [step for step in (own, tables) if step is not None]
-    central = composed_steps(steps) if steps else None
-    return Terms(budget, n, sample, secret, contributions, central, row_cap(promise, inferred, tables, local))
-
-
-def row_cap(promise: Budget, inferred: Inferred | None, tables: Step | None, local: float | None) -> Budget | None:
-    """Return what ``local_epsilon`` leaves for a row's own loss.
-
-    Apart from what is central, so that it holds whatever inference gave: who has a plan knows its rows' losses.
-    """
-    beside = None if local is None else central_budget(inferred, tables, promise.delta)
-    if local is None or beside is None:
-        return None if local is None else Budget(local, promise.delta)
-    what = "inference and measured tables, of what local_epsilon allows,"
-    return Budget(local, promise.delta).less(beside, what, "raise local_epsilon, or lower infer_share or measure_share")
-
-
-def _tables_step(
-    measures: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float
-) -> Step | None:
-    """Return what tables cost, once they are known to fit the columns."""
-    check_measures(measures, spaces)
-    return measures_step(measures, spaces, contributions, delta)
-
-
-def _check_sample_size(sample: Any, n: int | None) -> None:
-    whole = isinstance(sample, int) and not isinstance(sample, bool)
-    if sample is not None and not (sample == "optimal" and n) and not (whole and n is not None and 1 <= sample <= n):
-        rows = "" if n is None else f" to {n:,}"
-        raise ParameterError(f'sample must be a whole number of rows from 1{rows}, or "optimal"')

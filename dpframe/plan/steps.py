@@ -68,6 +68,40 @@ def rows_budget(units: Sequence[Randomised], terms: Terms, steps: Mapping[str, S
     return Budget(min(epsilon or 5e-324, terms.budget.epsilon), delta)
 
 
+def terms_of(
+    promise: Budget,
+    inferred: Inferred | None,
+    n: int | None,
+    sample: int | None,
+    secret: bool,
+    contributions: int,
+    local: float | None,
+    tables: Step | None = None,
+) -> Terms:
+    """Return what a promise rests on: what is central is composed with the rows, or (older plans) subtracted.
+
+    In known order, where tables are measured too, inference is subtracted: which tables are made, and how much noise
+    the rows have, follow from its outcome, and there no one pair of laws dominates them all.
+    """
+    own, spent = (None, None) if inferred is None else (inferred.step, inferred.budget)
+    budget = promise if spent is None or own is not None else promise.less(spent, "inference")
+    steps = [step for step in (own, tables) if step is not None]
+    central = composed_steps(steps) if steps else None
+    return Terms(budget, n, sample, secret, contributions, central, row_cap(promise, inferred, tables, local))
+
+
+def row_cap(promise: Budget, inferred: Inferred | None, tables: Step | None, local: float | None) -> Budget | None:
+    """Return what ``local_epsilon`` leaves for a row's own loss.
+
+    Apart from what is central, so that it holds whatever inference gave: who has a plan knows its rows' losses.
+    """
+    beside = None if local is None else central_budget(inferred, tables, promise.delta)
+    if local is None or beside is None:
+        return None if local is None else Budget(local, promise.delta)
+    what = "inference and measured tables, of what local_epsilon allows,"
+    return Budget(local, promise.delta).less(beside, what, "raise local_epsilon, or lower infer_share or measure_share")
+
+
 def step_lines(steps: Mapping[str, Step]) -> list[str]:
     """Return a line on the steps of a release, and the total."""
     whole = composed_steps(steps.values())

@@ -14,7 +14,8 @@ from dpframe.errors import name_list
 from dpframe.estimate import Estimates
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.measures import measure_parts
-from dpframe.plan.plan import UNORDERED, Plan
+from dpframe.plan.plan import Plan
+from dpframe.plan.words import UNORDERED
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.elements import Drawing, Table, bar, range_bar, split_bar, table
 from dpframe.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows

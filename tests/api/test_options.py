@@ -8,7 +8,7 @@ import pytest
 import dpframe as dpf
 from dpframe.api.options import DEFAULTS, OPTIONS, PlanOptions
 from dpframe.estimate import Estimates
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 
 OF_THE_ORDER = {"shuffle", "sample"}
 """Options that a step of a pipeline decides itself."""

@@ -25,7 +25,7 @@ import dpframe as dpf
 from dpframe.api import transformer
 from dpframe.api.repeated_rows import AT_ONCE, INFERENCES, RELEASES, ReleasedRows, row_hashes
 from dpframe.io.frames import wrap
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 
 EXACT = 1e4
 """An ε at which a value hardly strays from itself."""

@@ -5,7 +5,7 @@ import time
 import pytest
 
 import dpframe as dpf
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 
 KINDS = (
     lambda i: [f"v{j}" for j in range(2 + i)],

@@ -7,7 +7,7 @@ import dpframe as dpf
 from dpframe.estimate.axes import make_axis
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.surrogates import count_classes
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 
 SIZES = (16, 15, 9, 6, 7)
 ROWS = 5_000_000

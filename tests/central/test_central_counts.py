@@ -10,8 +10,8 @@ from dpframe.central.counts import Items, Joint, Total, cells_of, noisy
 from dpframe.central.tables import Tables, measured_tables, quantile_bins
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
+from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure, equal_starts
-from dpframe.plan.plan import build_plan
 from dpframe.spaces import Integer, Nullable, Subset
 
 SPACES = {

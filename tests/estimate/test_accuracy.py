@@ -18,7 +18,7 @@ import pytest
 import dpframe as dpf
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import fit_joint, project_to_simplex
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 from dpframe.release.release import release
 
 pytestmark = pytest.mark.once

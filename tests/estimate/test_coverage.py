@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 from dpframe.release.release import permutation, release
 
 pytestmark = pytest.mark.once

@@ -7,7 +7,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.estimate import Estimates
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import release
 

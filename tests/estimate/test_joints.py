@@ -13,8 +13,8 @@ from dpframe.estimate import likelihood, mixture, surrogates
 from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.distribution import aggregation
 from dpframe.estimate.likelihood import expectation_maximization, fit_columns, fit_joint, project_to_simplex
+from dpframe.plan.build import build_plan
 from dpframe.plan.forecast import joint_errors, marginal_errors
-from dpframe.plan.plan import build_plan
 from dpframe.release.release import release
 
 KEY = bytes(range(32))

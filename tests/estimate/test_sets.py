@@ -21,8 +21,8 @@ from dpframe.cli import main
 from dpframe.errors import ParameterError
 from dpframe.estimate import sets
 from dpframe.mechanisms import AsymmetricBitFlip, BitFlip, WithNull
+from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
-from dpframe.plan.plan import build_plan
 
 ITEMS = ["art", "bingo", "chess", "darts", "elks", "fado"]
 SPACE = dpf.Subset(ITEMS, max_size=3)

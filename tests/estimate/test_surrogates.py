@@ -18,8 +18,8 @@ from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, MemberAxis, make_axis
 from dpframe.estimate.sets import SetColumn, pair_counts
 from dpframe.mechanisms import MECHANISMS, GammaDiagonal, Matrix, Mechanism, mechanism_for
+from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
-from dpframe.plan.plan import build_plan
 from dpframe.spaces import Categorical, Integer, Nullable, Space, Subset
 
 SPACES: dict[str, list[Space]] = {

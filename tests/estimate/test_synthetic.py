@@ -11,7 +11,7 @@ import pytest
 import dpframe as dpf
 from dpframe.datasets import HOBBIES, make_census
 from dpframe.estimate import Estimates
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 
 KEY = bytes(range(32))
 ROWS = 6_000

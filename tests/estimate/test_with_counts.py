@@ -12,9 +12,9 @@ from dpframe.estimate import with_counts as module
 from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.with_counts import CellCounts, CombinedDistribution, cell_counts_of, combine, snapped
 from dpframe.infer import column as inferred_column
+from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
 from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.plan import build_plan
 
 CATEGORICAL = ["workclass", "education", "marital_status", "occupation", "relationship", "race", "sex"]
 CATEGORICAL += ["native_country", "income"]

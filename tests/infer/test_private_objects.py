@@ -23,7 +23,7 @@ from dpframe.infer import private
 from dpframe.infer.cost import Histogram, Spending, spend
 from dpframe.infer.private import Inference, Measurement
 from dpframe.io.frames import wrap
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset
 from dpframe.spaces.python_values import KINDS, kind_counts, read_as
 

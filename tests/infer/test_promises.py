@@ -17,8 +17,9 @@ from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.infer.cost import Histogram, spend
 from dpframe.mechanisms import RandomizedResponse
+from dpframe.plan.build import build_plan
 from dpframe.plan.certificate import certify
-from dpframe.plan.plan import Plan, build_plan
+from dpframe.plan.plan import Plan
 
 KEY = bytes(range(32))
 

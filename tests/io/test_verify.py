@@ -22,7 +22,8 @@ import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.cli import main
 from dpframe.mechanisms import Geometric, Matrix, RandomizedResponse
-from dpframe.plan.plan import Plan, build_plan
+from dpframe.plan.build import build_plan
+from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.release.release import Digest
 from dpframe.spaces import Categorical, Integer, Nullable, Real, Subset

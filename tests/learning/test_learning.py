@@ -18,7 +18,7 @@ import dpframe.learning.second_moments
 from dpframe.io.released import Source
 from dpframe.learning.features import ColumnBlock
 from dpframe.learning.second_moments import Moments
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 
 KEY = bytes(range(32))
 RAW = 1e4

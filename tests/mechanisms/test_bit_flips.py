@@ -27,8 +27,8 @@ from dpframe.mechanisms import AsymmetricBitFlip, BitFlip, Matrix, RandomizedRes
 from dpframe.mechanisms.bit_flips import cut
 from dpframe.mechanisms.flip_loss import _binomial
 from dpframe.noise.keystream import Keystream
+from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
-from dpframe.plan.plan import build_plan
 from dpframe.release.order_watch import SortedWatch
 from dpframe.release.release import Digest
 from dpframe.spaces import Categorical, Nullable, Product, Subset

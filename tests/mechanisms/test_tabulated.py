@@ -33,9 +33,10 @@ from dpframe.mechanisms import (
 from dpframe.mechanisms.linear_programme import Programme
 from dpframe.mechanisms.optimal import LARGEST_PROGRAMME
 from dpframe.noise.tables import ChannelTable
+from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
 from dpframe.plan.forecast import marginal_errors
-from dpframe.plan.plan import Plan, build_plan
+from dpframe.plan.plan import Plan
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Space
 
 WORD = 1 << 64

@@ -24,9 +24,10 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.mechanisms import Geometric, Matrix, RandomizedResponse
 from dpframe.noise.keystream import Keystream
+from dpframe.plan.build import build_plan
 from dpframe.plan.calibration import Terms, calibrate
 from dpframe.plan.columns import Column
-from dpframe.plan.plan import Plan, build_plan
+from dpframe.plan.plan import Plan
 from dpframe.release.release import Selection, order_words, permutation, rank
 from dpframe.spaces import Categorical, Integer, Nullable, Subset
 

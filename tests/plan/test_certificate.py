@@ -26,8 +26,9 @@ from dpframe.mechanisms import (
     WithNull,
 )
 from dpframe.plan import certificate
+from dpframe.plan.build import build_plan
 from dpframe.plan.certificate import certify, prove
-from dpframe.plan.plan import Plan, build_plan
+from dpframe.plan.plan import Plan
 from dpframe.spaces import Nullable, Real, Subset
 
 SPACES = {"age": (0, 120), "sex": ["F", "M", "X"], "wage": Nullable(Real(0, 1000, steps=5_000))}

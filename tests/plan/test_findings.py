@@ -21,9 +21,10 @@ from sklearn import datasets as bundled
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
+from dpframe.plan.build import build_plan
 from dpframe.plan.findings import judge, share_outside
 from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.plan import Plan, build_plan
+from dpframe.plan.plan import Plan
 from dpframe.spaces import Integer, Nullable
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "1"))

@@ -24,8 +24,9 @@ from dpframe.estimate.mixture import LatentClassModel, _step, fit_latent_classes
 from dpframe.mechanisms import GammaDiagonal, Geometric, Mechanism, RandomizedResponse
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ResponseTable
+from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column, Group
-from dpframe.plan.plan import Plan, build_plan
+from dpframe.plan.plan import Plan
 from dpframe.release.release import release
 from dpframe.spaces import Product, space_from_json
 

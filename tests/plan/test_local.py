@@ -18,7 +18,7 @@ from dpframe.cli import main
 from dpframe.infer.column import Presence
 from dpframe.infer.cost import spend
 from dpframe.mechanisms import Geometric
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 from dpframe.spaces import Boolean, Nullable
 from dpframe.spaces.field import Field
 

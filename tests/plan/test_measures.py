@@ -11,10 +11,12 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, step_delta
 from dpframe.errors import DpframeWarning, ParameterError, PlanError
 from dpframe.noise.gaussian import gaussian_table
+from dpframe.plan.build import build_plan
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, measures_step
 from dpframe.plan.measuring import Wish
-from dpframe.plan.plan import Plan, build_plan, terms_of
+from dpframe.plan.plan import Plan
+from dpframe.plan.steps import terms_of
 from dpframe.spaces import Categorical, Integer, Nullable, Subset
 
 SPACES = {
@@ -182,7 +184,8 @@ def test_the_certificate_finds_a_plan_that_forgets_its_tables(monkeypatch):
     def forgets(*terms):
         return terms_of(*terms[:7])
 
-    monkeypatch.setattr("dpframe.plan.plan.terms_of", forgets)
+    for module in ("plan", "build"):
+        monkeypatch.setattr(f"dpframe.plan.{module}.terms_of", forgets)
     forgetful = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=AUTO)
     certificate = forgetful.verify()
     assert not certificate.ok

@@ -13,8 +13,9 @@ import dpframe as dpf
 from dpframe.accounting import composed_delta
 from dpframe.accounting.budget import Budget
 from dpframe.mechanisms import RandomizedResponse
+from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
-from dpframe.plan.plan import SCHEMA, build_plan
+from dpframe.plan.plan import SCHEMA
 
 SPACES = {"age": (0, 120), "sex": ["F", "M"], "born": dpf.Nullable(dpf.Datetime("1930-01-01", "2020-01-01"))}
 

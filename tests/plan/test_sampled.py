@@ -14,8 +14,8 @@ from dpframe.errors import ParameterError, PlanError
 from dpframe.estimate import Estimates, surrogates
 from dpframe.estimate.likelihood import replicate
 from dpframe.mechanisms import mechanism_for
+from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
-from dpframe.plan.plan import build_plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import release
 

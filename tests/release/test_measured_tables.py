@@ -13,8 +13,8 @@ import dpframe as dpf
 from dpframe.errors import ParameterError, PlanError
 from dpframe.io.released import Source
 from dpframe.mechanisms import RandomizedResponse
+from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
-from dpframe.plan.plan import build_plan
 from dpframe.release.info import ReleaseInfo
 
 SPACES = {"sex": ["F", "M"], "home": ["own", "let"], "age": {"space": "nullable", "inner": {"lower": 0, "upper": 99}}}

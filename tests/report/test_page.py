@@ -20,7 +20,7 @@ from pages import outline, visible
 import dpframe as dpf
 from dpframe.accounting.budget import Budget, upward
 from dpframe.mechanisms import MECHANISMS as REGISTERED
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.page import environment
 from dpframe.report.words import MECHANISMS, SPACES, after, best_guess, chance, number, percent

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.plan.plan import build_plan
+from dpframe.plan.build import build_plan
 from dpframe.release.info import ReleaseInfo
 
 PLAN = build_plan({"age": (0, 120), "sex": ["F", "M", "X"], "<b>": (0, 9)}, epsilon=3.0, delta=0.3)

@@ -1,0 +1,165 @@
+"""What a plan says of itself: its promise and what that does not cover, in lines, and a table of its columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from dpframe.accounting.gaussian_dp import Step
+from dpframe.errors import name_list
+from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines
+from dpframe.plan.certificate import Promise
+from dpframe.plan.columns import Group, Randomised
+from dpframe.plan.findings import NotFound
+from dpframe.plan.measures import measure_lines
+from dpframe.plan.steps import step_lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNORDERED = ("discrete", "product")
+"""Metrics in which values are equal or not."""
+
+MOST_LINES = 20
+"""Lines of a plan's repr."""
+
+_WIDEST = 200
+"""Letters of each of them."""
+
+
+class Described(Promise, Protocol):
+    """What is said of a plan, beyond what its certificate reads."""
+
+    @property
+    def units(self) -> tuple[Randomised, ...]:
+        """All that is randomised on its own."""
+
+    @property
+    def local_epsilon(self) -> float | None:
+        """The most that a row may lose."""
+
+    @property
+    def sample(self) -> int | None:
+        """Rows that are chosen in secret."""
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Columns that are randomised together."""
+
+    @property
+    def drop(self) -> tuple[str, ...]:
+        """Columns that are left out."""
+
+    @property
+    def not_found(self) -> tuple[NotFound, ...]:
+        """Columns whose spaces inference did not find."""
+
+    @property
+    def steps(self) -> Mapping[str, Step]:
+        """What each part costs."""
+
+    def summary(self) -> pd.DataFrame:
+        """Return a table of the columns."""
+
+
+def plan_lines(plan: Described) -> list[str]:
+    """Return the promise and what it does not cover, in plain words."""
+    people = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
+    text = [
+        f"Release: epsilon={plan.release.epsilon:g}, delta={plan.release.delta:g} (replace-one, per person with {people})",
+        f"Local: {plan.local.stated()}, each row, even against someone who knows which output row it became",
+        f"Order: {_order(plan)}",
+    ]
+    if plan.local_epsilon is not None:
+        text.append(f"Local cap: no row may lose more than epsilon={plan.local_epsilon:g}")
+    if plan.sample is not None:
+        alone = "" if plan.terms.secret else "; without a secret order that earns no credit"
+        text.append(f"Sample: {plan.sample:,} of {plan.n:,} rows, chosen in secret{alone}")
+    text += gain_lines(plan.units, plan.terms)
+    if plan.inferred is not None:
+        spent, of = plan.inferred.budget, "of the total" if plan.inferred.step is None else "on its own"
+        text.append(
+            f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {of} found the spaces of "
+            + name_list(plan.inferred.columns)
+        )
+    text += measure_lines(plan.measures) if plan.measures else []
+    text += step_lines(plan.steps) if plan.terms.central is not None else []
+    if plan.not_found:
+        text.append(
+            "NOT FOUND by inference, estimates are NaN: "
+            + "; ".join(f"{name_list([missing.column])} ({missing.why})" for missing in plan.not_found)
+        )
+    if plan.groups:
+        text.append("Randomised together, one epsilon for all: " + "; ".join(name_list(g.names) for g in plan.groups))
+    if plan.passthrough:
+        text.append("NOT PROTECTED, copied as they are: " + name_list(plan.passthrough))
+    if plan.keeps_index:
+        text.append("NOT PROTECTED, copied as it is: the index of the rows")
+    if plan.leaks:
+        text.append("NOT COVERED, spaces read off the data: " + name_list(plan.leaks))
+    if plan.drop:
+        text.append("Dropped: " + name_list(plan.drop))
+    return text
+
+
+def _order(plan: Described) -> str:
+    if not plan.shuffle:
+        return "kept: positions are not protected"
+    if plan.terms.shuffled_rows is None:
+        why = "columns are passed through" if plan.passthrough else "delta is 0" if plan.n else "n is not known"
+        return f"secret, uniformly random; it earns no credit, as {why}"
+    method = plan.terms.delta_of(plan.units).method
+    credit = f"accounted for by {ORDER_METHODS[method]}" if method in ORDER_METHODS else "of no use at this size"
+    return f"secret, uniformly random among {plan.terms.shuffled_rows:,} rows; {credit}"
+
+
+def plan_text(plan: Described) -> str:
+    """Return the lines and the table of the columns."""
+    table = plan.summary().to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
+    return "\n".join([*plan_lines(plan), "", table])
+
+
+def on_a_screen(text: str) -> str:
+    """Return a text cut to a screen: what inference measured alone may be thousands of numbers."""
+    lines = [_short(line, _WIDEST) for line in text.splitlines()]
+    if len(lines) > MOST_LINES:
+        left = len(lines) - MOST_LINES + 1
+        lines[MOST_LINES - 1 :] = [f"… and {left} more lines; print(plan) shows all, plan.to_json() writes them"]
+    return "\n".join(lines)
+
+
+def summary_table(units: Sequence[Randomised], not_found: Collection[str]) -> pd.DataFrame:
+    """Return a row per unit; see `Plan.summary`."""
+    import pandas as pd
+
+    rows = []
+    for unit in units:
+        missed = any(name in not_found for name in unit.names)
+        rows.append(
+            {
+                "column": unit.label,
+                "space": _short(repr(unit.space)),
+                "mechanism": unit.mechanism.tag,
+                "epsilon": unit.mechanism.budget.epsilon,
+                "delta": unit.mechanism.budget.delta,
+                "expected_error": math.nan if missed else unit.expected_error,
+                "error_bound": math.nan if missed else unit.error_bound,
+                "unit": "not found" if missed else unit.space.unit or _unit_of(unit.space.metric),
+            }
+        )
+    names = ["column", "space", "mechanism", "epsilon", "delta", "expected_error", "error_bound", "unit"]
+    return pd.DataFrame(rows, columns=names).set_index("column")
+
+
+def digits(x: float) -> str:
+    """Return a number as notebooks show it."""
+    return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
+
+
+def _unit_of(metric: str) -> str:
+    return "chance of change" if metric in UNORDERED else ""
+
+
+def _short(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
