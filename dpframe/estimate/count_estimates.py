@@ -15,6 +15,7 @@ from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Bins, Reading, column_names, kept_parts
 from dpframe.estimate.item_pairs import likely_pairs
+from dpframe.estimate.merged_ranks import of_ranks_alone
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.with_tables import Answer
 
@@ -68,7 +69,19 @@ class CountEstimates(Reading):
         axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
         answer = self._cells(axes, normalize, (), dropna, method or self._default_method(axes), target)
         out = self._shown(answer, axes, dropna)
+        if bins is None:
+            out = self._of_ranks(out, column, normalize and dropna, target)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
+
+    def _of_ranks(self, table: pd.DataFrame, column: str, normalize: bool, target: str) -> pd.DataFrame:
+        """Return estimates of ranks alone, where inference may have merged some of them into others."""
+        ranks = None if self._measured is None else self._measured.ranks(column)
+        if ranks is None:
+            return table
+        population = target == "population"
+        own = of_ranks_alone(table, ranks, self._all_rows, normalize, population, self.confidence_level)
+        own.attrs = table.attrs | {"measured": True}
+        return own
 
     @nan_if_not_found
     def joint(

@@ -33,6 +33,7 @@ from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import Refit, bootstrap_errors, project_to_simplex, rounded
+from dpframe.estimate.merged_ranks import counts_of_ranks
 from dpframe.estimate.moments import REPLICATES
 from dpframe.estimate.threads import one_thread
 from dpframe.plan.inferred import Inferred, Measured
@@ -424,6 +425,10 @@ class MeasuredCounts:
         """Return what was measured of an axis, unless its rows do not fit that."""
         known = axis.name not in self._doubtful and _key(axis) not in self._hopeless
         return cell_counts_of(axis, self._inferred) if known else None
+
+    def ranks(self, column: str) -> Measured | None:
+        """Return what was counted of a column's ranks, if that is what it has."""
+        return None if column in self._doubtful else counts_of_ranks(self._inferred, column)
 
     def of_parts(self, axis: Axis) -> CellCounts | None:
         """Return the same of parts of an axis's cells, too."""

@@ -66,8 +66,9 @@ class Described(Promise, Protocol):
 def plan_lines(plan: Described) -> list[str]:
     """Return the promise and what it does not cover, in plain words."""
     people = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
+    promise = plan.release
     text = [
-        f"Release: epsilon={plan.release.epsilon:g}, delta={plan.release.delta:g} (replace-one, per person with {people})",
+        f"Release: epsilon={promise.epsilon:g}, delta={promise.delta:g} (replace-one, per person with {people})",
         f"Local: {plan.local.stated()}, each row, even against someone who knows which output row it became",
         f"Order: {_order(plan)}",
     ]
