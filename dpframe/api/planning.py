@@ -318,7 +318,9 @@ def _built(
     step = None if inferred is None else inferred.step
     whole = promise.less(inferred.budget, "inference") if inferred is not None and step is None else promise
     measures = wish.measures(spaces, whole, step, options["n"], options["contributions"])
-    more: dict[str, Any] = {"inferred": inferred, "measures": measures, **options}
+    # What inference gave decides which tables there are, but not what a capped row may lose beside them.
+    most = None if inferred is None or wish.measure is None else wish.most(whole, step)
+    more: dict[str, Any] = {"inferred": inferred, "measures": measures, "most": most, **options}
     return build_plan(spaces, epsilon=promise.epsilon, delta=promise.delta, **more)
 
 

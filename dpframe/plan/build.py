@@ -53,6 +53,7 @@ def build_plan(
     local_epsilon: float | None = None,
     reused: Inferred | None = None,
     measures: Sequence[Measure] = (),
+    most: Step | None = None,
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
@@ -67,7 +68,9 @@ def build_plan(
     randomised together, each column list by one channel on its tuples; a group's share is that of all its columns,
     unless ``allocation={("sex", "income"): 0.4}`` says otherwise. ``sample="optimal"`` takes the number of rows at
     which the forecast error of the columns' marginals is least under this accounting (see `Plan.sample_curve`);
-    beside a secret order that is most often all of them. See `Plan` for the other parameters.
+    beside a secret order that is most often all of them. ``most`` is what tables might have cost, where inference
+    decided which are measured: `local_epsilon` then leaves the rows what it would beside those. See `Plan` for the
+    other parameters.
     """
     delta = default_delta(n) if delta is None else check_delta(delta)
     if n is not None and n > 1 and delta > 1 / n:
@@ -78,7 +81,7 @@ def build_plan(
     cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
     secret = shuffle and not tuple(passthrough)
     tables = _tables_step(measures, known, contributions, delta)
-    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables)
+    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables, most)
     columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups)
     plan = Plan(
         epsilon=epsilon,

@@ -77,6 +77,7 @@ def terms_of(
     contributions: int,
     local: float | None,
     tables: Step | None = None,
+    most: Step | None = None,
 ) -> Terms:
     """Return what a promise rests on: what is central is composed with the rows, or (older plans) subtracted.
 
@@ -87,7 +88,7 @@ def terms_of(
     budget = promise if spent is None or own is not None else promise.less(spent, "inference")
     steps = [step for step in (own, tables) if step is not None]
     central = composed_steps(steps) if steps else None
-    return Terms(budget, n, sample, secret, contributions, central, row_cap(promise, inferred, tables, local))
+    return Terms(budget, n, sample, secret, contributions, central, row_cap(promise, inferred, most or tables, local))
 
 
 def row_cap(promise: Budget, inferred: Inferred | None, tables: Step | None, local: float | None) -> Budget | None:

@@ -15,6 +15,8 @@ from dpframe.io.released import Source
 from dpframe.mechanisms import RandomizedResponse
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
+from dpframe.plan.measuring import Wish
+from dpframe.plan.steps import central_budget
 from dpframe.release.info import ReleaseInfo
 
 SPACES = {"sex": ["F", "M"], "home": ["own", "let"], "age": {"space": "nullable", "inner": {"lower": 0, "upper": 99}}}
@@ -241,6 +243,20 @@ def test_what_tables_tell_of_a_row_is_in_its_local_promise():
     assert capped.measures
     assert capped.local.epsilon <= 2.0
     assert capped.verify().ok
+
+
+def test_a_capped_row_has_what_the_most_that_tables_may_cost_leaves():
+    """What inference gave decides which tables there are, and so what they cost; the rows' losses do not follow it."""
+    capped = dpf.make_plan(frame(), 1.0, 1e-6, local_epsilon=2.0)
+    assert capped.measures
+    assert capped.inferred.step is not None
+    most = Wish("auto").most(capped.release, capped.inferred.step)
+    beside = central_budget(capped.inferred, most, capped.delta)
+    assert sum(unit.certified.epsilon for unit in capped.units) <= 2.0 - beside.epsilon
+    # A plan with no tables left is capped alike, at build_plan.
+    given = {"epsilon": 1.0, "delta": 1e-6, "n": N, "inferred": capped.inferred, "local_epsilon": 2.0}
+    plain, thin = (build_plan(capped.spaces, **given, most=step) for step in (None, most))
+    assert thin.local_sum.epsilon < plain.local_sum.epsilon
 
 
 @pytest.mark.parametrize("options", [{}, {"spaces": {"sex": ["F", "M"]}}, {"spaces": SPACES}])
