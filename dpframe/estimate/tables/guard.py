@@ -1,4 +1,11 @@
-"""Rows against a joint that came from pairs: pairs are blind to what only three columns together show."""
+"""Rows against a joint that came from pairs: pairs are blind to what only all its columns together show.
+
+The test is of that alone. The released counts' distance r from what the joint lets expect is centred along every axis,
+which takes off whatever fewer columns explain and leaves Q = ‖Pr‖², P = ⊗(I − 11ᵀ/k). Of counts that are Poisson with
+expectations e its mean is ΣP_ii e_i and its variance 2eᵀ(P∘P)e + ΣP_ii² e_i, both sums along one axis after the other,
+and its law is near a multiple of χ² (Satterthwaite 1946). A deviance over all cells has too many degrees of freedom:
+parity of three columns, of which five degrees tell, is lost among 23.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +15,15 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.special import gammaln, xlogy
+from scipy.special import chdtrc, gammaln, xlogy
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import Channels, expectation_maximization, noise_share
 from dpframe.estimate.tables.joints import fit_to_margins
 
-SPREADS = 4.0
-"""Standard deviations by which the rows' divergence must exceed its goal."""
+UNLIKELY = 5e-4
+"""Probability below which noise is not what moved the rows."""
 
 MANY = 50.0
 """Expected rows of a cell from which on its deviance is that of χ²."""
@@ -70,37 +77,56 @@ def guard_joint(
     start = np.maximum(shares, 1e-12)
     start = start / start.sum()
     n, law = max(float(counts.sum()), 1.0), JointDomain.of(channels).spread(start)
-    mean, variance = _deviances(n * law)
     noise = noise_share(channels, start) / (2 * n)
     # One degree less than cells, for the total is known.
-    goal = noise * mean * (counts.size - 1) / counts.size
+    goal = noise * _deviance(n * law) * (counts.size - 1) / counts.size
     found = _divergence(counts, law)
-    if found <= goal + SPREADS * noise * math.sqrt(variance):
+    if interaction_chance(counts, n * law) >= UNLIKELY:
         return Guarded(shares, False, found, goal)
     fitted = expectation_maximization(counts, channels, start=start, divergence=NEAR * goal)
     return Guarded(fit_to_margins(fitted, pairs, SWEEPS), True, found, goal)
 
 
-@cache
-def _poisson_deviance() -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return log λ, and mean and variance of 2(Y log(Y/λ) − Y + λ) for Y ~ Poisson(λ).
+def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
+    """Return the probability of an interaction of all axes as large as that of counts, were these their expectations.
 
-    They are near 1 and 2, those of χ², from a few rows a cell on; below they are not, and most cells of a joint of
-    three columns hold few.
+    >>> expected = np.full((2, 2, 2), 1_000.0)
+    >>> parity = np.array([[[1.0, -1.0], [-1.0, 1.0]], [[-1.0, 1.0], [1.0, -1.0]]])
+    >>> chances = [interaction_chance(expected + shift * parity, expected) for shift in (0.0, 10.0, 50.0)]
+    >>> [round(chance, 3) for chance in chances]
+    [1.0, 0.371, 0.0]
+    """
+    apart, squares = counts - expected, expected
+    for axis, size in enumerate(counts.shape):
+        centring = np.eye(size) - 1 / size
+        apart = np.moveaxis(np.tensordot(centring, apart, axes=(1, axis)), 0, axis)
+        squares = np.moveaxis(np.tensordot(centring**2, squares, axes=(1, axis)), 0, axis)
+    own = math.prod((size - 1) / size for size in counts.shape)
+    mean = own * float(expected.sum())
+    variance = 2 * float((expected * squares).sum()) + own * mean
+    if not mean > 0:
+        return 1.0
+    return float(chdtrc(2 * mean**2 / variance, 2 * mean / variance * float((apart**2).sum())))
+
+
+@cache
+def _poisson_deviance() -> tuple[FloatArray, FloatArray]:
+    """Return log λ, and the mean of 2(Y log(Y/λ) − Y + λ) for Y ~ Poisson(λ).
+
+    It is near 1, as that of χ², from a few rows a cell on; below it is not, and most cells of a joint of three columns
+    hold few.
     """
     logs = np.linspace(math.log(1e-4), math.log(MANY), 200)
     rates, values = np.exp(logs)[:, None], np.arange(0.0, 4 * MANY)
     law = np.exp(values * np.log(rates) - rates - gammaln(values + 1))
     deviance = 2 * (xlogy(values, values / rates) - values + rates)
-    mean = (law * deviance).sum(axis=1)
-    return logs, mean, (law * deviance**2).sum(axis=1) - mean**2
+    return logs, (law * deviance).sum(axis=1)
 
 
-def _deviances(expected: FloatArray) -> tuple[float, float]:
-    """Return mean and variance of the deviance of counts with these expectations, summed over cells."""
-    logs, mean, variance = _poisson_deviance()
-    place = np.log(np.clip(expected, 1e-4, None)).ravel()
-    return float(np.interp(place, logs, mean).sum()), float(np.interp(place, logs, variance).sum())
+def _deviance(expected: FloatArray) -> float:
+    """Return the mean deviance of counts with these expectations, summed over cells."""
+    logs, mean = _poisson_deviance()
+    return float(np.interp(np.log(np.clip(expected, 1e-4, None)).ravel(), logs, mean).sum())
 
 
 def _divergence(counts: FloatArray, expected: FloatArray) -> float:
