@@ -96,6 +96,16 @@ def close(a: Any, b: Any) -> bool:
     return a == b
 
 
+def without_vertices(plan: Any) -> Any:
+    """Return a plan's JSON without the tables of optimal channels: a linear programme's vertex is its solver's."""
+    if isinstance(plan, list):
+        return [without_vertices(part) for part in plan]
+    if not isinstance(plan, dict):
+        return plan
+    optimal = plan.get("mechanism") == "optimal"
+    return {k: without_vertices(v) for k, v in plan.items() if not (optimal and k == "table")}
+
+
 GOLDEN = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
 
 
@@ -113,8 +123,8 @@ def test_plans_stay_the_same():
     made = dict(plans())
     assert set(made) == set(GOLDEN)
     for name, plan in made.items():
-        if not name.startswith("optimal"):  # the vertex that a linear programme ends in is the solver's choice
-            assert close(json.loads(plan.to_json()), GOLDEN[name]["plan"]), name
+        own, golden = (without_vertices(part) for part in (json.loads(plan.to_json()), GOLDEN[name]["plan"]))
+        assert close(own, golden), name
 
 
 @pytest.mark.skipif(not WRITE, reason="only on request")

@@ -147,11 +147,20 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
         if name not in table.names:
             raise ColumnError("is not in the file", column=name)
     # Not pandas' own reader: of a directory it keeps the first file's attrs, whatever the others say.
-    frame: pd.DataFrame = table.read(names).to_pandas()
+    frame: pd.DataFrame = _with_signed_indices(table.read(names)).to_pandas()
     index = [name for name in names if name not in frame.columns]
     frame = frame.reset_index(index)[list(names)] if index else frame
     frame.attrs = {} if table.text is None else {"dpframe": table.text}
     return frame
+
+
+def _with_signed_indices(table: pa.Table) -> pa.Table:
+    """Return a table whose dictionaries have signed indices: not every pyarrow turns polars' unsigned ones to pandas."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
+            type_ = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
+            table = table.set_column(place, field.with_type(type_), table.column(place).cast(type_))
+    return table
 
 
 def check_target(path: Path, table: ParquetInput) -> Path:

@@ -140,7 +140,7 @@ class DebiasedNaiveBayes(ReleaseClassifier):
         part = slice(0, answer.cells - answer.has_null)
         self.classes_ = np.asarray(answer.labels[part].to_numpy())
         tables = measured_tables(source)
-        self.class_prior_ = _prior(answer, source, tables)[part]
+        self.class_prior_ = self._prior(answer, source, tables)[part]
         self.class_prior_ /= self.class_prior_.sum()
         self.tables_, told = {}, []
         for axis in self._axes:
@@ -163,6 +163,14 @@ class DebiasedNaiveBayes(ReleaseClassifier):
             bins = DEFAULT_BINS if isinstance(self.bins, Mapping) else self.bins
         return make_axis(column, bins)
 
+    def _prior(self, answer: Axis, source: Source, tables: MeasuredTables | None) -> FloatArray:
+        """Return the classes' shares: those from tables are drawn to equal ones, as the features' are to 1."""
+        if tables is None or tables.told([answer.name]) != "tables":
+            return _shares(answer, count_classes([answer], source.codes([answer.name])))
+        shares, variance = joint_shares(tables, [answer])
+        weight = self.prior_sd**2 / (self.prior_sd**2 + variance.mean() * len(shares) ** 2)
+        return _smoothed(weight * shares + (1 - weight) / len(shares), tables.evidence.n)
+
     def _table(self, axis: Axis, shares: FloatArray, variance: FloatArray, independent: FloatArray) -> pd.DataFrame:
         """Return P(feature | class), shape (cells, classes)."""
         relative, noise = shares / independent, variance / independent**2
@@ -180,18 +188,12 @@ class DebiasedNaiveBayes(ReleaseClassifier):
         return np.asarray(total - logsumexp(total, axis=1, keepdims=True))
 
 
-def _prior(answer: Axis, source: Source, tables: MeasuredTables | None) -> FloatArray:
-    """Return the classes' shares, from tables where they were measured."""
-    if tables is not None and tables.told([answer.name]) == "tables":
-        return _smoothed(joint_shares(tables, [answer])[0], tables.evidence.n)
-    return _shares(answer, count_classes([answer], source.codes([answer.name])))
-
-
 def _measured(axis: Axis, answer: Axis, tables: MeasuredTables) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the shares of a feature and the class from tables, their variances, and what independence would be."""
     shares, variance = joint_shares(tables, [axis, answer])
     margins = [_smoothed(shares.sum(axis=1 - i), tables.evidence.n) for i in range(2)]
-    return shares, variance, np.outer(*margins)
+    # All counts of a table have one noise, and a bootstrap of few replicas finds less of it where it found no rows.
+    return shares, np.maximum(variance, variance.mean()), np.outer(*margins)
 
 
 def _counted(axis: Axis, answer: Axis, source: Source) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -182,8 +182,10 @@ def test_leak_what_is_asked_is_a_function_of_public_facts(rows: list[int], odd: 
 
 
 CATEGORIES: list[list[Any]] = [
-    ["a", "b"], ["a", 1], ["a", "\ud800"], ["a", dt.date(2020, 1, 1)], ["a", FailingText("b")], [1, "a"], ["a"], [],
+    ["a", "b"], ["a", 1], ["a", "\ud800"], ["a", dt.date(2020, 1, 1)], [1, "a"], ["a"], [],
 ]  # fmt: skip
+if pd.__version__ >= "3":  # before, pandas itself cannot make such a column
+    CATEGORIES.append(["a", FailingText("b")])
 
 
 def test_leak_category_columns_take_one_path_whatever_their_entries() -> None:

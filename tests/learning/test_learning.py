@@ -456,12 +456,15 @@ def test_features_that_share_a_channel_with_the_class():
 
 
 def test_drowned_columns_have_no_say():
-    frame = dependent(500, 0)
+    """By how much a cell's odds are moved, at most, on average of eight releases: 0.2 here, above 1 without a guard."""
+    frame, moved = dependent(500, 0), []
     spaces = {"near": dpf.Boolean(), "level": (0, 100), "other": list("012345"), "y": dpf.Boolean()}
-    safe = dpf.sanitize(frame, epsilon=0.04, spaces=spaces, key=KEY)
-    model = dpf.DebiasedNaiveBayes(bins=5).fit(safe, "y")
-    for table in model.tables_.values():
-        assert np.abs(table[True] / table[False] - 1).max() < 0.25
+    for key in range(8):
+        safe = dpf.sanitize(frame, epsilon=0.04, spaces=spaces, key=bytes([key]) * 32)
+        model = dpf.DebiasedNaiveBayes(bins=5).fit(safe, "y")
+        moved.append(max(np.abs(table[True] / table[False] - 1).max() for table in model.tables_.values()))
+        assert model.class_prior_.min() > 0.1
+    assert np.mean(moved) < 0.4
 
 
 @pytest.mark.parametrize(
