@@ -155,7 +155,7 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
 
 
 def _with_signed_indices(table: pa.Table) -> pa.Table:
-    """Return a table whose dictionaries have signed indices: not every pyarrow turns polars' unsigned ones to pandas."""
+    """Return a table whose dictionaries have signed indices, which is all that older pyarrow gives to pandas."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
             type_ = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
