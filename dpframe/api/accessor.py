@@ -78,10 +78,11 @@ class DpAccessor:
         *,
         ledger: Any = None,
         dataset: str | None = None,
+        part: str | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
         """Plan how the frame would be sanitised; see `dpframe.make_plan`."""
-        return make_plan(self._frame, epsilon, delta, ledger=ledger, dataset=dataset, **options)
+        return make_plan(self._frame, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
 
     def sanitize(
         self,
@@ -92,10 +93,11 @@ class DpAccessor:
         key: bytes | None = None,
         ledger: Any = None,
         dataset: str | None = None,
+        part: str | None = None,
         **options: Unpack[PlanOptions],
     ) -> pd.DataFrame:
         """Randomise every row of the frame; see `dpframe.sanitize`."""
-        account: Any = {"ledger": ledger, "dataset": dataset}
+        account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
         out: pd.DataFrame = sanitize(self._frame, epsilon, delta, plan=plan, key=key, **account, **options)
         return out
 

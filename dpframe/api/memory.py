@@ -22,6 +22,7 @@ def make_plan(
     *,
     ledger: Any = None,
     dataset: str | None = None,
+    part: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Plan:
     """Plan how a table would be sanitised, without randomising anything.
@@ -33,8 +34,8 @@ def make_plan(
     epsilon, delta
         The promise, replace-one, per person. ``delta=None`` is min(1e-6, n^−1.5).
     {options}
-    ledger, dataset
-        A `Ledger`, or its path, and the dataset in it from which private inference spends.
+    ledger, dataset, part
+        A `Ledger`, or its path, and the dataset in it, or a part of that, from which private inference spends.
 
     Raises
     ------
@@ -45,7 +46,7 @@ def make_plan(
     AlreadySanitizedError
         If the table is a release.
     """
-    return planned(wrap(table), epsilon, delta, ledger, dataset, options)
+    return planned(wrap(table), epsilon, delta, Account.of(ledger, dataset, part), options)
 
 
 def sanitize(
@@ -57,6 +58,7 @@ def sanitize(
     key: bytes | None = None,
     ledger: Any = None,
     dataset: str | None = None,
+    part: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Any:
     """Randomise every row of a table under (ε, δ)-differential privacy.
@@ -71,8 +73,9 @@ def sanitize(
         A ready plan instead of these.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh.
-    ledger, dataset
-        A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn.
+    ledger, dataset, part
+        A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn; or a
+        part of the dataset, where the table holds the rows of that part alone.
 
     Returns
     -------
@@ -98,7 +101,7 @@ def sanitize(
     ((1000, 2), 'shuffled')
     """
     frame = wrap(table)
-    purse = Purse(Account.of(ledger, dataset), key)
+    purse = Purse(Account.of(ledger, dataset, part), key)
     return drawn(frame, prepare(frame, Request(epsilon, delta, plan, options), purse))
 
 

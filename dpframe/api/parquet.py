@@ -30,6 +30,7 @@ def plan_parquet(
     *,
     ledger: Any = None,
     dataset: str | None = None,
+    part: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Plan:
     """Plan how Parquet files would be sanitised, without randomising anything, in bounded memory.
@@ -40,8 +41,8 @@ def plan_parquet(
         A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob.
     epsilon, delta, **options
         The promise and what else decides the plan; see `dpframe.make_plan`.
-    ledger, dataset
-        A `Ledger`, or its path, and the dataset in it from which private inference spends.
+    ledger, dataset, part
+        A `Ledger`, or its path, and the dataset in it, or a part of that, from which private inference spends.
 
     Raises
     ------
@@ -60,7 +61,7 @@ def plan_parquet(
     >>> plan.n, plan.names
     (1000, ('age',))
     """
-    return planned(ParquetInput.open(source), epsilon, delta, ledger, dataset, options)
+    return planned(ParquetInput.open(source), epsilon, delta, Account.of(ledger, dataset, part), options)
 
 
 def sanitize_parquet(
@@ -73,6 +74,7 @@ def sanitize_parquet(
     key: bytes | None = None,
     ledger: Any = None,
     dataset: str | None = None,
+    part: str | None = None,
     batch_rows: int = BATCH_ROWS,
     compression: str = "snappy",
     progress: Progress | None = None,
@@ -92,10 +94,11 @@ def sanitize_parquet(
         A ready plan instead of these.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh.
-    ledger, dataset
-        A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn. A
-        job that is interrupted keeps its key beside the ledger: repeated over the same input and plan it costs
-        nothing more, and writes the same.
+    ledger, dataset, part
+        A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn; or a
+        part of the dataset, where the file holds the rows of that part alone: a directory for each value of a public
+        key, released one by one, costs what the dearest of them does. A job that is interrupted keeps its key beside
+        the ledger: repeated over the same input and plan it costs nothing more, and writes the same.
     batch_rows
         Rows worked on at a time; any number gives the same output.
     compression
@@ -118,7 +121,7 @@ def sanitize_parquet(
     """
     table, request = ParquetInput.open(source), Request(epsilon, delta, plan, options)
     batch_rows = check_whole(batch_rows, "batch_rows", of="rows")
-    path, account = check_target(Path(target), table), Account.of(ledger, dataset)
+    path, account = check_target(Path(target), table), Account.of(ledger, dataset, part)
     if compression not in CODECS:
         raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
     with purse_of(table, path, request, account, key) as purse:

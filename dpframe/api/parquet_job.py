@@ -60,7 +60,8 @@ class JobPurse(Purse):
 
     def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
         """Enter the spend; that of an interrupted run is found there and costs nothing more."""
-        return self.job.spend(cost.budget.epsilon, cost.budget.delta, what, cost.step).release_id
+        part = None if self.account is None else self.account.part
+        return self.job.spend(cost.budget.epsilon, cost.budget.delta, what, cost.step, part).release_id
 
     @property
     def key(self) -> bytes:

@@ -263,13 +263,13 @@ def prepare(table: Table, request: Request, purse: Purse) -> Ready:
 
 
 def planned(
-    table: Table, epsilon: float | None, delta: float | None, ledger: Any, dataset: str | None, options: PlanOptions
+    table: Table, epsilon: float | None, delta: float | None, account: Account | None, options: PlanOptions
 ) -> Plan:
     """Return the plan of a face that makes plans."""
     check_names(options)
     if epsilon is None:
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
-    purse = Purse(Account.of(ledger, dataset))
+    purse = Purse(account)
     return prepare(table, Request(epsilon, delta, None, options, release=False), purse).plan
 
 

@@ -58,6 +58,9 @@ LedgerFile = Annotated[
     Path | None, typer.Option("--ledger", help="Ledger to spend from; see dpframe ledger.", show_default=False)
 ]
 Dataset = Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)]
+Part = Annotated[
+    str | None, typer.Option(help="The part of the dataset that the file is, by a public key.", show_default=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -74,12 +77,13 @@ def plan(
     options: PlanOptions,
     ledger: LedgerFile = None,
     dataset: Dataset = None,
+    part: Part = None,
     as_json: AsJson = False,
 ) -> None:
     """Plan how a file would be sanitised, and write the plan to reuse or edit."""
     if epsilon is None:
         raise ParameterError("give --epsilon, e.g. --epsilon 1")
-    made = plan_parquet(source, epsilon, delta, ledger=ledger, dataset=dataset, **options)
+    made = plan_parquet(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
     if output is not None:
         try:
             output.write_text(made.to_json(indent=2) + "\n", encoding="utf-8")
@@ -107,6 +111,7 @@ def sanitize(
     options: PlanOptions,
     ledger: LedgerFile = None,
     dataset: Dataset = None,
+    part: Part = None,
     as_json: AsJson = False,
 ) -> None:
     """Randomise every row of a file into a new file that may be given away."""
@@ -114,7 +119,16 @@ def sanitize(
     start = time.perf_counter()
     with progress("randomising") as shown:
         info = sanitize_parquet(
-            source, target, epsilon, delta, plan=ready, ledger=ledger, dataset=dataset, progress=shown, **options
+            source,
+            target,
+            epsilon,
+            delta,
+            plan=ready,
+            ledger=ledger,
+            dataset=dataset,
+            part=part,
+            progress=shown,
+            **options,
         )
     if as_json:
         typer.echo(info.to_json())
@@ -123,7 +137,7 @@ def sanitize(
     for line in info.plan.lines():
         typer.echo(line)
     if ledger is not None and dataset is not None:
-        left = Ledger(ledger).remaining(dataset)
+        left = Ledger(ledger).remaining(dataset, part)
         typer.echo(f"Ledger: {plain(dataset)} has {left} left; {_nights(info.plan)}")
 
 

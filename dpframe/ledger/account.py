@@ -10,7 +10,7 @@ from typing import Any
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, name_list
 from dpframe.ledger.currencies import covers, difference
 from dpframe.ledger.ledger import Ledger, as_ledger
 from dpframe.plan.inferred import Inferred
@@ -35,19 +35,33 @@ def cost_of_promise(promise: Budget, curved: bool) -> Cost:
 
 @dataclass(frozen=True)
 class Account:
-    """A dataset's budget in a ledger, from which a face spends."""
+    """A dataset's budget in a ledger, or that of a part of it, from which a face spends."""
 
     ledger: Ledger
     dataset: str
+    part: str | None = None
 
     @classmethod
-    def of(cls, ledger: Any, dataset: str | None) -> Account | None:
-        """Return the account of a face's ``ledger=`` and ``dataset=``, or None if neither is given."""
-        if ledger is None and dataset is None:
+    def of(cls, ledger: Any, dataset: str | None, part: str | None = None) -> Account | None:
+        """Return the account of a face's ``ledger=``, ``dataset=`` and ``part=``, or None if none of them is given.
+
+        Raises
+        ------
+        ParameterError
+            If one is given without the others it needs, the part is none of the dataset's, or rows may move between
+            its parts: a release tells how many rows it has, which is not private for adding or removing one.
+        """
+        if ledger is None and dataset is None and part is None:
             return None
         if ledger is None or dataset is None:
             raise ParameterError('ledger and dataset go together, e.g. ledger="ledger.sqlite", dataset="survey-2026"')
-        return cls(as_ledger(ledger), dataset)
+        account = cls(as_ledger(ledger), dataset, part)
+        if part is not None and account.ledger.moving(dataset, part):
+            raise ParameterError(
+                f"rows of dataset {name_list([dataset])} may move between its parts, and a release tells how many rows "
+                "a part has; release all parts as one table, without part"
+            )
+        return account
 
     def cost(self, plan: Plan) -> Cost:
         """Return what releasing under a plan costs: all of it, or what its inference has not paid here yet.
@@ -66,7 +80,7 @@ class Account:
     def _paid(self, inferred: Inferred) -> bool:
         """Tell whether this dataset's ledger has the receipt of an inference, of at least as much."""
         entry = None if inferred.receipt is None else self.ledger.find(inferred.receipt)
-        if entry is None or (entry.dataset, entry.what) != (self.dataset, INFERENCE):
+        if entry is None or (entry.dataset, entry.part, entry.what) != (self.dataset, self.part, INFERENCE):
             return False
         step = inferred.step or Step(0.0)
         enough = entry.step.mu >= step.mu and entry.step.delta >= step.delta
@@ -76,15 +90,17 @@ class Account:
         """Enter what it cost to find spaces that were taken from another plan, once for this dataset."""
         if inferred is None or self._paid(inferred):
             return
-        facts = json.dumps([self.dataset, inferred.without_counts.to_json()])
+        where = [self.dataset] if self.part is None else [self.dataset, self.part]
+        facts = json.dumps([*where, inferred.without_counts.to_json()])
         receipt = hashlib.sha256(facts.encode()).hexdigest()[:32]
-        budget = inferred.budget
-        self.ledger.spend(
-            self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=INFERENCE, step=inferred.step
-        )
+        self._enter(receipt, Cost(inferred.budget, inferred.step), INFERENCE)
 
     def spend(self, cost: Cost, what: str = "release") -> str:
         """Enter a spend, for good, and return its receipt."""
-        receipt, budget = secrets.token_hex(16), cost.budget
-        self.ledger.spend(self.dataset, budget.epsilon, budget.delta, release_id=receipt, what=what, step=cost.step)
+        receipt = secrets.token_hex(16)
+        self._enter(receipt, cost, what)
         return receipt
+
+    def _enter(self, receipt: str, cost: Cost, what: str) -> None:
+        epsilon, delta = cost.budget.epsilon, cost.budget.delta
+        self.ledger.spend(self.dataset, epsilon, delta, release_id=receipt, what=what, step=cost.step, part=self.part)

@@ -137,14 +137,18 @@ class Job:
     _key: bytes = field(repr=False)
     _spent: bool = False
 
-    def spend(self, epsilon: float, delta: float, what: str = "release", step: Step | None = None) -> Entry:
+    def spend(
+        self, epsilon: float, delta: float, what: str = "release", step: Step | None = None, part: str | None = None
+    ) -> Entry:
         """Spend before the first draw; an interrupted job's spend is found there and costs nothing more.
 
         Raises as `Ledger.spend`.
         """
         paid, self.paid = self.paid, True  # whatever interrupts the commit: the key stays
         try:
-            entry = self.ledger.spend(self.dataset, epsilon, delta, release_id=self.release_id, what=what, step=step)
+            entry = self.ledger.spend(
+                self.dataset, epsilon, delta, release_id=self.release_id, what=what, step=step, part=part
+            )
         except (ParameterError, BudgetExceeded):  # refused before anything was written
             self.paid = paid
             raise

@@ -305,6 +305,13 @@ class Ledger:
         with transaction(self._file, self.timeout) as connection:
             return self._total(connection, dataset).parts
 
+    def moving(self, dataset: str, part: str) -> bool:
+        """Tell whether a replaced row may move from a part of a dataset to another; refuse what is no part of it."""
+        with transaction(self._file, self.timeout) as connection:
+            total = self._total(connection, _text(dataset, "dataset"))
+            total.check_part(_text(part, "part"))
+            return total.moving
+
     def datasets(self) -> list[str]:
         """Return the names of the datasets, in the order in which they were registered."""
         with transaction(self._file, self.timeout) as connection:

@@ -188,6 +188,47 @@ def test_an_exceeded_budget_leaves_nothing(
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["in.parquet", "ledger.sqlite"]
 
 
+def test_parts_cost_what_the_dearest_does(people: pd.DataFrame, source: Path, tmp_path: Path) -> None:
+    """Parallel composition through every face: north and south are other people's rows."""
+    ledger = dpf.Ledger(tmp_path / "parts.sqlite")
+    ledger.create("survey", 1.0, 1e-6, accounting="basic", parts=("north", "south"))
+    north, south = (account(ledger) | {"part": part} for part in ("north", "south"))
+    dpf.sanitize(people, 0.4, 1e-7, **TWO, **north)
+    people.dp.sanitize(0.3, 1e-7, **TWO, **south)
+    assert ledger.spent("survey").epsilon == 0.4
+    dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.3, 1e-7, **TWO, **south)
+    dpf.Sanitizer(0.3, 0.0, spaces=SPACES, **north).fit(people).transform(people)
+    assert ledger.spent("survey").epsilon == pytest.approx(0.7)
+    plan = people.dp.plan(0.3, 1e-7, infer_share=0.5, **south)
+    assert plan.inferred is not None
+    assert ledger.find(plan.inferred.receipt or "").part == "south"
+    with pytest.raises(BudgetExceeded, match="nothing was drawn"):
+        dpf.sanitize(people, 0.4, 1e-7, **TWO, **north)
+    assert set(ledger.history("survey")["part"]) == {"north", "south"}
+
+
+def test_a_receipt_of_another_part_is_none(people: pd.DataFrame, tmp_path: Path) -> None:
+    """What inference of the north's rows cost pays for nothing of the south's."""
+    ledger = dpf.Ledger(tmp_path / "parts.sqlite")
+    ledger.create("survey", 1.0, 1e-6, accounting="basic", parts=("north", "south"))
+    plan = people.dp.plan(0.5, 1e-7, **account(ledger), part="north")
+    dpf.sanitize(people, plan=plan, **account(ledger), part="south")
+    assert ledger.history("survey").set_index("part").loc["south", "epsilon"] == pytest.approx(0.5)
+
+
+def test_refusals_of_parts(people: pd.DataFrame, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    ledger.create("moving", 1.0, parts=("north", "south"), moving=True)
+    for options, match in (
+        (account(ledger) | {"part": "north"}, "dataset survey has no parts; leave part out"),
+        (account(ledger, "moving") | {"part": "west"}, "part west is none of dataset moving, which has"),
+        (account(ledger, "moving") | {"part": "north"}, "may move between its parts.*release all parts as one table"),
+        ({"part": "north"}, "ledger and dataset go together"),
+    ):
+        with pytest.raises(ParameterError, match=match):
+            dpf.sanitize(people, 0.1, 0.0, **TWO, **options)
+    assert ledger.history().empty
+
+
 def test_ledger_and_dataset_go_together(people: pd.DataFrame, source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
     calls: list[Any] = [
         lambda **kept: dpf.sanitize(people, 0.1, **TWO, **kept),
