@@ -71,6 +71,10 @@ class Reading:
             return False
         return space.is_listed or space.size <= FEW_VALUES
 
+    def holds_sets(self, column: str) -> bool:
+        """Tell whether a column holds sets."""
+        return sets.is_sets(self._source.column(column))
+
     def _items(self, column: str) -> ItemTable | None:
         """Return the measured supports of a set column, if it has some."""
         measured = None if self._joints is None else self._joints.tables.of_kind("items", column)
@@ -375,6 +379,11 @@ class Reading:
         if least is not None:
             lower = np.maximum(lower, least)
         return dict(zip(RESULTS, (point, error, lower, upper), strict=True))
+
+
+def source_of(fitted: Distribution | CombinedDistribution | NumberTables) -> str:
+    """Return what a number's distribution is from."""
+    return "tables" if isinstance(fitted, NumberTables) else "rows"
 
 
 def kept_parts(axes: Sequence[Axis], dropna: bool) -> tuple[slice, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,18 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import moments, sets, surrogates
-from dpframe.estimate.axes import Axis, make_axis
-from dpframe.estimate.base import Bins, Reading, column_names, kept_parts
+from dpframe.estimate.axes import Axis, join_axes, make_axis
+from dpframe.estimate.base import Bins, Reading, column_names, kept_parts, source_of
+from dpframe.estimate.conditions import ItemCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.merged_ranks import of_ranks_alone
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.with_tables import Answer
+
+MOST_ASKED = 100_000
+"""Cells of a joint up to which a counting question is answered by a fit of it."""
+
+_JOINED = {"all": " & ", "any": " | "}
 
 
 class CountEstimates(Reading):
@@ -136,6 +143,89 @@ class CountEstimates(Reading):
         return out
 
     @nan_if_not_found
+    def count(
+        self, where: Mapping[str, Any], normalize: bool = False, *, method: str = "auto", target: str = "table"
+    ) -> pd.Series[Any]:
+        """Return how many rows meet a condition on every column that is named.
+
+        Parameters
+        ----------
+        where
+            By column a value, a list of values, ``(low, high)`` with both ends in it (None for no end), None for null;
+            of sets ``{"any": items}`` or ``{"all": items}``; ``{"not": …}`` of any of these, which no null meets.
+        normalize
+            Give the share of all rows instead of their number.
+        method
+            ``"inverse"``: unbiased, from the rows alone. ``"auto"``: of least error, from measured tables and fits
+            where these tell of the columns.
+        target
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper``; ``attrs["source"]`` says what it is from.
+
+        Raises
+        ------
+        ParameterError
+            For a condition that is none, a column that is not randomised, or what its space does not hold.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(5_000, columns=["age", "sex", "hobbies"])
+        >>> spaces = {"age": (18, 95), "sex": ["F", "M"], "hobbies": dpf.Subset(dpf.datasets.HOBBIES, max_size=4)}
+        >>> plan = dpf.make_plan(frame, epsilon=10, delta=0, spaces=spaces, allocation={"hobbies": 0.8})
+        >>> safe = dpf.sanitize(frame, plan=plan, key=bytes(32))
+        >>> women = {"sex": "F", "hobbies": {"any": ["cycling", "hiking"]}}
+        >>> dpf.Estimates(safe).count(women).round(-2).to_dict()
+        {'estimate': 500.0, 'std_error': 100.0, 'lower': 300.0, 'upper': 800.0}
+        >>> dpf.Estimates(safe).count({"sex": "F", "age": (18, 40)}, normalize=True).round(2).to_dict()
+        {'estimate': 0.2, 'std_error': 0.04, 'lower': 0.12, 'upper': 0.28}
+        """
+        if method not in ("auto", "inverse"):
+            raise ParameterError('method must be "auto" or "inverse"')
+        sampling, asked = self._source.sampling(target), Where.of(where, self._source.column)
+        weight, (rows, variance) = (
+            self._source.weight,
+            asked.count(self._source.codes(asked.names), self.plan.groups, sampling),
+        )
+        found, error, source = rows * weight, math.sqrt(variance) * weight, "rows"
+        if method == "auto" and len(asked.values) == len(asked.conditions):
+            fitted, spread, told = self._fitted_count(asked, target)
+            if spread < error:
+                found, error, source = fitted, spread, told
+        scale = max(self._all_rows, 1.0) if normalize else 1.0
+        results = self._results(np.array([found / scale]), np.array([(error / scale) ** 2]), (slice(None),))
+        out = pd.Series({name: float(values[0]) for name, values in results.items()}, name="count")
+        out.attrs["source"] = source
+        return out
+
+    def _fitted_count(self, asked: Where, target: str) -> tuple[float, float, str]:
+        """Return the number of rows that meet conditions on values by what fits best, its error, and its source."""
+        names, conditions, rows = asked.names, asked.values, self._all_rows
+        if len(names) == 1 and not self.is_listed(names[0]):
+            fitted = self._distribution(names[0])
+            part = conditions[names[0]].share_of_cells(fitted.axis)
+            own = fitted.errors_of(lambda shares: np.asarray(part @ shares), self._source.sampling(target))
+            # Of a cell that is met in part half of what that leaves open is taken.
+            open_part = float(np.sum(fitted.shares * np.minimum(part, 1 - part))) / 2
+            return float(part @ fitted.shares) * rows, math.hypot(float(own), open_part) * rows, source_of(fitted)
+        if self._joints is not None and self._joints.tables.told(names) == "tables":
+            columns = [self._joints.tables.columns[name] for name in names]
+            parts = [one.spread.T @ conditions[one.axis.name].share_of_cells(one.axis) for one in columns]
+            share, error, source = self._joints.share(names, parts, target == "population")
+            return share * self.rows, error * self.rows, source
+        axes = join_axes([conditions[name].axis for name in names], self.plan.groups)
+        if math.prod(axis.cells for axis in axes) > MOST_ASKED:
+            return math.nan, math.inf, "rows"
+        answer = self._cells(axes, False, (), False, "auto", target)
+        inside = reduce(np.multiply.outer, [conditions[axis.name].share_of_cells(axis) for axis in axes])
+        # How the errors of cells go together is not known: at worst all go one way.
+        error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
+        return float((answer.estimate * inside).sum()), error, answer.source
+
+    @nan_if_not_found
     def crosstab(
         self,
         index: str,
@@ -228,6 +318,7 @@ class CountEstimates(Reading):
         column: str,
         items: Sequence[Any] | None = None,
         *,
+        how: str = "all",
         by: str | None = None,
         bins: Any = None,
         normalize: bool = True,
@@ -243,7 +334,9 @@ class CountEstimates(Reading):
         column
             A randomised column of sets; or of few values, in the space's order.
         items
-            Items of an item set: the share of rows that hold them all.
+            Items of an item set: the share of rows that hold them all, or any of them.
+        how
+            ``"all"`` or ``"any"`` of the items.
         by
             A randomised column: supports within each of its values (nulls of it left out).
         bins
@@ -285,9 +378,11 @@ class CountEstimates(Reading):
             return self.value_counts(column, normalize=normalize, sort=False, target=target)
         mine = sets.SetColumn.of(chosen)
         places = None if items is None else mine.places(items)
+        if how not in ("all", "any") or (how == "any" and (places is None or by is not None)):
+            raise ParameterError('how must be "all", or "any" of the items that are named, without by')
         index = pd.Index(mine.labels, name=column)
         if places is not None:
-            index = pd.Index([" & ".join(str(mine.labels[i]) for i in places)], name=column)
+            index = pd.Index([_JOINED[how].join(str(mine.labels[i]) for i in places)], name=column)
         if by is not None:
             if not normalize:
                 raise ParameterError("by goes with shares only; leave normalize out")
@@ -298,7 +393,8 @@ class CountEstimates(Reading):
         if places is None:
             estimate, variance, source = self._supports(column, normalize, target)
         else:
-            sums, released, nulls = mine.count_together(places, self._source.codes([column]))
+            condition = ItemCondition(mine, tuple(places), how)
+            sums, released, nulls = condition.counted(self._source.codes([column]))
             shares = sets.share_of(sums, mine, released, nulls, normalize, sampling)
             (estimate, variance), source = self._weighted(*shares, normalize), "rows"
         out = pd.DataFrame(self._results(estimate, variance, (slice(None),)), index=index)

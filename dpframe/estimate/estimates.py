@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.estimate import sets
-from dpframe.estimate.count_estimates import CountEstimates
 from dpframe.estimate.measured_tables import MeasuredTables
-from dpframe.estimate.number_estimates import NumberEstimates
 from dpframe.estimate.plot import draw
+from dpframe.estimate.summaries import Summaries
 from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
 from dpframe.estimate.with_tables import TableJoints
 
 
-class Estimates(CountEstimates, NumberEstimates):
+class Estimates(Summaries):
     """Estimates from a sanitised table.
 
     Parameters
@@ -81,10 +79,6 @@ class Estimates(CountEstimates, NumberEstimates):
     F      1043.0        6.0  1030.0  1055.0
     M       957.0        6.0   945.0   970.0
     """
-
-    def holds_sets(self, column: str) -> bool:
-        """Tell whether a column holds sets."""
-        return sets.is_sets(self._source.column(column))
 
     def plot(self, *columns: str, ax: Any = None, **options: Any) -> Any:
         """Draw a marginal with its intervals, a histogram, or (two columns) a cross table.

@@ -19,7 +19,7 @@ R = TypeVar("R")
 NOT_FOUND = "not_found"
 """Key of a result's attrs: ``{column: reason}``."""
 
-_COLUMN_ARGUMENTS = ("column", "columns", "index", "by", "weights")
+_COLUMN_ARGUMENTS = ("column", "columns", "index", "by", "weights", "where")
 
 
 Judged = Callable[[Plan], Iterable[NotFound]]

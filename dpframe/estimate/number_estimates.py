@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
 
@@ -14,39 +14,79 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import BinnedAxis, MemberAxis, make_axis
-from dpframe.estimate.base import RESULTS, Reading
+from dpframe.estimate.base import RESULTS, Reading, column_names, kept_parts, source_of
 from dpframe.estimate.distribution import aggregation, line_of, quantiles
 from dpframe.estimate.joint_domain import check_cells
-from dpframe.estimate.not_found import nan_if_not_found
+from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.number_tables import Known, NumberPair, NumberTables
 
 
 class NumberEstimates(Reading):
     """Means, sums, variances, correlations, rates of nulls, histograms and quantiles."""
 
-    @nan_if_not_found
     def mean(
-        self, column: str, by: str | None = None, *, weights: str | None = None, bins: Any = None, target: str = "table"
+        self,
+        column: str | Sequence[str],
+        by: str | Sequence[str] | None = None,
+        *,
+        weights: str | None = None,
+        bins: Any = None,
+        target: str = "table",
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return the mean of a numeric column, over the rows where it is not null.
 
         Parameters
         ----------
         column
-            A randomised column of numbers, booleans or times.
+            A randomised column of numbers, booleans or times; or a list of columns.
         by
-            A randomised column: one mean per value (nulls of ``by`` are left out).
+            A randomised column: one mean per value (nulls of ``by`` are left out). Or a list of them: one mean for
+            every combination of their values.
         weights
             A randomised numeric column of non-negative weights.
         bins
-            Cut ``by`` into bins.
+            Cut ``by`` into bins; of several ``{column: number or bounds}``.
         target
             See the class.
 
         Returns
         -------
-        Series ``estimate, std_error, lower, upper``; with ``by`` a DataFrame with a row per value.
+        Series ``estimate, std_error, lower, upper``; with ``by``, or of several columns, a DataFrame of such rows.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised or holds no numbers, ``weights`` beside ``by``, or several columns with
+            ``by``.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(4_000, columns=["age", "sex", "region"])
+        >>> spaces = {"age": (0, 120), "sex": ["F", "M"], "region": list(dpf.datasets.REGIONS)}
+        >>> safe = dpf.sanitize(frame, epsilon=9, delta=0, spaces=spaces, key=bytes(32))
+        >>> dpf.Estimates(safe).mean("age", by="sex").round()
+             estimate  std_error  lower  upper
+        sex
+        F        53.0        1.0   51.0   56.0
+        M        51.0        1.0   49.0   54.0
         """
+        if isinstance(column, str):
+            return self._mean(column, by, weights, bins, target)
+        columns = column_names(column, "column")
+        if by is not None:
+            raise ParameterError("by goes with the mean of one column; ask for each of them")
+        means = {name: self._mean(name, None, weights, None, target) for name in columns}
+        out = pd.DataFrame(means).T.infer_objects() if means else pd.DataFrame(columns=list(RESULTS))
+        missing = {name: why for mean in means.values() for name, why in mean.attrs.get(NOT_FOUND, {}).items()}
+        if missing:
+            out.attrs[NOT_FOUND] = missing
+        return out
+
+    @nan_if_not_found
+    def _mean(
+        self, column: str, by: str | Sequence[str] | None, weights: str | None, bins: Any, target: str
+    ) -> pd.Series[Any] | pd.DataFrame:
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
         if by is None:
@@ -56,6 +96,9 @@ class NumberEstimates(Reading):
             )
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
+        if not isinstance(by, str):
+            keys = column_names(by, "by")
+            return self._mean_by(scale, keys, {} if bins is None else bins, sampling)
         group, home = make_axis(self._source.column(by), bins), self.plan.group_of(by)
         if home is not None and column in home.names:
             group = MemberAxis(group.column, group, home)
@@ -68,6 +111,26 @@ class NumberEstimates(Reading):
         part = slice(0, group.cells - group.has_null)
         results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
         return pd.DataFrame(self._dressed(results, column), index=group.labels[part])
+
+    def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, sampling: float) -> pd.DataFrame:
+        """Return the mean of a column for every combination of the values of several others."""
+        column = scale.column.name
+        if not isinstance(bins, Mapping):
+            raise ParameterError("bins must be {column: number or bounds} where by names several columns")
+        if column in keys:
+            raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")
+        axes = self._axes(keys, bins)
+        homes = [home.names for name in [column, *keys] if (home := self.plan.group_of(name)) is not None]
+        if len(set(homes)) < len(homes):
+            raise ParameterError("columns that are randomised together cannot be told apart by several keys; name one")
+        ratio, variance = surrogates.ratio_by_all(
+            scale.column, scale.value, scale.present, axes, self._source.codes([column, *keys]), sampling
+        )
+        kept = kept_parts(axes, dropna=True)
+        results = self._results(scale.back(ratio), variance * scale.width**2, kept)
+        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
+        cells = {name: values.ravel() for name, values in results.items()}
+        return pd.DataFrame(self._dressed(cells, column), index=pd.MultiIndex.from_product(labels))
 
     @nan_if_not_found
     def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
@@ -319,7 +382,7 @@ class NumberEstimates(Reading):
         part = slice(0, axis.bins)
         results = self._results(estimate, variance, (part,), least=0.0)
         out = pd.DataFrame(results, index=axis.labels[part])
-        out.attrs["source"] = _source_of(fitted)
+        out.attrs["source"] = source_of(fitted)
         return out
 
     @nan_if_not_found
@@ -376,7 +439,7 @@ class NumberEstimates(Reading):
         ends = start, start + (fitted.axis.edges[fitted.axis.bins] - 1) * step
         results |= {bound: np.clip(results[bound], *ends) for bound in ("lower", "upper")}
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
-        table.attrs["source"] = _source_of(fitted)
+        table.attrs["source"] = source_of(fitted)
         return table if np.ndim(q) else table.iloc[0].rename(column)
 
 
@@ -394,10 +457,6 @@ def _with_pair(
     # Aitken's gain, which needs no inverse of the rows' own covariance.
     gain = covariance @ np.linalg.inv(covariance + np.diag(own))
     return values + gain @ (known - values), covariance - gain @ covariance + np.diag(more)
-
-
-def _source_of(fitted: Any) -> str:
-    return "tables" if isinstance(fitted, NumberTables) else "rows"
 
 
 def _levels(q: Any) -> FloatArray:

@@ -121,6 +121,11 @@ class SetColumn:
         """Whether null is a value."""
         return self.column.space.has_null
 
+    def is_null(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Tell which released codes are null."""
+        ((_, null, _),) = self.bits([{self.column.name: codes}])
+        return null
+
     def counted(self, shown: FloatArray, released: Any) -> Counted:
         """Return the sums of the indicator of an item, which ``shown`` of ``released`` sets show."""
         a, b = self.values
@@ -144,23 +149,6 @@ class SetColumn:
         total = float(levels @ counts)
         without = own_squares(total, total**2 / n, sampling)
         return total / n, max(float(levels**2 @ counts) - without, 0.0) / n**2
-
-    def count_together(self, places: Sequence[int], batches: Batches) -> tuple[Counted, int, int]:
-        """Return the sums of the indicator that a set holds all of some items, and the numbers of sets and nulls.
-
-        The product of surrogates depends on how many of the items are shown alone.
-        """
-        histogram, nulls = np.zeros(len(places) + 1), 0
-        for bits, null, _ in self.bits(batches):
-            held = bits[:, places].sum(axis=1, dtype=np.int64)[~null]
-            histogram += np.bincount(held, minlength=len(histogram))
-            nulls += int(null.sum())
-        a, b = self.values
-        kept, r, m = self.column.mechanism.present[0], len(places), np.arange(len(places) + 1)
-        levels = (a * kept) ** m * (b * kept) ** (r - m) / kept
-        first = float(histogram @ levels)
-        sums = Counted(np.array([first]), np.array([histogram @ levels**2]), np.array([first]), self.weights[0] * first)
-        return sums, int(histogram.sum()), nulls
 
     def count_by(self, group: Axis, places: Sequence[int] | None, batches: Batches) -> tuple[FloatArray, ...]:
         """Return, by released class of another column: Σ U and Σ U² per item (or of one item set), sets, nulls."""

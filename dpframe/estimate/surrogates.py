@@ -117,7 +117,7 @@ class Sums:
         return np.asarray((self.second - without) / n**2)
 
 
-class _Surrogates:
+class Surrogates:
     """Surrogates of products of functions of columns, tabulated once."""
 
     def __init__(self, columns: Mapping[str, Column], groups: Sequence[Group] = ()) -> None:
@@ -181,7 +181,7 @@ def product_sums(
 
     Factors of columns that share one of the ``groups`` have one surrogate together.
     """
-    surrogates, t = _Surrogates(columns, groups), len(terms)
+    surrogates, t = Surrogates(columns, groups), len(terms)
     n, first, second, of_products = 0, np.zeros(t), np.zeros((t, t)), np.zeros((t, t))
     for part, times in _weighted_parts(columns, batches):
         n += int(times.sum())
@@ -247,26 +247,49 @@ def grouped_ratio(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ f·w·1_g / Σ w·1_g for every cell g of an axis, and the variances by the delta method.
 
-    Per released class of the group, the sums of a, p, a², ap, p², s are enough, where a, p and s are the
-    surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
+    See `ratio_by_all`; a group in one block of noise with the column has a formula of its own.
     """
     if isinstance(group, MemberAxis):
         return _ratio_together(column, numerator, present, group, batches, sampling)
-    surrogates = _Surrogates({column.name: column})
-    sums = np.zeros((group.classes, 6))
+    return ratio_by_all(column, numerator, present, [group], batches, sampling)
+
+
+def ratio_by_all(
+    column: Column,
+    numerator: CodeFunction,
+    present: CodeFunction,
+    groups: Sequence[Axis],
+    batches: Iterable[Codes],
+    sampling: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Return Σ f·w·1_g / Σ w·1_g for every cell g of a joint of axes, and the variances by the delta method.
+
+    Per released class of the groups, the sums of a, p, a², ap, p², s are enough, where a, p and s are the
+    surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
+    """
+    surrogates, shape = Surrogates({column.name: column}), [group.classes for group in groups]
+    check_cells([*shape, 6])
+    sums = np.zeros((math.prod(shape), 6))
     for codes in batches:
-        y, g = codes[column.name], group.classify(codes[group.name])
+        y, g = codes[column.name], np.zeros(len(codes[column.name]), dtype=np.int64)
+        for group in groups:
+            g = g * group.classes + group.classify(codes[group.name])
         a, p, s = (
             surrogates.at(column.name, functions, y)
             for functions in ((numerator, present), (present,), (numerator, numerator, present))
         )
         for i, term in enumerate((a, p, a * a, a * p, p * p, s)):
-            sums[:, i] += np.bincount(g, weights=term, minlength=group.classes)
-    plain, square = group.invert(sums), group.invert(sums, squared=True)
-    a, p, s = plain[:, 0], plain[:, 1], plain[:, 5]
+            sums[:, i] += np.bincount(g, weights=term, minlength=len(sums))
+    plain = square = sums.reshape([*shape, 6])
+    for i, group in enumerate(groups):
+        plain, square = (
+            np.moveaxis(group.invert(np.moveaxis(values, i, 0), squared=squared), 0, i)
+            for values, squared in ((plain, False), (square, True))
+        )
+    a, p, s = plain[..., 0], plain[..., 1], plain[..., 5]
     with np.errstate(divide="ignore", invalid="ignore"):
         r = a / p
-        residual = square[:, 2] - 2 * r * square[:, 3] + r**2 * square[:, 4]
+        residual = square[..., 2] - 2 * r * square[..., 3] + r**2 * square[..., 4]
         residual = residual - own_squares(s - 2 * r * a + r**2 * p, 0.0, sampling)
         # Too few rows in a group leave no variance: then nothing is known of its mean.
         return r, np.where(residual > 0, residual / p**2, np.inf)

@@ -173,6 +173,28 @@ class TableJoints:
                 shares = guarded.shares if hidden else shares
         return self._shown(question, shares, errors, "model", source, hidden)
 
+    def share(self, names: Sequence[str], parts: Sequence[FloatArray], population: bool) -> tuple[float, float, str]:
+        """Return the share of rows in a part of a joint, by the fit and the guard, its error, and what it is from.
+
+        ``parts`` has for every column the share of each of the fit's cells that is asked for.
+        """
+        fitted, places = self.tables.fitted, self.tables.places(names)
+
+        def of(shares: FloatArray) -> FloatArray:
+            for part in parts:
+                shares = np.tensordot(part, shares, axes=(0, 0))
+            return np.asarray(shares)
+
+        found = float(of(fitted.fit.joint(places)))
+        error, source = float(fitted.replicas.errors(places, drawn=float(population), of=of)), "tables"
+        guarded = self.guarded(names) if len(names) > 2 else None
+        if guarded is not None:
+            source = "both"
+            if guarded.hidden:
+                heard = float(of(guarded.shares))
+                found, error = heard, math.hypot(error, heard - found)
+        return found, error, source
+
     def guarded(self, names: Sequence[str]) -> Guarded | None:
         """Return the joint of the fit after the rows were heard, or None where they cannot be."""
         return self.guarded_all([names])[0]

@@ -113,9 +113,13 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
     # mode=rw: SQLite itself would make a new and empty ledger at a mistyped path.
     uri = f"{file.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=min(timeout, _LONGEST_WAIT), isolation_level=None)
-    # FULL and, where there is no write-ahead log, the folder too: on disk when COMMIT returns.
-    connection.execute("PRAGMA synchronous = EXTRA")
-    connection.execute("PRAGMA foreign_keys = ON")
+    try:
+        # FULL and, where there is no write-ahead log, the folder too: on disk when COMMIT returns.
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

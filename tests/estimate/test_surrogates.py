@@ -16,6 +16,7 @@ import pytest
 import dpframe as dpf
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, MemberAxis, make_axis
+from dpframe.estimate.conditions import ItemCondition
 from dpframe.estimate.sets import SetColumn, pair_counts
 from dpframe.mechanisms import MECHANISMS, GammaDiagonal, Matrix, Mechanism, mechanism_for
 from dpframe.plan.build import build_plan
@@ -116,7 +117,7 @@ def test_moments_invert_their_channel(tag: str, space: Space) -> None:
     everywhere = np.arange(space.size)
     for functions in [(scale.present,), (scale.value, scale.present), (scale.value, scale.value)]:
         truth = np.prod([f(everywhere) for f in functions], axis=0)
-        inverses = surrogates._Surrogates({"x": one}).at("x", functions, everywhere)
+        inverses = surrogates.Surrogates({"x": one}).at("x", functions, everywhere)
         np.testing.assert_allclose(inverses @ matrix, truth, atol=1e-9)
 
 
@@ -154,7 +155,7 @@ def test_sets_invert_their_channel(tag: str) -> None:
             present += p * (mine.weights[0] * sets + mine.weights[1] * nulls)
             both, sets, _ = mine.count_pairs(places, batch)
             pairs += p * pair_counts(mine, both, sets).first
-            together += p * mine.count_together([0, 2], batch)[0].first[0]
+            together += p * ItemCondition(mine, (0, 2), "all").counted(batch)[0].first[0]
         np.testing.assert_allclose(one, held, atol=1e-9)
         np.testing.assert_allclose(pairs, np.outer(held, held), atol=1e-9)
         assert together == pytest.approx(held[0] * held[2], abs=1e-9)

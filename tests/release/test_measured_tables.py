@@ -245,6 +245,7 @@ def test_what_tables_tell_of_a_row_is_in_its_local_promise():
     assert capped.verify().ok
 
 
+@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
 def test_a_capped_row_has_what_the_most_that_tables_may_cost_leaves():
     """What inference gave decides which tables there are, and so what they cost; the rows' losses do not follow it."""
     capped = dpf.make_plan(frame(), 1.0, 1e-6, local_epsilon=2.0)

@@ -53,7 +53,14 @@ class Replicas:
         own = np.mean([np.sum(s * s * precision) for s in steps])
         return float(misfit - shares.size + 2 * covariance), float(own), shares.size
 
-    def errors(self, columns: Sequence[int], *, simple: bool = False, drawn: float = 0.0) -> FloatArray:
+    def errors(
+        self,
+        columns: Sequence[int],
+        *,
+        simple: bool = False,
+        drawn: float = 0.0,
+        of: Callable[[FloatArray], FloatArray] = np.asarray,
+    ) -> FloatArray:
         """Return root mean squared errors of the cells' shares.
 
         Parameters
@@ -64,13 +71,19 @@ class Replicas:
             Whether of the simple estimate.
         drawn
             0 for the table's own shares, 1 for the population's that its rows were drawn from.
+        of
+            What is asked of the cells: sums of their shares; by default the shares themselves.
 
         Raises
         ------
         ParameterError
             If a column is in no table and in no rows.
         """
-        estimate: Callable[[TableFit], FloatArray] = _simple(columns) if simple else lambda fit: fit.joint(columns)
+        joint: Callable[[TableFit], FloatArray] = _simple(columns) if simple else lambda fit: fit.joint(columns)
+
+        def estimate(fit: TableFit) -> FloatArray:
+            return of(joint(fit))
+
         shares = estimate(self.fit)
         squares = np.mean([(estimate(fit) - shares) ** 2 for fit in self.again], axis=0)
         n = self.fit.evidence.n
@@ -79,7 +92,7 @@ class Replicas:
             squares = squares * max([self.biases.get((a, b), 1.0) for a, b in inside])
         if len(columns) > 2:
             # Which end of the geometric mean is nearer depends on the table: their distance stands for its bias.
-            ends = self.fit.mixture.joint(columns) - self.fit.from_pairs(columns, 0.0)
+            ends = of(self.fit.mixture.joint(columns)) - of(self.fit.from_pairs(columns, 0.0))
             squares = squares + ends**2
         return np.asarray(np.sqrt(np.maximum(squares, (0.5 / n) ** 2) + drawn * shares * (1 - shares) / n))
 

@@ -1,0 +1,302 @@
+"""Conditions on columns, as counting questions have them, and what a row's release tells of them.
+
+A row meets a question if every column meets its condition. The indicator of that is a product over columns, so that the
+product of the conditions' surrogates has it as its mean; the square of an indicator is itself.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpframe.arrays import FloatArray
+from dpframe.errors import ColumnError, ParameterError, name_list
+from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
+from dpframe.estimate.measured_tables import FEW_VALUES, first_codes
+from dpframe.estimate.sets import CHUNK, Counted, SetColumn, is_sets
+from dpframe.estimate.surrogates import Codes, Surrogates, own_squares
+from dpframe.plan.columns import Column, Group
+
+_FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items} or {"not": …}}'
+
+
+class Condition(ABC):
+    """What is asked of one column."""
+
+    column: Column
+
+    @abstractmethod
+    def negated(self) -> Condition:
+        """Return the condition that the other values of the column meet, null being none."""
+
+
+@dataclass(frozen=True)
+class ValueCondition(Condition):
+    """A column's code lies in one of some stretches [start, stop), or is null's."""
+
+    column: Column
+    stretches: tuple[tuple[int, int], ...]
+
+    def holds(self, codes: npt.NDArray[Any]) -> FloatArray:
+        """Return 1 for codes that meet it, else 0."""
+        inside = np.zeros(len(codes), dtype=np.bool_)
+        for start, stop in self.stretches:
+            inside |= (codes >= start) & (codes < stop)
+        return inside.astype(np.float64)
+
+    def share_of_cells(self, axis: Axis) -> FloatArray:
+        """Return the share of the codes of every cell of an axis that meet it."""
+        starts = first_codes(axis)
+        edges = np.append(starts, self.column.space.values).astype(np.float64)
+        inside = np.zeros(len(starts))
+        for start, stop in self.stretches:
+            inside += np.maximum(np.minimum(edges[1:], stop) - np.maximum(edges[:-1], start), 0.0)
+        shares = inside / np.diff(edges)
+        if axis.has_null:
+            shares = np.append(shares, self.holds(np.array([self.column.space.values])))
+        return np.asarray(shares)
+
+    @property
+    def axis(self) -> Axis:
+        """An axis whose cells lie within a stretch or without: of many values, bins between the stretches' ends."""
+        space = self.column.space
+        if space.is_listed or space.size <= FEW_VALUES:
+            return make_axis(self.column, None)
+        inner = {end for stretch in self.stretches for end in stretch if 0 < end < space.values}
+        return BinnedAxis(self.column, (0, *sorted(inner), space.values), ())
+
+    def negated(self) -> ValueCondition:
+        """Return the gaps between the stretches."""
+        values, gaps, last = self.column.space.values, [], 0
+        for start, stop in [*sorted(self.stretches), (values, values)]:
+            if start > last:
+                gaps.append((last, start))
+            last = max(last, stop)
+        return replace(self, stretches=tuple(gaps))
+
+
+@dataclass(frozen=True)
+class ItemCondition(Condition):
+    """A set holds all, or any, of some items; or it does not."""
+
+    sets: SetColumn
+    places: tuple[int, ...]
+    how: str
+    wrong: bool = False
+
+    @property
+    def column(self) -> Column:  # type: ignore[override]
+        """The column of sets."""
+        return self.sets.column
+
+    def negated(self) -> ItemCondition:
+        """Return the opposite."""
+        return replace(self, wrong=not self.wrong)
+
+    def surrogates(self, codes: npt.NDArray[Any]) -> FloatArray:
+        """Return the surrogate of the indicator at released sets.
+
+        Let G have the mean g of a set, that of what its bits tell, and g₀ of the empty set, by which nulls are flipped.
+        With k and f the chances that a set and a null are released as sets, G/k + c for sets and d for nulls has the
+        mean g of sets and 0 of null if d = −f g₀/(k − f) and c = −(1 − k)d/k.
+        """
+        ((bits, null, _),) = self.sets.bits([{self.column.name: codes}])
+        kept, flipped = self.column.mechanism.present
+        shown, hidden = (value * kept for value in self.sets.values)
+        mine = bits[:, list(self.places)]
+        if self.how == "all":
+            found, empty = np.where(mine, shown, hidden).prod(axis=1), 0.0
+        else:
+            found, empty = 1 - np.where(mine, 1 - shown, 1 - hidden).prod(axis=1), 0.0
+        if self.wrong:
+            found, empty = 1 - found, 1.0
+        if not self.sets.has_null:
+            return np.asarray(found)
+        of_null = -flipped * empty / (kept - flipped)
+        return np.where(null, of_null, found / kept - (1 - kept) * of_null / kept)
+
+    def counted(self, batches: Iterable[Codes]) -> tuple[Counted, int, int]:
+        """Return the sums of the surrogates that a share of the sets needs, and the numbers of sets and of nulls."""
+        first = second = crossed = 0.0
+        released = nulls = 0
+        for codes in batches:
+            for start in range(0, len(codes[self.column.name]), CHUNK):
+                part = codes[self.column.name][start : start + CHUNK]
+                found, null = self.surrogates(part), self.sets.is_null(part)
+                present = np.where(null, self.sets.weights[1], self.sets.weights[0])
+                first, second = first + float(found.sum()), second + float(found @ found)
+                crossed += float(found @ present)
+                nulls += int(null.sum())
+                released += int((~null).sum())
+        one, squares, both = (np.array([value]) for value in (first, second, crossed))
+        return Counted(one, squares, one, both), released, nulls
+
+
+@dataclass(frozen=True)
+class Where:
+    """A question: conditions on columns, all of which a row has to meet."""
+
+    conditions: tuple[Condition, ...]
+
+    @classmethod
+    def of(cls, where: Any, column_of: Callable[[str], Column]) -> Where:
+        """Read a question.
+
+        Raises
+        ------
+        ParameterError
+            For what is no mapping of columns to conditions, a column that is not randomised, or a value, range or item
+            that its space does not hold.
+        """
+        if not isinstance(where, Mapping) or not where:
+            raise ParameterError(f"where must name at least one column and its condition: {_FORMS}")
+        if not all(isinstance(name, str) for name in where):
+            raise ParameterError("where must have names of columns for its keys")
+        return cls(tuple(condition_of(column_of(name), wanted) for name, wanted in where.items()))
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return [condition.column.name for condition in self.conditions]
+
+    @cached_property
+    def values(self) -> dict[str, ValueCondition]:
+        """The conditions on values, by column."""
+        return {c.column.name: c for c in self.conditions if isinstance(c, ValueCondition)}
+
+    def count(self, batches: Iterable[Codes], groups: Sequence[Group], sampling: float) -> tuple[float, float]:
+        """Return the number of rows that meet all conditions, by the rows' surrogates, and its variance."""
+        items = [c for c in self.conditions if isinstance(c, ItemCondition)]
+        plain = Surrogates({name: c.column for name, c in self.values.items()}, groups)
+        term = {name: (c.holds,) for name, c in self.values.items()}
+        first = second = 0.0
+        rows = 0
+        for codes in batches:
+            count = len(next(iter(codes.values())))
+            rows += count
+            for start in range(0, count, CHUNK):
+                part = {name: held[start : start + CHUNK] for name, held in codes.items()}
+                found = plain.of(term, part) if term else np.ones(len(part[self.names[0]]))
+                for one in items:
+                    found = found * one.surrogates(part[one.column.name])
+                first += float(found.sum())
+                second += float(found @ found)
+        variance = second - own_squares(first, first**2 / max(rows, 1), sampling)
+        # A handful of rows can leave no variance: of one row the noise is at least what any of them has.
+        return first, variance if variance > 0 else second + 1.0
+
+
+def condition_of(column: Column, wanted: Any) -> Condition:
+    """Read the condition on one column; `ParameterError` for what its space does not hold."""
+    if isinstance(wanted, Mapping):
+        if set(wanted) == {"not"}:
+            return condition_of(column, wanted["not"]).negated()
+        if len(wanted) == 1 and set(wanted) <= {"any", "all"}:
+            return _items(column, *next(iter(wanted.items())))
+        raise ParameterError(f"where of column {column.name!r} must be one of {_FORMS}")
+    if is_sets(column):
+        raise ParameterError(
+            f'column {column.name!r} holds sets: where takes {{"any": items}} or {{"all": items}} of it, or '
+            '{"not": …} of these'
+        )
+    if isinstance(wanted, tuple):
+        return _between(column, wanted)
+    listed = wanted if isinstance(wanted, list | set | frozenset | np.ndarray) else [wanted]
+    stretches = sorted({_code(column, value) for value in listed})
+    if not stretches:
+        raise ParameterError(f"where of column {column.name!r} names no value; give one or more")
+    return ValueCondition(column, tuple((code, code + 1) for code in stretches))
+
+
+def _items(column: Column, how: str, items: Any) -> ItemCondition:
+    mine = SetColumn.of(column)
+    return ItemCondition(mine, tuple(mine.places(items, f'where of column {column.name!r}: "{how}"')), how)
+
+
+def _code(column: Column, value: Any) -> int:
+    """Return the code of a value that a column may hold."""
+    space = column.space
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        if space.has_null:
+            return space.values
+        raise ParameterError(f"where of column {column.name!r} asks for null, which its space does not hold")
+    inner = space.inner_space
+    if space.is_listed:
+        labels = inner.labels()
+        places = [i for i, label in enumerate(labels) if type(label) is type(value) and label == value]
+        places = places or [i for i, label in enumerate(labels) if label == value]
+        if places:
+            return places[0]
+        shown = f", which are {name_list([str(label) for label in labels])}" if len(labels) <= _SHOWN else ""
+        raise ParameterError(f"where of column {column.name!r} names a value that is none of its values{shown}")
+    low, high = _codes(column, [value, value])
+    if low != high:
+        raise ParameterError(f"where of column {column.name!r} names a value beyond its bounds; name one within them")
+    return low
+
+
+_SHOWN = 20
+"""Values of a column up to which an error names them."""
+
+
+def _between(column: Column, wanted: tuple[Any, ...]) -> ValueCondition:
+    if len(wanted) != 2:
+        raise ParameterError(f"where of column {column.name!r} must be (low, high) with both ends in it, or a list")
+    if not column.space.is_numeric or column.space.is_listed:
+        raise ParameterError(f"column {column.name!r} holds no numbers: where takes a value or a list of values of it")
+    low, high = _codes(column, wanted)
+    if low > high:
+        raise ParameterError(
+            f"where of column {column.name!r} must be (low, high) in order, and reach into its bounds; None for no end"
+        )
+    return ValueCondition(column, ((low, high + 1),))
+
+
+def _codes(column: Column, ends: Sequence[Any]) -> tuple[int, int]:
+    """Return the first code at or above the low end and the last at or below the high one; None is no end."""
+    space: Any = column.space.inner_space
+    codes = []
+    for end, code, rounding in ((ends[0], 0, math.ceil), (ends[1], space.size - 1, math.floor)):
+        if end is None:
+            codes.append(code)
+            continue
+        try:
+            codes.append(_time_code(space, end, rounding) if space.is_time else rounding(_place(space, float(end))))
+        except (ColumnError, ParameterError, TypeError, ValueError, OverflowError):
+            raise ParameterError(f"where of column {column.name!r} must be values of its kind, or None") from None
+    low, high = codes
+    if low >= space.size or high < 0:
+        return 1, 0
+    return max(low, 0), min(high, space.size - 1)
+
+
+def _place(space: Any, value: float) -> float:
+    """Return the place of a number on a grid, to the rounding of floats; codes are whole."""
+    start, then = np.asarray(
+        space.numbers(np.array([0, 1])) if space.size > 1 else [space.numbers(np.array([0]))[0]] * 2
+    )
+    place = (value - float(start)) / (float(then - start) or 1.0)
+    whole = round(place) if math.isfinite(place) else place
+    return float(whole) if math.isclose(place, whole, rel_tol=0, abs_tol=1e-9 * max(1.0, abs(place))) else place
+
+
+def _time_code(space: Any, given: Any, rounding: Callable[[float], int]) -> int:
+    """Return the code of a time, of those beside one that is none the next (``ceil``) or the last (``floor``)."""
+    first = space.instants(space.numbers(np.array([0])))[0]
+    kind: Any = pd.Timedelta if isinstance(first, np.timedelta64) else pd.Timestamp
+    time = kind(given)
+    if isinstance(time, pd.Timestamp) and time.tzinfo is not None:
+        time = time.tz_convert("UTC").tz_localize(None)
+    code = int(space.encode([time])[0])
+    shown = kind(space.instants(space.numbers(np.array([code])))[0])
+    if rounding is math.ceil:
+        return code + int(shown < time)
+    return code - int(shown > time)

@@ -1,0 +1,277 @@
+"""Counting questions, the most frequent values, and tables of several statistics."""
+
+import datetime as dt
+import math
+import warnings
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import KEY
+
+import dpframe as dpf
+from dpframe.estimate.conditions import Where
+from dpframe.mechanisms import GammaDiagonal
+from dpframe.spaces import Nullable, Subset
+
+ITEMS = ["bread", "milk", "eggs", "tea"]
+N = 3_000
+
+
+def frame() -> pd.DataFrame:
+    generator = np.random.default_rng(5)
+    size = generator.integers(0, 4, N)
+    return pd.DataFrame(
+        {
+            "sex": generator.choice(["F", "M"], N, p=[0.6, 0.4]),
+            "age": generator.integers(18, 96, N),
+            "grade": pd.Series(generator.choice(["a", "b", None], N, p=[0.5, 0.3, 0.2]), dtype=object),
+            "basket": pd.Series([list(generator.choice(ITEMS, s, replace=False)) for s in size], dtype=object),
+            "born": pd.Timestamp("1990-01-01") + pd.to_timedelta(generator.integers(0, 365, N), unit="D"),
+        }
+    )
+
+
+SPACES = {
+    "sex": ["F", "M"],
+    "age": (18, 95),
+    "grade": Nullable(dpf.Categorical(["a", "b"])),
+    "basket": Nullable(Subset(ITEMS, max_size=3)),
+    "born": dpf.Datetime("1990-01-01", "1990-12-31", "D"),
+}
+
+
+def held(data: pd.DataFrame, items: list[str], how) -> pd.Series:
+    return data["basket"].map(lambda basket: basket is not None and how(item in basket for item in items))
+
+
+QUESTIONS = [
+    ({"sex": "F"}, lambda d: d["sex"] == "F"),
+    ({"sex": ["F", "M"]}, lambda d: d["sex"].notna()),
+    ({"sex": {"not": "F"}}, lambda d: d["sex"] == "M"),
+    ({"grade": None}, lambda d: d["grade"].isna()),
+    ({"grade": {"not": "a"}}, lambda d: d["grade"] == "b"),
+    ({"grade": {"not": None}}, lambda d: d["grade"].notna()),
+    ({"age": (30, 50)}, lambda d: d["age"].between(30, 50)),
+    ({"age": (None, 40)}, lambda d: d["age"] <= 40),
+    ({"age": {"not": (30, 50)}}, lambda d: ~d["age"].between(30, 50)),
+    ({"age": (30, 60), "sex": "F"}, lambda d: d["age"].between(30, 60) & (d["sex"] == "F")),
+    ({"sex": "F", "grade": ["a", "b"]}, lambda d: (d["sex"] == "F") & d["grade"].notna()),
+    ({"basket": {"any": ["bread", "tea"]}}, lambda d: held(d, ["bread", "tea"], any)),
+    ({"basket": {"all": ["bread", "tea"]}}, lambda d: held(d, ["bread", "tea"], all)),
+    ({"basket": {"not": {"any": ["milk"]}}, "sex": "M"}, lambda d: ~held(d, ["milk"], any) & (d["sex"] == "M")),
+    ({"born": ("1990-04-01", "1990-06-30")}, lambda d: d["born"].between("1990-04-01", "1990-06-30")),
+]
+
+
+@lru_cache
+def released(epsilon: float, delta: float) -> list[dpf.Estimates]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plan = dpf.make_plan(frame(), epsilon, delta, spaces=SPACES)
+        return [dpf.Estimates(dpf.sanitize(frame(), plan=plan, key=key.to_bytes(32))) for key in range(20)]
+
+
+def pure() -> list[dpf.Estimates]:
+    return released(30.0, 0.0)
+
+
+def tables() -> list[dpf.Estimates]:
+    return released(1.0, 1e-6)
+
+
+@pytest.mark.parametrize(("where", "truth"), QUESTIONS, ids=lambda value: str(value) if isinstance(value, dict) else "")
+@pytest.mark.parametrize("target", ["table", "population"])
+def test_intervals_hold_the_count(where, truth, target):
+    """20 releases each of rows alone and with tables; at 95 %, fewer than 32 of 40 with probability below 1e-3."""
+    exact = float(truth(frame()).sum())
+    right = 0
+    for estimates in [*pure(), *tables()]:
+        found = estimates.count(where, target=target)
+        right += found["lower"] <= exact <= found["upper"]
+        share = estimates.count(where, normalize=True, target=target)
+        assert share["estimate"] == pytest.approx(found["estimate"] / N)
+    assert right >= 32
+
+
+@pytest.mark.parametrize(("where", "truth"), QUESTIONS, ids=lambda value: str(value) if isinstance(value, dict) else "")
+def test_the_rows_surrogates_are_unbiased(where, truth):
+    """The mean of 20 within four of its standard errors: a new set of keys fails in 1 of 1,000."""
+    exact = float(truth(frame()).sum())
+    found = [estimates.count(where, method="inverse") for estimates in pure()]
+    mean, error = np.mean([f["estimate"] for f in found]), np.sqrt(np.mean([f["std_error"] ** 2 for f in found]) / 20)
+    assert abs(mean - exact) <= 4 * error
+    assert all(f.attrs["source"] == "rows" for f in found)
+    spread = np.std([f["estimate"] for f in found])
+    assert spread <= 2 * np.mean([f["std_error"] for f in found]) + 1e-9
+
+
+def test_tables_answer_where_they_were_measured():
+    estimates = tables()[0]
+    pair = estimates.count({"age": (30, 60), "sex": "F"})
+    assert pair.attrs["source"] == "tables"
+    rows = estimates.count({"age": (30, 60), "sex": "F"}, method="inverse")
+    assert rows.attrs["source"] == "rows"
+    assert pair["std_error"] < rows["std_error"] / 5
+    assert estimates.count({"basket": {"any": ["tea"]}, "sex": "F"}).attrs["source"] == "rows"
+
+
+def test_sets_with_nulls_are_told_from_empty_ones():
+    data = frame()
+    data.loc[data.index[:600], "basket"] = None
+    safe = dpf.sanitize(data, 10, 0, spaces=SPACES, allocation={"basket": 0.8}, key=KEY)
+    for where, how in (({"any": ["tea", "milk"]}, any), ({"not": {"any": ["tea", "milk"]}}, None)):
+        exact = held(data, ["tea", "milk"], any)
+        exact = exact if how is any else ~exact & data["basket"].notna()
+        found = safe.dp.count({"basket": where})
+        assert abs(found["estimate"] - exact.sum()) < 4 * found["std_error"]
+
+
+def test_columns_of_a_group_have_one_noise():
+    options = {"spaces": {"sex": ["F", "M"], "grade": SPACES["grade"]}, "groups": [("sex", "grade")]}
+    data = frame()[["sex", "grade"]]
+    safe = dpf.sanitize(data, 3, 0, **options, key=KEY)
+    assert isinstance(safe.dp.release.plan.groups[0].mechanism, GammaDiagonal)
+    found = safe.dp.count({"sex": "F", "grade": "a"}, method="inverse")
+    exact = ((data["sex"] == "F") & (data["grade"] == "a")).sum()
+    assert abs(found["estimate"] - exact) < 4 * found["std_error"]
+    joint = safe.dp.joint(["sex", "grade"], method="inverse").loc[("F", "a")]
+    assert found["estimate"] == pytest.approx(joint["estimate"])
+    assert found["std_error"] == pytest.approx(joint["std_error"], rel=0.02)
+
+
+def test_any_is_what_all_leaves():
+    safe = dpf.sanitize(frame(), 10, 0, spaces=SPACES, allocation={"basket": 0.8}, key=KEY)
+    both = safe.dp.support("basket", ["bread", "tea"]).iloc[0]
+    either = safe.dp.support("basket", ["bread", "tea"], how="any").iloc[0]
+    single = safe.dp.support("basket")["estimate"]
+    assert either["estimate"] == pytest.approx(single["bread"] + single["tea"] - both["estimate"], abs=0.01)
+    assert safe.dp.support("basket", ["bread", "tea"], how="any").index.tolist() == ["bread | tea"]
+
+
+def test_times_take_the_codes_within():
+    column = pure()[0]._source.column
+    for low, high, code in [
+        ("1990-01-01 12:00", "1990-01-03", (1, 3)),
+        (dt.date(1990, 1, 2), None, (1, 365)),
+        (pd.Timestamp("1989-01-01", tz="UTC"), "1990-01-01 23:00", (0, 1)),
+    ]:
+        where = Where.of({"born": (low, high)}, column)
+        assert where.values["born"].stretches == (code,)
+
+
+def test_real_grids_take_the_codes_within():
+    safe = dpf.sanitize(pd.DataFrame({"x": [0.1, 0.5, 0.9]}), 1, 0, spaces={"x": dpf.Real(0, 1, steps=10)}, key=KEY)
+    column = dpf.Estimates(safe)._source.column
+    for low, high, code in [(0.3, 0.7, (3, 8)), (0.25, 0.75, (3, 8)), (-5, 0.1, (0, 2)), (0.9, 99, (9, 11))]:
+        assert Where.of({"x": (low, high)}, column).values["x"].stretches == (code,)
+
+
+@pytest.mark.parametrize(
+    ("where", "rule"),
+    [
+        ({}, "where must name at least one column and its condition"),
+        ("sex", "where must name at least one column"),
+        ({1: 2}, "where must have names of columns"),
+        ({"height": 3}, "height"),
+        ({"sex": "X"}, "where of column 'sex' names a value that is none of its values, which are F, M"),
+        ({"sex": None}, "where of column 'sex' asks for null, which its space does not hold"),
+        ({"sex": []}, "names no value; give one or more"),
+        ({"sex": ("F", "M")}, "column 'sex' holds no numbers: where takes a value or a list"),
+        ({"age": (50, 30)}, r"must be \(low, high\) in order"),
+        ({"age": (100, 200)}, "reach into its bounds"),
+        ({"age": 17}, "names a value beyond its bounds"),
+        ({"age": ("a", "b")}, "must be values of its kind, or None"),
+        ({"age": (1, 2, 3)}, r"must be \(low, high\) with both ends in it"),
+        ({"age": {"between": 3}}, "where of column 'age' must be one of"),
+        ({"basket": "tea"}, r'column .basket. holds sets: where takes \{"any": items\}'),
+        ({"basket": {"any": ["beer"]}}, "must name declared items of column 'basket'"),
+        ({"sex": {"any": ["F"]}}, "column 'sex' holds no sets"),
+    ],
+)
+def test_refusals_of_where(where, rule):
+    with pytest.raises(dpf.ParameterError, match=rule):
+        pure()[0].count(where)
+
+
+def test_refusals_of_the_rest():
+    estimates = pure()[0]
+    for call, rule in [
+        (lambda: estimates.count({"sex": "F"}, method="em"), 'method must be "auto" or "inverse"'),
+        (lambda: estimates.support("basket", how="any"), "how must be"),
+        (lambda: estimates.support("basket", ["tea"], how="some"), "how must be"),
+        (lambda: estimates.nunique("sex"), "nunique of column 'sex' cannot be estimated.*value_counts"),
+        (lambda: estimates.top("sex", 0), "k must be"),
+        (lambda: estimates.describe(["sex"]), "sex"),
+        (lambda: estimates.describe(["born"]), "holds times; ask for their mean"),
+        (lambda: estimates.mean(["age", "born"], by="sex"), "by goes with the mean of one column"),
+        (lambda: estimates.mean("age", by=["sex", "age"]), "cannot be grouped by itself"),
+        (lambda: estimates.mean("age", by=["sex", "grade"], bins=3), "bins must be {column"),
+    ]:
+        with pytest.raises(dpf.ParameterError, match=rule):
+            call()
+
+
+def test_the_first_k_surely_and_possibly():
+    """Of 40 releases all of the surely first are first, and all of the first possibly so, in 95 %: 33 at 1e-3."""
+    data, right = frame(), 0
+    frequent = pd.Series([item for basket in data["basket"] for item in basket]).value_counts().index[:2]
+    for estimates in [*pure(), *tables()]:
+        found = estimates.top("basket", 2)
+        right += set(found.index[found["surely"]]) <= set(frequent) <= set(found.index)
+        assert len(found) >= 2
+    assert right >= 33
+    sure = pure()[0].top("sex", 1, normalize=False)
+    assert sure.index[0] == "F"
+    assert sure["surely"].iloc[0]
+
+
+def test_describe_has_pandas_rows():
+    data, estimates = frame(), tables()[0]
+    found, told = estimates.describe(), data[["age"]].describe()
+    assert found.index.tolist() == [row for row in told.index if row not in ("min", "max")]
+    for row in ("count", "mean", "std", "25%", "50%", "75%"):
+        assert abs(found.loc[row, ("estimate", "age")] - told.loc[row, "age"]) <= 4 * max(
+            found.loc[row, ("std_error", "age")], 0.3
+        )
+    assert found.columns.get_level_values(0).unique().tolist() == ["estimate", "std_error", "lower", "upper"]
+    assert estimates.median("age")["estimate"] == found.loc["50%", ("estimate", "age")]
+
+
+def test_describe_counts_what_is_not_null():
+    data = frame().assign(x=lambda d: d["age"].where(d["sex"] == "F"))[["x"]]
+    found = dpf.sanitize(data, 5, 0, spaces={"x": Nullable(dpf.Integer(18, 95))}, key=KEY).dp.describe()
+    count = found.loc["count"].xs("x", level=1)
+    assert abs(count["estimate"] - data["x"].notna().sum()) < 4 * count["std_error"]
+
+
+def test_means_of_several_columns_and_by_several():
+    data = frame()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        safe = dpf.sanitize(data, 30, 0, spaces=SPACES, key=KEY)
+    means = safe.dp.mean(["age", "born"])
+    assert means.index.tolist() == ["age", "born"]
+    assert (
+        means.loc["age"].equals(safe.dp.mean("age").astype(object))
+        or means.loc["age", "estimate"] == safe.dp.mean("age")["estimate"]
+    )
+    by = safe.dp.mean("age", by=["sex", "grade"])
+    truth = data.groupby(["sex", "grade"])["age"].mean()
+    assert by.index.tolist() == truth.index.tolist()
+    assert (np.abs(by["estimate"] - truth) < 4 * by["std_error"]).all()
+    one = safe.dp.mean("age", by=["sex"])
+    assert np.allclose(one.to_numpy(), safe.dp.mean("age", by="sex").to_numpy())
+
+
+def test_a_column_that_was_not_found_is_not_counted():
+    data = pd.DataFrame({"x": np.arange(200), "sex": ["F", "M"] * 100})
+    with pytest.warns(dpf.InferenceWarning):
+        safe = dpf.sanitize(data, 0.1, 1e-6, spaces={"sex": ["F", "M"]}, key=KEY)
+    found = safe.dp.count({"sex": "F", "x": (0, 1)})
+    assert math.isnan(found["estimate"])
+    assert "x" in found.attrs["not_found"]
+    assert not math.isnan(safe.dp.count({"sex": "F"})["estimate"])
+    assert math.isnan(safe.dp.mean(["x"])["estimate"].iloc[0])
+    assert "x" in safe.dp.describe().attrs["not_found"]
