@@ -174,3 +174,21 @@ def test_bins_of_an_optimal_channel_are_unbiased() -> None:
         found = safe.dp.value_counts("x", bins=3, sort=False, method="inverse")
         z.append((found["estimate"] - truth) / found["std_error"])
     assert 12 < (np.array(z) ** 2).sum() < 80
+
+
+@pytest.mark.parametrize("tag", sorted(t for t, c in MECHANISMS.items() if any("symmetric" in m for m in c.metrics)))
+@pytest.mark.parametrize("how", ["all", "any"])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_conditions_on_items_have_their_indicator_as_mean(tag: str, how: str, wrong: bool) -> None:
+    (metric,) = MECHANISMS[tag].metrics
+    (space,) = SPACES[metric]
+    mine = SetColumn.of(Column("x", space, mechanism_for(space, 3.0, 0.0, tag)))
+    condition = ItemCondition(mine, (0, 2), how, wrong)
+    values = [code for code in range(16) if code.bit_count() <= 2] + ([space.size - 1] if mine.has_null else [])
+    for x in values:
+        weights, total = mine.column.mechanism.weights(x)
+        found = condition.surrogates(space.code_array(range(space.size)))
+        bits = [x >> i & 1 for i in (0, 2)]
+        meets = (all(bits) if how == "all" else any(bits)) != wrong
+        indicator = float(meets and x < 16)
+        assert sum(w / total * u for w, u in zip(weights, found, strict=True)) == pytest.approx(indicator, abs=1e-9)
