@@ -14,7 +14,7 @@ from dpframe import datasets
 from dpframe.accounting.audit import AuditResult, audit
 from dpframe.accounting.budget import Budget
 from dpframe.api.accessor import attach
-from dpframe.api.memory import make_plan, sanitize
+from dpframe.api.memory import make_plan, price_targets, sanitize
 from dpframe.api.parquet import plan_parquet, read_parquet, sanitize_parquet, write_parquet
 from dpframe.errors import (
     AlreadySanitizedError,
@@ -99,6 +99,7 @@ __all__ = [
     "datasets",
     "make_plan",
     "plan_parquet",
+    "price_targets",
     "read_parquet",
     "sanitize",
     "sanitize_parquet",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Unpack
 
@@ -76,13 +76,16 @@ class DpAccessor:
         epsilon: float | None = None,
         delta: float | None = None,
         *,
+        target: Mapping[Any, float] | None = None,
+        max_epsilon: float | None = None,
         ledger: Any = None,
         dataset: str | None = None,
         part: str | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
         """Plan how the frame would be sanitised; see `dpframe.make_plan`."""
-        return make_plan(self._frame, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
+        account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
+        return make_plan(self._frame, epsilon, delta, target=target, max_epsilon=max_epsilon, **account, **options)
 
     def sanitize(
         self,

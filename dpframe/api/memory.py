@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Unpack
+
+import pandas as pd
 
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import Purse, Ready, Request, planned, prepare
+from dpframe.api.targets import check_alone, reached
 from dpframe.central.tables import measured_tables
 from dpframe.io.frames import Frame, wrap
 from dpframe.ledger.account import Account
@@ -20,6 +24,8 @@ def make_plan(
     epsilon: float | None = None,
     delta: float | None = None,
     *,
+    target: Mapping[Any, float] | None = None,
+    max_epsilon: float | None = None,
     ledger: Any = None,
     dataset: str | None = None,
     part: str | None = None,
@@ -34,6 +40,11 @@ def make_plan(
     epsilon, delta
         The promise, replace-one, per person. ``delta=None`` is min(1e-6, n^−1.5).
     {options}
+    target, max_epsilon
+        Instead of ``epsilon`` the standard errors that statistics may have, ``{column or pair: error}``: of shares of
+        a listed column's values or a pair's cells, of a number's mean, of supports of items. The plan is that of the
+        least ε, at most ``max_epsilon`` (10), whose forecast meets them all; all spaces must be known. Tables that are
+        measured are then those that targets name. See `price_targets`.
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it, or a part of that, from which private inference spends.
 
@@ -46,7 +57,50 @@ def make_plan(
     AlreadySanitizedError
         If the table is a release.
     """
+    if target is not None or max_epsilon is not None:
+        check_alone(epsilon, target, ledger)
+        return reached(wrap(table), target, max_epsilon, delta, options).plan
     return planned(wrap(table), epsilon, delta, Account.of(ledger, dataset, part), options)
+
+
+def price_targets(
+    table: Any,
+    target: Mapping[Any, float],
+    max_epsilon: float | None = None,
+    delta: float | None = None,
+    **options: Unpack[PlanOptions],
+) -> pd.DataFrame:
+    """Return which of some targets binds, and the price of tightening each.
+
+    Parameters
+    ----------
+    table, target, max_epsilon, delta, **options
+        As for `make_plan`, which returns the plan.
+
+    Returns
+    -------
+    DataFrame with a row per target: ``statistic``, ``target``, the forecast ``std_error`` at the least ε that meets all
+    of them, whether it ``binds`` there, and ``epsilon_if_halved``, the ε that half of it would ask for, NaN if none up
+    to ``max_epsilon`` does. The ε found is in ``attrs["epsilon"]``.
+
+    Raises
+    ------
+    ParameterError
+        As `make_plan`: also if the targets are out of reach, with the least errors to be had.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(20_000, columns=["sex", "region"])
+    >>> spaces = {"sex": ["F", "M"], "region": list(dpf.datasets.REGIONS)}
+    >>> prices = dpf.price_targets(frame, {"sex": 0.01, ("sex", "region"): 0.01}, delta=0, spaces=spaces)
+    >>> prices[["statistic", "binds"]].to_dict("index")
+    {'sex': {'statistic': 'marginal', 'binds': False}, 'sex × region': {'statistic': 'joint', 'binds': True}}
+    """
+    reach = reached(wrap(table), target, max_epsilon, delta, options)
+    prices = reach.table()
+    prices.attrs["epsilon"] = reach.plan.epsilon
+    return prices
 
 
 def sanitize(

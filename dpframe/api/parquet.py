@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,6 +14,7 @@ from dpframe.api.accessor import attach
 from dpframe.api.options import PlanOptions
 from dpframe.api.parquet_job import purse_of
 from dpframe.api.planning import Request, planned, prepare
+from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ColumnError, FileError, ParameterError, check_whole
 from dpframe.io.atomic import atomic
 from dpframe.io.parquet_reader import BATCH_ROWS, ParquetInput
@@ -28,6 +30,8 @@ def plan_parquet(
     epsilon: float | None = None,
     delta: float | None = None,
     *,
+    target: Mapping[Any, float] | None = None,
+    max_epsilon: float | None = None,
     ledger: Any = None,
     dataset: str | None = None,
     part: str | None = None,
@@ -41,6 +45,11 @@ def plan_parquet(
         A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob.
     epsilon, delta, **options
         The promise and what else decides the plan; see `dpframe.make_plan`.
+    target, max_epsilon
+        Instead of ``epsilon`` the standard errors that statistics may have, ``{column or pair: error}``: of shares of
+        a listed column's values or a pair's cells, of a number's mean, of supports of items. The plan is that of the
+        least ε, at most ``max_epsilon`` (10), whose forecast meets them all; all spaces must be known. Tables that are
+        measured are then those that targets name. See `price_targets`.
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it, or a part of that, from which private inference spends.
 
@@ -61,6 +70,9 @@ def plan_parquet(
     >>> plan.n, plan.names
     (1000, ('age',))
     """
+    if target is not None or max_epsilon is not None:
+        check_alone(epsilon, target, ledger)
+        return reached(ParquetInput.open(source), target, max_epsilon, delta, options).plan
     return planned(ParquetInput.open(source), epsilon, delta, Account.of(ledger, dataset, part), options)
 
 

@@ -151,10 +151,10 @@ class Draft:
         return cls(plan, {c.name: c.space for c in plan.columns}, plan.nulls, Budget(plan.epsilon, plan.delta), imputed)
 
     @classmethod
-    def of(cls, table: Table, request: Request) -> Draft:
+    def of(cls, table: Table, request: Request, quiet: bool = False) -> Draft:
         """Check a promise and its options against a table, and make the plan if no space is left to infer."""
         options = checked(request.options)
-        promise = _promise(request, table.n)
+        promise = _promise(request, table.n, quiet)
         _check_lists(table.names, options["drop"], options["passthrough"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
@@ -163,14 +163,14 @@ class Draft:
         wish = _wish(options, promise)
         names = [column.name for column in columns]
         if not left:
-            plan = _built({n: known[n] for n in names}, promise, options, wish)
-            return cls(plan, known, plan.nulls, promise)
+            plan = built({n: known[n] for n in names}, promise, options, wish)
+            return cls(plan, plan.spaces, plan.nulls, promise, options=options, wish=wish)
         _check_types(left, table.objects)
         histograms = histograms_of(left, table.n, most)
         if not histograms:  # types say it all, and nothing is to be paid for
             known |= {column.name: space for column in left if (space := from_type(column)) is not None}
-            plan = _built({n: known[n] for n in names}, promise, options, wish)
-            return cls(plan, known, plan.nulls, promise)
+            plan = built({n: known[n] for n in names}, promise, options, wish)
+            return cls(plan, plan.spaces, plan.nulls, promise, options=options, wish=wish)
         secret = _hides(options)
         # In known order what inference gave may decide neither the columns' shares nor which tables are measured.
         fixed = options["allocation"] != "error" and wish.measure is None
@@ -202,7 +202,7 @@ class Draft:
             self.allowed.step,
         )
         chosen = {name: spaces[name] for name in self.names}
-        plan = _built(chosen, self.promise, self.options, self.wish.without(chosen), inferred)
+        plan = built(chosen, self.promise, self.options, self.wish.without(chosen), inferred)
         warn_not_found(plan)
         return plan
 
@@ -307,7 +307,7 @@ def _wish(options: dict[str, Any], promise: Budget) -> Wish:
     return Wish(measure, share)
 
 
-def _built(
+def built(
     spaces: Mapping[str, Space],
     promise: Budget,
     options: Mapping[str, Any],
@@ -336,10 +336,10 @@ _LARGE = 10
 """An ε above which a promise is warned of."""
 
 
-def _promise(request: Request, n: int) -> Budget:
+def _promise(request: Request, n: int, quiet: bool) -> Budget:
     assert request.epsilon is not None
     epsilon = check_epsilon(request.epsilon)
-    if epsilon > _LARGE:
+    if epsilon > _LARGE and not quiet:
         warn(
             f"epsilon={epsilon:g} is above {_LARGE}: one person's row may change the odds of what is released by the "
             f"factor e^{epsilon:g}, which promises next to nothing; take less, e.g. epsilon=1",

@@ -18,6 +18,7 @@ import typer
 
 from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import plan_parquet, sanitize_parquet
+from dpframe.api.targets import check_alone, reached
 from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
 from dpframe.cli.ledger import app as ledger_app
@@ -73,6 +74,17 @@ def plan(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the plan here.", show_default=False)
     ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Standard error a statistic may have, COLUMN=ERROR or COLUMN,COLUMN=ERROR, repeated; instead of "
+            "--epsilon: the least ε that meets all is found.",
+            show_default=False,
+        ),
+    ] = None,
+    max_epsilon: Annotated[
+        float | None, typer.Option(help="The most that --target may ask for.  [default: 10]", show_default=False)
+    ] = None,
     *,
     options: PlanOptions,
     ledger: LedgerFile = None,
@@ -81,17 +93,48 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Plan how a file would be sanitised, and write the plan to reuse or edit."""
-    if epsilon is None:
-        raise ParameterError("give --epsilon, e.g. --epsilon 1")
-    made = plan_parquet(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
+    if epsilon is None and not target:
+        raise ParameterError("give --epsilon, e.g. --epsilon 1, or --target, e.g. --target region=0.01")
+    reach = None
+    if target or max_epsilon is not None:
+        check_alone(epsilon, target or None, ledger)
+        reach = reached(ParquetInput.open(source), target_of(target or []), max_epsilon, delta, options)
+        made = reach.plan
+    else:
+        made = plan_parquet(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
     if output is not None:
         try:
             output.write_text(made.to_json(indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise FileError(f"{output} could not be written: {error.strerror}") from None
     typer.echo(made.to_json() if as_json else str(made))
-    if not as_json and made.columns and made.n and made.delta:
+    if as_json:
+        return
+    if reach is not None:
+        typer.echo(f"\nTargets, and what half of each would ask for:\n{_shown(reach.table())}")
+    if made.columns and made.n and made.delta:
         typer.echo(f"\nWhat each lever of the accounting contributes, at the same promise:\n{_gains(made)}")
+
+
+def target_of(texts: list[str]) -> dict[Any, float]:
+    """Read COLUMN=ERROR, or COLUMN,COLUMN=ERROR; `ParameterError` for anything else."""
+    found: dict[Any, float] = {}
+    for text in texts:
+        names, equals, error = text.rpartition("=")
+        try:
+            value = float(error)
+        except ValueError:
+            equals = ""
+        if not equals or not names:
+            raise ParameterError("--target must be COLUMN=ERROR, e.g. --target region=0.01 or --target sex,income=0.02")
+        columns = tuple(names.split(","))
+        found[columns if len(columns) > 1 else names] = value
+    return found
+
+
+def _shown(table: Any) -> str:
+    shown: str = table.to_string(float_format=lambda x: f"{x:.4g}", na_rep="out of reach")
+    return shown
 
 
 def _gains(made: Plan) -> str:

@@ -9,6 +9,8 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import DpframeWarning, ParameterError, name_list, warn
@@ -60,6 +62,8 @@ class Wish:
     share: float = 0.5
     paid: bool = False
     """Whether spaces have been paid for, so that nothing may be refused any more."""
+    goals: Mapping[tuple[str, ...], float] | None = None
+    """Standard errors that tables shall have, of shares or of a mean, which decide what each of them costs."""
 
     def tables(self, spaces: Mapping[str, Space]) -> list[Measure]:
         """Return the tables, with noise that stands for any.
@@ -96,7 +100,8 @@ class Wish:
         found = self.tables(spaces)
         if not found or (auto and n < FEWEST):
             return ()
-        noised = _noised(found, spaces, self.most(promise, inference).mu, contributions, promise.delta)
+        weights = _weights(found, spaces) if self.goals is None else _goal_weights(found, spaces, self.goals)
+        noised = _noised(found, spaces, weights, self.most(promise, inference).mu, contributions, promise.delta)
         least = min((m.sigma2 for m in noised or () if m.kind != "sum"), default=math.inf)
         if noised is None and not auto:
             if not self.paid:
@@ -185,11 +190,47 @@ def _weights(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> list[flo
     return [_PARTS[part] / parts.count(part) / whole for part in parts]
 
 
+def _goal_weights(
+    tables: Sequence[Measure], spaces: Mapping[str, Space], goals: Mapping[tuple[str, ...], float]
+) -> list[float]:
+    """Return what each table shall cost so that all miss or meet their goals together; of others a little.
+
+    A table of noise σ costs numbers·(span/σ)², and its error is σ in parts of n; that of a sum also has the step.
+    """
+    costs = []
+    for table in tables:
+        goal, noise = goals.get(table.columns), table.noise(spaces)
+        helps = table.kind == "one_way" and not spaces[table.columns[0]].is_listed
+        if goal is None or helps:
+            costs.append(0.0)
+            continue
+        codes = goal if table.kind != "sum" else goal / _step(spaces[table.columns[0]])
+        costs.append(noise.numbers * (noise.span / codes) ** 2)
+    total = math.fsum(costs)
+    return [cost / total if cost else _BESIDE_GOALS for cost in costs]
+
+
+_BESIDE_GOALS = 0.02
+"""Part of what tables cost that a one-way has which only helps others: a number's, of whom the mean is asked."""
+
+
+def _step(space: Space) -> float:
+    """Return the distance between neighbouring codes' numbers."""
+    numbers = space.numbers(np.array([0, 1]))
+    assert numbers is not None
+    return float(numbers[1] - numbers[0])
+
+
 def _noised(
-    tables: Sequence[Measure], spaces: Mapping[str, Space], mu: float, contributions: int, delta: float
+    tables: Sequence[Measure],
+    spaces: Mapping[str, Space],
+    weights: Sequence[float],
+    mu: float,
+    contributions: int,
+    delta: float,
 ) -> list[Measure] | None:
     """Return the tables with the least noise, about, whose exact step is within μ; None if there is no such noise."""
-    noises, weights, factor = [table.noise(spaces) for table in tables], _weights(tables, spaces), 1.0
+    noises, factor = [table.noise(spaces) for table in tables], 1.0
     if not mu > 0 or delta * SLACK < _FAINTEST:
         return None
     while True:

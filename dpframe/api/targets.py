@@ -1,0 +1,311 @@
+"""Accuracy first: the least ε at which the forecast error of every named statistic is met.
+
+A plan's errors follow from its noise, which is public: so they are known without data, and the search costs nothing.
+Measured tables are the cheap way to them. A table of noise σ costs μ² ∝ 1/σ², so that tables which all just meet their
+targets cost the least together if each has the part of μ² that its target asks for, and no search is needed for that.
+Where nothing is measured the columns' shares are moved towards the target that is farthest away, in turns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dpframe.accounting.budget import Budget, check_epsilon
+from dpframe.api.options import PlanOptions, check_names
+from dpframe.api.planning import Draft, Request, built
+from dpframe.errors import ParameterError, name_list, tuple_label
+from dpframe.io.table import Table
+from dpframe.plan.forecast import MOST_CELLS, forecast_table
+from dpframe.plan.measured_forecast import with_tables
+from dpframe.plan.plan import Plan
+from dpframe.spaces import Space
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LARGEST = 10.0
+"""An ε above which a promise says next to nothing: no target is worth it unless asked for."""
+
+_EXAMPLE = 'e.g. target={"region": 0.01, ("sex", "income"): 0.02, "age": 0.5}'
+_STEPS = 30
+"""Plans that are tried at most."""
+_CLOSE = 3e-3
+"""Part by which the worst forecast may stay below its target, or ε above the least."""
+_LEAST = 1e-3
+_TURNS = 4
+"""Turns of moving shares and finding ε anew."""
+_NEAR = 1.002
+
+
+@dataclass(frozen=True)
+class Target:
+    """One statistic and the standard error that it may have."""
+
+    names: tuple[str, ...]
+    statistic: str
+    error: float
+
+    @property
+    def label(self) -> str:
+        """The columns as one line."""
+        return tuple_label(self.names)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Plans for one table and its targets, by ε and the shares of its columns."""
+
+    draft: Draft
+    targets: tuple[Target, ...]
+    most: float
+
+    @classmethod
+    def of(cls, table: Table, target: Any, max_epsilon: float, delta: float | None, options: PlanOptions) -> Reach:
+        """Check a table, its options and its targets.
+
+        Raises
+        ------
+        ParameterError
+            For a target that is none, names a column that is not randomised, or a joint of numbers or sets; for columns
+            whose space is not known, for private inference has a budget of its own.
+        """
+        check_names(options)
+        most = check_epsilon(max_epsilon, "max_epsilon")
+        draft = Draft.of(table, Request(most, delta, None, options, release=False), quiet=True)
+        if draft.plan is None:
+            left = [name for name in draft.names if name not in draft.spaces]
+            raise ParameterError(
+                f"target needs the spaces of all columns, and those of {name_list(left)} are not known: declare "
+                "spaces={…}, or take them from a plan that found them, spaces=plan"
+            )
+        return cls(draft, _targets(target, draft.spaces), most)
+
+    @cached_property
+    def _measures(self) -> bool:
+        return self.draft.wish.measure is not None
+
+    def plan_at(self, epsilon: float, shares: Mapping[str, float] | None = None) -> Plan:
+        """Return the plan of an ε; tables are those that targets ask for, with noise in the targets' proportions."""
+        wish = self.draft.wish
+        if self._measures:
+            goals = {target.names: target.error for target in self.targets}
+            wish = replace(wish, measure=tuple(goals), goals=goals)
+        options = dict(self.draft.options)
+        if shares is not None:
+            options["allocation"] = shares
+        return built(self.draft.spaces, Budget(epsilon, self.draft.promise.delta), options, wish)
+
+    def ratios(self, plan: Plan) -> dict[str, float]:
+        """Return every target's forecast error in parts of what it may be."""
+        return {
+            t.label: error / t.error for t, error in zip(self.targets, forecast_errors(plan, self.targets), strict=True)
+        }
+
+    def worst(self, plan: Plan | None) -> float:
+        """Return the largest of them."""
+        return math.inf if plan is None else max(self.ratios(plan).values())
+
+    def _tried(self, epsilon: float, shares: Mapping[str, float] | None) -> Plan | None:
+        try:
+            return self.plan_at(epsilon, shares)
+        except ParameterError:  # too small for a column, or for tables
+            return None
+
+    def least(self, shares: Mapping[str, float] | None = None, start: float = 1.0) -> Plan | None:
+        """Return the plan of the least ε that just meets all targets, or None where none up to the most does.
+
+        Errors fall about as 1/ε, so that a step by the worst ratio lands near; from there secants, which never leave
+        the bracket known.
+        """
+        low, high, best = (math.log(_LEAST), math.inf), (math.log(self.most), math.nan), None
+        x = min(max(math.log(start), low[0]), high[0])
+        for _ in range(_STEPS):
+            plan = self._tried(math.exp(x), shares)
+            worst = self.worst(plan)
+            y = math.log(worst) if 0 < worst < math.inf else math.inf if worst else -math.inf
+            if y <= 0:
+                best, high = plan, (x, y)
+                if y >= -_CLOSE:
+                    break
+            else:
+                low = (x, y)
+                if x >= math.log(self.most):
+                    return None
+            if high[0] - low[0] < _CLOSE:
+                break
+            x = _between(x, y, low, high)
+        return best
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the least ε found.
+
+        Raises
+        ------
+        ParameterError
+            If no ε up to the most meets all targets: with the least error that each can have there.
+        """
+        best, options = self.least(), self.draft.options
+        if not self._measures and options.get("allocation", "uniform") == "uniform" and not options["groups"]:
+            best = self._with_shares(best)
+        if best is None:
+            raise ParameterError(self._out_of_reach())
+        return best
+
+    def _with_shares(self, best: Plan | None) -> Plan | None:
+        """Move the columns' shares towards the targets that are farthest away, and find ε anew, in turns."""
+        shares = dict.fromkeys(self.draft.spaces, 1 / len(self.draft.spaces))
+        for _ in range(_TURNS):
+            plan = best if best is not None else self._tried(self.most, shares)
+            if plan is None:
+                return best
+            ratios = self.ratios(plan)
+            # Of what no target asks a hundredth of the largest share is enough.
+            pull = {
+                name: max([ratios[t.label] for t in self.targets if name in t.names], default=0.0) for name in shares
+            }
+            top = max(pull.values())
+            moved = {name: max(share * max(pull[name] / top, 0.1), 1e-4) for name, share in shares.items()}
+            total = math.fsum(moved.values())
+            shares = {name: share / total for name, share in moved.items()}
+            found = self.least(shares, start=1.0 if best is None else best.epsilon)
+            if found is None:
+                continue
+            if best is not None and found.epsilon * _NEAR > best.epsilon:
+                return min(found, best, key=lambda one: one.epsilon)
+            best = found
+        return best
+
+    def _out_of_reach(self) -> str:
+        plan = self._tried(self.most, None)
+        where = f"at epsilon={self.most:g}, the most that max_epsilon allows"
+        if plan is None:
+            return f"no plan of this table is possible {where}; raise max_epsilon"
+        errors = forecast_errors(plan, self.targets)
+        missed = [
+            f"{t.label} {error:.3g} where {t.error:g} is asked"
+            for t, error in zip(self.targets, errors, strict=True)
+            if error > t.error
+        ]
+        return (
+            f"the targets cannot be met: {where}, the forecast standard errors are {'; '.join(missed)}; ask for "
+            "larger errors or fewer statistics, or raise max_epsilon"
+        )
+
+    def table(self) -> pd.DataFrame:
+        """Return a row per target: what was asked, the forecast, whether it binds, and ε if it were halved."""
+        import pandas as pd
+
+        plan, rows = self.plan, []
+        errors = forecast_errors(plan, self.targets)
+        closest = self.worst(plan)
+        for t, error in zip(self.targets, errors, strict=True):
+            tighter = replace(
+                self, targets=tuple(replace(one, error=one.error / 2) if one is t else one for one in self.targets)
+            )
+            found = tighter.least(start=plan.epsilon * 1.5)
+            rows.append(
+                {
+                    "columns": t.label,
+                    "statistic": t.statistic,
+                    "target": t.error,
+                    "std_error": error,
+                    "binds": error / t.error > closest / 1.01,
+                    "epsilon_if_halved": math.nan if found is None else found.epsilon,
+                }
+            )
+        return pd.DataFrame(rows).set_index("columns")
+
+
+def _between(x: float, y: float, low: tuple[float, float], high: tuple[float, float]) -> float:
+    """Return the next log ε to try: by a secant of what is known on both sides, else by a slope of −1."""
+    if math.isfinite(y):
+        near = math.isfinite(low[1]) and math.isfinite(high[1])
+        slope = (high[1] - low[1]) / (high[0] - low[0]) if near else -1.0
+        aim = -_CLOSE / 2
+        guess = x + (aim - y) / slope if slope < 0 else math.nan
+        if y > 0 and math.isnan(high[1]):
+            return min(max(guess, low[0] + _CLOSE), high[0])
+        inside = low[0] + 1e-4 < guess < high[0] - 1e-4
+        if inside:
+            return guess
+    return (low[0] + high[0]) / 2
+
+
+def _targets(target: Any, spaces: Mapping[str, Space]) -> tuple[Target, ...]:
+    if not isinstance(target, Mapping) or not target:
+        raise ParameterError(f"target must be a mapping of columns to standard errors, {_EXAMPLE}")
+    return tuple(_read(target, spaces))
+
+
+def _read(target: Mapping[Any, Any], spaces: Mapping[str, Space]) -> Iterator[Target]:
+    seen: set[frozenset[str]] = set()
+    for key, error in target.items():
+        names = (key,) if isinstance(key, str) else key
+        if not isinstance(names, tuple) or not names or not all(isinstance(name, str) for name in names):
+            raise ParameterError(f"target must name columns, and tuples of them, {_EXAMPLE}")
+        stray = [name for name in names if name not in spaces]
+        if stray:
+            raise ParameterError(
+                f"target names {stray[0]!r}, which is not a column to randomise; these are {name_list(list(spaces))}"
+            )
+        if frozenset(names) in seen or len(set(names)) < len(names):
+            raise ParameterError(f"target names {tuple_label(names)} twice; name it once")
+        seen.add(frozenset(names))
+        number = isinstance(error, int | float) and not isinstance(error, bool) and math.isfinite(error) and error > 0
+        if not number:
+            raise ParameterError(f"target of {tuple_label(names)} must be a standard error above 0")
+        yield Target(_in_order(names, spaces), _statistic(names, spaces), float(error))
+
+
+def _in_order(names: tuple[str, ...], spaces: Mapping[str, Space]) -> tuple[str, ...]:
+    return tuple(name for name in spaces if name in names)
+
+
+def _statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> str:
+    if len(names) == 1:
+        space = spaces[names[0]]
+        if space.holds_sets:
+            return "support"
+        return "marginal" if space.is_listed or not space.is_numeric else "mean"
+    if len(names) > 2:
+        raise ParameterError(f"target of {tuple_label(names)}: joints of two columns have a forecast; name pairs")
+    for name in names:
+        if spaces[name].holds_sets or spaces[name].size > MOST_CELLS or not spaces[name].is_listed:
+            raise ParameterError(
+                f"target of {tuple_label(names)}: column {name!r} has no list of values, of whose cells a joint would "
+                "be; name it alone"
+            )
+    return "joint"
+
+
+def forecast_errors(plan: Plan, targets: tuple[Target, ...]) -> list[float]:
+    """Return the forecast standard errors of the targets, of all statistics of their columns alone."""
+    named = {name for target in targets for name in target.names}
+    columns = [column for column in plan.columns if column.name in named]
+    assert plan.n is not None
+    rows = plan.n if plan.sample is None else plan.sample
+    groups = [group for group in plan.groups if set(group.names) <= named]
+    table = forecast_table(columns, max(rows, 1), None, groups, None if plan.sample is None else plan.n)
+    if plan.measures:
+        table = with_tables(table, plan.measures, plan.spaces, plan.n)
+    return [float(table["std_error"].loc[target.statistic, " × ".join(target.names)]) for target in targets]
+
+
+def reached(table: Table, target: Any, max_epsilon: float | None, delta: float | None, options: PlanOptions) -> Reach:
+    """Return the search of a face's ``target=`` and ``max_epsilon=``."""
+    return Reach.of(table, target, LARGEST if max_epsilon is None else max_epsilon, delta, options)
+
+
+def check_alone(epsilon: Any, target: Any, ledger: Any) -> None:
+    """Raise `ParameterError` unless a face was given targets alone: they decide ε, and cost nothing."""
+    if target is None:
+        raise ParameterError(f"max_epsilon goes with target, {_EXAMPLE}; else give epsilon")
+    if epsilon is not None:
+        raise ParameterError("target finds epsilon; give one or the other (max_epsilon=… bounds what is found)")
+    if ledger is not None:
+        raise ParameterError("target costs nothing, as all spaces must be known; leave ledger out of the plan")
