@@ -245,8 +245,6 @@ def test_several_columns_where_one_is_asked_for_points_to_joint():
         lambda: safe.dp.value_counts(["a", "b"]),
         lambda: safe.dp.value_counts(["a", "b"], bins=3),
         lambda: safe.dp.crosstab(["a"], "b"),
-        lambda: safe.dp.mean(["a"]),
-        lambda: safe.dp.mean("a", by=["b"]),
         lambda: safe.dp.histogram(["a"]),
         lambda: safe.dp.support(["b"]),
     ):
