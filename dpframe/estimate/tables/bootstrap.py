@@ -87,6 +87,9 @@ class Replicas:
         shares = estimate(self.fit)
         squares = np.mean([(estimate(fit) - shares) ** 2 for fit in self.again], axis=0)
         n = self.fit.evidence.n
+        if not simple:
+            # The errors themselves are told by few replicas: the variance of Student's law beside that of the normal.
+            squares = squares * (len(self.again) / (len(self.again) - 2) if len(self.again) > 2 else 1.0)
         if len(columns) > 1 and not simple:
             inside = combinations(sorted(columns), 2)
             squares = squares * max([self.biases.get((a, b), 1.0) for a, b in inside])
