@@ -116,7 +116,8 @@ class Items:
 def noisy(counts: Ints | Sequence[int], sigma2: float, stream: ColumnStream) -> Ints:
     """Return counts or sums, flat or not, with discrete Gaussian noise of parameter σ² from a stream of their own.
 
-    What would leave 64 bits, which no table's count does, ends there.
+    All that is central is drawn here: measured tables, and the counts of private inference. What would leave 64 bits,
+    which no table's count does, ends there.
     """
     exact = np.asarray(counts, dtype=np.int64)
     noise = gaussian_table(sigma2).sample(stream, 0, exact.size).reshape(exact.shape)

@@ -36,6 +36,7 @@ from typing import Protocol
 from dpframe.accounting.budget import Budget, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step
+from dpframe.central.counts import noisy
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import LARGEST_SCALE, GaussianTable, Ints, gaussian_table
 from dpframe.noise.geometric_counts import GeometricNoise, geometric_noise
@@ -112,7 +113,7 @@ class GaussianNoise:
 
     def add(self, counts: Ints, stream: ColumnStream) -> Ints:
         """Return counts with noise, which may be negative."""
-        return counts + self.table.sample(stream, 0, len(counts))
+        return noisy(counts, self.variance, stream)
 
 
 @dataclass(frozen=True)
