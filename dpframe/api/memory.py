@@ -58,7 +58,7 @@ def make_plan(
         If the table is a release.
     """
     if target is not None or max_epsilon is not None:
-        check_alone(epsilon, target, ledger)
+        check_alone(epsilon, target, ledger, dataset, part)
         return reached(wrap(table), target, max_epsilon, delta, options).plan
     return planned(wrap(table), epsilon, delta, Account.of(ledger, dataset, part), options)
 

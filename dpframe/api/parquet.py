@@ -71,7 +71,7 @@ def plan_parquet(
     (1000, ('age',))
     """
     if target is not None or max_epsilon is not None:
-        check_alone(epsilon, target, ledger)
+        check_alone(epsilon, target, ledger, dataset, part)
         return reached(ParquetInput.open(source), target, max_epsilon, delta, options).plan
     return planned(ParquetInput.open(source), epsilon, delta, Account.of(ledger, dataset, part), options)
 

@@ -79,6 +79,9 @@ def purse_of(
         return
     if key is not None:
         raise ParameterError("key and ledger do not go together: under a ledger every job keeps its own key")
-    binding = job_keys.bind(job_keys.digest_files([file for file, _ in table.files]), digest(request))
+    wanted = digest(request)
+    if account.part is not None:
+        wanted = hashlib.sha256(wanted + account.part.encode()).digest()
+    binding = job_keys.bind(job_keys.digest_files([file for file, _ in table.files]), wanted)
     with job_keys.job(account.ledger, account.dataset, job_keys.job_name(path), binding) as job:
         yield JobPurse(account, job=job)

@@ -160,7 +160,7 @@ class Draft:
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
         options |= {"leaks": leaks, "n": table.n, "reused": _reused(declared)}
-        wish = _wish(options, promise)
+        wish = wish_of(options, promise)
         names = [column.name for column in columns]
         if not left:
             plan = built({n: known[n] for n in names}, promise, options, wish)
@@ -297,7 +297,7 @@ def _check_ready(options: Mapping[str, Any], promise: Budget, inference: Step | 
     check_ready(_ready(options), Terms(promise, options["n"], sample, secret, options["contributions"], central))
 
 
-def _wish(options: dict[str, Any], promise: Budget) -> Wish:
+def wish_of(options: dict[str, Any], promise: Budget) -> Wish:
     """Take from options what is to be measured: by default nothing where the order earns no credit, or δ is 0."""
     measure, share = options.pop("measure"), options.pop("measure_share")
     if measure == "auto" and not (_hides(options) and options["n"] and promise.delta > 0):

@@ -14,13 +14,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpframe.accounting.budget import Budget, check_epsilon
-from dpframe.api.options import PlanOptions, check_names
-from dpframe.api.planning import Draft, Request, built
+from dpframe.api.options import PlanOptions, check_names, checked
+from dpframe.api.planning import Draft, Request, built, wish_of
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.io.table import Table
 from dpframe.plan.forecast import MOST_CELLS, forecast_table
 from dpframe.plan.measured_forecast import with_tables
+from dpframe.plan.measuring import FEWEST, Wish
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 
@@ -75,14 +78,19 @@ class Reach:
         """
         check_names(options)
         most = check_epsilon(max_epsilon, "max_epsilon")
-        draft = Draft.of(table, Request(most, delta, None, options, release=False), quiet=True)
+        # Without tables, which at so large an ε may leave a capped row nothing.
+        rows_alone = PlanOptions(**{**options, "measure": None})
+        draft = Draft.of(table, Request(most, delta, None, rows_alone, release=False), quiet=True)
         if draft.plan is None:
             left = [name for name in draft.names if name not in draft.spaces]
             raise ParameterError(
                 f"target needs the spaces of all columns, and those of {name_list(left)} are not known: declare "
                 "spaces={…}, or take them from a plan that found them, spaces=plan"
             )
-        return cls(draft, _targets(target, draft.spaces), most)
+        wish = wish_of(checked(options) | {"n": table.n}, draft.promise)
+        if isinstance(wish.measure, str) and table.n < FEWEST:
+            wish = Wish(None)
+        return cls(replace(draft, wish=wish), _targets(target, draft.spaces), most)
 
     @cached_property
     def _measures(self) -> bool:
@@ -92,12 +100,26 @@ class Reach:
         """Return the plan of an ε; tables are those that targets ask for, with noise in the targets' proportions."""
         wish = self.draft.wish
         if self._measures:
-            goals = {target.names: target.error for target in self.targets}
-            wish = replace(wish, measure=tuple(goals), goals=goals)
+            goals = {target.names: target.error for target in self.targets if self._tells(target)}
+            wish = replace(wish, measure=tuple(goals) or None, goals=goals)
         options = dict(self.draft.options)
         if shares is not None:
             options["allocation"] = shares
         return built(self.draft.spaces, Budget(epsilon, self.draft.promise.delta), options, wish)
+
+    def _tells(self, target: Target) -> bool:
+        """Tell whether a table of a target tells anything: not of columns of one possible value."""
+        return math.prod(self.draft.spaces[name].size for name in target.names) > 1
+
+    @cached_property
+    def _highest(self) -> float:
+        """The largest ε, about, of which there is a plan: tables of more may leave a capped row nothing."""
+        highest = self.most
+        while self.draft.options["local_epsilon"] is not None and highest > _LEAST:
+            if self._tried(highest, None) is not None:
+                break
+            highest /= 1.2
+        return highest
 
     def ratios(self, plan: Plan) -> dict[str, float]:
         """Return every target's forecast error in parts of what it may be."""
@@ -121,7 +143,7 @@ class Reach:
         Errors fall about as 1/ε, so that a step by the worst ratio lands near; from there secants, which never leave
         the bracket known.
         """
-        low, high, best = (math.log(_LEAST), math.inf), (math.log(self.most), math.nan), None
+        low, high, best = (math.log(_LEAST), math.inf), (math.log(self._highest), math.nan), None
         x = min(max(math.log(start), low[0]), high[0])
         for _ in range(_STEPS):
             plan = self._tried(math.exp(x), shares)
@@ -129,11 +151,14 @@ class Reach:
             y = math.log(worst) if 0 < worst < math.inf else math.inf if worst else -math.inf
             if y <= 0:
                 best, high = plan, (x, y)
-                if y >= -_CLOSE:
+                if y >= -_CLOSE or x <= math.log(_LEAST):
                     break
+                if y == -math.inf and x > math.log(_LEAST):  # nothing is unknown at any ε
+                    x = math.log(_LEAST)
+                    continue
             else:
                 low = (x, y)
-                if x >= math.log(self.most):
+                if x >= math.log(self._highest):
                     return None
             if high[0] - low[0] < _CLOSE:
                 break
@@ -181,8 +206,8 @@ class Reach:
         return best
 
     def _out_of_reach(self) -> str:
-        plan = self._tried(self.most, None)
-        where = f"at epsilon={self.most:g}, the most that max_epsilon allows"
+        plan = self._tried(self._highest, None)
+        where = f"at epsilon={self._highest:.3g}, the most that max_epsilon allows"
         if plan is None:
             return f"no plan of this table is possible {where}; raise max_epsilon"
         errors = forecast_errors(plan, self.targets)
@@ -207,7 +232,8 @@ class Reach:
             tighter = replace(
                 self, targets=tuple(replace(one, error=one.error / 2) if one is t else one for one in self.targets)
             )
-            found = tighter.least(start=plan.epsilon * 1.5)
+            met = tighter.worst(plan) <= 1
+            found = plan if met else tighter.least(start=plan.epsilon * 1.5)
             rows.append(
                 {
                     "columns": t.label,
@@ -256,7 +282,12 @@ def _read(target: Mapping[Any, Any], spaces: Mapping[str, Space]) -> Iterator[Ta
         if frozenset(names) in seen or len(set(names)) < len(names):
             raise ParameterError(f"target names {tuple_label(names)} twice; name it once")
         seen.add(frozenset(names))
-        number = isinstance(error, int | float) and not isinstance(error, bool) and math.isfinite(error) and error > 0
+        number = (
+            isinstance(error, int | float | np.number)
+            and not isinstance(error, bool)
+            and math.isfinite(error)
+            and error > 0
+        )
         if not number:
             raise ParameterError(f"target of {tuple_label(names)} must be a standard error above 0")
         yield Target(_in_order(names, spaces), _statistic(names, spaces), float(error))
@@ -301,11 +332,11 @@ def reached(table: Table, target: Any, max_epsilon: float | None, delta: float |
     return Reach.of(table, target, LARGEST if max_epsilon is None else max_epsilon, delta, options)
 
 
-def check_alone(epsilon: Any, target: Any, ledger: Any) -> None:
+def check_alone(epsilon: Any, target: Any, *account: Any) -> None:
     """Raise `ParameterError` unless a face was given targets alone: they decide ε, and cost nothing."""
     if target is None:
         raise ParameterError(f"max_epsilon goes with target, {_EXAMPLE}; else give epsilon")
     if epsilon is not None:
         raise ParameterError("target finds epsilon; give one or the other (max_epsilon=… bounds what is found)")
-    if ledger is not None:
-        raise ParameterError("target costs nothing, as all spaces must be known; leave ledger out of the plan")
+    if any(given is not None for given in account):
+        raise ParameterError("target costs nothing, as all spaces must be known; leave ledger, dataset and part out")

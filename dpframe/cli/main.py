@@ -97,7 +97,7 @@ def plan(
         raise ParameterError("give --epsilon, e.g. --epsilon 1, or --target, e.g. --target region=0.01")
     reach = None
     if target or max_epsilon is not None:
-        check_alone(epsilon, target or None, ledger)
+        check_alone(epsilon, target or None, ledger, dataset, part)
         reach = reached(ParquetInput.open(source), target_of(target or []), max_epsilon, delta, options)
         made = reach.plan
     else:

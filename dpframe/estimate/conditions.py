@@ -205,11 +205,13 @@ def condition_of(column: Column, wanted: Any) -> Condition:
     if is_sets(column):
         raise ParameterError(
             f'column {column.name!r} holds sets: where takes {{"any": items}} or {{"all": items}} of it, or '
-            '{"not": …} of these'
+            '{"not": …} of these; null_rate tells of its nulls'
         )
     if isinstance(wanted, tuple):
         return _between(column, wanted)
-    listed = wanted if isinstance(wanted, list | set | frozenset | np.ndarray) else [wanted]
+    listed = wanted if isinstance(wanted, list | set | frozenset | np.ndarray | pd.Series | pd.Index) else [wanted]
+    if getattr(listed, "ndim", 1) != 1:
+        raise ParameterError(f"where of column {column.name!r} must be a list of values, of one dimension")
     stretches = sorted({_code(column, value) for value in listed})
     if not stretches:
         raise ParameterError(f"where of column {column.name!r} names no value; give one or more")
@@ -224,22 +226,28 @@ def _items(column: Column, how: str, items: Any) -> ItemCondition:
 def _code(column: Column, value: Any) -> int:
     """Return the code of a value that a column may hold."""
     space = column.space
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         if space.has_null:
             return space.values
         raise ParameterError(f"where of column {column.name!r} asks for null, which its space does not hold")
     inner = space.inner_space
     if space.is_listed:
         labels = inner.labels()
-        places = [i for i, label in enumerate(labels) if type(label) is type(value) and label == value]
-        places = places or [i for i, label in enumerate(labels) if label == value]
+        try:
+            places = [i for i, label in enumerate(labels) if type(label) is type(value) and label == value]
+            places = places or [i for i, label in enumerate(labels) if label == value]
+        except (TypeError, ValueError):  # what cannot be compared is none of them
+            places = []
         if places:
             return places[0]
         shown = f", which are {name_list([str(label) for label in labels])}" if len(labels) <= _SHOWN else ""
         raise ParameterError(f"where of column {column.name!r} names a value that is none of its values{shown}")
     low, high = _codes(column, [value, value])
     if low != high:
-        raise ParameterError(f"where of column {column.name!r} names a value beyond its bounds; name one within them")
+        raise ParameterError(
+            f"where of column {column.name!r} names a value that is none of its space: beyond its bounds, or between "
+            "its steps; name one of it, or a range (low, high)"
+        )
     return low
 
 

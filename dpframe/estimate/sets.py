@@ -97,7 +97,7 @@ class SetColumn:
         members = list(items)
         try:
             places = [self.space.listed.labels().index(item) for item in members]
-        except ValueError:
+        except (TypeError, ValueError):  # not there, or cannot be compared
             places = []
         if not places or len(set(places)) < len(members):
             raise ParameterError(f"{name} must name declared items of column {self.column.name!r}, each once")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import Any
 
 import pandas as pd
@@ -64,8 +64,11 @@ class Summaries(CountEstimates, NumberEstimates):
         50%      57.0
         75%      62.0
         """
-        names = self._numeric() if columns is None else column_names(columns, "columns")
-        names = [name for name in names if columns is not None or not self._source.column(name).space.is_time]
+        if columns is None:
+            spaces = {name: self._source.column(name).space for name in self._numeric()}
+            names = [name for name, space in spaces.items() if not space.is_time and space.metric != "discrete"]
+        else:
+            names = list(dict.fromkeys(column_names(columns, "columns")))
         tables: dict[str, pd.DataFrame] = {}
         missing: dict[str, str] = {}
         for name in names:
@@ -143,13 +146,15 @@ class Summaries(CountEstimates, NumberEstimates):
         {'vocational': True, 'secondary': True}
         """
         k = check_whole(k, "k", 1)
+        together = copy.copy(self)
         if self.holds_sets(column):
-            table = self.support(column, normalize=normalize, target=target)
+            shown = self.support(column, normalize=normalize, target=target)
+            together.confidence_level = 1 - (1 - self.confidence_level) / max(len(shown), 1)
+            table = together.support(column, normalize=normalize, target=target)
         else:
-            table = self.value_counts(column, normalize=normalize, sort=False, target=target)
-        share = 1 - (1 - self.confidence_level) / max(len(table), 1)
-        z = NormalDist().inv_cdf((1 + share) / 2)
-        table["lower"], table["upper"] = (table["estimate"] + sign * z * table["std_error"] for sign in (-1, 1))
+            shown = self.value_counts(column, normalize=normalize, sort=False, target=target)
+            together.confidence_level = 1 - (1 - self.confidence_level) / max(len(shown), 1)
+            table = together.value_counts(column, normalize=normalize, sort=False, target=target)
         lower, upper = (table[name].to_numpy() for name in ("lower", "upper"))
         rivals = (upper[None, :] >= lower[:, None]).sum(axis=1) - 1
         ahead = (lower[None, :] > upper[:, None]).sum(axis=1)

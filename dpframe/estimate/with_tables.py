@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -176,24 +177,28 @@ class TableJoints:
     def share(self, names: Sequence[str], parts: Sequence[FloatArray], population: bool) -> tuple[float, float, str]:
         """Return the share of rows in a part of a joint, by the fit and the guard, its error, and what it is from.
 
-        ``parts`` has for every column the share of each of the fit's cells that is asked for.
+        ``parts`` has for every column the share of each of the fit's cells that is asked for. Of a cell that is asked
+        for in part what that leaves open is taken for its error: how its rows lie within it is not known.
         """
         fitted, places = self.tables.fitted, self.tables.places(names)
+        inside = reduce(np.multiply.outer, parts)
+        unknown = np.minimum(inside, 1 - inside)
 
         def of(shares: FloatArray) -> FloatArray:
             for part in parts:
                 shares = np.tensordot(part, shares, axes=(0, 0))
             return np.asarray(shares)
 
-        found = float(of(fitted.fit.joint(places)))
+        joint = fitted.fit.joint(places)
+        found = float(of(joint))
         error, source = float(fitted.replicas.errors(places, drawn=float(population), of=of)), "tables"
         guarded = self.guarded(names) if len(names) > 2 else None
         if guarded is not None:
             source = "both"
             if guarded.hidden:
-                heard = float(of(guarded.shares))
+                joint, heard = guarded.shares, float(of(guarded.shares))
                 found, error = heard, math.hypot(error, heard - found)
-        return found, error, source
+        return found, math.hypot(error, float((joint * unknown).sum())), source
 
     def guarded(self, names: Sequence[str]) -> Guarded | None:
         """Return the joint of the fit after the rows were heard, or None where they cannot be."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget, check_epsilon, compose, round_down
-from dpframe.accounting.gaussian_dp import Step, composed_steps
+from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step
 from dpframe.errors import FileError, ParameterError, PlanError, check_whole
 from dpframe.plan.accounting_gains import gains_table, split_mechanisms
 from dpframe.plan.calibration import Terms, recalibrate
@@ -23,10 +24,10 @@ from dpframe.plan.findings import NotFound, judge
 from dpframe.plan.forecast import forecast_table
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measured_forecast import with_tables
-from dpframe.plan.measures import Measure, check_measures, measures_step
+from dpframe.plan.measures import SLACK, Measure, check_measures, measures_step
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.sample_size import sample_curve
-from dpframe.plan.steps import central_budget, rows_budget, steps_of, terms_of
+from dpframe.plan.steps import central_budget, row_cap, rows_budget, steps_of, terms_of
 from dpframe.plan.words import digits, on_a_screen, plan_lines, plan_text, summary_table
 from dpframe.spaces import Space
 
@@ -358,6 +359,12 @@ class Plan:
         return self if sample is None else self._recalibrated(replace(self.terms, sample=sample))
 
     def _recalibrated(self, terms: Terms) -> Plan:
+        own = None if self.inferred is None else self.inferred.step
+        if self.local_epsilon is not None and own is not None and self.terms.shuffled_rows is not None:
+            # Which tables there are follows from what inference gave: rows have what all that is left would leave.
+            left = max(0.0, float(promise_step(self.release).square - own.square))
+            most = Step(math.sqrt(left) * (1 - 1e-12), SLACK * self.delta)
+            terms = replace(terms, local=row_cap(self.release, self.inferred, most, self.local_epsilon))
         units = recalibrate(self.units, terms)
         groups = tuple(unit for unit in units if isinstance(unit, Group))
         columns = {unit.names[0]: unit for unit in units if isinstance(unit, Column)}

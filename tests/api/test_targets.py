@@ -118,7 +118,7 @@ def test_spaces_of_a_plan_that_found_them_do():
         ({"target": {"sex": 0.1}, "epsilon": 1.0}, "target finds epsilon; give one or the other"),
         ({"max_epsilon": 1.0}, "max_epsilon goes with target"),
         ({"target": {"sex": 0.1}, "max_epsilon": -1}, "max_epsilon"),
-        ({"target": {"sex": 0.1}, "ledger": "x", "dataset": "y"}, "leave ledger out of the plan"),
+        ({"target": {"sex": 0.1}, "ledger": "x", "dataset": "y"}, "leave ledger, dataset and part out"),
     ],
 )
 def test_refusals_of_targets(given, rule):
@@ -129,6 +129,28 @@ def test_refusals_of_targets(given, rule):
 def test_unknown_spaces_are_refused_before_anything_is_spent():
     with pytest.raises(ParameterError, match=r"the spaces of all columns, and those of age.*declare spaces"):
         dpf.make_plan(frame()[["age"]], target={"age": 1.0})
+
+
+def test_a_cap_on_rows_leaves_less_but_a_plan():
+    capped = frame().dp.plan(target={"region": 0.02}, local_epsilon=3.0, **OPTIONS)
+    assert capped.local.epsilon <= 3.0
+    assert capped.forecast().loc[("marginal", "region"), "std_error"] <= 0.02
+
+
+def test_what_is_known_already_costs_nothing():
+    data, spaces = frame()[["sex"]].assign(one="a"), {"sex": ["F", "M"], "one": ["a"]}
+    alone, both = ({"sex": 0.01}, {"sex": 0.01, "one": 1e-4})
+    first, second = (dpf.make_plan(data, target=target, spaces=spaces, delta=1e-6).epsilon for target in (alone, both))
+    assert second == pytest.approx(first, rel=0.01)
+    prices = dpf.price_targets(data, both, spaces=spaces, delta=0.0)
+    assert prices.loc["one", "epsilon_if_halved"] == prices.attrs["epsilon"]
+
+
+def test_a_handful_of_rows_has_targets_of_rows():
+    data = frame()[["sex"]].head(10)
+    plan = dpf.make_plan(data, target={"sex": np.float32(0.2)}, spaces={"sex": ["F", "M"]})
+    assert not plan.measures
+    assert plan.forecast().loc[("marginal", "sex"), "std_error"] <= 0.2
 
 
 def test_the_command_line_finds_the_same(tmp_path, capsys):

@@ -185,7 +185,7 @@ def test_real_grids_take_the_codes_within():
         ({"sex": ("F", "M")}, "column 'sex' holds no numbers: where takes a value or a list"),
         ({"age": (50, 30)}, r"must be \(low, high\) in order"),
         ({"age": (100, 200)}, "reach into its bounds"),
-        ({"age": 17}, "names a value beyond its bounds"),
+        ({"age": 17}, "names a value that is none of its space: beyond its bounds"),
         ({"age": ("a", "b")}, "must be values of its kind, or None"),
         ({"age": (1, 2, 3)}, r"must be \(low, high\) with both ends in it"),
         ({"age": {"between": 3}}, "where of column 'age' must be one of"),
@@ -267,6 +267,38 @@ def test_means_of_several_columns_and_by_several():
     assert (np.abs(by["estimate"] - truth) < 4 * by["std_error"]).all()
     one = safe.dp.mean("age", by=["sex"])
     assert np.allclose(one.to_numpy(), safe.dp.mean("age", by="sex").to_numpy())
+
+
+def test_ranges_that_cut_a_bin_say_what_they_do_not_know():
+    """A number's law leaps within a bin of its pair: the interval holds what the pair cannot tell."""
+    generator = np.random.default_rng(0)
+    b = generator.random(20_000) < 0.3
+    data = pd.DataFrame(
+        {"b": b, "i": np.where(b, generator.integers(0, 20, 20_000), generator.integers(10, 100, 20_000))}
+    )
+    spaces = {"b": [False, True], "i": (0, 99)}
+    safe = dpf.sanitize(data, 2.0, 1e-7, spaces=spaces, key=KEY)
+    for wanted, low, high in ((True, 0, 19), (False, 0, 9), (True, 20, 99)):
+        found = safe.dp.count({"b": wanted, "i": (low, high)})
+        exact = ((data["b"] == wanted) & data["i"].between(low, high)).sum()
+        assert found["lower"] <= exact <= found["upper"], (wanted, low, high)
+
+
+def test_describe_leaves_booleans_out_as_pandas_does():
+    data = frame().assign(b=lambda d: d["sex"] == "F")[["age", "b"]]
+    found = dpf.sanitize(data, 4, 0, spaces={"age": (18, 95), "b": dpf.Boolean()}, key=KEY).dp.describe()
+    assert found["estimate"].columns.tolist() == ["age"]
+
+
+def test_missing_values_and_lists_of_all_kinds():
+    estimates = pure()[0]
+    for null in (None, float("nan"), pd.NA, pd.NaT):
+        assert estimates.count({"grade": null}).equals(estimates.count({"grade": None}))
+    for listed in (["a", "b"], pd.Series(["a", "b"]), pd.Index(["a", "b"]), np.array(["a", "b"], dtype=object)):
+        assert estimates.count({"grade": listed}).equals(estimates.count({"grade": ["a", "b"]}))
+    for where in ({"grade": np.array([["a"]])}, {"basket": {"any": [pd.NA]}}, {"basket": None}, {"age": 20.5}):
+        with pytest.raises(dpf.ParameterError, match="where"):
+            estimates.count(where)
 
 
 def test_a_column_that_was_not_found_is_not_counted():

@@ -216,6 +216,23 @@ def test_a_receipt_of_another_part_is_none(people: pd.DataFrame, tmp_path: Path)
     assert ledger.history("survey").set_index("part").loc["south", "epsilon"] == pytest.approx(0.5)
 
 
+def test_an_interrupted_job_is_that_of_its_part(source: Path, tmp_path: Path, people: pd.DataFrame) -> None:
+    ledger = dpf.Ledger(tmp_path / "parts.sqlite")
+    ledger.create("survey", 1.0, 1e-6, accounting="basic", parts=("north", "south"))
+    with pytest.raises(RuntimeError, match="stop"):
+        dpf.sanitize_parquet(
+            source, tmp_path / "out.parquet", 0.4, 0.0, **TWO, **account(ledger), part="north", progress=stop
+        )
+    with pytest.raises((LedgerError, ParameterError), match="forget"):
+        dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.4, 0.0, **TWO, **account(ledger), part="south")
+    dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.4, 0.0, **TWO, **account(ledger), part="north")
+    assert ledger.history("survey")["part"].tolist() == ["north"]
+
+
+def stop(done: int, total: int) -> None:
+    raise RuntimeError("stop")
+
+
 def test_refusals_of_parts(people: pd.DataFrame, tmp_path: Path, ledger: dpf.Ledger) -> None:
     ledger.create("moving", 1.0, parts=("north", "south"), moving=True)
     for options, match in (
