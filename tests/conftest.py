@@ -13,6 +13,7 @@ import stand_ins
 from hypothesis import settings
 
 import dpframe as dpf
+from dpframe.api import planning
 
 # The same examples in every run of CI, fresh ones elsewhere; a few for further Pythons.
 settings.register_profile("fixed", derandomize=True)
@@ -31,6 +32,12 @@ ADULT_BOUNDS = {
     "capital_loss": (0, 5_000),
     "hours_per_week": (0, 100),
 }
+
+
+@pytest.fixture(autouse=True)
+def requests_of_other_tests_are_forgotten():
+    """Inference of tables of as many rows and of the same names warns, whichever test of this process was first."""
+    planning._requests.clear()
 
 
 @pytest.fixture(scope="session")

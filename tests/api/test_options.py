@@ -65,4 +65,4 @@ def test_help_of_the_accessor_shows_options(capsys):
     shown = capsys.readouterr().out
     assert "weights: 'str | None' = None" in shown
     assert "clipped: 'bool' = False" in shown
-    assert "with ``by`` a DataFrame with a row per value" in shown
+    assert "with ``by``, or of several columns, a DataFrame of such rows" in shown
