@@ -124,7 +124,7 @@ def tables(draw: st.DrawFn) -> Any:
 
 
 @given(tables(), st.sampled_from([1e-3, 1.0, 20.0]))
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
