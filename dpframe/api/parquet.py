@@ -43,13 +43,8 @@ def plan_parquet(
     ----------
     source
         A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob.
-    epsilon, delta, **options
-        The promise and what else decides the plan; see `dpframe.make_plan`.
-    target, max_epsilon
-        Instead of ``epsilon`` the standard errors that statistics may have, ``{column or pair: error}``: of shares of
-        a listed column's values or a pair's cells, of a number's mean, of supports of items. The plan is that of the
-        least ε, at most ``max_epsilon`` (10), whose forecast meets them all; all spaces must be known. Tables that are
-        measured are then those that targets name. See `price_targets`.
+    epsilon, delta, target, max_epsilon, **options
+        The promise, or the accuracy that decides it, and what else decides the plan; see `dpframe.make_plan`.
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it, or a part of that, from which private inference spends.
 

@@ -7,7 +7,6 @@ product of the conditions' surrogates has it as its mean; the square of an indic
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,18 +27,8 @@ from dpframe.plan.columns import Column, Group
 _FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items} or {"not": …}}'
 
 
-class Condition(ABC):
-    """What is asked of one column."""
-
-    column: Column
-
-    @abstractmethod
-    def negated(self) -> Condition:
-        """Return the condition that the other values of the column meet, null being none."""
-
-
 @dataclass(frozen=True)
-class ValueCondition(Condition):
+class ValueCondition:
     """A column's code lies in one of some stretches [start, stop), or is null's."""
 
     column: Column
@@ -74,7 +63,7 @@ class ValueCondition(Condition):
         return BinnedAxis(self.column, (0, *sorted(inner), space.values), ())
 
     def negated(self) -> ValueCondition:
-        """Return the gaps between the stretches."""
+        """Return the gaps between the stretches, null being in none."""
         values, gaps, last = self.column.space.values, [], 0
         for start, stop in [*sorted(self.stretches), (values, values)]:
             if start > last:
@@ -84,7 +73,7 @@ class ValueCondition(Condition):
 
 
 @dataclass(frozen=True)
-class ItemCondition(Condition):
+class ItemCondition:
     """A set holds all, or any, of some items; or it does not."""
 
     sets: SetColumn
@@ -93,7 +82,7 @@ class ItemCondition(Condition):
     wrong: bool = False
 
     @property
-    def column(self) -> Column:  # type: ignore[override]
+    def column(self) -> Column:
         """The column of sets."""
         return self.sets.column
 
@@ -138,6 +127,10 @@ class ItemCondition(Condition):
                 released += int((~null).sum())
         one, squares, both = (np.array([value]) for value in (first, second, crossed))
         return Counted(one, squares, one, both), released, nulls
+
+
+Condition = ValueCondition | ItemCondition
+"""What is asked of one column."""
 
 
 @dataclass(frozen=True)

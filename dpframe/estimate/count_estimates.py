@@ -186,10 +186,8 @@ class CountEstimates(Reading):
         if method not in ("auto", "inverse"):
             raise ParameterError('method must be "auto" or "inverse"')
         sampling, asked = self._source.sampling(target), Where.of(where, self._source.column)
-        weight, (rows, variance) = (
-            self._source.weight,
-            asked.count(self._source.codes(asked.names), self.plan.groups, sampling),
-        )
+        weight, batches = self._source.weight, self._source.codes(asked.names)
+        rows, variance = asked.count(batches, self.plan.groups, sampling)
         found, error, source = rows * weight, math.sqrt(variance) * weight, "rows"
         if method == "auto" and len(asked.values) == len(asked.conditions):
             fitted, spread, told = self._fitted_count(asked, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from dpframe.arrays import FloatArray
 
 
-class ReleaseClassifier(ClassifierMixin, BaseEstimator):
+class ReleaseClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier of true rows that says the logarithms of its probabilities."""
 
     classes_: npt.NDArray[Any]
 
+    @abstractmethod
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Return the logarithm of `predict_proba`."""
-        raise NotImplementedError
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of every class for true rows, shape (n, k).

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import math
-import warnings
 from functools import lru_cache
 
 import numpy as np
@@ -68,10 +67,8 @@ QUESTIONS = [
 
 @lru_cache
 def released(epsilon: float, delta: float, times: int) -> list[dpf.Estimates]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        plan = dpf.make_plan(frame(), epsilon, delta, spaces=SPACES)
-        return [dpf.Estimates(dpf.sanitize(frame(), plan=plan, key=key.to_bytes(32))) for key in range(times)]
+    plan = dpf.make_plan(frame(), epsilon, delta, spaces=SPACES)
+    return [dpf.Estimates(dpf.sanitize(frame(), plan=plan, key=key.to_bytes(32))) for key in range(times)]
 
 
 def pure() -> list[dpf.Estimates]:
@@ -252,9 +249,7 @@ def test_describe_counts_what_is_not_null():
 
 def test_means_of_several_columns_and_by_several():
     data = frame()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        safe = dpf.sanitize(data, 30, 0, spaces=SPACES, key=KEY)
+    safe = dpf.sanitize(data, 30, 0, spaces=SPACES, key=KEY)
     means = safe.dp.mean(["age", "born"])
     assert means.index.tolist() == ["age", "born"]
     assert (
