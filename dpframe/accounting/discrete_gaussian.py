@@ -46,7 +46,7 @@ _MERGED = 8.0
 _LARGE = 2.0**30
 """Parameters s² beyond which the law is not summed but bounded by the normal law's, cell by cell."""
 _ROUND = 1e-15
-_TOLERANCE = 5e-5
+_TOLERANCE = 1e-4
 """Relative width to which μ is found, rounded up."""
 _NODES = 4000
 """The curve binds everywhere at once, so that nodes lie close."""

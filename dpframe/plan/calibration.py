@@ -14,7 +14,7 @@ from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, compose
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, remaining_step, step_delta
 from dpframe.accounting.kept_order import mixed_delta, response_parts
-from dpframe.accounting.secret_order import Rows, largest_total, rows_cover
+from dpframe.accounting.secret_order import Rows, likely_total, rows_cover
 from dpframe.accounting.undercurve import Cover
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
@@ -33,6 +33,12 @@ _FILLED, _AIM = 0.985, 0.004
 _STEEP = 7.5
 """About d ln μ/d ln(total loss) of rows in secret order."""
 _CURVED_TURNS = 24
+_FINE = 4e-4
+"""Relative width to which μ is proved where a coarser proof does not tell whether rows fit."""
+_FAR = 10.0
+"""The factor of μ by which a guess is moved at the most."""
+_GUESSES = 2
+"""Totals that units are made for before any is proved."""
 _WIDTH = 1e-6
 """Relative width at which the search for the columns' losses stops, where their cost is steep."""
 _LEAP = 2e-4
@@ -174,7 +180,13 @@ def _cost_beside(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
 
 @lru_cache(maxsize=4096)
 def _cover(parts: tuple[ColumnLoss, ...], terms: Terms) -> Cover:
-    return rows_cover(parts, terms.permutation, terms.curve)
+    rough = rows_cover(parts, terms.permutation, terms.curve)
+    return rough if rough.ratio <= 1 or rough.least > 1 else rows_cover(parts, terms.permutation, terms.curve, _FINE)
+
+
+def _needed(parts: Sequence[ColumnLoss], terms: Terms) -> float:
+    """Return about the μ that rows need, relative to what they may take: a glance at a few nodes, no proof."""
+    return rows_cover(parts, terms.permutation, terms.curve, tolerance=math.inf).least
 
 
 def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step | None:
@@ -293,11 +305,18 @@ def _curved(
 ) -> list[Randomised]:
     """Return the same for rows in secret order beside central steps: the model says where, units are then proved."""
     inside, most = terms.sampled_budget, _MOST / min(shares)
-    low, high, total = 0.0, math.inf, _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
+    total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
     best: list[Randomised] | None = None
-    slope, last = _STEEP, (0.0, 0.0)
+    low, high, last = 0.0, math.inf, (0.0, 0.0)
+
+    def made(total: float) -> list[Randomised]:
+        return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+
+    for _ in range(_GUESSES):
+        model.learn(total, [unit.column_loss for unit in made(total)])
+        total, slope = model.under_curve(most)
     for _ in range(_CURVED_TURNS):
-        units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+        units = made(total)
         ratio = _cover(tuple(unit.column_loss for unit in [*ready, *units]), terms).ratio
         fits = terms.delta_of([*ready, *units]).value <= inside.delta
         if fits:
@@ -441,16 +460,18 @@ class _Model:
         low, high = sorted([(near, at_near), (x, height)])
         return math.exp(_root(excess, low, high, near_enough))
 
-    def under_curve(self, most: float) -> float:
-        """Return about the largest total whose rows lie under one of the curves, and within the local cap."""
+    def under_curve(self, most: float) -> tuple[float, float]:
+        """Return about the largest total whose rows lie under the curve and within the local cap, and how μ grows."""
         terms, total = self._terms, most
         if terms.local is not None:
             total = self._within(terms.local, most)
         least = [*self._ready, *self.parts(total)]
-        if total < most and rows_cover(least, terms.permutation, terms.curve).ratio <= 1:
-            return total
-        largest, _ = largest_total(lambda x: [*self._ready, *self.parts(x)], terms.permutation, terms.curve, total)
-        return largest
+        if total < most and _needed(least, terms) <= 1:
+            return total, _STEEP
+        cap = total
+        total, slope = likely_total(lambda x: [*self._ready, *self.parts(x)], terms.permutation, terms.curve, cap)
+        gap = math.log(min(max(_needed([*self._ready, *self.parts(total)], terms), 1 / _FAR), _FAR)) + _AIM
+        return min(total * math.exp(-gap / slope), cap), slope
 
     def _within(self, budget: Budget, most: float) -> float:
         """Return about the largest total of which a row whose place is known loses no more than this."""
@@ -462,7 +483,9 @@ class _Model:
 
 
 @lru_cache(maxsize=1024)
-def _under_curve(shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, most: float) -> float:
+def _under_curve(
+    shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, most: float
+) -> tuple[float, float]:
     """Return `_Model.under_curve` of units none of which has been made: plans of as many columns begin alike."""
     return _Model(shares, ready, terms).under_curve(most)
 

@@ -334,7 +334,7 @@ def test_groceries(tag, tmp_path):
         )
         table = dpf.Estimates(tmp_path / "out.parquet").support("items")
         covered.append((table["lower"] <= truth) & (truth <= table["upper"]))
-    assert table["std_error"].min() == pytest.approx(info.plan.forecast()["std_error"].iloc[0], rel=0.02)
+    assert table["std_error"].min() == pytest.approx(info.plan.forecast()["std_error"].iloc[0], rel=0.06)
     assert 0.92 < np.mean(covered) < 0.98
     top = truth.sort_values(ascending=False).index[:20]
     assert stats.spearmanr(table["estimate"][top], truth[top]).statistic > 0.5
