@@ -12,6 +12,7 @@ ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
     ["errors", "arrays", "datasets"],
+    ["codec"],
     ["spaces", "noise", "accounting"],
     ["mechanisms"],
     ["plan"],

@@ -8,8 +8,7 @@ and a tag registry makes it reachable by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import Field, fields
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -23,6 +22,7 @@ from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.arrays import FloatArray
+from dpframe.codec import from_object, parameters, to_object
 from dpframe.errors import ParameterError, PlanError, check_whole
 from dpframe.mechanisms.response_table import response_table
 from dpframe.noise.keystream import ColumnStream
@@ -378,7 +378,7 @@ class Mechanism(Channel):
 
     def to_json(self) -> dict[str, Any]:
         """Return the mechanism as a JSON object with its tag."""
-        return {"mechanism": self.tag, **{f.name: getattr(self, f.name) for f in parameters(type(self))}}
+        return {"mechanism": self.tag, **to_object(self)}
 
     def __reduce__(self) -> tuple[type[Mechanism], tuple[Any, ...]]:
         # Tables are rebuilt where a copy lands: megabytes stay out of pickles.
@@ -387,24 +387,11 @@ class Mechanism(Channel):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read a mechanism back from its fields."""
-        check_fields(cls.tag, data, [f.name for f in parameters(cls)])
-        return cls(**data)
+        return from_object(cls, data, f"mechanism {cls.tag}")
 
     def _check_budget(self, epsilon: float, delta: float) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))
         object.__setattr__(self, "delta", check_delta(delta))
-
-
-def parameters(cls: type[Mechanism]) -> list[Field[Any]]:
-    """Return the constructor's fields."""
-    data: Any = cls  # every subclass is a dataclass, this base is none
-    return [f for f in fields(data) if f.init]
-
-
-def check_fields(tag: str, data: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Raise `PlanError` unless a mechanism's JSON has just these fields."""
-    if set(data) != set(names):
-        raise PlanError(f"mechanism {tag} has the fields {', '.join(sorted(names))}, no more and no fewer")
 
 
 def mechanism_for(space: Space, epsilon: float, delta: float, tag: str | None = None) -> Mechanism:

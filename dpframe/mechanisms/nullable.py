@@ -12,13 +12,12 @@ import numpy.typing as npt
 
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.arrays import FloatArray
+from dpframe.codec import check_names, parameters
 from dpframe.mechanisms.base import (
     Channel,
     CodeFunction,
     IntArray,
     Mechanism,
-    check_fields,
-    parameters,
     register,
 )
 from dpframe.mechanisms.bit_flips import BitFlip
@@ -270,7 +269,7 @@ class NullFamily:
     def from_json(self, data: Mapping[str, Any]) -> WithNull:
         """Read the mechanism back from the kind's fields."""
         names = shape_names(self.kind)
-        check_fields(self.tag, data, [*names, "epsilon", "delta"])
+        check_names(data, f"mechanism {self.tag}", [*names, "epsilon", "delta"])
         return WithNull(self.kind, tuple(data[name] for name in names), data["epsilon"], data["delta"])
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step
+from dpframe.codec import check_names, from_object, to_object
 from dpframe.errors import PlanError
 
 UNITS = ("D", "s", "ms", "us", "ns")
@@ -37,41 +38,27 @@ class Measured:
     missing: int | None = None
     unit: str | None = None
 
+    def __post_init__(self) -> None:
+        spread = isinstance(self.variance, int | float) and math.isfinite(self.variance) and self.variance > 0
+        whole = isinstance(self.counts, tuple) and all(type(count) is int for count in self.counts)
+        missing = self.missing is None or type(self.missing) is int
+        if self.kind not in _KINDS or self.unit not in (None, *UNITS):
+            raise PlanError(
+                f"the kind of measured counts must be one of {', '.join(_KINDS)}, "
+                f"and the unit of measured times one of {', '.join(UNITS)}"
+            )
+        if not (isinstance(self.column, str) and isinstance(self.cells, tuple) and whole and spread and missing):
+            raise PlanError("measured counts must be whole numbers with a positive variance")
+        object.__setattr__(self, "variance", float(self.variance))
+
     def to_json(self) -> dict[str, Any]:
         """Return the counts as a JSON object."""
-        data = {
-            "column": self.column,
-            "kind": self.kind,
-            "cells": list(self.cells),
-            "counts": list(self.counts),
-            "variance": self.variance,
-            "missing": self.missing,
-        }
-        return data if self.unit is None else data | {"unit": self.unit}
+        return to_object(self, sparse=["unit"])
 
     @classmethod
     def from_json(cls, data: Any) -> Measured:
         """Read the counts back; `PlanError` for anything else."""
-        names = {f.name for f in fields(cls)}
-        if not isinstance(data, Mapping) or set(data) | {"unit"} != names or data["kind"] not in _KINDS:
-            raise PlanError(f"measured counts have the fields {', '.join(sorted(names))}")
-        cells, counts, variance = data["cells"], data["counts"], data["variance"]
-        whole = isinstance(counts, list) and all(type(count) is int for count in counts)
-        spread = isinstance(variance, int | float) and math.isfinite(variance) and variance > 0
-        missing = data["missing"] is None or type(data["missing"]) is int
-        if data.get("unit") not in (None, *UNITS):
-            raise PlanError(f"the unit of measured times must be one of {', '.join(UNITS)}")
-        if not (isinstance(data["column"], str) and isinstance(cells, list) and whole and spread and missing):
-            raise PlanError("measured counts must be whole numbers with a positive variance")
-        return cls(
-            data["column"],
-            data["kind"],
-            tuple(cells),
-            tuple(counts),
-            float(variance),
-            data["missing"],
-            data.get("unit"),
-        )
+        return from_object(cls, data, "a measured column")
 
 
 @dataclass(frozen=True)
@@ -112,9 +99,8 @@ class Inferred:
     @classmethod
     def from_json(cls, data: Any) -> Inferred:
         """Read it back; `PlanError` for anything else."""
-        names = {"epsilon", "delta", "columns", "measured", "thresholds", "receipt"}
-        if not isinstance(data, Mapping) or set(data) not in (names, names | {"mu", "slack"}):
-            raise PlanError(f"inferred has the fields {', '.join(sorted(names))}")
+        step = ("mu", "slack")
+        check_names(data, "inferred", ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"], step)
         columns, measured, thresholds = data["columns"], data["measured"], data["thresholds"]
         lists = isinstance(columns, list) and isinstance(measured, list) and isinstance(thresholds, Mapping)
         if not lists or not all(isinstance(name, str) for name in columns):
@@ -127,5 +113,5 @@ class Inferred:
             tuple(map(Measured.from_json, measured)),
             tuple(thresholds.items()),
             data["receipt"],
-            Step(data["mu"], data["slack"]) if "mu" in data else None,
+            Step(*(data.get(name) for name in step)) if set(step) & set(data) else None,
         )

@@ -21,7 +21,8 @@ import numpy.typing as npt
 from dpframe.accounting.budget import round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import Step
-from dpframe.errors import ParameterError, PlanError, name_list, tuple_label
+from dpframe.codec import from_object, to_object
+from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.noise.gaussian import LARGEST_SCALE, gaussian_table
 from dpframe.spaces import Space
 
@@ -111,15 +112,12 @@ class Measure:
 
     def to_json(self) -> dict[str, Any]:
         """Return the measure as a JSON object."""
-        data = {"kind": self.kind, "columns": list(self.columns), "sigma2": self.sigma2}
-        return data | ({"most": self.most} if self.most else {})
+        return to_object(self, sparse=["most"])
 
     @classmethod
     def from_json(cls, data: Any) -> Measure:
         """Read the measure back; `PlanError` for anything else."""
-        if not isinstance(data, Mapping) or set(data) | {"most"} != {"kind", "columns", "sigma2", "most"}:
-            raise PlanError("every measure has a kind, columns, sigma2 and perhaps most")
-        return cls(**data)
+        return from_object(cls, data, "every measure")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget, check_epsilon, compose, round_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step
+from dpframe.codec import parameters
 from dpframe.errors import FileError, ParameterError, PlanError, check_whole
 from dpframe.plan.accounting_gains import gains_table, split_mechanisms
 from dpframe.plan.calibration import Terms, recalibrate
@@ -431,25 +432,7 @@ class Plan:
             raise PlanError('this is no plan: it has no "schema" number')
         if schema > SCHEMA:
             raise PlanError(f"the plan has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
-        known = {
-            "epsilon",
-            "delta",
-            "n",
-            "shuffle",
-            "contributions",
-            "nulls",
-            "columns",
-            "drop",
-            "passthrough",
-            "leaks",
-            "groups",
-            "sample",
-            "inferred",
-            "keeps_index",
-            "local_epsilon",
-            "reused",
-            "measures",
-        }
+        known = {field.name for field in parameters(cls)}
         unknown = sorted(set(data) - known)
         if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
             what = f"the unknown field {unknown[0]!r}" if unknown else "no epsilon or no list of columns"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpframe.codec import from_object, to_object
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.spaces.python_values import as_arrow, elements, is_missing, read_as
 
@@ -380,30 +380,14 @@ class Space(ABC):
         """Return differences of numbers: themselves, or durations."""
         return numbers
 
-    @classmethod
-    def _parameters(cls) -> list[Field[Any]]:
-        """Return the constructor's fields."""
-        data: Any = cls  # every subclass is a dataclass, this base is none
-        return [f for f in fields(data) if f.init]
-
     def to_json(self) -> dict[str, Any]:
         """Return the space as a JSON object with its tag."""
-        values = {f.name: getattr(self, f.name) for f in self._parameters()}
-        return {"space": self.tag} | {
-            key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
-        }
+        return {"space": self.tag} | to_object(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Space:
         """Read the fields back."""
-        names = {f.name for f in cls._parameters()}
-        unknown = sorted(set(data) - names)
-        if unknown:
-            raise PlanError(f"space {cls.tag} has no field {unknown[0]!r}; it has {', '.join(sorted(names))}")
-        required = {f.name for f in cls._parameters() if f.default is MISSING}
-        if not required <= set(data):
-            raise PlanError(f"space {cls.tag} needs the fields {', '.join(sorted(names))}")
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
+        return from_object(cls, data, f"space {cls.tag}")
 
 
 def space_from_json(data: Mapping[str, Any]) -> Space:

@@ -159,7 +159,7 @@ def test_json_has_measures_where_there_are_some():
     assert (json.loads(bare.to_json())["schema"], "measures" in bare.to_json()) == (1, False)
     damaged = json.loads(PLAN.to_json())
     damaged["measures"][0]["noise"] = 1
-    with pytest.raises(PlanError, match="every measure has a kind, columns, sigma2"):
+    with pytest.raises(PlanError, match="every measure has the fields columns, kind, sigma2, and perhaps most"):
         Plan.from_json(json.dumps(damaged))
 
 

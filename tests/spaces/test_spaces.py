@@ -691,7 +691,7 @@ def test_nullable_takes_shorthands() -> None:
         (PlanError, lambda: space_from_json({"space": "tensor"}), "unknown space tag; this version knows boolean, "),
         (PlanError, lambda: space_from_json({"space": ["boolean"]}), "unknown space tag"),
         (PlanError, lambda: space_from_json({}), "unknown space tag"),
-        (PlanError, lambda: space_from_json({"space": "integer", "lower": 0}), "needs the fields lower, step, upper"),
+        (PlanError, lambda: space_from_json({"space": "integer", "lower": 0}), "has the fields lower, upper"),
         (PlanError, lambda: space_from_json({"space": "nullable"}), "has the field inner, a space"),
         (ParameterError, lambda: space_from_json({"space": "integer", "lower": "a", "upper": 2}), "lower must be"),
         (ParameterError, lambda: Boolean().decode([0.5]), "codes must be integers in 0…1"),
