@@ -28,6 +28,12 @@ BINS = 8
 FINEST = 256
 """Numeric columns of no more values are drawn as a histogram, too; of finer ones the fit takes longer."""
 
+SHARES = (0.05, 0.2, 0.5, 0.8)
+"""Shares of measured tables that are drawn."""
+
+KINDS = {"marginal": "shares of values", "joint": "shares of pairs", "support": "supports", "mean": "means"}
+"""What stands for a forecast's statistics, in words."""
+
 _Z = NormalDist().inv_cdf(0.975)
 
 
@@ -141,6 +147,35 @@ def forecast_rows(plan: Plan, n: int) -> list[Sequence[object]]:
                 rows.append((column.name, *_expected(statistic, half, column.space)))
                 break
     return rows
+
+
+def share_table(plan: Plan, n: int) -> Table | None:
+    """Return the errors that measured tables would leave at other shares, as parts of those of rows alone.
+
+    What tables tell grows with their part of μ². The rows' own noise is taken as it is: it hardly follows the share.
+    """
+    steps = plan.steps
+    if n < 1 or not plan.measures or not {"tables", "rows"} <= set(steps):
+        return None
+    own = float(steps["tables"].square / (steps["tables"].square + steps["rows"].square))
+    forecast = plan.forecast(n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = (forecast["rows_alone"] / forecast["std_error"]) ** 2 - 1
+    told = told[np.isfinite(told) & (told > 1e-9)]
+    kinds = {name: told.xs(name).median() for name in told.index.unique(0) if name in KINDS}
+    if not kinds:
+        return None
+    rows: list[Sequence[object]] = []
+    for share in sorted([own, *(other for other in SHARES if abs(other - own) > 0.02)]):
+        left = [1 / math.sqrt(1 + gain * share / own) for gain in kinds.values()]
+        cells = [cell for part in left for cell in (f"{100 * part:.2g} %", bar(part))]
+        rows.append((f"{100 * share:.3g} %" + (" (this release)" if share == own else ""), *cells))
+    heads = ["Share of the tables", *(head for name in kinds for head in (f"#Error of {KINDS[name]}", "Of rows alone"))]
+    caption = (
+        "Typical errors forecast with measured tables, as parts of those of rows alone, if tables had another share of "
+        "what the release gives away (μ²); the noise of rows is taken as it is"
+    )
+    return table(caption, heads, rows, "bars")
 
 
 def _expected(statistic: str, half: float, space: Any) -> tuple[str, str, Drawing]:

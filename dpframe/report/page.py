@@ -18,7 +18,7 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.words import UNORDERED
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.elements import Drawing, Table, bar, range_bar, split_bar, table
-from dpframe.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows
+from dpframe.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
 from dpframe.report.words import (
     MECHANISMS,
     after,
@@ -141,6 +141,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             gains=_gains(plan),
             spend=_spend(plan),
             measured=measure_parts(plan.measures),
+            shares=share_table(plan, info.n),
         )
     )
 

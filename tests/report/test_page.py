@@ -22,6 +22,7 @@ from dpframe.accounting.budget import Budget, upward
 from dpframe.mechanisms import MECHANISMS as REGISTERED
 from dpframe.plan.build import build_plan
 from dpframe.release.info import ReleaseInfo
+from dpframe.report.figures import share_table
 from dpframe.report.page import environment
 from dpframe.report.words import MECHANISMS, SPACES, after, best_guess, chance, number, percent
 from dpframe.spaces.base import SPACES as REGISTERED_SPACES
@@ -341,3 +342,22 @@ def test_years_are_written_as_years():
     assert "1900 to 2006" in words
     assert not re.search(r"\b(1,9|2,0)\d\d\b(?! rows)", words)
     assert number(73_271.0) == "73,271"
+
+
+def test_errors_are_drawn_against_the_share_of_measured_tables():
+    census = dpf.datasets.make_census(2_000, columns=["age", "sex", "region"])
+    spaces = {"age": (18, 95), "sex": ["F", "M"], "region": list(dpf.datasets.REGIONS)}
+    plan = dpf.make_plan(census, 1.0, 1e-6, spaces=spaces)
+    shown = share_table(plan, 2_000)
+    assert [head.text for head in shown.heads[:3]] == [
+        "Share of the tables",
+        "Error of shares of values",
+        "Of rows alone",
+    ]
+    now = next(row for row in shown.rows if "this release" in row[0])
+    pairs = [float(row[3].removesuffix(" %")) for row in shown.rows]
+    assert pairs == sorted(pairs, reverse=True), "the more tables have, the less their errors"
+    told = plan.forecast(2_000).loc[("joint", "sex × region")]
+    assert float(now[3].removesuffix(" %")) == pytest.approx(100 * told["std_error"] / told["rows_alone"], rel=0.1)
+    assert "the noise of rows is taken as it is" in dpf.sanitize(census, plan=plan, key=KEY).dp.report().to_html()
+    assert share_table(dpf.make_plan(census, 1.0, 1e-6, spaces=spaces, measure=None), 2_000) is None
