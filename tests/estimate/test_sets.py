@@ -314,8 +314,9 @@ def test_an_empty_table_and_a_single_row():
 def test_groceries(tag, tmp_path):
     """9,835 baskets of 169 items to Parquet and back, five keys: intervals cover the supports of the cut baskets.
 
-    845 intervals of 95 %, not quite independent within a key: fewer than 92 or more than 98 % of them cover with
-    probability below 1e-3. Errors are those that the plan forecast.
+    Those of one key hang together: over 24 keys the share that covers has a standard deviation of 0.06 about 0.94, so
+    that the mean of five is outside of 0.84 to 0.995 with a probability below 1e-3. Errors are those that the plan
+    forecast.
     """
     path = DATA / "groceries.parquet"
     if not path.exists():
@@ -335,6 +336,6 @@ def test_groceries(tag, tmp_path):
         table = dpf.Estimates(tmp_path / "out.parquet").support("items")
         covered.append((table["lower"] <= truth) & (truth <= table["upper"]))
     assert table["std_error"].min() == pytest.approx(info.plan.forecast()["std_error"].iloc[0], rel=0.06)
-    assert 0.92 < np.mean(covered) < 0.98
+    assert 0.84 < np.mean(covered) < 0.995
     top = truth.sort_values(ascending=False).index[:20]
     assert stats.spearmanr(table["estimate"][top], truth[top]).statistic > 0.5
