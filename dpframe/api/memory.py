@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import pandas as pd
 
 from dpframe.api.options import PlanOptions, documented
-from dpframe.api.planning import Purse, Ready, Request, planned, prepare
+from dpframe.api.planning import Purse, Ready, Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
 from dpframe.central.tables import measured_tables
 from dpframe.io.frames import Frame, wrap
@@ -154,9 +154,9 @@ def sanitize(
     >>> safe.shape, safe.index.name
     ((1000, 2), 'shuffled')
     """
-    frame = wrap(table)
-    purse = Purse(Account.of(ledger, dataset, part), key)
-    return drawn(frame, prepare(frame, Request(epsilon, delta, plan, options), purse))
+    purse, request = Purse(Account.of(ledger, dataset, part), key), Request(epsilon, delta, plan, options)
+    frame = of_persons(wrap(table), request, purse.choice)
+    return drawn(frame, prepare(frame, request, purse))
 
 
 def drawn(frame: Frame, ready: Ready) -> Any:

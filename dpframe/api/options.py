@@ -167,6 +167,15 @@ class PlanOptions(TypedDict, total=False):
     ]
     nulls: Annotated[str, Option("error", "What a null is where its space holds none: error or impute.")]
     contributions: Annotated[int, Option(1, "Rows that one person may own.")]
+    privacy_id: Annotated[
+        str | None,
+        Option(
+            None,
+            "The column that names each row's person: as many rows of everyone as contributions says.",
+            "They are chosen in secret, uniformly; of those who own fewer some are taken more than once, so that the "
+            "number of rows is public. The column does not leave. Without it ``contributions`` is believed.",
+        ),
+    ]
     shuffle: Annotated[
         bool,
         Option(

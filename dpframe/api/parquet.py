@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from dpframe.api.accessor import attach
 from dpframe.api.options import PlanOptions
 from dpframe.api.parquet_job import purse_of
-from dpframe.api.planning import Request, planned, prepare
+from dpframe.api.planning import Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ColumnError, FileError, ParameterError, check_whole
 from dpframe.io.atomic import atomic
@@ -132,8 +132,9 @@ def sanitize_parquet(
     if compression not in CODECS:
         raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
     with purse_of(table, path, request, account, key) as purse:
-        ready = prepare(table, request, purse)
-        job = Job(table, ready.plan, ready.own, ready.key, batch_rows, progress or (lambda done, total: None))
+        chosen = of_persons(table, request, purse.choice)
+        ready = prepare(chosen, request, purse)
+        job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, progress or (lambda done, total: None))
         with atomic(path) as file:
             return job.run(file, path.parent, compression)
 

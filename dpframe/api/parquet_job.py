@@ -68,6 +68,11 @@ class JobPurse(Purse):
         """The job's key."""
         return self.job.key
 
+    @property
+    def choice(self) -> bytes:
+        """The key of the choice of rows, which an interrupted run repeats."""
+        return self.job.choice
+
 
 @contextmanager
 def purse_of(

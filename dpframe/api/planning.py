@@ -6,7 +6,8 @@ import hashlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from dpframe.errors import (
     LargeEpsilonWarning,
     ParameterError,
     RepeatedReleaseWarning,
+    check_whole,
     name_list,
     warn,
 )
@@ -27,20 +29,23 @@ from dpframe.infer.declared import infer_spaces
 from dpframe.infer.private import Measurement, histograms_of
 from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
-from dpframe.io.checks import check_columns
+from dpframe.io.checks import check_columns, located
+from dpframe.io.persons import row_counts
 from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.mechanisms import Mechanism
-from dpframe.noise.keystream import Keystream
+from dpframe.noise.keystream import Keystream, choice_key
 from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.calibration import Terms, check_ready
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measuring import Wish
-from dpframe.plan.plan import Plan
+from dpframe.plan.plan import MOST_PERSON_ROWS, Plan
 from dpframe.plan.steps import row_cap
 from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
+
+T = TypeVar("T", bound=Table)
 
 RELEASE = "release"
 
@@ -105,6 +110,38 @@ class Purse:
     def key(self) -> bytes:
         """32 secret bytes; read once, after `pay`."""
         return secrets.token_bytes(32) if self.ready is None else self.ready
+
+    @property
+    def choice(self) -> bytes:
+        """32 secret bytes that rows of persons are chosen with, before anything is read of them: fresh, or the key's.
+
+        A choice gives nothing away by itself, so that it may be made before `pay`.
+        """
+        return secrets.token_bytes(32) if self.ready is None else choice_key(self.ready)
+
+
+def of_persons(table: T, request: Request, key: bytes) -> T:
+    """Return a table with as many rows of every person, where a request names the column that tells them apart.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such column, or the number of rows is none.
+    ColumnError
+        If a row has no id, or ids are neither whole numbers nor text.
+    """
+    plan, options = request.plan, request.options
+    name = options.get("privacy_id") if plan is None else plan.privacy_id
+    if name is None or table.text is not None:
+        return table
+    if name not in table.names:
+        raise ParameterError(f"privacy_id names {name!r}, which is not a column; columns are {name_list(table.names)}")
+    rows = options.get("contributions", 1) if plan is None else plan.contributions
+    rows = check_whole(rows, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person beside privacy_id")
+    try:
+        return table.of_persons(name, row_counts(partial(table.arrays, name), table.n, rows, key))
+    except ColumnError as error:
+        raise located(error, name) from None
 
 
 @dataclass(frozen=True)
@@ -269,8 +306,8 @@ def planned(
     check_names(options)
     if epsilon is None:
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
-    purse = Purse(account)
-    return prepare(table, Request(epsilon, delta, None, options, release=False), purse).plan
+    purse, request = Purse(account), Request(epsilon, delta, None, options, release=False)
+    return prepare(of_persons(table, request, purse.choice), request, purse).plan
 
 
 def _reused(spaces: Any) -> Inferred | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.api.options import PlanOptions, check_names, checked
-from dpframe.api.planning import Draft, Request, built, wish_of
+from dpframe.api.planning import Draft, Purse, Request, built, of_persons, wish_of
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.io.table import Table
 from dpframe.plan.forecast import MOST_CELLS, forecast_table
@@ -80,7 +80,9 @@ class Reach:
         most = check_epsilon(max_epsilon, "max_epsilon")
         # Without tables, which at so large an ε may leave a capped row nothing.
         rows_alone = PlanOptions(**{**options, "measure": None})
-        draft = Draft.of(table, Request(most, delta, None, rows_alone, release=False), quiet=True)
+        request = Request(most, delta, None, rows_alone, release=False)
+        table = of_persons(table, request, Purse(None).choice)
+        draft = Draft.of(table, request, quiet=True)
         if draft.plan is None:
             left = [name for name in draft.names if name not in draft.spaces]
             raise ParameterError(

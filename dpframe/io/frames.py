@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from copy import copy
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,9 @@ class Frame(ABC):
     kind: str
     held: ClassVar[bool] = True
     objects: ClassVar[bool] = False
+
+    origin: npt.NDArray[np.intp] | None = None
+    """Where each row stood before rows were chosen."""
 
     @property
     @abstractmethod
@@ -67,6 +71,17 @@ class Frame(ABC):
         """Yield all rows at once, as Arrow arrays; of object columns the objects."""
         yield {name: self.array(name) for name in names}
 
+    def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
+        """Return a table with each row as often as is said, without the column that names persons."""
+        rows = np.repeat(np.arange(self.n), counts)
+        made = self._taken(rows, person)
+        made.origin = rows
+        return made
+
+    @abstractmethod
+    def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
+        """Return some rows, each as often as it is named, without a column."""
+
     @abstractmethod
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
         """Return released codes, decoded, beside the columns passed through, as a table of this kind."""
@@ -85,7 +100,13 @@ class Frame(ABC):
             space.check_type(output_type(self.fields([name])[0].type))
             return space.encode(array, nulls=nulls)
         except ColumnError as error:
-            raise located(error, name) from None
+            raise self._located(error, name) from None
+
+    def _located(self, error: ColumnError, name: str) -> ColumnError:
+        """Return the error with the column's name and the row's position in the table that was given."""
+        if self.origin is None or error.row is None:
+            return located(error, name)
+        return located(ColumnError(error.rule, column=error.column, row=int(self.origin[error.row])), name)
 
     def output_names(self, plan: Plan) -> list[str]:
         """Return the names of the output's columns, in the table's order."""
@@ -123,6 +144,12 @@ class ArrowFrame(Frame):
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array."""
         return as_arrow(self.table.column(name))
+
+    def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
+        made, table = copy(self), self.table.drop_columns([without])
+        # Arrow takes no rows of views.
+        made.table = table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema])).take(rows)
+        return made
 
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pa.Table:
         """Return a Table with fresh metadata."""
@@ -289,7 +316,10 @@ class PandasFrame(Frame):
             space.check_type(output_type(field.type))
             return space.encode(self.array(name), nulls=nulls)
         except ColumnError as error:
-            raise located(error, name) from None
+            raise self._located(error, name) from None
+
+    def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
+        return type(self)(self.frame.drop(columns=without).iloc[rows])
 
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pd.DataFrame:
         """Return a DataFrame with a fresh index, unless the plan keeps the input's, and the plan in ``attrs``."""

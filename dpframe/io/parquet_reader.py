@@ -9,13 +9,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -123,6 +124,8 @@ class ParquetInput:
     pandas_types: dict[str, str]
     indices: tuple[str, ...] = ()
     """Columns in which pandas keeps an index that has no name: they are not read."""
+    counts: npt.NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
+    """How often each row is read; None for every row once."""
 
     @classmethod
     def open(cls, source: str | Path) -> ParquetInput:
@@ -198,10 +201,21 @@ class ParquetInput:
     def batches(
         self, names: Sequence[str], rows: int = BATCH_ROWS, plain: Collection[str] = ()
     ) -> Iterator[dict[str, pa.Array]]:
-        """Yield up to ``rows`` rows at a time; batches end where files do.
+        """Yield up to ``rows`` rows of the files at a time, each as often as it is read; batches end where files do.
 
         Strings, and those in lists, come as dictionaries, but for the columns in ``plain``.
         """
+        first = 0
+        for batch in self._every(names, rows, plain):
+            if self.counts is None:
+                yield batch
+                continue
+            count = len(next(iter(batch.values()), ()))
+            chosen = pa.array(np.repeat(np.arange(count), self.counts[first : first + count]))
+            yield {name: column.take(chosen) for name, column in batch.items()}
+            first += count
+
+    def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
         for path, keys in self.files:
             stored = [name for name in names if name not in keys]
             texts = self._dictionaries(path, [name for name in stored if name not in plain])
@@ -213,16 +227,24 @@ class ParquetInput:
                             columns[name] = _repeat(keys[name], batch.num_rows)
                     yield columns
 
+    def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
+        """Return a table that is read with each row as often as is said, without the column that names persons."""
+        schema = self.schema.remove(self.schema.get_field_index(person))
+        return replace(self, schema=schema, n=int(counts.sum(dtype=np.int64)), counts=counts)
+
     def arrays(self, name: str) -> Iterator[pa.Array]:
         """Yield one column, in batches."""
         for batch in self.batches([name], 1 << 18):
             yield batch[name]
 
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
-        """Read every value, so that one that is refused is found; return no codes, see `Table.codes`."""
+        """Read every value, so that one that is refused is found; return no codes, see `Table.codes`.
+
+        Rows that were not chosen are read as well: a refusal tells nothing of the choice.
+        """
         check_types(self.fields(list(spaces)), spaces)
         first_row = 0
-        for batch in self.batches(list(spaces)) if spaces else ():
+        for batch in self._every(list(spaces), BATCH_ROWS, ()) if spaces else ():
             for name, space in spaces.items():
                 try:
                     space.encode(batch[name], nulls="impute" if name in inferred else nulls)
@@ -238,9 +260,9 @@ class ParquetInput:
             with _open(path) as reader:
                 stored = [name for name in names if name not in keys]
                 table = _attempt(path, _DAMAGED, partial(reader.read, stored))
-            for field in map(self.schema.field, keys.keys() & set(names)):
-                column = _repeat(keys[field.name], table.num_rows)
-                table = table.append_column(field, column.cast(field.type))
+            for key in map(self.schema.field, keys.keys() & set(names)):
+                column = _repeat(keys[key.name], table.num_rows)
+                table = table.append_column(key, column.cast(key.type))
             tables.append(table.select(list(names)))
         return pa.concat_tables(tables)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,9 @@ class Table(Protocol):
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns."""
+
+    def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
+        """Return a table with each row as often as is said, without the column that names persons."""
 
     def arrays(self, name: str) -> Iterable[pa.Array]:
         """Return one column as Arrow arrays."""

@@ -36,6 +36,7 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
 from dpframe.ledger.ledger import Entry, Ledger
 from dpframe.ledger.sqlite import sync_folder
+from dpframe.noise.keystream import choice_key
 
 SCHEMA = 1
 
@@ -161,6 +162,11 @@ class Job:
         if not self._spent:
             raise LedgerError("a job has no key before it has spent; call its spend first")
         return self._key
+
+    @property
+    def choice(self) -> bytes:
+        """The 32 bytes to choose rows of persons with, before `spend` as well: a choice alone gives nothing away."""
+        return choice_key(self._key)
 
     @property
     def kept(self) -> bool:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 
 from dpframe.errors import ParameterError
 
-DOMAINS = ("noise", "order", "infer", "sample", "measure")
+DOMAINS = ("noise", "order", "infer", "sample", "measure", "persons")
 BLOCK_BYTES = 16
 _ZEROS = np.zeros(1 << 20, dtype=np.uint8)
 
@@ -107,6 +107,11 @@ class PlaneReader:
         for start in range(0, len(out), len(_ZEROS)):
             part = out[start : start + len(_ZEROS)]
             self._cipher.update_into(_ZEROS[: len(part)].data, part.data)
+
+
+def choice_key(key: bytes) -> bytes:
+    """Return the key that rows of persons are chosen with, from that of the noise: neither tells of the other."""
+    return hashlib.blake2b(b"rows of persons", key=key, digest_size=32).digest()
 
 
 def cipher_at(subkey: bytes, position: int) -> CipherContext:

@@ -54,6 +54,7 @@ def build_plan(
     reused: Inferred | None = None,
     measures: Sequence[Measure] = (),
     most: Step | None = None,
+    privacy_id: str | None = None,
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
@@ -100,6 +101,7 @@ def build_plan(
         local_epsilon=cap,
         reused=reused,
         measures=tuple(measures),
+        privacy_id=privacy_id,
     )
     return plan.resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
 

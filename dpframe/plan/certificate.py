@@ -111,6 +111,10 @@ class Promise(Protocol):
         """Rows that one person may own."""
 
     @property
+    def privacy_id(self) -> str | None:
+        """The column that names persons, if rows are chosen by it."""
+
+    @property
     def n(self) -> int | None:
         """Rows, where known."""
 
@@ -572,7 +576,10 @@ def _attested(plan: Promise, contributions: int) -> list[str]:
     lines = [
         "the key was secret, served this table alone, and is gone",
         "the noise was drawn from these tables, with that key",
-        f"one person owns at most {rows}",
+        f"one person owns at most {rows}"
+        if plan.privacy_id is None
+        else f"the column {plan.privacy_id!r} tells persons apart; {rows} of each were chosen in secret by it, and how "
+        "many persons there are is public",
         "the table's columns and types are public",
         "spaces were declared without looking at the data, or found with noise that was paid for apart"
         + (", but those named below" if plan.leaks else ""),

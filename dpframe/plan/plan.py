@@ -40,6 +40,9 @@ SCHEMA = 2
 
 NULLS = ("error", "impute")
 
+MOST_PERSON_ROWS = 255
+"""Most rows of a person that are chosen."""
+
 _MOST_ROWS = (1 << 62) - 1
 """Positions beyond it have no place in the keystream."""
 
@@ -81,6 +84,9 @@ class Plan:
     measures
         Tables that are measured beside the rows, of all rows of the table even where a sample is released: they lie
         outside the sample, and it earns them no credit.
+    privacy_id
+        The column that names the person of a row, if rows are chosen by it: ``contributions`` of every person. It does
+        not leave.
 
     Raises
     ------
@@ -117,6 +123,7 @@ class Plan:
     local_epsilon: float | None = None
     reused: Inferred | None = None
     measures: tuple[Measure, ...] = ()
+    privacy_id: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks", "groups", "measures"):
@@ -141,6 +148,7 @@ class Plan:
             raise ParameterError("n must be a number of rows, below 2^62, or None")
         self._check_names()
         self._check_groups()
+        self._check_persons()
         if self.sample is not None:
             self._check_sample(self.sample)
         if self.measures:
@@ -154,6 +162,20 @@ class Plan:
         if self.n is None or sample > self.n:
             rows = "the plan does not know how many there are" if self.n is None else f"there are {self.n:,}"
             raise ParameterError(f"sample={sample:,} rows cannot be chosen: {rows}; leave sample out or lower it")
+
+    def _check_persons(self) -> None:
+        if self.privacy_id is None:
+            return
+        if not isinstance(self.privacy_id, str) or not self.privacy_id:
+            raise PlanError('privacy_id must be the name of a column, e.g. privacy_id="patient"')
+        if self.privacy_id in (*self.names, *self.passthrough):
+            raise PlanError(f"privacy_id {self.privacy_id!r} does not leave; take it out of spaces and of passthrough")
+        if not self._secret:
+            raise PlanError(
+                "privacy_id needs rows in a secret order, as a person's rows may stand anywhere; leave shuffle=False, "
+                "passthrough and keeps_index out"
+            )
+        check_whole(self.contributions, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person beside privacy_id")
 
     def _check_measures(self) -> None:
         if self.delta == 0:
@@ -377,7 +399,7 @@ class Plan:
     def _schema(self) -> int:
         """The oldest schema that says all of the plan: its digest enters every key, and stays where nothing is new."""
         new = self.local_epsilon is not None or self.reused is not None or bool(self.measures)
-        new |= self.inferred is not None and self.inferred.step is not None
+        new |= (self.inferred is not None and self.inferred.step is not None) or self.privacy_id is not None
         return SCHEMA if new else 1
 
     @cached_property
@@ -412,6 +434,8 @@ class Plan:
             data["reused"] = self.reused.to_json()
         if self.measures:
             data["measures"] = [measure.to_json() for measure in self.measures]
+        if self.privacy_id is not None:
+            data["privacy_id"] = self.privacy_id
         if self.groups:
             data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)

@@ -40,6 +40,10 @@ class Described(Promise, Protocol):
         """The most that a row may lose."""
 
     @property
+    def privacy_id(self) -> str | None:
+        """The column that names persons, if rows are chosen by it."""
+
+    @property
     def sample(self) -> int | None:
         """Rows that are chosen in secret."""
 
@@ -72,6 +76,14 @@ def plan_lines(plan: Described) -> list[str]:
         f"Local: {plan.local.stated()}, each row, even against someone who knows which output row it became",
         f"Order: {_order(plan)}",
     ]
+    if plan.privacy_id is not None:
+        rows = "1 row" if plan.contributions == 1 else f"{plan.contributions} rows"
+        text.append(
+            f"Persons: {rows} of each, chosen in secret by {plan.privacy_id!r}, which does not leave; all weigh alike, "
+            "and the number of rows is that of persons" + ("" if plan.contributions == 1 else " times so many")
+        )
+    elif plan.contributions > 1:
+        text.append(f"BELIEVED, not enforced: that nobody owns more than {plan.contributions} rows (see privacy_id)")
     if plan.local_epsilon is not None:
         text.append(f"Local cap: no row may lose more than epsilon={plan.local_epsilon:g}")
     if plan.sample is not None:

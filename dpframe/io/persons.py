@@ -1,0 +1,151 @@
+"""Rows of persons: so many of each, by a secret uniform choice, whoever is in the table.
+
+A person who owns r rows keeps k of them, chosen uniformly; with r < k each is taken ⌊k/r⌋ or ⌈k/r⌉ times. So the
+bounded table has k rows for every person, and its number of rows is k times the number of persons. That number is what
+replacing a person's rows by another person's leaves alone, as the number of rows is where a person owns one: nothing
+about how many rows anybody owns is left in it. Two neighbouring tables then differ in k rows, as multisets, once the
+choices within all other persons are taken to be the same: what follows has to hide k rows in a secret order.
+
+Whole numbers are told apart exactly, text by two keyed hashes of 64 bits: two persons among n are taken for one with a
+chance below n²·2⁻¹²⁸.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpframe.errors import ColumnError
+from dpframe.io.types import is_text
+from dpframe.noise.keystream import Keystream
+
+AT_ONCE = 1 << 21
+"""Rows whose persons are held in memory at a time; of more rows the column of ids is read several times."""
+
+Words = npt.NDArray[np.uint64]
+Counts = npt.NDArray[np.uint8]
+
+
+def row_counts(read: Callable[[], Iterable[pa.Array]], n: int, rows: int, key: bytes, at_once: int = AT_ONCE) -> Counts:
+    """Return how often each row is taken, so that there are ``rows`` of every person.
+
+    Parameters
+    ----------
+    read
+        Gives the column of ids, from its beginning, as Arrow arrays.
+    n
+        Rows of the table.
+    rows
+        Rows to take of each person.
+    key
+        32 secret bytes. The choice is a function of these and of the rows' positions.
+    at_once
+        Rows whose persons are held in memory at a time.
+
+    Raises
+    ------
+    ColumnError
+        For an id that is null, or of a type that is neither whole numbers nor text.
+
+    Examples
+    --------
+    >>> ids = pa.array(["ann", "bob", "ann", "ann", "eve"])
+    >>> counts = row_counts(lambda: [ids], 5, 2, bytes(32))
+    >>> int(counts[[0, 2, 3]].sum()), counts[[1, 4]].tolist()
+    (2, [2, 2])
+    """
+    counts = np.zeros(n, dtype=np.uint8)
+    passes = max(1, -(-n // at_once))
+    stream = Keystream(key).column("rows", "persons")
+    for part in range(passes):
+        kept = _Kept(rows)
+        first = 0
+        for ids in read():
+            persons = person_words(ids, key, first)
+            tags = stream.words(0, first, len(ids))
+            # The hash of a person is uniform only where it is one: whole numbers are spread over the passes as well.
+            mine = np.flatnonzero(_spread(persons) % np.uint64(passes) == part) if passes > 1 else np.arange(len(ids))
+            kept.add(persons[mine], tags[mine], first + mine, at_once)
+            first += len(ids)
+        at, often = kept.counted()
+        counts[at] = often
+    return counts
+
+
+class _Kept:
+    """The rows of each person with the smallest tags, so many at the most."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._persons: list[Words] = []
+        self._tags: list[Words] = []
+        self._at: list[npt.NDArray[np.int64]] = []
+        self._held = 0
+
+    def add(self, persons: Words, tags: Words, at: npt.NDArray[Any], most: int) -> None:
+        """Take in rows; where there are too many, rows that cannot be chosen any more are forgotten."""
+        self._persons.append(persons)
+        self._tags.append(tags)
+        self._at.append(at.astype(np.int64))
+        self._held += len(at)
+        if self._held > 2 * most:
+            persons, tags, at, _, _ = self._smallest()
+            self._persons, self._tags, self._at, self._held = [persons], [tags], [at], len(at)
+
+    def _smallest(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return persons, tags and positions of the rows kept, each row's rank within its person, and how many."""
+        persons, tags, at = (np.concatenate(part) for part in (self._persons, self._tags, self._at))
+        order = np.lexsort((tags, persons[:, 1], persons[:, 0]))
+        persons, tags, at = persons[order], tags[order], at[order]
+        new = np.ones(len(at), dtype=np.bool_)
+        new[1:] = (persons[1:] != persons[:-1]).any(axis=1)
+        starts = np.flatnonzero(new)
+        sizes = np.diff(np.append(starts, len(at)))
+        ranks = np.arange(len(at)) - np.repeat(starts, sizes)
+        kept = ranks < self._rows
+        owned = np.repeat(np.minimum(sizes, self._rows), sizes)
+        return persons[kept], tags[kept], at[kept], ranks[kept], owned[kept]
+
+    def counted(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the positions of the rows that are taken, and how often each is."""
+        if not self._held:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        _, _, at, ranks, owned = self._smallest()
+        return at, self._rows // owned + (ranks < self._rows % owned)
+
+
+def person_words(ids: pa.Array, key: bytes, first_row: int = 0) -> Words:
+    """Return 128 bits for each id, shape (rows, 2): equal where ids are."""
+    if isinstance(ids, pa.ChunkedArray):
+        ids = ids.combine_chunks()
+    if ids.null_count:
+        row = int(np.flatnonzero(pc.is_null(ids).to_numpy(zero_copy_only=False))[0]) + first_row
+        raise ColumnError("is null, and privacy_id names a person in every row; drop such rows, or fill them", row=row)
+    if pa.types.is_dictionary(ids.type):
+        return person_words(ids.dictionary_decode(), key, first_row)
+    if pa.types.is_integer(ids.type):
+        words = np.zeros((len(ids), 2), dtype=np.uint64)
+        words[:, 0] = (
+            ids.to_numpy(zero_copy_only=False).astype(np.int64 if ids.type.bit_width < 64 else None).view("u8")
+        )
+        return words
+    if not is_text(ids.type):
+        raise ColumnError(f"has type {ids.type}, and privacy_id must be whole numbers or text; cast it to text")
+    texts = ids.cast(pa.large_string()).to_numpy(zero_copy_only=False)
+    secret = blake2b(b"persons", key=key, digest_size=16).hexdigest()
+    halves = [pd.util.hash_array(texts, hash_key=half, categorize=False) for half in (secret[:16], secret[16:])]
+    return np.stack(halves, axis=1)
+
+
+def _spread(persons: Words) -> Words:
+    """Return one word for each person, whose lowest digits are as good as any."""
+    with np.errstate(over="ignore"):
+        mixed = (persons[:, 0] ^ persons[:, 1]) * np.uint64(0x9E3779B97F4A7C15)
+    return mixed >> np.uint64(32)

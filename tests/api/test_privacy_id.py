@@ -1,0 +1,237 @@
+"""Rows of persons: as many of each, whoever is in the table, by a secret uniform choice."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from typer.testing import CliRunner
+
+import dpframe as dpf
+from dpframe.cli.main import app
+from dpframe.io import persons
+from dpframe.io.persons import row_counts
+
+KEY = bytes(range(32))
+SPACES = {"visit": ["home", "clinic", "ward"], "age": (0, 100)}
+
+
+def visits(rows, seed=0):
+    """So many rows for each person, in a mixed order."""
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(np.repeat(np.arange(len(rows)), rows))
+    frame = pd.DataFrame({"patient": [f"p{i}" for i in ids], "age": rng.integers(0, 101, len(ids))})
+    frame["visit"] = rng.choice(SPACES["visit"], len(ids))
+    return frame
+
+
+def counted(ids, rows, key=KEY, chunks=1, **options):
+    parts = [pa.array(part) for part in np.array_split(np.asarray(ids), chunks)]
+    return row_counts(lambda: parts, len(ids), rows, key, **options)
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 5), st.integers(1, 4), st.integers(1, 9))
+def test_there_are_as_many_rows_of_each_in_any_batches_and_passes(ids, rows, chunks, at_once):
+    counts = counted(ids, rows)
+    owned = pd.Series(ids).groupby(ids).size()
+    taken = pd.Series(counts.astype(int)).groupby(ids)
+    assert (taken.sum() == rows).all()
+    assert (taken.max() - taken.min() <= 1).all()
+    assert (taken.max() <= np.ceil(rows / owned)).all()
+    assert (counted(ids, rows, chunks=chunks, at_once=at_once) == counts).all()
+    texts = counted([f"person {i}" for i in ids], rows, chunks=chunks)
+    assert (texts == counts).all(), "the choice follows the rows' places, not what ids are"
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_the_choice_is_uniform(rows):
+    """4,000 keys: chi-squared over the subsets of a person's four rows; fails with probability 1e-6 for each."""
+    ids = [7, 1, 7, 7, 2, 7]
+    seen = Counter(tuple(np.flatnonzero(counted(ids, rows, k.to_bytes(32, "big")))) for k in range(4_000))
+    own = Counter()
+    for places, times in seen.items():
+        own[tuple(place for place in places if ids[place] == 7)] += times
+    subsets = list(combinations([0, 2, 3, 5], rows))
+    assert set(own) == set(subsets)
+    assert stats.chisquare([own[subset] for subset in subsets]).pvalue > 1e-6
+
+
+def test_a_person_with_a_thousand_rows_moves_as_many_as_are_kept():
+    """The person stands at the end, so that all others' rows have the places, and the choices, that they had."""
+    others = visits([3] * 200 + [1] * 300)
+    one = pd.DataFrame({"patient": ["q"], "age": [3], "visit": ["home"]})
+    many = pd.DataFrame({"patient": ["q"] * 1_000, "age": [99] * 1_000, "visit": ["ward"] * 1_000})
+    for rows in (1, 3):
+        tables = [pd.concat([others, own], ignore_index=True) for own in (one, many)]
+        plans = [dpf.make_plan(t, 1.0, 1e-6, spaces=SPACES, privacy_id="patient", contributions=rows) for t in tables]
+        assert plans[0] == plans[1]
+        assert plans[0].n == 501 * rows
+        counts = [counted(table["patient"].to_numpy(dtype=object), rows) for table in tables]
+        first, second = (
+            Counter(table.loc[np.repeat(table.index, count), ["age", "visit"]].itertuples(index=False, name=None))
+            for table, count in zip(tables, counts, strict=True)
+        )
+        assert (first - second).total() <= rows
+        assert (second - first).total() <= rows
+
+
+def test_the_id_does_not_leave_and_everyone_weighs_alike():
+    frame = visits([50] * 100 + [1] * 400)
+    frame["age"] = np.where(frame.groupby("patient")["age"].transform("size") > 1, 100, 0)
+    safe = dpf.sanitize(frame, 50.0, 1e-6, spaces=SPACES, privacy_id="patient", key=KEY)
+    assert list(safe.columns) == ["age", "visit"]
+    assert len(safe) == 500
+    assert safe.dp.mean("age")["estimate"] == pytest.approx(20, abs=4), "a fifth of the persons, most of the rows"
+    assert "Persons: 1 row of each, chosen in secret by 'patient'" in str(dpf.Estimates(safe).plan)
+    assert "tells persons apart" in str(dpf.Estimates(safe).plan.verify())
+    again = dpf.Plan.from_json(dpf.Estimates(safe).plan.to_json())
+    assert again == dpf.Estimates(safe).plan
+    assert again.privacy_id == "patient"
+    assert "patient" not in str(safe.attrs).replace('"privacy_id": "patient"', "").replace('\\"patient\\"', "")
+
+
+def test_files_and_frames_choose_the_same_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(persons, "AT_ONCE", 100)
+    frame = visits([4] * 60 + [1] * 40)
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "in.parquet", row_group_size=37)
+    options = {"spaces": SPACES, "privacy_id": "patient", "contributions": 2, "key": KEY}
+    memory = dpf.sanitize(frame, 1.0, 1e-6, **options)
+    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, batch_rows=23, **options)
+    file = dpf.read_parquet(tmp_path / "out.parquet")
+    pd.testing.assert_frame_equal(memory.reset_index(drop=True), file, check_dtype=False)
+    polars = pytest.importorskip("polars")
+    other = dpf.sanitize(polars.from_pandas(frame), 1.0, 1e-6, **options)
+    assert other.to_pandas()["age"].tolist() == memory["age"].tolist()
+
+
+def test_inference_counts_chosen_rows_alone_and_a_plan_chooses_again(tmp_path):
+    frame = visits([20] * 300 + [1] * 1_500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpf.InferenceWarning)
+        plan = dpf.make_plan(frame, 8.0, 1e-6, privacy_id="patient")
+        assert plan.n == 1_800
+        safe = dpf.sanitize(frame, plan=plan, key=KEY)
+    assert len(safe) == 1_800
+    assert "patient" not in safe.columns
+    with pytest.raises(dpf.ParameterError, match="privacy_id names 'patient', which is not a column"):
+        dpf.sanitize(frame.drop(columns="patient"), plan=plan)
+
+
+def test_an_interrupted_job_chooses_the_same_rows(tmp_path, monkeypatch):
+    frame = visits([5] * 80)
+    frame.to_parquet(tmp_path / "in.parquet", index=False)
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("clinic", 2.0, 1e-5)
+    options = {"spaces": SPACES, "privacy_id": "patient", "ledger": ledger, "dataset": "clinic"}
+    chosen = []
+    real = persons.row_counts
+
+    def watched(*args):
+        chosen.append(real(*args))
+        if len(chosen) == 1:
+            monkeypatch.setattr("dpframe.api.parquet.Job.run", stop)
+        return chosen[-1]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpframe.api.planning.row_counts", watched)
+    with pytest.raises(KeyboardInterrupt):
+        dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options)
+    monkeypatch.undo()
+    monkeypatch.setattr("dpframe.api.planning.row_counts", watched)
+    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options)
+    assert (chosen[0] == chosen[1]).all()
+    assert len(ledger.history("clinic")) == 1
+
+
+BAD = {
+    "no column": ({"privacy_id": "person"}, "privacy_id names 'person', which is not a column; columns are"),
+    "no name": ({"privacy_id": 3}, "privacy_id names 3, which is not a column"),
+    "kept order": ({"privacy_id": "patient", "shuffle": False}, "privacy_id needs rows in a secret order"),
+    "copied": ({"privacy_id": "patient", "passthrough": ["age"], "spaces": None}, "privacy_id needs rows in a secret"),
+    "no rows": (
+        {"privacy_id": "patient", "contributions": 0},
+        r"contributions must be a whole.*beside privacy_id",
+    ),
+    "rows": (
+        {"privacy_id": "patient", "contributions": 256},
+        r"contributions must be a whole.*beside privacy_id",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_chosen_by_is_refused(name):
+    options, says = BAD[name]
+    given = {"spaces": SPACES} | options
+    if name == "copied":
+        given["spaces"] = {"visit": SPACES["visit"]}
+    with pytest.raises((dpf.ParameterError, dpf.PlanError), match=says):
+        dpf.sanitize(visits([2, 1, 4]), 1.0, 1e-6, **given)
+
+
+def test_ids_that_name_nobody_are_refused():
+    frame = visits([2, 1, 4])
+    frame.loc[4, "patient"] = None
+    with pytest.raises(dpf.ColumnError, match="column 'patient' at row position 4: is null, and privacy_id names a"):
+        dpf.sanitize(frame, 1.0, 1e-6, spaces=SPACES, privacy_id="patient")
+    frame["patient"] = np.linspace(0, 1, len(frame))
+    with pytest.raises(dpf.ColumnError, match=r"'patient': has type double, and privacy_id must be.*cast it to text"):
+        dpf.sanitize(frame, 1.0, 1e-6, spaces=SPACES, privacy_id="patient")
+    frame["patient"] = [1, 1, 2, 2, 2, 3, 3]
+    frame.loc[5, "visit"] = None
+    with pytest.raises(dpf.ColumnError, match="'visit' at row position 5: is null"):
+        dpf.sanitize(frame, 1.0, 1e-6, spaces=SPACES, privacy_id="patient", contributions=2)
+
+
+def test_contributions_alone_are_said_to_be_believed():
+    plan = dpf.make_plan(visits([2] * 50), 1.0, 1e-6, spaces=SPACES, drop=["patient"], contributions=2)
+    assert "BELIEVED, not enforced: that nobody owns more than 2 rows (see privacy_id)" in str(plan)
+
+
+def test_the_command_line_chooses(tmp_path):
+    visits([3] * 100).to_parquet(tmp_path / "in.parquet", index=False)
+    (tmp_path / "spaces.json").write_text('{"visit": ["home", "clinic", "ward"], "age": {"lower": 0, "upper": 100}}')
+    told = CliRunner().invoke(
+        app,
+        f"sanitize {tmp_path}/in.parquet {tmp_path}/out.parquet --epsilon 1 --spaces {tmp_path}/spaces.json "
+        "--privacy-id patient",
+    )
+    assert told.exit_code == 0, told.output
+    assert pq.read_metadata(tmp_path / "out.parquet").num_rows == 100
+
+
+@pytest.mark.once
+def test_neighbouring_persons_are_as_close_as_is_promised():
+    """3,000 keys a side, n = 30 persons at (1, 1e-3): a person of 40 rows against one of a single other row.
+
+    The clearest event, the number of rows at the person's value, is seen with frequencies p and q; that
+    p > e^ε·q + δ shows with all errors below 1e-6 would be a violation.
+    """
+    others = visits([2] * 29)
+    others["visit"] = "home"
+    tables = [
+        pd.concat([others, pd.DataFrame({"patient": ["q"] * rows, "age": [age] * rows, "visit": [visit] * rows})])
+        for rows, age, visit in ((1, 0, "clinic"), (40, 100, "ward"))
+    ]
+    plan = dpf.make_plan(tables[0], 1.0, 1e-3, spaces=SPACES, privacy_id="patient", measure=None)
+    seen = [
+        [
+            (dpf.sanitize(t, plan=plan, key=(2 * k + i).to_bytes(32, "big"))["visit"] == "ward").sum()
+            for k in range(3_000)
+        ]
+        for i, t in enumerate(tables)
+    ]
+    for least in range(1, 31):
+        p, q = ((np.array(side) >= least).mean() for side in seen[::-1])
+        assert p - np.e * q - 1e-3 < 5 * np.sqrt((p + np.e**2 * q + 1e-4) / 3_000)
