@@ -23,6 +23,7 @@ from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
+from dpframe.cli.spaces import spaces
 from dpframe.cli.stopping import loaded
 from dpframe.cli.synthesize import synthesize
 from dpframe.cli.terminal import plain, progress
@@ -237,6 +238,7 @@ def verify(source: Source, as_json: AsJson = False) -> None:
         raise typer.Exit(REFUTED)
 
 
+app.command()(spaces)
 app.command()(estimate)
 app.command()(synthesize)
 app.command()(demo)

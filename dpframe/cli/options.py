@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -13,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api.options import OPTIONS, Option
-from dpframe.errors import DpframeError, FileError, ParameterError
-from dpframe.spaces import check_declaration
+from dpframe.cli.spaces import read_spaces
+from dpframe.errors import ParameterError
 
 
 @dataclass(frozen=True)
@@ -27,23 +26,6 @@ class Form:
     """What the option's help says besides, after a comma or semicolon."""
     name: str | None = None
     """Its name, where a shell gives one of many at a time."""
-
-
-def _read_spaces(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise FileError(f"{path} is not a readable file of spaces") from None
-    except ValueError:
-        raise FileError(f"{path} is not JSON; write {{column: space}}") from None
-    if not isinstance(data, dict):
-        raise FileError(f"{path} must hold one JSON object {{column: space}}")
-    for name, spec in data.items():
-        try:
-            check_declaration(spec)
-        except DpframeError as error:
-            raise ParameterError(f"{path}, column {name!r}: {error}") from None
-    return data
 
 
 def _column_and_tag(text: str) -> tuple[str, str]:
@@ -71,11 +53,12 @@ def _rows_or_word(text: str) -> int | str:
 _SPACES = (
     ', in a JSON file, e.g. {"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"], "children": {"categories": '
     '[0, 1, 2]}, "income": {"space": "nullable", "inner": {"lower": 0, "upper": 250000}}}: bounds of numbers and '
-    "times, lists of categories, and nullable where nulls are to stay. Other spaces have their tags, as in a plan file"
+    "times, lists of categories, and nullable where nulls are to stay. Other spaces have their tags, as in a plan "
+    "file. dpframe spaces writes one to fill in; .toml is read as well"
 )
 
 FORMS: Mapping[str, Form] = {
-    "spaces": Form(Path | None, _read_spaces, _SPACES),
+    "spaces": Form(Path | None, read_spaces, _SPACES),
     "measure": Form(str, _tables, ' of tables, e.g. "age; sex,income"'),
     "drop": Form(list[str] | None, list, "; repeat"),
     "passthrough": Form(list[str] | None, list, "; repeat"),

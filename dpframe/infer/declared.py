@@ -106,7 +106,7 @@ def _declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
 
 def _request(columns: Sequence[Field]) -> str:
     """Return one line that asks for every missing declaration, with placeholders and never data."""
-    entries = ", ".join(f"{column.name!r}: {_placeholder(column.type)}" for column in columns)
+    entries = ", ".join(f"{column.name!r}: {placeholder(column.type)}" for column in columns)
     return (
         f"{len(columns)} column{'s need' if len(columns) > 1 else ' needs'} a declared space; fill in and pass "
         f"spaces={{{entries}}} (Nullable(…) around a space keeps nulls), or name them in drop=[…] or "
@@ -114,7 +114,8 @@ def _request(columns: Sequence[Field]) -> str:
     )
 
 
-def _placeholder(type_: pa.DataType) -> str:
+def placeholder(type_: pa.DataType) -> str:
+    """Return the form of a declaration that a column of this type needs."""
     t = pa.types
     if t.is_integer(type_) or t.is_floating(type_):
         return "(LOWER, UPPER)"

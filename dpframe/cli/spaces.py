@@ -1,0 +1,194 @@
+"""The command ``dpframe spaces``, and the file that it writes and that ``--spaces`` reads: JSON or TOML, with comments.
+
+A template is made from the schema alone: what stands in it of a column is its name and what its type says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpframe.accounting.gaussian_dp import step_epsilon
+from dpframe.api.parquet import plan_parquet
+from dpframe.errors import DpframeError, FileError, ParameterError, name_list
+from dpframe.infer.declared import placeholder
+from dpframe.infer.types import from_type
+from dpframe.io.parquet_reader import ParquetInput
+from dpframe.plan.plan import Plan
+from dpframe.spaces import check_declaration
+from dpframe.spaces.field import Field
+
+FORMS: Mapping[str, Any] = {
+    "(LOWER, UPPER)": {"lower": "LOWER", "upper": "UPPER"},
+    "(FROM, TO)": {"lower": "FROM", "upper": "TO"},
+    "[CATEGORY, …]": ["CATEGORY", "…"],
+    "Subset([ITEM, …])": {"space": "subset", "items": ["ITEM", "…"]},
+    "SPACE": "SPACE",
+}
+"""What stands in a file for a declaration that is to be filled in."""
+
+_HEAD = (
+    "What may be known of the columns without looking at the data: bounds, categories, items.",
+    "Fill in what stands in capitals. Nulls are kept by {around}.",
+    "A column that is left out is inferred: --infer says from what.",
+)
+_NULLABLE = {".json": '{"space": "nullable", "inner": …}', ".toml": '{space = "nullable", inner = …}'}
+_MOST = 0.99
+"""Share of a budget for inference alone: something is to be left for the rows, as of a plan that is not used."""
+
+
+def spaces(
+    source: Annotated[Path, typer.Argument(help="Parquet file, directory or quoted glob.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write here, as JSON or TOML by the ending.", show_default=False),
+    ] = None,
+    infer: Annotated[
+        float | None, typer.Option(help="Budget ε to find the spaces with, by noisy counts.", show_default=False)
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Budget δ beside it.  [default: min(1e-6, rows^-1.5)]", show_default=False)
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Columns to leave out; repeat.", show_default=False)] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger to spend from; see dpframe ledger.", show_default=False)
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)] = None,
+    part: Annotated[str | None, typer.Option(help="The part of the dataset.", show_default=False)] = None,
+) -> None:
+    """Write a file of spaces to fill in, from the schema alone; --infer EPSILON fills it in privately."""
+    ending = ".json" if output is None else output.suffix.lower()
+    if ending not in _NULLABLE:
+        raise ParameterError(f"{output} must end with .json or .toml, which says what is written")
+    table = ParquetInput.open(source)
+    left_out = drop or []
+    stray = [name for name in left_out if name not in table.names]
+    if stray:
+        raise ParameterError(f"drop names {stray[0]!r}, which is not a column; columns are {name_list(table.names)}")
+    fields = table.fields([name for name in table.names if name not in left_out])
+    if infer is None:
+        if delta is not None or ledger is not None or dataset is not None or part is not None:
+            raise ParameterError("a template costs nothing; give --delta and a ledger with --infer EPSILON")
+        entries = {field.name: (_template(field), str(field.type)) for field in fields}
+    else:
+        account: dict[str, Any] = {"ledger": ledger, "dataset": dataset, "part": part}
+        plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **account)
+        entries = {field.name: (_found(plan, field), _said(plan, field)) for field in fields}
+        typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
+    text = written(entries, ending)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"{output} could not be written: {error.strerror}") from None
+    typer.echo(f"wrote {output}: spaces of {len(entries)} columns")
+
+
+def _template(field: Field) -> Any:
+    said = from_type(Field(field.name, field.type, False))
+    return FORMS[placeholder(field.type)] if said is None else said.to_json()
+
+
+def _found(plan: Plan, field: Field) -> Any:
+    missing = any(one.column == field.name for one in plan.not_found)
+    return _template(field) if missing else plan[field.name].space.to_json()
+
+
+def _said(plan: Plan, field: Field) -> str:
+    why = next((one.why for one in plan.not_found if one.column == field.name), None)
+    return str(field.type) if why is None else f"{field.type}; not found: {why}"
+
+
+def _cost(plan: Plan, entered: bool) -> str:
+    if plan.inferred is None:
+        return "the types say all spaces; nothing was spent"
+    spent = plan.inferred.budget
+    told = "is in the ledger" if entered else "is in no ledger; count it, as each such call spends again"
+    if plan.inferred.step is not None:
+        alone = step_epsilon(plan.inferred.step, max(plan.delta, plan.inferred.step.delta * 2))
+        return f"finding them has cost epsilon={alone:.4g} at delta={plan.delta:g}, which {told}"
+    return f"finding them has cost epsilon={spent.epsilon:g}, delta={spent.delta:g}, which {told}"
+
+
+def written(entries: Mapping[str, tuple[Any, str]], ending: str) -> str:
+    """Return a file of spaces, each with a comment above it."""
+    mark = "//" if ending == ".json" else "#"
+    head = [f"{mark} {line.format(around=_NULLABLE[ending])}" for line in _HEAD]
+    return "\n".join([*head, *(_json(entries) if ending == ".json" else _toml(entries))]) + "\n"
+
+
+def _json(entries: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
+    yield "{"
+    for i, (name, (spec, said)) in enumerate(entries.items()):
+        yield f"  // {said}"
+        comma = "," if i < len(entries) - 1 else ""
+        yield f"  {json.dumps(name, ensure_ascii=False)}: {json.dumps(spec, ensure_ascii=False)}{comma}"
+    yield "}"
+
+
+def _toml(entries: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
+    for name, (spec, said) in entries.items():
+        yield f"# {said}"
+        yield f"{_quoted(name)} = {_toml_value(spec)}"
+
+
+def _quoted(text: str) -> str:
+    """Return text as TOML's basic string, which is JSON's but for one control character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        # TOML has no null: what is None is left out, and is the default.
+        return "{" + ", ".join(f"{k} = {_toml_value(v)}" for k, v in value.items() if v is not None) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def read_spaces(path: Path) -> dict[str, Any]:
+    """Read a file of spaces: TOML by its ending, else JSON, in which lines that begin with // are comments.
+
+    Raises
+    ------
+    FileError
+        If it cannot be read, or is not what its ending says.
+    ParameterError
+        If a declaration is none, or a placeholder has not been filled in.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise FileError(f"{path} is not a readable file of spaces") from None
+    data = _parsed(path, content)
+    if not isinstance(data, dict):
+        raise FileError(f"{path} must hold one JSON object {{column: space}}")
+    for name, spec in data.items():
+        inner = spec.get("inner") if isinstance(spec, dict) else None
+        if spec in FORMS.values() or inner in FORMS.values():
+            raise ParameterError(f"{path}, column {name!r}: what stands in capitals is to be filled in, or left out")
+        try:
+            check_declaration(spec)
+        except DpframeError as error:
+            raise ParameterError(f"{path}, column {name!r}: {error}") from None
+    return data
+
+
+def _parsed(path: Path, content: bytes) -> Any:
+    toml = path.suffix.lower() == ".toml"
+    try:
+        text = content.decode()
+        return tomllib.loads(text) if toml else json.loads(re.sub(r"(?m)^[ \t]*//.*$", "", text))
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        where = f" at line {line}" if line else ""
+        kind = "TOML; write column = space" if toml else "JSON; write {column: space}, and // before comments"
+        raise FileError(f"{path}{where} is not {kind}") from None

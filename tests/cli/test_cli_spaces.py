@@ -1,0 +1,151 @@
+"""``dpframe spaces``: a file of spaces to fill in, from the schema alone, or filled in privately."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpframe as dpf
+from dpframe.cli.main import main
+from dpframe.cli.spaces import FORMS, read_spaces
+from dpframe.infer.declared import placeholder
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stopped:
+            main(list(map(str, arguments)))
+        out, err = capsys.readouterr()
+        return stopped.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def source(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(18, 95, 5_000),
+            "sex": rng.choice(["F", "M"], 5_000),
+            "born": pd.to_datetime("2000-01-01") + pd.to_timedelta(rng.integers(0, 900, 5_000), "D"),
+            "ill": rng.random(5_000) < 0.2,
+            'odd "näme" = []': rng.choice(["x", "y"], 5_000),
+        }
+    )
+    table["pets"] = [["cat"], ["dog", "cat"]] * 2_500
+    table.to_parquet(tmp_path / "people.parquet", index=False)
+    return tmp_path / "people.parquet"
+
+
+def test_a_template_is_the_same_whatever_the_rows(run, source, tmp_path):
+    code, text, err = run("spaces", source)
+    assert (code, err) == (0, "")
+    whole = pq.read_table(source)
+    for other in (whole.slice(0, 0), whole.slice(3, 1)):
+        pq.write_table(other, tmp_path / "other.parquet")
+        assert run("spaces", tmp_path / "other.parquet")[1] == text
+    assert '  "age": {"lower": "LOWER", "upper": "UPPER"}' in text
+    assert '  "born": {"lower": "FROM", "upper": "TO"}' in text
+    assert '  "ill": {"space": "boolean"}' in text
+    assert '  "pets": {"space": "subset", "items": ["ITEM", "…"]}' in text
+
+
+@pytest.mark.parametrize("ending", ["json", "toml"])
+def test_a_template_is_filled_in_and_read(run, source, tmp_path, ending):
+    file = tmp_path / f"spaces.{ending}"
+    code, text, _ = run("spaces", source, "-o", file)
+    assert (code, text) == (0, f"wrote {file}: spaces of 6 columns\n")
+    code, _, err = run("plan", source, "--epsilon", 1, "--spaces", file)
+    assert code == 2
+    assert err == f"dpframe: {file}, column 'age': what stands in capitals is to be filled in, or left out\n"
+    filled = file.read_text(encoding="utf-8")
+    for old, new in (('"LOWER"', "0"), ('"UPPER"', "120"), ('"CATEGORY", "…"', '"F", "M", "x", "y"')):
+        assert old in filled
+        filled = filled.replace(old, new)
+    filled = (
+        filled.replace('"FROM"', '"1999-01-01"').replace('"TO"', '"2004-01-01"').replace('"ITEM", "…"', '"cat", "dog"')
+    )
+    file.write_text(filled, encoding="utf-8")
+    assert list(read_spaces(file)) == pq.read_schema(source).names
+    code, text, err = run("plan", source, "--epsilon", 1, "--spaces", file, "--json")
+    assert (code, err) == (0, "")
+    assert [column.space.inner_space.tag for column in dpf.Plan.from_json(text).columns] == [
+        *("integer", "categorical", "datetime", "boolean", "categorical", "subset")
+    ]
+
+
+def test_inference_fills_it_in_and_charges_the_ledger(run, source, tmp_path):
+    ledger, file = tmp_path / "ledger.sqlite", tmp_path / "spaces.toml"
+    assert run("ledger", "create", ledger, "--dataset", "people", "--epsilon", 10, "--delta", 1e-5)[0] == 0
+    options = ["--infer", 4, "-o", file, "--ledger", ledger, "--dataset", "people"]
+    code, text, err = run("spaces", source, *options)
+    assert (code, text) == (0, f"wrote {file}: spaces of 6 columns\n")
+    assert "which is in the ledger" in err
+    (entry,) = dpf.Ledger(ledger).history("people").to_dict("records")
+    assert entry["what"] == "inference"
+    assert 3 < float(err.split("epsilon=")[1].split()[0]) <= 4
+    found = tomllib.loads(file.read_text(encoding="utf-8"))
+    assert set(found["sex"]["categories"]) == {"F", "M"}
+    plan = dpf.plan_parquet(source, 1.0, spaces=read_spaces(file))
+    assert plan.inferred is None
+    assert set(plan["pets"].space.items) == {"cat", "dog"}
+    code, text, err = run("spaces", source, "--infer", 0.001)
+    assert "// int64; not found: " in text
+    assert json.dumps(["CATEGORY", "…"], ensure_ascii=False) in text
+
+
+BAD = {
+    "ending": (["-o", "{folder}/spaces.yaml"], "spaces.yaml must end with .json or .toml"),
+    "free": (["--ledger", "x.sqlite"], "a template costs nothing; give --delta and a ledger with --infer EPSILON"),
+    "column": (["--drop", "nobody"], "names 'nobody', which is not a column"),
+    "folder": (["-o", "{folder}/none/spaces.json"], "could not be written"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_written_is_refused(run, source, tmp_path, name):
+    options, says = BAD[name]
+    code, text, err = run("spaces", source, *(option.format(folder=tmp_path) for option in options))
+    assert (code, text) == (2, "")
+    assert err.startswith("dpframe: ")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+BROKEN = {
+    "spaces.json": ('{\n// bounds\n"age": {"lower": 0,\n}', "spaces.json at line 4 is not JSON; write {column: space}"),
+    "spaces.toml": ("age = {lower = 0,\n", "spaces.toml is not TOML; write column = space"),
+    "list.json": ("[]", "list.json must hold one JSON object"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_breaks_is_refused(run, source, tmp_path, name):
+    text, says = BROKEN[name]
+    (tmp_path / name).write_text(text)
+    code, _, err = run("plan", source, "--epsilon", 1, "--spaces", tmp_path / name)
+    assert code == 2
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_comments_stand_on_lines_of_their_own(tmp_path):
+    file = tmp_path / "spaces.json"
+    file.write_text('// ours\n{\n  // a web address is no comment\n  "site": ["http://a.example", "//b"]\n}\n')
+    assert read_spaces(file) == {"site": ["http://a.example", "//b"]}
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.int32(), pa.float64(), pa.date32(), pa.string(), pa.list_(pa.string()), pa.binary()]
+)
+def test_every_form_is_one_that_a_file_has(type_):
+
+    assert placeholder(type_) in FORMS
