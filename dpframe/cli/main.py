@@ -91,6 +91,9 @@ def plan(
     ledger: LedgerFile = None,
     dataset: Dataset = None,
     part: Part = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what it means for one person, what it costs, what would help.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan how a file would be sanitised, and write the plan to reuse or edit."""
@@ -110,6 +113,9 @@ def plan(
             raise FileError(f"{output} could not be written: {error.strerror}") from None
     typer.echo(made.to_json() if as_json else str(made))
     if as_json:
+        return
+    if explain:
+        typer.echo(f"\n{made.explain()}")
         return
     if reach is not None:
         typer.echo(f"\nTargets, and what half of each would ask for:\n{_shown(reach.table())}")

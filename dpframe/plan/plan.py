@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -18,9 +18,11 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step
 from dpframe.codec import parameters
 from dpframe.errors import FileError, ParameterError, PlanError, check_whole
 from dpframe.plan.accounting_gains import gains_table, split_mechanisms
+from dpframe.plan.beliefs import PRIORS, belief_table
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json
+from dpframe.plan.explanation import Explanation, explained
 from dpframe.plan.findings import NotFound, judge
 from dpframe.plan.forecast import forecast_table
 from dpframe.plan.inferred import Inferred
@@ -605,6 +607,40 @@ class Plan:
         (numeric columns: of the mean) in multiples of the plan's own, and ``in_force``.
         """
         return gains_table(self.units, self.terms)
+
+    def beliefs(self, priors: Iterable[float] = PRIORS) -> pd.DataFrame:
+        """Return between what a belief in one of two values of a person's row can be moved, a row per prior.
+
+        Somebody who believes in one with probability π is left with 1/(1 + (1−π)/π·e^±ε), ``lower`` and ``upper``,
+        except with probability δ (in ``attrs``); ``local_lower`` and ``local_upper`` hold even if they know which
+        released row is the person's (`local`).
+
+        Raises
+        ------
+        ParameterError
+            Unless priors lie between 0 and 1.
+
+        Examples
+        --------
+        >>> from dpframe.plan import build_plan
+        >>> build_plan({"sex": ["F", "M"]}, epsilon=1.0).beliefs([0.5])[["lower", "upper"]].round(3).to_dict("list")
+        {'lower': [0.269], 'upper': [0.731]}
+        """
+        return belief_table(self.release, self.local, priors)
+
+    def explain(self) -> Explanation:
+        """Return what the plan means for one person, what it costs in accuracy, and what would help most.
+
+        Prints as text and shows as HTML in notebooks. Levers are found by making other plans, which takes seconds.
+
+        Examples
+        --------
+        >>> from dpframe.plan import build_plan
+        >>> told = build_plan({"sex": ["F", "M"], "ill": [True, False]}, epsilon=1.0, n=1_000, delta=0.0).explain()
+        >>> told.levers["errors"].round(1).to_dict()["twice the epsilon (2)"]
+        0.5
+        """
+        return explained(self)
 
     def lines(self) -> list[str]:
         """Return the promise and what it does not cover, in plain words."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dpframe.accounting.budget import Budget, upward
 from dpframe.errors import name_list
 from dpframe.estimate import Estimates
+from dpframe.plan.beliefs import PRIORS, after, best_guess, chance, percent
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
@@ -19,22 +20,10 @@ from dpframe.plan.words import UNORDERED
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.elements import Drawing, Table, bar, range_bar, split_bar, table
 from dpframe.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
-from dpframe.report.words import (
-    MECHANISMS,
-    after,
-    best_guess,
-    chance,
-    mechanism_name,
-    number,
-    percent,
-    space_words,
-    unit_word,
-)
+from dpframe.report.words import MECHANISMS, mechanism_name, number, space_words, unit_word
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-PRIORS = (0.01, 0.1, 0.5, 0.9)
 
 GAINS = {
     "basic composition": "the columns' losses added up",

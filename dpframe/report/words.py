@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-from dpframe.accounting.budget import Budget
 from dpframe.spaces import Space
 
 MECHANISMS = {
@@ -56,59 +54,6 @@ def number(x: float) -> str:
     if 1000 <= abs(x) < 1e15:
         return f"{x:,.0f}" if round(abs(x)) >= 10_000 else f"{x:.0f}"
     return f"{x:.3g}"
-
-
-def best_guess(budget: Budget) -> float:
-    """Return how often the best guess between two equally likely rows can be right: (e^ε + δ)/(1 + e^ε).
-
-    That is (1 + t)/2 for the largest total variation distance t that (ε, δ) allows.
-    """
-    return after(0.5, budget) * (1 - budget.delta) + budget.delta
-
-
-def after(before: float, budget: Budget) -> float:
-    """Return the largest belief in one of two rows after the release: odds grow by no more than e^ε.
-
-    With δ > 0 a pair of neighbours is no easier to tell apart than by a mechanism that with chance δ reveals all,
-    and otherwise is ε-private (Kairouz, Oh and Viswanath 2015, Theorem 3.1): of that mechanism this is the belief
-    in the second case.
-    """
-    return 1 / (1 + (1 - before) / before * math.exp(-budget.epsilon))
-
-
-def percent(share: float) -> str:
-    """Return a share below 1 as percent, rounded up in the first digit that still tells it from 100 %.
-
-    Examples
-    --------
-    >>> percent(0.73106), percent(0.999877), percent(1.0)
-    ('73.2 %', '99.99 %', '100 %')
-    """
-    gap = 1 - share
-    if gap <= 1e-9:
-        return "100 %"
-    digits = 1 if share <= 0.999 else -math.floor(math.log10(gap)) - 2
-    return f"{math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f} %"
-
-
-def chance(delta: float) -> str:
-    """Return a small chance as 1 in so many, never smaller than it is.
-
-    Examples
-    --------
-    >>> chance(3.53553e-07), chance(0.0)
-    ('1 in 2.8 million', '0')
-    """
-    if delta <= 0:
-        return "0"
-    odds = 1 / delta
-    if odds < 1000:
-        return f"1 in {math.floor(odds)}"
-    for size, name in ((1e12, " million million"), (1e9, " billion"), (1e6, " million"), (1.0, "")):
-        if odds >= size:
-            digits = 10.0 ** (math.floor(math.log10(odds / size)) - 1)
-            return f"1 in {math.floor(odds / size / digits) * digits:,.10g}{name}"
-    return "1"
 
 
 def _listed(values: Any) -> str:

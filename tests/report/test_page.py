@@ -20,11 +20,12 @@ from pages import outline, visible
 import dpframe as dpf
 from dpframe.accounting.budget import Budget, upward
 from dpframe.mechanisms import MECHANISMS as REGISTERED
+from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.build import build_plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.figures import share_table
 from dpframe.report.page import environment
-from dpframe.report.words import MECHANISMS, SPACES, after, best_guess, chance, number, percent
+from dpframe.report.words import MECHANISMS, SPACES, number
 from dpframe.spaces.base import SPACES as REGISTERED_SPACES
 
 KEY = bytes(range(32))

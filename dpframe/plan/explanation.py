@@ -1,0 +1,218 @@
+"""A plan in plain words: what it means for one person, what it costs in accuracy, and what would help most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dpframe.accounting.budget import Budget
+from dpframe.errors import ParameterError
+from dpframe.plan.beliefs import after, best_guess, chance, percent
+from dpframe.plan.calibration import recalibrate
+from dpframe.plan.columns import Column, Group
+from dpframe.plan.measures import measures_step
+from dpframe.plan.measuring import Wish
+from dpframe.plan.notebook import notebook_html
+from dpframe.plan.steps import terms_of
+from dpframe.plan.words import Described, digits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LEAST_GAIN = 0.99
+"""A lever that leaves more of the errors is not worth a line."""
+_DELTA = 1e-6
+
+
+class Explained(Described, Protocol):
+    """What an explanation reads of a plan, which is a dataclass."""
+
+    @property
+    def epsilon(self) -> float:
+        """Of the promise."""
+
+    @property
+    def delta(self) -> float:
+        """Of the promise."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The randomised columns."""
+
+    def __getitem__(self, name: str) -> Column: ...
+
+    def forecast(self) -> pd.DataFrame:
+        """Return standard errors to expect."""
+
+    def accounting_gains(self) -> pd.DataFrame:
+        """Return what each accounting contributes."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a plan means, costs and lacks; prints as text, and shows as HTML in a notebook.
+
+    Parameters
+    ----------
+    person
+        What it means for one person, in sentences.
+    levers
+        What would change the errors: ``errors`` by which factor, for typical statistics.
+    gains
+        See `Plan.accounting_gains`; None where the number of rows is not known.
+    forecast
+        See `Plan.forecast`; None where the number of rows is not known.
+    """
+
+    person: tuple[str, ...]
+    levers: pd.DataFrame
+    gains: pd.DataFrame | None
+    forecast: pd.DataFrame | None
+
+    @property
+    def _lines(self) -> list[str]:
+        return [f"{lever}: errors × {digits(factor)}" for lever, factor in self.levers["errors"].items()]
+
+    def __str__(self) -> str:
+        parts = ["What it means for one person", *self.person]
+        if self.forecast is not None:
+            parts += ["", "What it costs: standard errors to expect", self.forecast.to_string(float_format=digits)]
+        if self.gains is not None:
+            parts += [
+                "",
+                "What the accounting contributes, at the same promise",
+                self.gains.to_string(float_format=digits),
+            ]
+        if len(self.levers):
+            parts += ["", "What would help, most first", *self._lines]
+        return "\n".join(parts)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        first = notebook_html("What this plan means", [("", self.person)], self.forecast, digits)
+        lists = [("What would help, most first", self._lines)]
+        return first + notebook_html("What the accounting contributes", lists, self.gains, digits)
+
+
+def explained(plan: Explained) -> Explanation:
+    """Return the explanation of a plan."""
+    known = bool(plan.n and plan.columns)
+    return Explanation(
+        tuple(_person(plan)),
+        lever_table(plan),
+        plan.accounting_gains() if known else None,
+        plan.forecast() if known else None,
+    )
+
+
+def _person(plan: Explained) -> Iterator[str]:
+    yield _odds("Against anyone who sees the release, even if they know everybody else's row", plan.release)
+    if plan.local != plan.release:
+        yield _odds("Against someone who found out which released row is the person's", plan.local)
+    if plan.release.delta:
+        yield f"Except with a chance of {chance(plan.release.delta)} (delta={plan.release.delta:g})."
+    rows = "one row" if plan.contributions == 1 else f"{plan.contributions} rows"
+    believed = "" if plan.privacy_id else ", which is believed"
+    yield f"A person owns {rows} at most{believed}; what is true of people in general may be learnt of anyone."
+
+
+def _odds(whom: str, budget: Budget) -> str:
+    return (
+        f"{whom}: of two values that seem equally likely they can be {percent(after(0.5, budget))} sure at most, and "
+        f"the best guess is right in {percent(best_guess(budget))} (epsilon={budget.epsilon:.4g})."
+    )
+
+
+def lever_table(plan: Explained) -> pd.DataFrame:
+    """Return by which factor each lever would change the errors that are forecast, the best first."""
+    import pandas as pd
+
+    found: dict[str, float] = {}
+    if plan.n and plan.columns:
+        base = _errors(_remade(plan))
+        for lever, changes in _levers(plan).items():
+            try:
+                other = _errors(_remade(plan, **changes))
+            except ParameterError:
+                continue
+            found[lever] = _ratio(other, base)
+        if plan.inferred is not None:
+            found["spaces that are declared, so that finding them costs nothing"] = _ratio(base, _errors(plan))
+    worth = {lever: factor for lever, factor in sorted(found.items(), key=lambda item: item[1]) if factor < _LEAST_GAIN}
+    table = pd.DataFrame({"errors": worth}, dtype=np.float64)
+    table.index.name = "lever"
+    return table
+
+
+def _levers(plan: Explained) -> dict[str, dict[str, Any]]:
+    """Return what may be changed of a plan, in words and as arguments of `_remade`."""
+    names = [column.name for column in plan.columns]
+    levers: dict[str, dict[str, Any]] = {
+        f"twice the epsilon ({2 * plan.epsilon:g})": {"epsilon": 2 * plan.epsilon},
+        f"twice the rows ({2 * (plan.n or 0):,})": {"n": 2 * (plan.n or 0)},
+    }
+    delta = plan.delta or min(_DELTA, (plan.n or 1) ** -1.5)
+    if plan.delta == 0:
+        levers[f"delta={delta:.2g}, which the credit of a secret order needs"] = {
+            "delta": delta,
+            "shuffle": True,
+        }
+    elif not plan.shuffle:
+        levers["rows in a secret order (shuffle=True)"] = {"shuffle": True}
+    if not plan.measures and plan.delta > 0 and plan.shuffle and not plan.passthrough:
+        levers['tables measured beside the rows (measure="auto")'] = {"measure": "auto"}
+    if plan.sample is not None:
+        levers["all rows instead of a sample"] = {"sample": None}
+    if len(names) > 1:
+        kept = names[: (len(names) + 1) // 2]
+        levers[f"half of the columns left out, of those that stay ({', '.join(map(repr, kept))})"] = {"names": kept}
+    return levers
+
+
+def _remade(plan: Explained, **changes: Any) -> Explained:
+    """Return a plan like another without what inference has cost, with some things changed."""
+    names = changes.get("names", [column.name for column in plan.columns])
+    units = tuple(unit for unit in plan.units if set(unit.names) <= set(names))
+    spaces = {name: plan[name].space for unit in units for name in unit.names}
+    budget = Budget(changes.get("epsilon", plan.epsilon), changes.get("delta", plan.delta))
+    n, sample, shuffle = (changes.get(name, getattr(plan, name)) for name in ("n", "sample", "shuffle"))
+    wish = Wish(changes.get("measure", "auto" if plan.measures else None))
+    measures = wish.measures(spaces, budget, None, n, plan.contributions)
+    tables = measures_step(measures, spaces, plan.contributions, budget.delta)
+    cap, secret = plan.local_epsilon, shuffle and not plan.passthrough
+    terms = terms_of(budget, None, n, sample, secret, plan.contributions, cap, tables)
+    made = recalibrate(units, terms)
+    groups = tuple(unit for unit in made if isinstance(unit, Group))
+    columns = {name: group.column(name) for group in groups for name in group.names}
+    columns |= {unit.name: unit for unit in made if isinstance(unit, Column)}
+    whole: Any = plan
+    other: Explained = replace(
+        whole,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        n=n,
+        sample=sample,
+        shuffle=shuffle,
+        keeps_index=plan.keeps_index and not shuffle,
+        columns=tuple(columns[name] for name in spaces),
+        groups=groups,
+        leaks=(),
+        inferred=None,
+        reused=None,
+        measures=measures,
+    )
+    return other
+
+
+def _errors(plan: Explained) -> pd.Series[float]:
+    return plan.forecast()["std_error"]
+
+
+def _ratio(other: pd.Series[float], base: pd.Series[float]) -> float:
+    """Return the typical factor between errors that both have."""
+    both = base.index.intersection(other.index)
+    return float((other[both] / base[both]).median())
