@@ -16,6 +16,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.api.accessor import attach
 from dpframe.api.memory import make_plan, price_targets, sanitize
 from dpframe.api.parquet import plan_parquet, read_parquet, sanitize_parquet, write_parquet
+from dpframe.api.replay import ReplayAudit, replay_audit
 from dpframe.errors import (
     AlreadySanitizedError,
     AlteredReleaseWarning,
@@ -90,6 +91,7 @@ __all__ = [
     "Real",
     "ReleaseInfo",
     "RepeatedReleaseWarning",
+    "ReplayAudit",
     "Report",
     "Sanitizer",
     "SeededReleaseWarning",
@@ -101,6 +103,7 @@ __all__ = [
     "plan_parquet",
     "price_targets",
     "read_parquet",
+    "replay_audit",
     "sanitize",
     "sanitize_parquet",
     "verify_file",

@@ -1,0 +1,153 @@
+"""The audit by replay finds nothing in releases, and finds what is planted."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpframe as dpf
+from dpframe.api.replay import FACES
+from dpframe.cli.main import main
+
+CENSUS = dpf.datasets.make_census(150, columns=["age", "sex", "occupation", "income", "hobbies"])
+SPACES = {
+    "age": (18, 95),
+    "sex": ["F", "M"],
+    "occupation": dpf.Nullable(dpf.Categorical(dpf.datasets.OCCUPATIONS, other="other")),
+    "income": dpf.Nullable(dpf.Real(0, 250_000)),
+    "hobbies": dpf.Nullable(dpf.Subset(dpf.datasets.HOBBIES, 3)),
+}
+PLANS = {
+    "secret order": {},
+    "kept order": {"shuffle": False, "delta": 0.0},
+    "sample": {"sample": 40},
+    "groups": {"groups": [("sex", "age")]},
+}
+
+
+def plan(**options):
+    return dpf.make_plan(CENSUS, 2.0, **{"delta": 1e-4, "spaces": SPACES, "nulls": "impute"} | options)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_releases_differ_in_one_row_and_nothing_else(name):
+    found = dpf.replay_audit(CENSUS, plan(**PLANS[name]), edits=40, random_state=1)
+    assert found.ok, str(found)
+    assert found.edits == 40
+    assert "at most one released row differed, and nothing else" in str(found)
+
+
+def order_of_first_appearance(table, made, key):
+    """A dictionary with its entries in the order in which they occur in the input."""
+    safe = FACES["memory"](table, made, key)
+    seen = [v for v in dict.fromkeys(table.column("sex").to_pylist()) if v is not None]
+    again = pd.Categorical(safe.column("sex").to_pylist(), categories=[*seen, *({"F", "M"} - set(seen))])
+    column = pa.DictionaryArray.from_pandas(again)
+    return safe.set_column(safe.column_names.index("sex"), "sex", column)
+
+
+def row_groups_of_the_input(table, made, key):
+    """A layout that follows the rows that came in: chunks end where the first value occurs."""
+    safe = FACES["memory"](table, made, key)
+    cut = table.column("age").to_pylist().index(max(v for v in table.column("age").to_pylist() if v is not None))
+    return pa.concat_tables([safe.slice(0, cut), safe.slice(cut)])
+
+
+def null_mask_copied(table, made, key):
+    """Nulls where they were in the input, whatever was drawn."""
+    safe = FACES["memory"](table, made, key)
+    mask = table.column("income").is_null().to_numpy()
+    values = np.where(mask, np.nan, np.array(safe.column("income").to_pandas().fillna(0.0)))
+    return safe.set_column(safe.column_names.index("income"), "income", pa.array(values, from_pandas=True))
+
+
+def noise_by_content(table, made, key):
+    """Noise that hangs on another row's value: a key derived from the data."""
+    first = table.column("age").to_pylist()[0] or 0
+    return FACES["memory"](table, made, bytes([int(first) % 256]) + key[1:])
+
+
+def attrs_kept(table, made, key):
+    """A description that tells of the input."""
+    safe = FACES["memory"](table, made, key)
+    top = str(max(v for v in table.column("age").to_pylist() if v is not None))
+    return safe.replace_schema_metadata({**safe.schema.metadata, b"max": top.encode()})
+
+
+def warns_of_a_value(table, made, key):
+    if max(v for v in table.column("age").to_pylist() if v is not None) > 95:
+        import warnings
+
+        warnings.warn("clipped", stacklevel=1)
+    return FACES["memory"](table, made, key)
+
+
+PLANTED = {
+    order_of_first_appearance: "order of a dictionary changed",
+    row_groups_of_the_input: "layout changed",
+    null_mask_copied: "row changed",
+    noise_by_content: "more than one released row changed",
+    attrs_kept: "other metadata changed",
+    warns_of_a_value: "warnings changed",
+}
+
+
+@pytest.mark.parametrize("face", PLANTED, ids=lambda face: face.__name__)
+def test_planted_faults_are_found(face):
+    """Each is seen by a table of 150 rows within 400 edits at most, whatever the seed of three."""
+    options = {"shuffle": False, "delta": 0.0} if face is null_mask_copied else {}
+    made, table = plan(**options), pa.Table.from_pandas(CENSUS, preserve_index=False)
+    if face is order_of_first_appearance:
+        table = table.slice(0, 3)
+        made = made.replan(3)
+    if face is null_mask_copied:
+        # In kept order a copied mask moves with its row alone; shuffled it stays where the input had it.
+        made = plan()
+    for seed in range(3):
+        found = dpf.replay_audit(table, made, 400, seed, faces={"planted": face})
+        assert not found.ok
+        assert any(PLANTED[face] in failure for failure in found.failures), str(found)
+        assert "planted" in str(found)
+
+
+def test_what_cannot_be_audited_is_refused():
+    made = plan()
+    with pytest.raises(dpf.ParameterError, match="plan must be a Plan"):
+        dpf.replay_audit(CENSUS, made.to_json())
+    with pytest.raises(dpf.ParameterError, match="edits must be a whole number"):
+        dpf.replay_audit(CENSUS, made, 0)
+    with pytest.raises(dpf.ParameterError, match="the table has no rows"):
+        dpf.replay_audit(CENSUS.head(0), made)
+    with pytest.raises(dpf.AlreadySanitizedError, match="audit the plan on the original table"):
+        dpf.replay_audit(dpf.sanitize(CENSUS, plan=made), made)
+    with pytest.raises(dpf.ColumnError, match="'income': is in the plan but not in the table"):
+        dpf.replay_audit(CENSUS.drop(columns="income"), made)
+
+
+def test_refusals_are_counted():
+    strict = dpf.make_plan(CENSUS[["sex"]], 1.0, spaces={"sex": ["F", "M"]})
+    found = dpf.replay_audit(CENSUS[["sex"]], strict, 60, 0)
+    assert found.ok
+    assert found.refused > 5
+    assert "were refused, which tells whoever sees it of a value" in str(found)
+
+
+def test_the_command_line_audits_and_writes_nothing(tmp_path, capsys):
+    CENSUS.to_parquet(tmp_path / "in.parquet", index=False)
+    (tmp_path / "plan.json").write_text(plan().to_json(), encoding="utf-8")
+    before = sorted(tmp_path.iterdir())
+    options = ["--replay", str(tmp_path / "in.parquet"), "--plan", str(tmp_path / "plan.json"), "--edits", "16"]
+    for more in ([], ["--json"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(["audit", *options, *more])
+        assert not stopped.value.code
+    text, told = capsys.readouterr().out.splitlines()
+    assert text.startswith("16 edits: at most one released row differed, and nothing else")
+    assert json.loads(told)["ok"]
+    assert sorted(tmp_path.iterdir()) == before
+    assert pq.read_metadata(tmp_path / "in.parquet").num_rows == 150
