@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import pandas as pd
 import pyarrow as pa
 
+from dpframe.api.curator_check import CuratorCheck, check
 from dpframe.api.memory import make_plan, sanitize
 from dpframe.api.options import PlanOptions
 from dpframe.errors import NotSanitizedError, ParameterError
@@ -103,6 +104,13 @@ class DpAccessor:
         account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
         out: pd.DataFrame = sanitize(self._frame, epsilon, delta, plan=plan, key=key, **account, **options)
         return out
+
+    def check(self, plan: Plan) -> CuratorCheck:
+        """Look at the data: what a plan clamps and cuts of the frame, for its curator alone.
+
+        See `dpframe.api.curator_check.check`.
+        """
+        return check(self._frame, plan)
 
     @property
     def release(self) -> ReleaseInfo:

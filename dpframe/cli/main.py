@@ -20,6 +20,7 @@ from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import plan_parquet, sanitize_parquet
 from dpframe.api.targets import check_alone, reached
 from dpframe.cli.audit import audit
+from dpframe.cli.check import check
 from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
 from dpframe.cli.ledger import app as ledger_app
@@ -247,6 +248,7 @@ def verify(source: Source, as_json: AsJson = False) -> None:
 
 app.command()(spaces)
 app.command()(audit)
+app.command()(check)
 app.command()(estimate)
 app.command()(synthesize)
 app.command()(demo)

@@ -1,0 +1,213 @@
+"""What a plan does to a table before any noise, and how near a release of it would come: for the curator alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpframe.api.memory import sanitize
+from dpframe.errors import AlreadySanitizedError, ColumnError, ParameterError
+from dpframe.estimate import Estimates
+from dpframe.io.checks import check_columns
+from dpframe.io.frames import Frame, wrap
+from dpframe.io.table import Codes
+from dpframe.io.types import output_type
+from dpframe.plan.notebook import notebook_html
+from dpframe.plan.plan import Plan
+from dpframe.plan.words import digits
+from dpframe.spaces import Space
+
+TITLE = "FOR THE CURATOR ALONE: exact numbers of the data, protected by nothing; do not share them"
+
+
+@dataclass(frozen=True)
+class CuratorCheck:
+    """What coding changes in each column, and the errors of one release beside the raw truth.
+
+    It holds exact numbers of the data and has no form in which it could travel with a release: it cannot be pickled,
+    and its tables are no table that `attach` or `write_parquet` takes.
+
+    Parameters
+    ----------
+    columns
+        A row per column: shares of rows that are ``null``, ``clamped`` to bounds, ``outside`` the categories, and
+        ``cut`` (sets that lose items); ``shift``, what that moves: a mean, or the share of rows with another value.
+        ``refused`` says what stops a release.
+    errors
+        A row per statistic: the ``forecast`` standard error, and the ``error`` of one release, thrown away, beside the
+        raw truth: root mean square over the cells. Empty where a column is refused.
+    """
+
+    columns: pd.DataFrame
+    errors: pd.DataFrame
+
+    def __reduce__(self) -> Any:
+        """Refuse to be stored."""
+        raise ParameterError("a curator's check holds exact numbers of the data; look at it, and do not store it")
+
+    def __str__(self) -> str:
+        parts = [TITLE, "", self.columns.to_string(float_format=digits, na_rep="")]
+        if len(self.errors):
+            parts += ["", self.errors.to_string(float_format=digits, na_rep="")]
+        return "\n".join(parts)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return notebook_html(TITLE, [], self.columns, digits) + notebook_html("Errors", [], self.errors, digits)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw errors of the release beside their forecast, a point for each statistic; return the axes.
+
+        Raises
+        ------
+        ParameterError
+            If matplotlib is not installed.
+        """
+        try:
+            from matplotlib import pyplot
+        except ImportError:
+            raise ParameterError("plot needs matplotlib; pip install 'dpframe[plot]'") from None
+        ax = pyplot.subplots()[1] if ax is None else ax
+        for statistic, part in self.errors.groupby(level=0, sort=False):
+            ax.scatter(part["forecast"], part["error"], label=statistic, s=16)
+        numbers = self.errors.to_numpy(dtype=np.float64)
+        ends = [numbers[numbers > 0].min(initial=1.0), numbers.max(initial=1e-12)]
+        ax.plot(ends, ends, color="0.6", linewidth=1)
+        ax.set(xscale="log", yscale="log", xlabel="forecast standard error", ylabel="error of one release", title=TITLE)
+        ax.legend()
+        return ax
+
+
+def check(table: Any, plan: Plan) -> CuratorCheck:
+    """Look at the data: what a plan clamps, cuts and cannot hold, and how near a release comes to the truth.
+
+    It costs no budget as long as nobody but the curator sees it.
+
+    Parameters
+    ----------
+    table
+        The table to be released: a pandas or polars DataFrame, a pyarrow Table.
+    plan
+        The plan of its release.
+
+    Raises
+    ------
+    AlreadySanitizedError
+        If the table is a release.
+    ParameterError, ColumnError
+        If the plan is none, or is of other columns.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dpframe as dpf
+    >>> frame = pd.DataFrame({"age": [20, 30, 130, 40] * 250})
+    >>> found = check(frame, dpf.make_plan(frame, 1.0, spaces={"age": (0, 120)}))
+    >>> found.columns[["clamped", "shift"]].to_dict("index")
+    {'age': {'clamped': 0.25, 'shift': -2.5}}
+    """
+    if not isinstance(plan, Plan):
+        raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
+    frame = wrap(table)
+    if frame.text is not None:
+        raise AlreadySanitizedError("the table is a release already; check the plan on the original table")
+    if plan.privacy_id is not None:
+        raise ParameterError("plan chooses rows by privacy_id; check a plan without it")
+    check_columns(frame.names, plan)
+    found = {column.name: _column(frame, column.name, column.space, plan.nulls) for column in plan.columns}
+    columns = pd.DataFrame.from_dict(found, orient="index", columns=_HEADS)
+    columns.index.name = "column"
+    stopped = columns["refused"].notna().any() or not frame.n
+    if not stopped:
+        columns = columns.drop(columns="refused")
+    return CuratorCheck(columns.dropna(axis=1, how="all"), pd.DataFrame() if stopped else _errors(table, frame, plan))
+
+
+_HEADS = ["null", "clamped", "outside", "cut", "shift", "refused"]
+
+
+def _column(frame: Frame, name: str, space: Space, nulls: str) -> dict[str, Any]:
+    raw = frame.array(name)
+    present = pc.is_valid(raw).to_numpy(zero_copy_only=False)
+    told: dict[str, Any] = {"null": 1 - present.mean() if len(raw) else 0.0}
+    try:
+        codes = frame.encode(name, space, nulls)
+    except ColumnError as error:
+        return told | {"refused": error.rule}
+    if not present.any():
+        return told
+    plain = _plain(raw).filter(pa.array(present))
+    back = _plain(space.decode(codes, output_type(raw.type))).filter(pa.array(present))
+    if space.inner_space.holds_sets:
+        sets: Any = space.inner_space
+        lost = np.array([_lost(set(a), set(b), sets.max_size) for a, b in _lists(plain, back)])
+        return told | {"cut": (lost > 0).mean(), "shift": lost.mean()}
+    if space.is_numeric and not space.is_listed:
+        ends = _plain(space.decode(space.code_array([0, space.values - 1]), output_type(raw.type)))
+        out = pc.or_(pc.less(plain, ends[0]), pc.greater(plain, ends[1]))
+        moved = pd.Series(back.to_pandas()).mean() - pd.Series(plain.to_pandas()).mean()
+        return told | {"clamped": pc.mean(out.cast(pa.float64())).as_py(), "shift": moved}
+    other = np.array([a != b for a, b in zip(plain.to_pylist(), back.to_pylist(), strict=True)]).mean()
+    return told | {"outside": other, "shift": other}
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _lost(held: set[Any], coded: set[Any], most: int | None) -> float:
+    """Return the share of items that a set loses: those that no one declared, and those beyond the largest size."""
+    kept = len(held & coded) if most is None else min(len(held & coded), most)
+    return 1 - kept / len(held) if held else 0.0
+
+
+def _lists(raw: pa.Array, back: pa.Array) -> Iterator[tuple[list[Any], list[Any]]]:
+    for a, b in zip(raw.to_pylist(), back.to_pylist(), strict=True):
+        yield [item for item in a if item is not None], b or []
+
+
+def _errors(table: Any, frame: Frame, plan: Plan) -> pd.DataFrame:
+    """Return the errors of one release beside the truth of the coded table, and of means beside the raw one."""
+    codes = {column.name: frame.encode(column.name, column.space, plan.nulls) for column in plan.columns}
+    rows: dict[tuple[str, str], dict[str, float]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        released = sanitize(table, plan=plan)
+        estimates = Estimates(released, plan)
+        forecast = plan.replan(frame.n).forecast() if plan.n is None else plan.forecast()
+        for statistic, label in forecast.index:
+            error = _error(estimates, plan, codes, frame, statistic, label.split(" × "))
+            if error is not None:
+                rows[statistic, label] = {
+                    "forecast": float(forecast.loc[(statistic, label), "std_error"]),
+                    "error": error,
+                }
+    index = pd.MultiIndex.from_tuples(rows, names=forecast.index.names) if rows else forecast.index[:0]
+    return pd.DataFrame(list(rows.values()), index=index, columns=["forecast", "error"])
+
+
+def _error(
+    estimates: Estimates, plan: Plan, codes: Codes, frame: Frame, statistic: str, names: list[str]
+) -> float | None:
+    """Return the root mean square error over the cells of a statistic; None for what is not compared."""
+    if statistic == "mean":
+        found: Any = estimates.mean(names[0])["estimate"]
+        truth: Any = pd.Series(_plain(frame.array(names[0])).to_pandas()).mean()
+        gap = found - truth
+        return abs(gap / pd.Timedelta(1, "D") if isinstance(gap, pd.Timedelta) else float(gap))
+    spaces = [plan[name].space for name in names]
+    if statistic not in ("marginal", "joint") or not all(space.is_listed for space in spaces):
+        return None
+    shape = [space.size for space in spaces]
+    places = np.ravel_multi_index([codes[name].astype(np.int64) for name in names], shape)
+    shares = np.bincount(places, minlength=int(np.prod(shape))) / frame.n
+    told = estimates.joint(names, normalize=True, dropna=False, method="inverse")["estimate"].to_numpy()
+    return float(np.sqrt(np.mean((told - shares) ** 2)))

@@ -1,0 +1,94 @@
+"""What a plan does to a table, for its curator alone."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+from dpframe.cli.main import main
+
+N = 400
+TABLE = pd.DataFrame(
+    {
+        "age": np.tile([10, 20, 30, 140], N // 4),
+        "job": np.tile(["cook", "nurse", None, "a clown"], N // 4),
+        "pets": [["cat"], ["cat", "dog", "fish"], [], None] * (N // 4),
+        "born": pd.to_datetime(np.tile(["1990-01-01", "2000-01-01", "2010-01-01", "2010-01-01"], N // 4)),
+        "ill": np.tile([True, False], N // 2),
+    }
+)
+SPACES = {
+    "age": (0, 100),
+    "job": dpf.Nullable(dpf.Categorical(["cook", "nurse"], other="other")),
+    "pets": dpf.Nullable(dpf.Subset(["cat", "dog", "fish"], max_size=2)),
+    "born": ("1995-01-01", "2020-01-01"),
+    "ill": dpf.Boolean(),
+}
+PLAN = dpf.make_plan(TABLE, 4.0, 1e-4, spaces=SPACES)
+
+
+def test_what_coding_changes_is_counted():
+    found = TABLE.dp.check(PLAN).columns
+    assert found["clamped"].dropna().to_dict() == {"age": 0.25, "born": 0.25}
+    assert found["outside"].dropna().to_dict() == pytest.approx({"job": 1 / 3, "ill": 0.0})
+    assert found["null"].to_dict() == {"age": 0.0, "job": 0.25, "pets": 0.25, "born": 0.0, "ill": 0.0}
+    assert found["cut"].dropna().to_dict() == pytest.approx({"pets": 1 / 3})
+    assert found.loc["age", "shift"] == -10
+    assert found.loc["pets", "shift"] == pytest.approx(1 / 9), "one item of three, of every third set"
+    assert found.loc["born", "shift"] == pd.Timedelta("1826 days") / 4
+    assert "refused" not in found
+
+
+def test_errors_stand_beside_their_forecast():
+    """Root mean squares of 20 releases: within a half of the forecast for shares, whose coded truth is known."""
+    errors = [TABLE.dp.check(PLAN).errors for _ in range(20)]
+    shares = [("marginal", "job"), ("marginal", "ill"), ("joint", "job × ill")]
+    for name in shares:
+        found = np.sqrt(np.mean([table.loc[name, "error"] ** 2 for table in errors]))
+        assert 0.5 < found / errors[0].loc[name, "forecast"] < 1.5
+    assert errors[0].loc[("mean", "age"), "error"] == pytest.approx(10, abs=5), "clamping is most of it"
+
+
+def test_it_is_no_release_and_says_what_it_is(tmp_path):
+    found = TABLE.dp.check(PLAN)
+    for text in (str(found), repr(found), found._repr_html_()):
+        assert "FOR THE CURATOR ALONE: exact numbers of the data" in text
+    with pytest.raises(dpf.ParameterError, match="do not store it"):
+        pickle.dumps(found)
+    with pytest.raises(dpf.NotSanitizedError):
+        dpf.write_parquet(found.errors, tmp_path / "errors.parquet")
+    assert not (tmp_path / "errors.parquet").exists()
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    ax = found.plot()
+    assert ax.get_title().startswith("FOR THE CURATOR ALONE")
+    assert ax.get_xscale() == "log"
+    pyplot.close("all")
+
+
+def test_what_stops_a_release_is_said():
+    found = TABLE.assign(ill=[None, True] * (N // 2)).dp.check(PLAN)
+    assert "is null, and its space holds no nulls" in found.columns.loc["ill", "refused"]
+    assert not len(found.errors)
+    assert len(TABLE.head(0).dp.check(PLAN).errors) == 0
+    with pytest.raises(dpf.AlreadySanitizedError, match="check the plan on the original table"):
+        TABLE.dp.sanitize(plan=PLAN).dp.check(PLAN)
+    with pytest.raises(dpf.ParameterError, match="plan must be a Plan"):
+        TABLE.dp.check(PLAN.to_json())
+    with pytest.raises(dpf.ColumnError, match="'ill': is in the plan but not in the table"):
+        TABLE.drop(columns="ill").dp.check(PLAN)
+
+
+def test_the_command_line_checks(tmp_path, capsys):
+    TABLE.to_parquet(tmp_path / "in.parquet", index=False)
+    (tmp_path / "plan.json").write_text(PLAN.to_json(), encoding="utf-8")
+    for name, code, said in (("in", 0, "FOR THE CURATOR ALONE"), ("out", 2, "is a release already")):
+        if name == "out":
+            dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=PLAN)
+        with pytest.raises(SystemExit) as stopped:
+            main(["check", str(tmp_path / f"{name}.parquet"), "--plan", str(tmp_path / "plan.json")])
+        assert (stopped.value.code or 0) == code
+        assert said in "".join(capsys.readouterr())
