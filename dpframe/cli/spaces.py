@@ -9,6 +9,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,7 +94,7 @@ def spaces(
 
 
 def _template(field: Field) -> Any:
-    said = from_type(Field(field.name, field.type, False))
+    said = from_type(replace(field, nullable=False))
     return FORMS[placeholder(field.type)] if said is None else said.to_json()
 
 

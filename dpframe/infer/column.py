@@ -58,7 +58,8 @@ class Task(ABC):
 
     def space(self) -> Space:
         """Return the column's space."""
-        inner = self.inner()
+        inner, digits = self.inner(), self.field.digits
+        inner = inner if digits is None else inner.rounded(digits)
         return Nullable(inner) if self._has_nulls() else inner
 
     def _has_nulls(self) -> bool:

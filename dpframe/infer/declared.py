@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError, PlanError, PrivacyLeakWarning, name_list, warn
@@ -97,11 +98,21 @@ def _declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
         space = as_space(declared[column.name], type_)
         if type_ is not None:
             space.check_type(type_)
+        if column.of_day:
+            _check_day(space)
+        if column.digits is not None:
+            space = space.rounded(column.digits)
     except ColumnError as error:
         raise error.located(column.name) from None
     except (ParameterError, PlanError) as error:
         raise type(error)(f"column {column.name!r}: {error}") from None
     return space
+
+
+def _check_day(space: Space) -> None:
+    ends = space.inner_space.instants(np.array([0.0, space.values - 1.0]))
+    if ends[0] < np.timedelta64(0, "us") or ends[1] >= np.timedelta64(1, "D"):
+        raise ColumnError("holds times of day, and its bounds reach beyond a day; declare e.g. ('08:00', '18:00')")
 
 
 def _request(columns: Sequence[Field]) -> str:

@@ -198,7 +198,7 @@ def _digest(columns: Sequence[Field], n: int, budget: Budget | Step, *rest: Any)
 def _task(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
     if any("\ud800" <= letter <= "\udfff" for letter in column.name):
         raise ParameterError(f"column name {column.name!r} is not valid Unicode; rename it")
-    said = from_type(Field(column.name, column.type, False))
+    said = from_type(replace(column, nullable=False))
     if said is not None:
         return Presence(column, said)
     if IDENTIFIER.search(column.name):

@@ -6,8 +6,9 @@ Nothing of the input reaches the output but names and types: no index, attrs, me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.io.checks import located
+from dpframe.io.kinds import as_coded, as_stored, coded_field, coded_type
 from dpframe.io.passthrough import Order, copied, passed
 from dpframe.io.table import Codes
 from dpframe.io.types import output_type
@@ -139,11 +141,11 @@ class ArrowFrame(Frame):
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns."""
-        return [Field(f.name, f.type, f.nullable) for f in map(self.table.schema.field, names)]
+        return [coded_field(f.name, f.type, f.nullable) for f in map(self.table.schema.field, names)]
 
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array."""
-        return as_arrow(self.table.column(name))
+        return as_coded(as_arrow(self.table.column(name)))
 
     def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
         made, table = copy(self), self.table.drop_columns([without])
@@ -159,7 +161,7 @@ class ArrowFrame(Frame):
             if name in codes:
                 space = plan[name].space
                 released = codes[name] if order is None else codes[name][order]
-                array = space.decode(released, output_type(field.type))
+                array = as_stored(space.decode(released, output_type(coded_type(field.type))), field.type)
                 fields.append(pa.field(name, array.type, nullable=field.nullable or space.has_null))
             else:
                 array = copied(self.table.column(name), order)
@@ -253,8 +255,13 @@ class PandasFrame(Frame):
         """Return what is public about columns; the content of an object column is not."""
         return [self._field(name) for name in names]
 
+    def _column(self, name: str) -> pd.Series[Any]:
+        """Return a column as it is coded: what is sparse dense."""
+        series: pd.Series[Any] = self.frame[name]
+        return next((turn(series) for kind, (turn, _) in _KINDS.items() if isinstance(series.dtype, kind)), series)
+
     def _field(self, name: str) -> Field:
-        dtype: Any = self.frame[name].dtype
+        dtype: Any = self._column(name).dtype
         if _is_category_of_text(dtype):
             # Which entries there are is no fact of the schema, but for the order of an ordered dtype.
             entries = pa.null() if _is_open(dtype) else pa.string()
@@ -266,15 +273,15 @@ class PandasFrame(Frame):
         if type_ is None:
             kind = "category" if isinstance(dtype, pd.CategoricalDtype) else dtype  # its text lists the entries
             raise ColumnError(f"has dtype {kind}, which is not supported; pass drop=[…]", column=name)
-        return Field(name, type_, not (isinstance(dtype, np.dtype) and dtype.kind in "biu"))
+        return coded_field(name, type_, not (isinstance(dtype, np.dtype) and dtype.kind in "biu"))
 
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array; NaN is null."""
-        series = self.frame[name]
+        series = self._column(name)
         if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
             # Its strings may hold lone surrogates, which Arrow refuses: one row would tell by a refusal.
             series = series.map(_storable, na_action="ignore")
-        return as_arrow(list(series) if _is_open(series.dtype) else series)
+        return as_coded(as_arrow(list(series) if _is_open(series.dtype) else series))
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield all rows at once, as Arrow arrays; of object columns the objects."""
@@ -387,6 +394,9 @@ def _type_of(dtype: Any) -> pa.DataType | None:
 
 def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series:
     """Decode codes into a Series of the dtype a column had."""
+    for kind, (_, back) in _KINDS.items():
+        if isinstance(dtype, kind):
+            return back(partial(_restore, space, codes, index=index), dtype)
     if isinstance(dtype, pd.CategoricalDtype):
         labels: Any = space.labels()
         values = codes.astype(np.int64)
@@ -402,7 +412,8 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         read: pd.Series[Any] = pd.Series(objects, index=index, dtype=dtype)
         return read
     if isinstance(dtype, pd.ArrowDtype):
-        array = space.decode(codes, output_type(dtype.pyarrow_dtype))
+        type_ = dtype.pyarrow_dtype
+        array = as_stored(space.decode(codes, output_type(coded_type(type_))), type_)
         return pd.Series(pd.arrays.ArrowExtensionArray(array), index=index)
     array = space.decode(codes, _type_of(dtype))
     if hasattr(dtype, "__from_arrow__"):
@@ -411,6 +422,16 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
     series: pd.Series[Any] = pd.Series(array.to_pandas(), dtype=dtype)
     series.index = index
     return series
+
+
+def _sparse(make: Callable[..., pd.Series[Any]], dtype: Any) -> pd.Series[Any]:
+    return make(dtype=dtype.subtype).astype(dtype)
+
+
+_KINDS: Mapping[type, tuple[Callable[[Any], Any], Callable[..., pd.Series[Any]]]] = {
+    pd.SparseDtype: (lambda series: series.sparse.to_dense(), _sparse),
+}
+"""Dtypes whose columns are coded as columns of another one, and how they come back."""
 
 
 def release_text(frame: pd.DataFrame) -> str | None:
@@ -444,13 +465,15 @@ def _wrap(table: Any) -> Frame:
         return BatchFrame(table)
     if isinstance(table, pa.Table):
         return ArrowFrame(table)
+    if type(table).__module__.split(".")[0] == "polars" and hasattr(table, "collect"):
+        table = table.collect()  # of a LazyFrame nothing is known before
     try:
         arrow = pa.table(table) if hasattr(table, "__arrow_c_stream__") else None
     except pa.ArrowInvalid:  # the stream is of single values, as of a polars Series
         arrow = None
     if arrow is None:
         raise ParameterError(
-            f"{type(table).__name__} is no table; pass a pandas or polars DataFrame (collect() a LazyFrame), a "
+            f"{type(table).__name__} is no table; pass a pandas DataFrame, a polars DataFrame or LazyFrame, a "
             "pyarrow Table, or anything with __arrow_c_stream__"
         )
     if type(table).__module__.split(".")[0] == "polars":

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from dpframe.errors import ColumnError, FileError, ParameterError
 from dpframe.io.checks import check_types, located
+from dpframe.io.kinds import as_coded, coded_field
 from dpframe.io.table import Codes
 from dpframe.io.types import is_list, is_text
 from dpframe.release.info import metadata_text
@@ -183,7 +184,7 @@ class ParquetInput:
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns."""
-        return [Field(f.name, f.type, f.nullable) for f in map(self.schema.field, names)]
+        return [coded_field(f.name, f.type, f.nullable) for f in map(self.schema.field, names)]
 
     def _dictionaries(self, path: Path, names: Collection[str]) -> list[str]:
         """Return the paths within a file of the strings in columns, which are read as dictionaries."""
@@ -221,7 +222,9 @@ class ParquetInput:
             texts = self._dictionaries(path, [name for name in stored if name not in plain])
             with _open(path, texts) as reader:
                 for batch in _read(reader, path, rows, stored):
-                    columns = {name: batch.column(name) for name in stored}
+                    columns = {
+                        name: batch.column(name) if name in plain else as_coded(batch.column(name)) for name in stored
+                    }
                     for name in names:
                         if name in keys:
                             columns[name] = _repeat(keys[name], batch.num_rows)

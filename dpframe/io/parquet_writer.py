@@ -20,6 +20,7 @@ from dpframe.central.tables import Tables
 from dpframe.errors import ColumnError
 from dpframe.io.batches import Batch, indexed, length, row_groups
 from dpframe.io.checks import check_types, located
+from dpframe.io.kinds import as_stored, coded_type
 from dpframe.io.parquet_reader import ParquetInput
 from dpframe.io.spill import BUCKET_ROWS, Spill
 from dpframe.io.types import is_list, is_text, output_type, plain_type
@@ -54,8 +55,8 @@ class Job:
     def __post_init__(self) -> None:
         kept = {*self.plan.names, *self.plan.passthrough}
         self.names = [name for name in self.table.names if name in kept]
-        self.fields = {field.name: field for field in self.table.fields(self.names)}
-        check_types([self.fields[name] for name in self.plan.names], {c.name: c.space for c in self.plan.columns})
+        self.fields = {name: self.table.schema.field(name) for name in self.names}
+        check_types(self.table.fields(self.plan.names), {c.name: c.space for c in self.plan.columns})
         self.digest, self.first_row = Digest(self.plan), 0
         self.tables = Tables(self.plan, self.key)
         self.selection = Selection(self.plan, self.key, self.table.n)
@@ -130,13 +131,12 @@ class Job:
         return ROW_GROUP_ROWS // max(1, words * 64 // GROUP_ITEMS)
 
     def _decoded(self, group: Batch) -> pa.Table:
-        arrays = [
-            self.plan[name].space.decode(group[name], self._stored_type(name))
-            if name in self.plan.names
-            else group[name]
-            for name in self.names
-        ]
+        arrays = [self._values(name, group[name]) if name in self.plan.names else group[name] for name in self.names]
         return pa.Table.from_arrays(arrays, schema=self._stored_schema())
+
+    def _values(self, name: str, codes: Any) -> pa.Array:
+        stored = self._stored_type(name)
+        return as_stored(self.plan[name].space.decode(codes, coded_type(stored)), stored)
 
     def _stored_type(self, name: str) -> pa.DataType:
         """Return the type that is written; strings to decode are dictionaries, so that none is touched per row."""

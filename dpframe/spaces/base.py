@@ -121,6 +121,10 @@ class Space(ABC):
         """Whether values have `numbers`."""
         return not self.code_words and self.numbers(np.zeros(1, dtype=np.int64)) is not None
 
+    def rounded(self, digits: int) -> Space:
+        """Return the space of a column whose numbers have so many decimals: itself, or one with such values."""
+        return self
+
     @property
     def is_listed(self) -> bool:
         """Whether the space is a list of values, rather than a grid: each has a name of its own."""

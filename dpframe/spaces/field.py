@@ -11,10 +11,13 @@ import pyarrow as pa
 class Field:
     """What is public about a column: its name, Arrow type and whether nulls may occur.
 
-    ``order`` has the values of an ordered dictionary of text, in their order: a declaration.
+    ``order`` has the values of an ordered dictionary of text, in their order: a declaration. ``of_day`` says that its
+    durations are times of day, counted from midnight, and ``digits`` how many decimals its numbers have.
     """
 
     name: str
     type: pa.DataType
     nullable: bool
     order: tuple[str, ...] = ()
+    of_day: bool = False
+    digits: int | None = None

@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import sys
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -257,6 +257,19 @@ class Real(_Grid):
             else:
                 return space
 
+    def rounded(self, digits: int) -> Real:
+        """Return the space with every value a multiple of 10^−digits, at least as wide."""
+        unit = Decimal(1).scaleb(-digits)
+        low, high, step = (Decimal(repr(x)) / unit for x in (self.lower, self.upper, self.step))
+        if all(x == x.to_integral_value() for x in (low, high, step)):
+            return self
+        first, last = int(low.to_integral_value(ROUND_FLOOR)), int(high.to_integral_value(ROUND_CEILING))
+        wide = 1
+        while (last - first) // wide >= LARGEST_GRID:
+            wide *= 10
+        last = first + -(-(last - first) // wide) * wide
+        return Real(float(first * unit), float(last * unit), (last - first) // wide)
+
     @cached_property
     def size(self) -> int:
         """Number of grid values, steps + 1."""
@@ -362,6 +375,10 @@ def _parsed(value: Any) -> tuple[int, str] | None:
         if isinstance(value, str) and value.startswith("P"):
             seconds = Decimal(value.removeprefix("PT").removesuffix("S"))
             value = dt.timedelta(microseconds=int(seconds * 1_000_000))
+        if isinstance(value, str) and ":" in value[:3]:
+            value = dt.time.fromisoformat(value)
+        if isinstance(value, dt.time):
+            value = dt.datetime.combine(dt.date.min, value) - dt.datetime.combine(dt.date.min, dt.time())
         if isinstance(value, str):
             value = dt.datetime.fromisoformat(value)
         if isinstance(value, dt.timedelta):
@@ -385,8 +402,8 @@ class Datetime(_Grid):
     Parameters
     ----------
     lower, upper
-        Public bounds: dates, datetimes or ISO text, or two timedeltas for durations. Bounds without a
-        zone are read as UTC when the column has one.
+        Public bounds: dates, datetimes or ISO text, two timedeltas for durations, or two times of day (``"08:00"``),
+        which are coded as the time since midnight. Bounds without a zone are read as UTC when the column has one.
     resolution
         Width of the grid: ``"D"``, ``"h"``, ``"min"``, ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. Values
         are rounded to it, counted from ``lower``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -94,6 +94,10 @@ class Nullable(Space):
     def has_null(self) -> bool:
         """True."""
         return True
+
+    def rounded(self, digits: int) -> Space:
+        """Return the space around the inner one that is rounded."""
+        return replace(self, inner=self.inner.rounded(digits))
 
     @property
     def inner_space(self) -> Space:

@@ -75,7 +75,7 @@ def as_number(value: Any) -> int | float | None:
     if isinstance(value, int | np.integer):
         # NumPy's durations count among its integers.
         return None if isinstance(value, bool | np.timedelta64) else int(value)
-    return float(value) if isinstance(value, float | np.floating) else None
+    return float(value) if isinstance(value, float | np.floating | Decimal) else None
 
 
 def as_text(value: Any) -> str | None:

@@ -10,7 +10,7 @@ from dpframe.api.options import DEFAULTS, OPTIONS, PlanOptions
 from dpframe.estimate import Estimates
 from dpframe.plan.build import build_plan
 
-OF_THE_ORDER = {"shuffle", "sample"}
+OF_THE_ORDER = {"shuffle", "sample", "privacy_id"}
 """Options that a step of a pipeline decides itself."""
 
 

@@ -141,7 +141,7 @@ def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> No
 
 @pytest.mark.parametrize(
     "column",
-    [pa.array([[["a"]]]), pa.array([[1.5]]), pa.array([{"a": 1}]), pa.array([b"x"]), pa.array([dt.time(1)])],
+    [pa.array([[["a"]]]), pa.array([[1.5]]), pa.array([{"a": 1}]), pa.array([b"x"])],
     ids=lambda a: str(a.type),
 )
 def test_types_without_a_space_are_refused_whatever_they_hold(column: pa.Array) -> None:

@@ -1,0 +1,138 @@
+"""Columns that are coded as another kind: times of day, sparse columns; and frames that are not collected yet."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpframe as dpf
+from dpframe.io.kinds import as_coded, as_stored, coded_type
+
+N = 2_000
+RNG = np.random.default_rng(0)
+TIMES = [dt.time(int(h), int(m)) for h, m in zip(RNG.integers(7, 24, N), RNG.integers(0, 60, N), strict=True)]
+SECONDS = np.mean([time.hour * 3_600 + time.minute * 60 for time in TIMES])
+TYPES = [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")]
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+def test_times_of_day_are_coded_from_midnight_and_come_back(type_, tmp_path):
+    """Means within five standard errors: fails with probability 1e-6."""
+    values = pa.array([*TIMES[:50], None, dt.time(0), dt.time(23, 59)], type_)
+    assert as_stored(as_coded(values), type_).equals(values)
+    assert as_coded(values).type == coded_type(type_)
+    table = pa.table({"x": pa.array(TIMES, type_), "y": RNG.integers(0, 3, N)})
+    for bounds in (None, ("00:00", "23:59"), dpf.Datetime(dt.time(6), "23:59", "min")):
+        spaces = {"y": (0, 2)} | ({} if bounds is None else {"x": bounds})
+        infer = "private" if bounds is None else "public"
+        safe = dpf.sanitize(table, 8.0, 1e-5, spaces=spaces, infer=infer)
+        assert safe.schema.field("x").type == type_
+        mean = dpf.Estimates(safe).mean("x")
+        assert abs(mean["estimate"].total_seconds() - SECONDS) < 5 * mean["std_error"].total_seconds()
+    pq.write_table(table, tmp_path / "in.parquet")
+    plan = dpf.Estimates(safe).plan
+    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
+    assert dpf.verify_file(tmp_path / "out.parquet").ok
+    assert pa.types.is_time(pq.read_schema(tmp_path / "out.parquet").field("x").type)
+
+
+def test_a_time_of_day_needs_no_inference():
+    table = pa.table({"x": pa.array(TIMES, pa.time64("us"))})
+    field = pa.schema([pa.field("x", pa.time64("us"), nullable=False)])
+    plan = dpf.make_plan(pa.table(table.columns, schema=field), 1.0)
+    assert plan.inferred is None
+    assert plan["x"].space == dpf.Datetime("00:00", "23:59", "min")
+
+
+def test_bounds_beyond_the_day_are_refused():
+    table = pa.table({"x": pa.array(TIMES, pa.time32("s"))})
+    for bounds in ((dt.timedelta(0), dt.timedelta(hours=25)), (dt.timedelta(hours=-1), dt.timedelta(hours=5))):
+        with pytest.raises(
+            dpf.ColumnError, match="'x': holds times of day, and its bounds reach beyond a day; declare"
+        ):
+            dpf.make_plan(table, 1.0, spaces={"x": bounds})
+
+
+@pytest.mark.parametrize("kind", ["polars", "lazy", "arrow dtype"])
+def test_other_frames_have_times(kind):
+    frame = {
+        "polars": lambda: pl.DataFrame({"x": TIMES}),
+        "lazy": lambda: pl.LazyFrame({"x": TIMES}),
+        "arrow dtype": lambda: pd.DataFrame({"x": pd.array(TIMES, dtype="time64[us][pyarrow]")}),
+    }[kind]()
+    plan = dpf.make_plan(frame, 4.0, spaces={"x": ("00:00", "23:59")})
+    safe = dpf.sanitize(frame, plan=plan)
+    if kind == "arrow dtype":
+        assert safe["x"].dtype == frame["x"].dtype
+        assert safe.dp.mean("x")["estimate"] > pd.Timedelta(hours=12)
+    else:
+        assert safe.schema == pl.Schema({"x": pl.Time})
+        assert isinstance(safe, pl.DataFrame)
+        assert dpf.Estimates(safe, plan).mean("x")["estimate"] > pd.Timedelta(hours=12)
+
+
+def test_sparse_columns_come_back_sparse():
+    frame = pd.DataFrame(
+        {
+            "count": pd.arrays.SparseArray(RNG.integers(0, 3, N)),
+            "ill": pd.arrays.SparseArray(RNG.random(N) < 0.1),
+            "dose": pd.arrays.SparseArray(np.where(RNG.random(N) < 0.5, np.nan, RNG.random(N)), fill_value=np.nan),
+        }
+    )
+    spaces = {"count": (0, 2), "ill": dpf.Boolean(), "dose": dpf.Nullable(dpf.Real(0, 1))}
+    safe = frame.dp.sanitize(8.0, 1e-5, spaces=spaces)
+    assert safe.dtypes.equals(frame.dtypes)
+    mean = safe.dp.mean("count")
+    assert abs(mean["estimate"] - np.asarray(frame["count"]).mean()) < 5 * mean["std_error"]
+
+
+DECIMALS = [Decimal(int(x)) / 100 for x in RNG.integers(-500, 10_000, N)]
+
+
+@pytest.mark.parametrize("type_", [pa.decimal128(10, 2), pa.decimal256(40, 2), pa.decimal128(12, 4)], ids=str)
+def test_decimals_are_released_exactly(type_, tmp_path):
+    """Means within five standard errors: fails with probability 1e-6."""
+    table = pa.table({"x": pa.array([*DECIMALS[:-1], None], type_)})
+    assert as_stored(as_coded(table["x"].combine_chunks()), type_).equals(table["x"].combine_chunks())
+    truth = float(sum(DECIMALS[:-1])) / (N - 1)
+    for space in (None, dpf.Nullable(dpf.Real(-10, 100)), dpf.Nullable(dpf.Real(-10, 100, steps=11))):
+        safe = dpf.sanitize(table, 8.0, 1e-5, spaces={} if space is None else {"x": space})
+        estimates = dpf.Estimates(safe)
+        assert safe.schema.field("x").type == type_
+        mean = estimates.mean("x")
+        assert abs(mean["estimate"] - truth) < 5 * mean["std_error"] + 0.01
+    assert estimates.plan["x"].space.inner.steps == 11, "a coarser grid of whole decimals is kept"
+    pq.write_table(table, tmp_path / "in.parquet")
+    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 4.0, 1e-5, spaces={"x": space})
+    assert dpf.verify_file(tmp_path / "out.parquet").ok
+    assert pq.read_schema(tmp_path / "out.parquet").field("x").type == type_
+
+
+def test_decimals_without_digits_are_whole_numbers_and_objects_are_numbers():
+    table = pa.table({"x": pa.array([Decimal(i % 7) for i in range(N)], pa.decimal128(5, 0))})
+    safe = dpf.sanitize(table, 8.0, 1e-5, spaces={"x": (0, 6)})
+    assert isinstance(dpf.Estimates(safe).plan["x"].space, dpf.Integer)
+    assert safe.schema == pa.schema([("x", pa.decimal128(5, 0))])
+    frame = pd.DataFrame({"x": DECIMALS})
+    mean = frame.dp.sanitize(8.0, 1e-5, spaces={"x": dpf.Real(-5, 100)}).dp.mean("x")
+    assert abs(mean["estimate"] - float(frame["x"].mean())) < 5 * mean["std_error"] + 0.01
+    polars = pl.DataFrame({"x": DECIMALS})
+    plan = dpf.make_plan(polars, 8.0, 1e-5, spaces={"x": (-5, 100)})
+    assert dpf.sanitize(polars, plan=plan).schema["x"].is_decimal()
+
+
+@pytest.mark.parametrize(("lower", "upper", "digits"), [(0, 1, 2), (-0.005, 99.999, 2), (0, 1e12, 3), (-1e-3, 1e-3, 6)])
+def test_rounded_grids_are_as_wide_and_of_whole_digits(lower, upper, digits):
+    space = dpf.Real(lower, upper).rounded(digits)
+    assert space.lower <= lower < upper <= space.upper
+    assert space.rounded(digits) == space
+    values = space.numbers(np.arange(0, space.size, max(1, space.size // 1_000)))
+    assert np.abs(values * 10**digits - np.rint(values * 10**digits)).max() < 1e-3
+    assert dpf.Integer(0, 9).rounded(2) == dpf.Integer(0, 9)
