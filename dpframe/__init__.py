@@ -13,6 +13,7 @@ from dpframe.cli import stopping as _stopping  # noqa: F401
 from dpframe import datasets
 from dpframe.accounting.audit import AuditResult, audit
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.finite import tight
 from dpframe.api.accessor import attach
 from dpframe.api.memory import make_plan, price_targets, sanitize
 from dpframe.api.parquet import plan_parquet, read_parquet, sanitize_parquet, write_parquet
@@ -40,6 +41,7 @@ from dpframe.estimate import Estimates
 from dpframe.io.verify import verify_file
 from dpframe.ledger.ledger import Ledger
 from dpframe.mechanisms import Matrix
+from dpframe.mechanisms.utility import exponential
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.columns import Column, Group
 from dpframe.plan.plan import Plan
@@ -99,6 +101,7 @@ __all__ = [
     "attach",
     "audit",
     "datasets",
+    "exponential",
     "make_plan",
     "plan_parquet",
     "price_targets",
@@ -106,6 +109,7 @@ __all__ = [
     "replay_audit",
     "sanitize",
     "sanitize_parquet",
+    "tight",
     "verify_file",
     "write_parquet",
 ]

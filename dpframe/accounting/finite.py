@@ -15,6 +15,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 
@@ -98,6 +99,66 @@ def tight_epsilon(columns: Columns, total: int, delta: float = 0.0) -> float:
         return 0.0
     with localcontext(_DIGITS):
         return round_up((Decimal(ratio.numerator) / ratio.denominator).ln() * (1 + _SLACK) + _SLACK)
+
+
+def tight(
+    matrix: Sequence[Sequence[Any]],
+    epsilon: float | None = None,
+    delta: float | None = None,
+    neighbours: Iterable[tuple[int, int]] | None = None,
+) -> float:
+    """Return the least δ at an ε, or the least ε at a δ, of any channel given by its matrix: exact, rounded up.
+
+    Parameters
+    ----------
+    matrix
+        ``matrix[x][y]`` is the probability that input x gives output y: a row for each input, of any numbers of inputs
+        and outputs; floats, or exact `Fraction`, which sum to 1.
+    epsilon, delta
+        One of them; without either δ = 0.
+    neighbours
+        Pairs of inputs that are neighbours, by their positions; all of them by default.
+
+    Raises
+    ------
+    ParameterError
+        Unless rows are probabilities that sum to 1, just one of ε and δ is given, and neighbours are positions.
+
+    Examples
+    --------
+    >>> round(tight([[0.75, 0.25], [0.25, 0.75]]), 6), tight([[0.75, 0.25], [0.25, 0.75]], epsilon=0.0)
+    (1.098612, 0.5)
+    >>> tight([[1, 0, 0], [0.5, 0.5, 0], [0, 0.5, 0.5]], delta=0.5, neighbours=[(0, 1)])
+    0.0
+    """
+    if epsilon is not None and delta is not None:
+        raise ParameterError("epsilon and delta are given; give one, for the other at it")
+    rows = _exact_rows(matrix)
+    total = math.lcm(*(p.denominator for row in rows for p in row))
+    columns = [[int(p * total) for p in row] for row in rows]
+    pairs = [] if neighbours is None else [tuple(pair) for pair in neighbours]
+    if any(len(pair) != 2 or not all(type(x) is int and 0 <= x < len(rows) for x in pair) for pair in pairs):
+        raise ParameterError(f"neighbours must be pairs of positions of rows, from 0 to {len(rows) - 1}")
+    families = [columns] if neighbours is None else [[columns[x] for x in pair] for pair in pairs]
+    if epsilon is not None:
+        return max((tight_delta(family, total, epsilon) for family in families), default=0.0)
+    return max((tight_epsilon(family, total, delta or 0.0) for family in families), default=0.0)
+
+
+def _exact_rows(matrix: Sequence[Sequence[Any]]) -> list[list[Fraction]]:
+    """Return rows as fractions that sum to 1: floats as they are, divided by their exact sum."""
+    try:
+        rows = [[Fraction(p) for p in row] for row in matrix]
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError("matrix must hold probabilities, a row for each input") from None
+    if not rows or not rows[0] or any(len(row) != len(rows[0]) for row in rows):
+        raise ParameterError("matrix must have a row for each input, of as many outputs each")
+    for position, row in enumerate(rows):
+        if min(row) < 0 or abs(sum(row, Fraction(0)) - 1) > Fraction(1, 10**9):
+            raise ParameterError(
+                f"matrix must have rows of probabilities that sum to 1; the one at position {position} does not"
+            )
+    return [[p / sum(row) for p in row] for row in rows]
 
 
 def _check_columns(columns: Columns, total: int) -> None:

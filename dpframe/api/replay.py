@@ -135,7 +135,8 @@ def replay_audit(
     --------
     >>> import dpframe as dpf
     >>> frame = dpf.datasets.make_census(200, columns=["age", "sex"])
-    >>> plan = dpf.make_plan(frame, 1.0, spaces={"age": (18, 95), "sex": ["F", "M"]})
+    >>> spaces = {"age": (18, 95), "sex": dpf.Categorical(["F", "M"], other="other")}
+    >>> plan = dpf.make_plan(frame, 1.0, spaces=spaces, nulls="impute")
     >>> print(replay_audit(frame, plan, edits=20, random_state=0))
     20 edits: at most one released row differed, and nothing else
     """
