@@ -136,6 +136,8 @@ def of_persons(table: T, request: Request, key: bytes) -> T:
         return table
     if name not in table.names:
         raise ParameterError(f"privacy_id names {name!r}, which is not a column; columns are {name_list(table.names)}")
+    if name in (*options.get("drop", ()), *options.get("passthrough", ())):
+        raise ParameterError(f"privacy_id {name!r} does not leave by itself; take it out of drop and passthrough")
     rows = options.get("contributions", 1) if plan is None else plan.contributions
     rows = check_whole(rows, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person beside privacy_id")
     try:

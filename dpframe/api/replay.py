@@ -8,7 +8,7 @@ give the same release, byte for byte in its values. This finds what no count of 
 found by record and replay in libraries of differential privacy.
 
 Keys are fresh and thrown away, and nothing that was released is kept or written, but for files in a folder of the
-owner's alone that is gone when the audit is.
+owner's alone that is gone when the audit is; a process that is killed leaves it, with the changed table in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from dpframe.api.memory import sanitize
 from dpframe.api.parquet import sanitize_parquet
 from dpframe.errors import AlreadySanitizedError, ColumnError, ParameterError, check_whole, name_list
-from dpframe.io.frames import wrap
+from dpframe.io.frames import without_views, wrap
 from dpframe.plan.measures import Measure
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, metadata_text
@@ -146,8 +146,8 @@ def replay_audit(
     if wrap(table).text is not None:
         raise AlreadySanitizedError("the table is a release already; audit the plan on the original table")
     whole = _arrow(table)
-    if not whole.num_rows:
-        raise ParameterError("the table has no rows; audit a plan on a table that has some")
+    if not whole.num_rows or not plan.columns:
+        raise ParameterError("there is nothing to replay: the table has no rows, or the plan randomises no column")
     if plan.privacy_id is not None:
         raise ParameterError("plan chooses rows by privacy_id, which moves with every edit; audit it without")
     rng = np.random.default_rng(random_state)
@@ -173,7 +173,8 @@ def _arrow(table: Any) -> pa.Table:
     frame = wrap(table)
     if isinstance(table, pa.Table):
         return table.replace_schema_metadata(None)
-    return pa.table({name: pa.chunked_array(list(frame.arrays(name))) for name in frame.names})
+    arrow = pa.table({name: pa.chunked_array(list(frame.arrays(name))) for name in frame.names})
+    return without_views(arrow)
 
 
 def _in_memory(table: pa.Table, plan: Plan, key: bytes) -> Any:
@@ -228,10 +229,8 @@ class _Seen:
         facts["names"] = arrow.column_names
         facts["types"] = [(str(field.type), field.nullable) for field in arrow.schema]
         facts["layout"] = [[len(chunk) for chunk in column.chunks] for column in arrow.columns]
-        facts["order of a dictionary"] = [
-            [chunk.dictionary.to_pylist() for chunk in column.chunks if pa.types.is_dictionary(column.type)]
-            for column in arrow.columns
-        ]
+        dictionaries = [column for column in arrow.columns if pa.types.is_dictionary(column.type)]
+        facts["order of a dictionary"] = [[_order(chunk) for chunk in column.chunks] for column in dictionaries]
         assert text is not None
         facts["description"] = {k: v for k, v in json.loads(text).items() if k not in _LEFT}
         return cls(arrow, facts, ReleaseInfo.from_json(text))
@@ -251,6 +250,13 @@ class _Seen:
             most = 0 if row is None else _most(one.measure, plan)
             if one.starts != two.starts or np.abs(one.counts - two.counts).sum() > most:
                 yield f"the measured table of {name_list(one.measure.columns)} changed by more than a row counts for"
+
+
+def _order(array: pa.DictionaryArray) -> list[Any] | None:
+    """Return a dictionary's entries; None where they follow from the released values, in order of first appearance."""
+    entries = array.dictionary.to_pylist()
+    appear = array.indices.drop_null().unique().to_pylist()
+    return None if appear == list(range(len(entries))) else entries
 
 
 def _most(measure: Measure, plan: Plan) -> int:
@@ -292,7 +298,8 @@ def _replaced(table: pa.Table, row: int, values: Mapping[str, pa.Array]) -> pa.T
         joined = pa.concat_arrays([flat.slice(0, row), plain.cast(flat.type), flat.slice(row + 1)])
         if pa.types.is_dictionary(column.type):
             joined = joined.dictionary_encode()
-        table = table.set_column(table.column_names.index(name), name, joined.cast(column.type))
+        place = table.column_names.index(name)
+        table = table.set_column(place, table.schema.field(name), joined.cast(column.type))
     return table
 
 
@@ -325,10 +332,10 @@ def _drawn(space: Space, type_: pa.DataType, rng: np.random.Generator) -> pa.Arr
 def _extreme_value(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
     """Replace one value by what rows seldom hold: null, a number far out, a text that no one declared, an empty set."""
     row, column = int(rng.integers(0, table.num_rows)), plan.columns[int(rng.integers(0, len(plan.columns)))]
-    type_ = table.schema.field(column.name).type
-    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+    field = table.schema.field(column.name)
+    plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     t = pa.types
-    odd: list[Any] = [None]
+    odd: list[Any] = [None] if field.nullable else [table.column(column.name)[row].as_py()]
     if t.is_floating(plain):
         odd += [float("nan"), float("inf"), -1e300]
     elif t.is_integer(plain):
@@ -349,7 +356,7 @@ def _layout(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
     columns = []
     for name in table.column_names:
         array = table.column(name).combine_chunks()
-        if pa.types.is_dictionary(array.type) and not array.type.ordered:
+        if name in plan.names and pa.types.is_dictionary(array.type) and not array.type.ordered:
             turned = array.dictionary.take(pa.array(range(len(array.dictionary))[::-1]))
             indices = pc.subtract(len(array.dictionary) - 1, array.indices.cast(pa.int64())).cast(array.type.index_type)
             array = pa.DictionaryArray.from_arrays(indices, turned)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from dpframe.api.parquet import plan_parquet
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
 from dpframe.infer.declared import placeholder
 from dpframe.infer.types import from_type
+from dpframe.io.atomic import atomic
 from dpframe.io.parquet_reader import ParquetInput
 from dpframe.plan.plan import Plan
 from dpframe.spaces import check_declaration
@@ -73,24 +74,36 @@ def spaces(
     if stray:
         raise ParameterError(f"drop names {stray[0]!r}, which is not a column; columns are {name_list(table.names)}")
     fields = table.fields([name for name in table.names if name not in left_out])
+    if output is None:
+        typer.echo(_text(source, fields, infer, delta, left_out, ledger, dataset, part, ending), nl=False)
+        return
+    with atomic(output) as file:  # before anything is spent
+        file.write(_text(source, fields, infer, delta, left_out, ledger, dataset, part, ending).encode())
+    typer.echo(f"wrote {output}: spaces of {len(fields)} columns")
+
+
+def _text(
+    source: Path,
+    fields: Sequence[Field],
+    infer: float | None,
+    delta: float | None,
+    drop: Sequence[str],
+    ledger: Path | None,
+    dataset: str | None,
+    part: str | None,
+    ending: str,
+) -> str:
+    """Return the file: a template, or what private inference found."""
     if infer is None:
         if delta is not None or ledger is not None or dataset is not None or part is not None:
             raise ParameterError("a template costs nothing; give --delta and a ledger with --infer EPSILON")
         entries = {field.name: (_template(field), str(field.type)) for field in fields}
     else:
         account: dict[str, Any] = {"ledger": ledger, "dataset": dataset, "part": part}
-        plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **account)
+        plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=drop, **account)
         entries = {field.name: (_found(plan, field), _said(plan, field)) for field in fields}
         typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
-    text = written(entries, ending)
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"{output} could not be written: {error.strerror}") from None
-    typer.echo(f"wrote {output}: spaces of {len(entries)} columns")
+    return written(entries, ending)
 
 
 def _template(field: Field) -> Any:
@@ -119,6 +132,11 @@ def _cost(plan: Plan, entered: bool) -> str:
     return f"finding them has cost epsilon={spent.epsilon:g}, delta={spent.delta:g}, which {told}"
 
 
+def _comment(said: str) -> str:
+    """Return one line: names within a type may hold anything."""
+    return " ".join("".join(c if c.isprintable() else " " for c in said).split())
+
+
 def written(entries: Mapping[str, tuple[Any, str]], ending: str) -> str:
     """Return a file of spaces, each with a comment above it."""
     mark = "//" if ending == ".json" else "#"
@@ -129,7 +147,7 @@ def written(entries: Mapping[str, tuple[Any, str]], ending: str) -> str:
 def _json(entries: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
     yield "{"
     for i, (name, (spec, said)) in enumerate(entries.items()):
-        yield f"  // {said}"
+        yield f"  // {_comment(said)}"
         comma = "," if i < len(entries) - 1 else ""
         yield f"  {json.dumps(name, ensure_ascii=False)}: {json.dumps(spec, ensure_ascii=False)}{comma}"
     yield "}"
@@ -137,7 +155,7 @@ def _json(entries: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
 
 def _toml(entries: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
     for name, (spec, said) in entries.items():
-        yield f"# {said}"
+        yield f"# {_comment(said)}"
         yield f"{_quoted(name)} = {_toml_value(spec)}"
 
 
@@ -173,8 +191,7 @@ def read_spaces(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise FileError(f"{path} must hold one JSON object {{column: space}}")
     for name, spec in data.items():
-        inner = spec.get("inner") if isinstance(spec, dict) else None
-        if spec in FORMS.values() or inner in FORMS.values():
+        if _is_open(spec):
             raise ParameterError(f"{path}, column {name!r}: what stands in capitals is to be filled in, or left out")
         try:
             check_declaration(spec)
@@ -183,13 +200,30 @@ def read_spaces(path: Path) -> dict[str, Any]:
     return data
 
 
+def _is_open(spec: Any) -> bool:
+    """Tell whether a part of a declaration is still to be filled in."""
+    if isinstance(spec, dict):
+        ends = {spec.get(name) for name in ("lower", "upper") if isinstance(spec.get(name), str)}
+        return bool(ends & {"LOWER", "UPPER", "FROM", "TO"}) or any(_is_open(part) for part in spec.values())
+    return "…" in spec if isinstance(spec, list) else spec == FORMS["SPACE"]
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name twice")
+    return found
+
+
 def _parsed(path: Path, content: bytes) -> Any:
     toml = path.suffix.lower() == ".toml"
     try:
         text = content.decode()
-        return tomllib.loads(text) if toml else json.loads(re.sub(r"(?m)^[ \t]*//.*$", "", text))
+        return (
+            tomllib.loads(text) if toml else json.loads(re.sub(r"(?m)^[ \t]*//.*$", "", text), object_pairs_hook=_once)
+        )
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         where = f" at line {line}" if line else ""
-        kind = "TOML; write column = space" if toml else "JSON; write {column: space}, and // before comments"
+        kind = "TOML; write column = space" if toml else "JSON; write {column: space}, each once, // before comments"
         raise FileError(f"{path}{where} is not {kind}") from None

@@ -39,8 +39,8 @@ class Frame(ABC):
     held: ClassVar[bool] = True
     objects: ClassVar[bool] = False
 
-    origin: npt.NDArray[np.intp] | None = None
-    """Where each row stood before rows were chosen."""
+    chosen: tuple[Frame, npt.NDArray[np.intp]] | None = None
+    """The table of which rows were chosen, and which."""
 
     @property
     @abstractmethod
@@ -77,7 +77,7 @@ class Frame(ABC):
         """Return a table with each row as often as is said, without the column that names persons."""
         rows = np.repeat(np.arange(self.n), counts)
         made = self._taken(rows, person)
-        made.origin = rows
+        made.chosen = self, rows
         return made
 
     @abstractmethod
@@ -89,7 +89,13 @@ class Frame(ABC):
         """Return released codes, decoded, beside the columns passed through, as a table of this kind."""
 
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
-        """Return the codes of columns, in the order of their spaces; see `Table.codes`."""
+        """Return the codes of columns, in the order of their spaces; see `Table.codes`.
+
+        Rows that were not chosen are read as well: a refusal tells nothing of the choice.
+        """
+        if self.chosen is not None:
+            whole, rows = self.chosen
+            return {name: codes[rows] for name, codes in whole.codes(spaces, nulls, inferred).items()}
         return {
             name: self.encode(name, space, "impute" if name in inferred else nulls, name in inferred)
             for name, space in spaces.items()
@@ -102,13 +108,7 @@ class Frame(ABC):
             space.check_type(output_type(self.fields([name])[0].type))
             return space.encode(array, nulls=nulls)
         except ColumnError as error:
-            raise self._located(error, name) from None
-
-    def _located(self, error: ColumnError, name: str) -> ColumnError:
-        """Return the error with the column's name and the row's position in the table that was given."""
-        if self.origin is None or error.row is None:
-            return located(error, name)
-        return located(ColumnError(error.rule, column=error.column, row=int(self.origin[error.row])), name)
+            raise located(error, name) from None
 
     def output_names(self, plan: Plan) -> list[str]:
         """Return the names of the output's columns, in the table's order."""
@@ -149,7 +149,6 @@ class ArrowFrame(Frame):
 
     def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
         made, table = copy(self), self.table.drop_columns([without])
-        # Arrow takes no rows of views.
         made.table = table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema])).take(rows)
         return made
 
@@ -186,11 +185,18 @@ def _stored(type_: pa.DataType) -> pa.DataType:
     """Return a type without views: short texts leave views without data, on which polars crashes before pyarrow 26."""
     if pa.types.is_large_list(type_):
         return pa.large_list(type_.value_field.with_type(_stored(type_.value_type)))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_stored(type_.value_type)))
     if pa.types.is_dictionary(type_):
         return pa.dictionary(type_.index_type, _stored(type_.value_type), type_.ordered)
     if pa.types.is_string_view(type_):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(type_) else type_
+
+
+def without_views(table: pa.Table) -> pa.Table:
+    """Return a table whose columns are no views, of which Arrow takes no rows."""
+    return table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema]))
 
 
 class PolarsFrame(ArrowFrame):
@@ -207,7 +213,7 @@ class PolarsFrame(ArrowFrame):
         import polars as pl
 
         table = super().rebuild(plan, codes, order, text)
-        frame = pl.from_arrow(table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema])))
+        frame = pl.from_arrow(without_views(table))
         assert isinstance(frame, pl.DataFrame)
         # In Arrow an Enum is a dictionary like any other; its categories are those declared.
         enums: Any = {}
@@ -323,7 +329,7 @@ class PandasFrame(Frame):
             space.check_type(output_type(field.type))
             return space.encode(self.array(name), nulls=nulls)
         except ColumnError as error:
-            raise self._located(error, name) from None
+            raise located(error, name) from None
 
     def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
         return type(self)(self.frame.drop(columns=without).iloc[rows])

@@ -212,8 +212,10 @@ class ParquetInput:
                 yield batch
                 continue
             count = len(next(iter(batch.values()), ()))
-            chosen = pa.array(np.repeat(np.arange(count), self.counts[first : first + count]))
-            yield {name: column.take(chosen) for name, column in batch.items()}
+            chosen = np.repeat(np.arange(count), self.counts[first : first + count])
+            for start in range(0, len(chosen), rows):
+                part = pa.array(chosen[start : start + rows])
+                yield {name: column.take(part) for name, column in batch.items()}
             first += count
 
     def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:

@@ -129,13 +129,16 @@ def person_words(ids: pa.Array, key: bytes, first_row: int = 0) -> Words:
         row = int(np.flatnonzero(pc.is_null(ids).to_numpy(zero_copy_only=False))[0]) + first_row
         raise ColumnError("is null, and privacy_id names a person in every row; drop such rows, or fill them", row=row)
     if pa.types.is_dictionary(ids.type):
-        return person_words(ids.dictionary_decode(), key, first_row)
+        # Arrow decodes no dictionary of views; equal entries have equal words.
+        entries = ids.dictionary
+        if entries.null_count == 0 and len(entries):
+            places: npt.NDArray[np.int64] = ids.indices.to_numpy(zero_copy_only=False)
+            return np.asarray(person_words(entries, key)[places])
+        return person_words(ids.cast(entries.type), key, first_row)
     if pa.types.is_integer(ids.type):
-        words = np.zeros((len(ids), 2), dtype=np.uint64)
-        words[:, 0] = (
-            ids.to_numpy(zero_copy_only=False).astype(np.int64 if ids.type.bit_width < 64 else None).view("u8")
-        )
-        return words
+        values = ids.to_numpy(zero_copy_only=False)
+        wide = values if values.dtype.itemsize == 8 else values.astype(np.int64)
+        return np.stack([wide.view(np.uint64), np.zeros(len(ids), dtype=np.uint64)], axis=1)
     if not is_text(ids.type):
         raise ColumnError(f"has type {ids.type}, and privacy_id must be whole numbers or text; cast it to text")
     texts = ids.cast(pa.large_string()).to_numpy(zero_copy_only=False)

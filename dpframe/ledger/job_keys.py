@@ -40,7 +40,7 @@ from dpframe.noise.keystream import choice_key
 
 SCHEMA = 1
 
-STREAM = 1
+STREAM = 2
 """To be raised with every change of what is released under one key: it would be a second output of one key."""
 
 

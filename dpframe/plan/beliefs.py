@@ -37,7 +37,7 @@ def belief_table(release: Budget, local: Budget, priors: Iterable[float]) -> pd.
     """Return a row per prior; see `Plan.beliefs`."""
     import pandas as pd
 
-    given = list(priors)
+    given = list(priors) if isinstance(priors, Iterable) else []
     if not given or not all(isinstance(p, int | float) and not isinstance(p, bool) and 0 < p < 1 for p in given):
         raise ParameterError("priors must be probabilities above 0 and below 1, e.g. priors=[0.01, 0.5]")
     rows = [

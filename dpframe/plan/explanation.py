@@ -39,6 +39,10 @@ class Explained(Described, Protocol):
         """Of the promise."""
 
     @property
+    def located(self) -> Budget:
+        """The promise for a person whose released rows are known."""
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """The randomised columns."""
 
@@ -111,8 +115,8 @@ def explained(plan: Explained) -> Explanation:
 
 def _person(plan: Explained) -> Iterator[str]:
     yield _odds("Against anyone who sees the release, even if they know everybody else's row", plan.release)
-    if plan.local != plan.release:
-        yield _odds("Against someone who found out which released row is the person's", plan.local)
+    if plan.located != plan.release:
+        yield _odds("Against someone who found out which released rows are the person's", plan.located)
     if plan.release.delta:
         yield f"Except with a chance of {chance(plan.release.delta)} (delta={plan.release.delta:g})."
     rows = "one row" if plan.contributions == 1 else f"{plan.contributions} rows"
@@ -150,7 +154,6 @@ def lever_table(plan: Explained) -> pd.DataFrame:
 
 def _levers(plan: Explained) -> dict[str, dict[str, Any]]:
     """Return what may be changed of a plan, in words and as arguments of `_remade`."""
-    names = [column.name for column in plan.columns]
     levers: dict[str, dict[str, Any]] = {
         f"twice the epsilon ({2 * plan.epsilon:g})": {"epsilon": 2 * plan.epsilon},
         f"twice the rows ({2 * (plan.n or 0):,})": {"n": 2 * (plan.n or 0)},
@@ -167,8 +170,9 @@ def _levers(plan: Explained) -> dict[str, dict[str, Any]]:
         levers['tables measured beside the rows (measure="auto")'] = {"measure": "auto"}
     if plan.sample is not None:
         levers["all rows instead of a sample"] = {"sample": None}
-    if len(names) > 1:
-        kept = names[: (len(names) + 1) // 2]
+    if len(plan.units) > 1:
+        units = [unit.names for unit in plan.units]
+        kept = [name for unit in units[: (len(units) + 1) // 2] for name in unit]
         levers[f"half of the columns left out, of those that stay ({', '.join(map(repr, kept))})"] = {"names": kept}
     return levers
 

@@ -47,6 +47,9 @@ class Measured:
                 f"the kind of measured counts must be one of {', '.join(_KINDS)}, "
                 f"and the unit of measured times one of {', '.join(UNITS)}"
             )
+        numbers = self.kind == "intervals"
+        if not isinstance(self.cells, tuple) or not all(_is_cell(cell, numbers) for cell in self.cells):
+            raise PlanError("cells of measured counts must be numbers between intervals, else values, items or kinds")
         if not (isinstance(self.column, str) and isinstance(self.cells, tuple) and whole and spread and missing):
             raise PlanError("measured counts must be whole numbers with a positive variance")
         object.__setattr__(self, "variance", float(self.variance))
@@ -59,6 +62,12 @@ class Measured:
     def from_json(cls, data: Any) -> Measured:
         """Read the counts back; `PlanError` for anything else."""
         return from_object(cls, data, "a measured column")
+
+
+def _is_cell(cell: Any, number: bool) -> bool:
+    if number:
+        return isinstance(cell, int | float) and not isinstance(cell, bool) and math.isfinite(cell)
+    return isinstance(cell, str | int | float)
 
 
 @dataclass(frozen=True)

@@ -335,6 +335,12 @@ class Plan:
             return self.release
         return self._local_rows if self._beside is None else compose([self._local_rows, self._beside])
 
+    @property
+    def located(self) -> Budget:
+        """What a person may lose to someone who knows which released rows are theirs: at least the promise."""
+        theirs = compose([self.local] * self.contributions)
+        return theirs if theirs.epsilon > self.release.epsilon else self.release
+
     @cached_property
     def _beside(self) -> Budget | None:
         return central_budget(self.inferred, self.tables_step, self.delta)
@@ -475,7 +481,11 @@ class Plan:
             for name in ("inferred", "reused"):
                 if data.get(name) is not None:
                     data[name] = Inferred.from_json(data[name])
-            return cls(**data)
+            plan = cls(**data)
+            plan.to_json().encode()
+            return plan
+        except UnicodeEncodeError:
+            raise PlanError("the plan holds text that is not valid Unicode; rename it") from None
         except ParameterError as error:
             raise PlanError(f"the plan is not valid: {error}") from None
 
@@ -613,7 +623,7 @@ class Plan:
 
         Somebody who believes in one with probability π is left with 1/(1 + (1−π)/π·e^±ε), ``lower`` and ``upper``,
         except with probability δ (in ``attrs``); ``local_lower`` and ``local_upper`` hold even if they know which
-        released row is the person's (`local`).
+        released rows are the person's (`located`).
 
         Raises
         ------
@@ -626,7 +636,7 @@ class Plan:
         >>> build_plan({"sex": ["F", "M"]}, epsilon=1.0).beliefs([0.5])[["lower", "upper"]].round(3).to_dict("list")
         {'lower': [0.269], 'upper': [0.731]}
         """
-        return belief_table(self.release, self.local, priors)
+        return belief_table(self.release, self.located, priors)
 
     def explain(self) -> Explanation:
         """Return what the plan means for one person, what it costs in accuracy, and what would help most.

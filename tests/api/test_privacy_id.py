@@ -235,3 +235,67 @@ def test_neighbouring_persons_are_as_close_as_is_promised():
     for least in range(1, 31):
         p, q = ((np.array(side) >= least).mean() for side in seen[::-1])
         assert p - np.e * q - 1e-3 < 5 * np.sqrt((p + np.e**2 * q + 1e-4) / 3_000)
+
+
+WIDE = {
+    "odd": [2**53 + i for i in range(40)],
+    "snowflakes": [2**60 + i for i in range(40)],
+    "negative": [-(2**60) + i for i in range(40)],
+    "unsigned": [2**64 - 1 - i for i in range(40)],
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_ids_are_told_apart(name, tmp_path):
+    """Ids beyond 2^53, which floats merge: found by an attack."""
+    type_ = pa.uint64() if name == "unsigned" else pa.int64()
+    table = pa.table({"patient": pa.array(WIDE[name], type_), "visit": ["home"] * 40})
+    spaces = {"visit": SPACES["visit"]}
+    assert len(dpf.sanitize(table, 1.0, 1e-6, spaces=spaces, privacy_id="patient", contributions=2)) == 80
+    pq.write_table(table, tmp_path / "in.parquet")
+    options = {"spaces": spaces, "privacy_id": "patient", "contributions": 2}
+    assert dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options).n == 80
+    for passes in (1, 2, 4):
+        counts = row_counts(lambda: [table["patient"].combine_chunks()], 40, 2, KEY, at_once=40 // passes)
+        assert (counts == 2).all()
+
+
+def test_a_refusal_tells_nothing_of_the_choice():
+    """The one bad row is one of fifty of its person: chosen or not, the table is refused, with its place."""
+    frame = visits([50] * 4)
+    frame.loc[7, "visit"] = "elsewhere"
+    for key in range(12):
+        with pytest.raises(dpf.ColumnError, match="'visit' at row position 7"):
+            dpf.sanitize(frame, 1.0, 1e-6, spaces=SPACES, privacy_id="patient", key=bytes([key]) * 32)
+
+
+@pytest.mark.parametrize("kind", ["polars categorical", "polars enum", "views", "null entry"])
+def test_ids_of_any_kind_of_text(kind):
+    polars = pytest.importorskip("polars")
+    ids, visit = [f"p{i % 7}" for i in range(30)], ["home", "ward", "clinic"] * 10
+    series = polars.Series("patient", ids)
+    table = {
+        "polars categorical": lambda: polars.DataFrame({"visit": visit}).with_columns(series.cast(polars.Categorical)),
+        "polars enum": lambda: polars.DataFrame({"visit": visit}).with_columns(
+            series.cast(polars.Enum([f"p{i}" for i in range(7)]))
+        ),
+        "views": lambda: pa.table({"visit": visit, "patient": pa.array(ids, pa.string_view())}),
+        "null entry": lambda: pa.table(
+            {
+                "visit": visit,
+                "patient": pa.DictionaryArray.from_arrays(
+                    pa.array([i % 7 for i in range(30)]), pa.array([*(f"p{i}" for i in range(7)), None])
+                ),
+            }
+        ),
+    }[kind]()
+    safe = dpf.sanitize(table, 1.0, 1e-6, spaces={"visit": SPACES["visit"]}, privacy_id="patient", measure=None)
+    assert len(safe) == 7
+
+
+def test_lists_of_views_are_taken_and_the_id_is_not_dropped_twice():
+    table = pa.table({"l": pa.array([["a"], ["b"], []] * 10).cast(pa.list_(pa.string_view())), "patient": range(30)})
+    spaces = {"l": dpf.Subset(["a", "b"])}
+    assert len(dpf.sanitize(table, 1.0, spaces=spaces, privacy_id="patient")) == 30
+    with pytest.raises(dpf.ParameterError, match="does not leave by itself; take it out of drop and passthrough"):
+        dpf.sanitize(table, 1.0, spaces=spaces, privacy_id="patient", drop=["patient"])

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -113,7 +114,7 @@ def test_what_cannot_be_audited_is_refused():
         dpf.replay_audit(CENSUS, made.to_json())
     with pytest.raises(dpf.ParameterError, match="edits must be a whole number"):
         dpf.replay_audit(CENSUS, made, 0)
-    with pytest.raises(dpf.ParameterError, match="the table has no rows"):
+    with pytest.raises(dpf.ParameterError, match="the table has no rows, or the plan randomises no column"):
         dpf.replay_audit(CENSUS.head(0), made)
     with pytest.raises(dpf.AlreadySanitizedError, match="audit the plan on the original table"):
         dpf.replay_audit(dpf.sanitize(CENSUS, plan=made), made)
@@ -143,3 +144,27 @@ def test_the_command_line_audits_and_writes_nothing(tmp_path, capsys):
     assert json.loads(told)["ok"]
     assert sorted(tmp_path.iterdir()) == before
     assert pq.read_metadata(tmp_path / "in.parquet").num_rows == 150
+
+
+NOT_NULLABLE = pa.schema([pa.field("s", pa.int64(), nullable=False)])
+HONEST = {
+    "not nullable": lambda: pa.table(
+        {"s": [0, 1, 2] * 10}, schema=pa.schema([pa.field("s", pa.int64(), nullable=False)])
+    ),
+    "numbers in a dictionary": lambda: pd.DataFrame({"s": pd.Categorical(np.arange(40) % 4)}),
+    "lists of views": lambda: pl.DataFrame({"s": [0, 1, 2] * 10, "l": [["a"], ["b"], []] * 10}),
+    "copied categories": lambda: pd.DataFrame({"s": np.arange(40) % 4, "c": pd.Categorical(list("ba") * 20)}),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_plans_raise_no_alarm(name):
+    table = HONEST[name]()
+    options = {"passthrough": ["c"]} if name == "copied categories" else {}
+    spaces = {"s": (0, 4)} | ({"l": dpf.Subset(["a", "b"])} if name == "lists of views" else {})
+    made = dpf.make_plan(table, 1.0, 1e-6, spaces=spaces, nulls="impute", **options)
+    found = dpf.replay_audit(table, made, 40, 3)
+    assert found.ok, str(found)
+    left_out = dpf.make_plan(table, 1.0, drop=[*spaces, *options.get("passthrough", [])])
+    with pytest.raises(dpf.ParameterError, match="or the plan randomises no column"):
+        dpf.replay_audit(table, left_out)

@@ -149,3 +149,34 @@ def test_comments_stand_on_lines_of_their_own(tmp_path):
 def test_every_form_is_one_that_a_file_has(type_):
 
     assert placeholder(type_) in FORMS
+
+
+def test_nothing_is_spent_where_nothing_can_be_written(run, source, tmp_path):
+    ledger = tmp_path / "ledger.sqlite"
+    assert run("ledger", "create", ledger, "--dataset", "people", "--epsilon", 10, "--delta", 1e-5)[0] == 0
+    options = ["--infer", 1, "-o", tmp_path / "none" / "spaces.json", "--ledger", ledger, "--dataset", "people"]
+    code, _, err = run("spaces", source, *options)
+    assert code == 2
+    assert "could not be written" in err
+    assert not len(dpf.Ledger(ledger).history("people"))
+
+
+def test_types_are_told_on_one_line(run, tmp_path):
+    table = pa.table(
+        {"age": [1, 2], "x": pa.array([None, None], pa.struct([pa.field('a\n"age": [0, 1], //', pa.int64())]))}
+    )
+    pq.write_table(table, tmp_path / "in.parquet")
+    assert run("spaces", tmp_path / "in.parquet", "-o", tmp_path / "spaces.json")[0] == 0
+    assert '\n"age": [0, 1]' not in (tmp_path / "spaces.json").read_text()
+
+
+@pytest.mark.parametrize(
+    "left", ['{"lower": 0, "upper": "UPPER"}', '["CATEGORY", "…", "x"]', '{"space": "nullable", "inner": "SPACE"}']
+)
+def test_what_is_half_filled_in_is_refused(run, source, tmp_path, left):
+    (tmp_path / "spaces.json").write_text('{"age": ' + left + "}", encoding="utf-8")
+    code, _, err = run("plan", source, "--epsilon", 1, "--spaces", tmp_path / "spaces.json")
+    assert code == 2
+    assert "column 'age': what stands in capitals is to be filled in" in err
+    (tmp_path / "spaces.json").write_text('{"age": [1, 2, 3], "age": [1, 2]}')
+    assert "each once" in run("plan", source, "--epsilon", 1, "--spaces", tmp_path / "spaces.json")[2]

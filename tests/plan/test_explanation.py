@@ -17,12 +17,12 @@ def test_beliefs_move_by_the_odds():
     plan = build_plan(SPACES, epsilon=1.0, n=10_000)
     table = plan.beliefs([0.01, 0.5])
     for prior, row in table.iterrows():
-        for budget, name in ((plan.release, ""), (plan.local, "local_")):
+        for budget, name in ((plan.release, ""), (plan.located, "local_")):
             odds = prior / (1 - prior)
             assert row[f"{name}upper"] / (1 - row[f"{name}upper"]) == pytest.approx(odds * math.exp(budget.epsilon))
             assert row[f"{name}lower"] / (1 - row[f"{name}lower"]) == pytest.approx(odds * math.exp(-budget.epsilon))
     assert table.attrs["except_with_probability"] == plan.delta
-    for bad in ([0.0], [1.0], [True], [], ["half"]):
+    for bad in ([0.0], [1.0], [True], [], ["half"], 0.5, None, "ab"):
         with pytest.raises(dpf.ParameterError, match="priors must be probabilities above 0 and below 1"):
             plan.beliefs(bad)
 
@@ -72,3 +72,20 @@ def test_what_inference_cost_is_a_lever_and_the_shell_explains(tmp_path, capsys)
         main(["plan", str(tmp_path / "in.parquet"), "--epsilon", "1", "--explain"])
     assert not stopped.value.code
     assert "What would help, most first" in capsys.readouterr().out
+
+
+def test_a_person_of_several_rows_is_located_by_all_of_them():
+    """k located rows lose k times a row's loss, and never less than the release."""
+    for rows, n in ((1, 1), (3, 15), (3, 10_000)):
+        plan = build_plan(SPACES, epsilon=1.0, n=n, delta=1e-6, contributions=rows)
+        assert plan.located.epsilon >= plan.release.epsilon
+        assert plan.located.epsilon >= min(rows * plan.local.epsilon, 1e9) * (1 - 1e-12) or plan.located == plan.release
+        table = plan.beliefs()
+        assert (table["local_upper"] >= table["upper"]).all()
+        assert f"epsilon={plan.located.epsilon:.4g}" in str(plan.explain())
+
+
+def test_a_lever_leaves_whole_groups():
+    plan = build_plan(SPACES | {"b": (0, 4)}, epsilon=1.0, n=1_000, groups=[("age", "region")])
+    (lever,) = [name for name in plan.explain().levers.index if name.startswith("half of the columns")]
+    assert "('age', 'region', 'sex')" in lever
