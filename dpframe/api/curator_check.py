@@ -178,8 +178,7 @@ def _errors(table: Any, frame: Frame, plan: Plan) -> pd.DataFrame:
     """Return the errors of one release beside the truth of the coded table, and of means beside the raw one."""
     codes = {column.name: frame.encode(column.name, column.space, plan.nulls) for column in plan.columns}
     rows: dict[tuple[str, str], dict[str, float]] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         released = sanitize(table, plan=plan)
         estimates = Estimates(released, plan)
         forecast = plan.replan(frame.n).forecast() if plan.n is None else plan.forecast()

@@ -152,8 +152,7 @@ def replay_audit(
         raise ParameterError("plan chooses rows by privacy_id, which moves with every edit; audit it without")
     rng = np.random.default_rng(random_state)
     key, chosen = rng.bytes(32) if random_state is not None else np.random.default_rng().bytes(32), faces or FACES
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         first = {name: _Seen.of(face, whole, plan, key) for name, face in chosen.items()}
     failures: list[str] = []
     refused, made = 0, _edits(whole, plan, rng)
@@ -212,8 +211,7 @@ class _Seen:
 
     @classmethod
     def of(cls, face: Face, table: pa.Table, plan: Plan, key: bytes) -> _Seen:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as told:
             released = face(table, plan, key)
         facts: dict[str, Any] = {"warnings": Counter((w.category.__name__, str(w.message)) for w in told)}
         if isinstance(released, pa.Table):

@@ -338,6 +338,8 @@ class Plan:
     @property
     def located(self) -> Budget:
         """What a person may lose to someone who knows which released rows are theirs: at least the promise."""
+        if self.local == self.release:  # which speaks of a person already
+            return self.release
         theirs = compose([self.local] * self.contributions)
         return theirs if theirs.epsilon > self.release.epsilon else self.release
 

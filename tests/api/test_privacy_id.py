@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from itertools import combinations
 
@@ -115,11 +114,9 @@ def test_files_and_frames_choose_the_same_rows(tmp_path, monkeypatch):
 
 def test_inference_counts_chosen_rows_alone_and_a_plan_chooses_again(tmp_path):
     frame = visits([20] * 300 + [1] * 1_500)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpf.InferenceWarning)
-        plan = dpf.make_plan(frame, 8.0, 1e-6, privacy_id="patient")
-        assert plan.n == 1_800
-        safe = dpf.sanitize(frame, plan=plan, key=KEY)
+    plan = dpf.make_plan(frame, 8.0, 1e-6, privacy_id="patient")
+    assert plan.n == 1_800
+    safe = dpf.sanitize(frame, plan=plan, key=KEY)
     assert len(safe) == 1_800
     assert "patient" not in safe.columns
     with pytest.raises(dpf.ParameterError, match="privacy_id names 'patient', which is not a column"):

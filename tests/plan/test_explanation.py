@@ -83,6 +83,8 @@ def test_a_person_of_several_rows_is_located_by_all_of_them():
         table = plan.beliefs()
         assert (table["local_upper"] >= table["upper"]).all()
         assert f"epsilon={plan.located.epsilon:.4g}" in str(plan.explain())
+    kept = build_plan(SPACES, epsilon=1.0, n=100, delta=0.0, contributions=3, shuffle=False)
+    assert kept.located == kept.release
 
 
 def test_a_lever_leaves_whole_groups():
