@@ -172,7 +172,8 @@ def likely_total(
     """Return about the largest total loss whose rows lie under the allowed step's curve, and d ln μ/d ln(total) there.
 
     A guess; nothing is proved. ``parts_of`` says what the accountant knows of the columns when their losses add up to
-    a number; they grow with it. The profile is compared with the curve in one place, where it binds.
+    a number; they grow with it. The profile is compared with the curve in one place, where it binds: both as the μ of a
+    normal law's profile of the same height there, nearly a power of the total, by secants.
 
     Examples
     --------
@@ -181,25 +182,9 @@ def likely_total(
     >>> round(total / 4, 1), 1 < slope < 8
     (1.0, True)
     """
-    total = _where(parts_of, rows, math.log(allowed.mu) - 0.1, most)
-    return _fitting(parts_of, rows, allowed, total, most)
-
-
-def _reach(step: Step) -> float:
-    """Return about the x at which the curve's Gaussian part falls to its slack: the rows' tail is heavier there."""
-    return step.mu * (step.mu / 2 + math.sqrt(-2 * math.log(max(step.delta, 1e-300)))) * 0.85
-
-
-def _fitting(
-    parts_of: Callable[[float], Sequence[ColumnLoss]], rows: Rows, curve: Step, start: float, most: float
-) -> tuple[float, float]:
-    """Return about the largest total whose profile meets the curve in one place, by secants.
-
-    Both are compared as the μ of a normal law's profile of the same height there, nearly a power of the total.
-    """
-    x = _reach(curve)
-    goal = math.log(float(mu_of(math.log(step_delta(curve, x)), x)))
-    total, slope = start, _STEEP
+    x = _reach(allowed)
+    goal = math.log(float(mu_of(math.log(step_delta(allowed, x)), x)))
+    total, slope = _where(parts_of, rows, math.log(allowed.mu) - 0.1, most), _STEEP
     last: tuple[float, float] | None = None
     for _ in range(_TURNS):
         height = shuffled_profile(parts_of(total), rows)(x)
@@ -216,6 +201,11 @@ def _fitting(
         last = total, gap
         total = min(most, total * math.exp(min(1.0, max(-1.0, -gap / slope))))
     return total, slope
+
+
+def _reach(step: Step) -> float:
+    """Return about the x at which the curve's Gaussian part falls to its slack: the rows' tail is heavier there."""
+    return step.mu * (step.mu / 2 + math.sqrt(-2 * math.log(max(step.delta, 1e-300)))) * 0.85
 
 
 def _where(parts_of: Callable[[float], Sequence[ColumnLoss]], rows: Rows, log_mu: float, most: float) -> float:

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.api.memory import sanitize
-from dpframe.errors import AlreadySanitizedError, ColumnError, ParameterError
+from dpframe.api.planning import raw_frame
+from dpframe.errors import ColumnError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.io.checks import check_columns
-from dpframe.io.frames import Frame, wrap
+from dpframe.io.frames import Frame
 from dpframe.io.table import Codes
 from dpframe.io.types import output_type
 from dpframe.plan.notebook import notebook_html
@@ -114,38 +115,35 @@ def check(table: Any, plan: Plan) -> CuratorCheck:
     >>> found.columns[["clamped", "shift"]].to_dict("index")
     {'age': {'clamped': 0.25, 'shift': -2.5}}
     """
-    if not isinstance(plan, Plan):
-        raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
-    frame = wrap(table)
-    if frame.text is not None:
-        raise AlreadySanitizedError("the table is a release already; check the plan on the original table")
-    if plan.privacy_id is not None:
-        raise ParameterError("plan chooses rows by privacy_id; check a plan without it")
+    frame = raw_frame(table, plan, "check")
     check_columns(frame.names, plan)
-    found = {column.name: _column(frame, column.name, column.space, plan.nulls) for column in plan.columns}
+    codes: Codes = {}
+    found = {column.name: _column(frame, column.name, column.space, plan.nulls, codes) for column in plan.columns}
     columns = pd.DataFrame.from_dict(found, orient="index", columns=_HEADS)
     columns.index.name = "column"
     stopped = columns["refused"].notna().any() or not frame.n
     if not stopped:
         columns = columns.drop(columns="refused")
-    return CuratorCheck(columns.dropna(axis=1, how="all"), pd.DataFrame() if stopped else _errors(table, frame, plan))
+    errors = pd.DataFrame() if stopped else _errors(table, frame, plan, codes)
+    return CuratorCheck(columns.dropna(axis=1, how="all"), errors)
 
 
 _HEADS = ["null", "clamped", "outside", "cut", "shift", "refused"]
 
 
-def _column(frame: Frame, name: str, space: Space, nulls: str) -> dict[str, Any]:
+def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> dict[str, Any]:
+    """Return what coding changes in a column, whose codes are kept."""
     raw = frame.array(name)
     present = pc.is_valid(raw).to_numpy(zero_copy_only=False)
     told: dict[str, Any] = {"null": 1 - present.mean() if len(raw) else 0.0}
     try:
-        codes = frame.encode(name, space, nulls)
+        codes[name] = frame.encode(name, space, nulls)
     except ColumnError as error:
         return told | {"refused": error.rule}
     if not present.any():
         return told
     plain = _plain(raw).filter(pa.array(present))
-    back = _plain(space.decode(codes, output_type(raw.type))).filter(pa.array(present))
+    back = _plain(space.decode(codes[name], output_type(raw.type))).filter(pa.array(present))
     if space.inner_space.holds_sets:
         sets: Any = space.inner_space
         lost = np.array([_lost(set(a), set(b), sets.max_size) for a, b in _lists(plain, back)])
@@ -174,9 +172,8 @@ def _lists(raw: pa.Array, back: pa.Array) -> Iterator[tuple[list[Any], list[Any]
         yield [item for item in a if item is not None], b or []
 
 
-def _errors(table: Any, frame: Frame, plan: Plan) -> pd.DataFrame:
+def _errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
     """Return the errors of one release beside the truth of the coded table, and of means beside the raw one."""
-    codes = {column.name: frame.encode(column.name, column.space, plan.nulls) for column in plan.columns}
     rows: dict[tuple[str, str], dict[str, float]] = {}
     with warnings.catch_warnings(action="ignore"):
         released = sanitize(table, plan=plan)

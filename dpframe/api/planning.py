@@ -30,6 +30,7 @@ from dpframe.infer.private import Measurement, histograms_of
 from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
 from dpframe.io.checks import check_columns, located
+from dpframe.io.frames import Frame, wrap
 from dpframe.io.persons import row_counts
 from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
@@ -68,9 +69,9 @@ class Request:
         if self.plan is None:
             if self.epsilon is None:
                 raise ParameterError("give epsilon, e.g. epsilon=1.0, or a plan")
-        elif not isinstance(self.plan, Plan):
-            raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
-        elif self.epsilon is not None or self.delta is not None or self.options:
+            return
+        check_plan(self.plan)
+        if self.epsilon is not None or self.delta is not None or self.options:
             extra = next(iter(self.options), "epsilon" if self.epsilon is not None else "delta")
             raise ParameterError(f"{extra} is already decided by the plan; give one or the other")
 
@@ -118,6 +119,23 @@ class Purse:
         A choice gives nothing away by itself, so that it may be made before `pay`.
         """
         return secrets.token_bytes(32) if self.ready is None else choice_key(self.ready)
+
+
+def check_plan(plan: Any) -> None:
+    """Raise `ParameterError` for what is no plan."""
+    if not isinstance(plan, Plan):
+        raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
+
+
+def raw_frame(table: Any, plan: Any, work: str) -> Frame:
+    """Return the table that a plan is tried on; refuse a release, and a plan whose choice of rows is secret."""
+    check_plan(plan)
+    frame = wrap(table)
+    if frame.text is not None:
+        raise AlreadySanitizedError(f"the table is a release already; {work} the plan on the original table")
+    if plan.privacy_id is not None:
+        raise ParameterError(f"plan chooses rows by privacy_id, in secret and anew each time; {work} one without it")
+    return frame
 
 
 def of_persons(table: T, request: Request, key: bytes) -> T:

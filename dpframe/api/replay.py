@@ -14,6 +14,7 @@ owner's alone that is gone when the audit is; a process that is killed leaves it
 from __future__ import annotations
 
 import json
+import secrets
 import tempfile
 import warnings
 from collections import Counter
@@ -30,8 +31,9 @@ import pyarrow.parquet as pq
 
 from dpframe.api.memory import sanitize
 from dpframe.api.parquet import sanitize_parquet
-from dpframe.errors import AlreadySanitizedError, ColumnError, ParameterError, check_whole, name_list
-from dpframe.io.frames import without_views, wrap
+from dpframe.api.planning import raw_frame
+from dpframe.errors import ColumnError, ParameterError, check_whole, name_list
+from dpframe.io.frames import Frame, without_views
 from dpframe.plan.measures import Measure
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, metadata_text
@@ -53,7 +55,9 @@ _NULLABLE: dict[pa.DataType, Any] = {
 Face = Callable[[pa.Table, Plan, bytes], Any]
 """Releases an Arrow table under a plan and a key."""
 
-_FILES = 8
+_EACH_KEY = 25
+"""Edits that are released under one key: what one key hides by chance another shows."""
+_SLOW, _FILES = "files", 8
 """Of so many edits one is made to a file as well."""
 _MOST_FAILURES = 20
 _LEFT = ("digest", "tables")
@@ -141,24 +145,19 @@ def replay_audit(
     20 edits: at most one released row differed, and nothing else
     """
     check_whole(edits, "edits", of="changed tables")
-    if not isinstance(plan, Plan):
-        raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
-    if wrap(table).text is not None:
-        raise AlreadySanitizedError("the table is a release already; audit the plan on the original table")
-    whole = _arrow(table)
+    whole = _arrow(table, raw_frame(table, plan, "audit"))
     if not whole.num_rows or not plan.columns:
         raise ParameterError("there is nothing to replay: the table has no rows, or the plan randomises no column")
-    if plan.privacy_id is not None:
-        raise ParameterError("plan chooses rows by privacy_id, which moves with every edit; audit it without")
-    rng = np.random.default_rng(random_state)
-    key, chosen = rng.bytes(32) if random_state is not None else np.random.default_rng().bytes(32), faces or FACES
-    with warnings.catch_warnings(action="ignore"):
-        first = {name: _Seen.of(face, whole, plan, key) for name, face in chosen.items()}
+    rng, chosen = np.random.default_rng(random_state), faces or FACES
     failures: list[str] = []
     refused, made = 0, _edits(whole, plan, rng)
     for count in range(edits):
+        if count % _EACH_KEY == 0:
+            key = secrets.token_bytes(32)
+            with warnings.catch_warnings(action="ignore"):
+                first = {name: _Seen.of(face, whole, plan, key) for name, face in chosen.items()}
         edit = next(made)
-        for name in [name for i, name in enumerate(chosen) if name != "files" or count % _FILES == 0 or not i]:
+        for name in [name for name in chosen if name != _SLOW or count % _FILES == 0]:
             try:
                 seen = _Seen.of(chosen[name], edit.table, plan, key)
             except ColumnError:
@@ -168,8 +167,7 @@ def replay_audit(
     return ReplayAudit(edits, refused, tuple(dict.fromkeys(failures)))
 
 
-def _arrow(table: Any) -> pa.Table:
-    frame = wrap(table)
+def _arrow(table: Any, frame: Frame) -> pa.Table:
     if isinstance(table, pa.Table):
         return table.replace_schema_metadata(None)
     arrow = pa.table({name: pa.chunked_array(list(frame.arrays(name))) for name in frame.names})
@@ -227,8 +225,6 @@ class _Seen:
         facts["names"] = arrow.column_names
         facts["types"] = [(str(field.type), field.nullable) for field in arrow.schema]
         facts["layout"] = [[len(chunk) for chunk in column.chunks] for column in arrow.columns]
-        dictionaries = [column for column in arrow.columns if pa.types.is_dictionary(column.type)]
-        facts["order of a dictionary"] = [[_order(chunk) for chunk in column.chunks] for column in dictionaries]
         assert text is not None
         facts["description"] = {k: v for k, v in json.loads(text).items() if k not in _LEFT}
         return cls(arrow, facts, ReleaseInfo.from_json(text))
@@ -238,6 +234,8 @@ class _Seen:
         yield from (f"{fact} changed" for fact in self.facts if self.facts[fact] != other.facts[fact])
         if self.table.column_names == other.table.column_names and len(self.table) == len(other.table):
             pairs = [(a, b) for a, b in zip(self.table.columns, other.table.columns, strict=True) if a.type == b.type]
+            if any(_reordered(a, b) for a, b in pairs):
+                yield "order of a dictionary changed"
             rows = {at for a, b in pairs for at in _different(_flat(a), _flat(b), 0, 2)}
             allowed = 0 if row is None else 1
             if len(rows) > allowed:
@@ -250,11 +248,18 @@ class _Seen:
                 yield f"the measured table of {name_list(one.measure.columns)} changed by more than a row counts for"
 
 
-def _order(array: pa.DictionaryArray) -> list[Any] | None:
-    """Return a dictionary's entries; None where they follow from the released values, in order of first appearance."""
-    entries = array.dictionary.to_pylist()
-    appear = array.indices.drop_null().unique().to_pylist()
-    return None if appear == list(range(len(entries))) else entries
+def _reordered(one: pa.ChunkedArray, two: pa.ChunkedArray) -> bool:
+    """Tell whether two released dictionaries differ otherwise than the released values do, of which some are made."""
+    if not pa.types.is_dictionary(one.type) or one.num_chunks != two.num_chunks:
+        return False
+    pairs = list(zip(one.chunks, two.chunks, strict=True))
+    alike = all(a.dictionary.equals(b.dictionary) for a, b in pairs)
+    return not alike and not all(_by_appearance(chunk) for pair in pairs for chunk in pair)
+
+
+def _by_appearance(array: pa.DictionaryArray) -> bool:
+    """Tell whether entries are those that rows have, in the order in which they first appear."""
+    return bool(array.indices.drop_null().unique().to_pylist() == list(range(len(array.dictionary))))
 
 
 def _most(measure: Measure, plan: Plan) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,36 +74,23 @@ def spaces(
     if stray:
         raise ParameterError(f"drop names {stray[0]!r}, which is not a column; columns are {name_list(table.names)}")
     fields = table.fields([name for name in table.names if name not in left_out])
+    account: dict[str, Any] = {"ledger": ledger, "dataset": dataset, "part": part}
+    if infer is None and any(given is not None for given in (delta, *account.values())):
+        raise ParameterError("a template costs nothing; give --delta and a ledger with --infer EPSILON")
+
+    def text() -> str:
+        if infer is None:
+            return written({field.name: (_template(field), str(field.type)) for field in fields}, ending)
+        plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **account)
+        typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
+        return written({field.name: (_found(plan, field), _said(plan, field)) for field in fields}, ending)
+
     if output is None:
-        typer.echo(_text(source, fields, infer, delta, left_out, ledger, dataset, part, ending), nl=False)
+        typer.echo(text(), nl=False)
         return
     with atomic(output) as file:  # before anything is spent
-        file.write(_text(source, fields, infer, delta, left_out, ledger, dataset, part, ending).encode())
+        file.write(text().encode())
     typer.echo(f"wrote {output}: spaces of {len(fields)} columns")
-
-
-def _text(
-    source: Path,
-    fields: Sequence[Field],
-    infer: float | None,
-    delta: float | None,
-    drop: Sequence[str],
-    ledger: Path | None,
-    dataset: str | None,
-    part: str | None,
-    ending: str,
-) -> str:
-    """Return the file: a template, or what private inference found."""
-    if infer is None:
-        if delta is not None or ledger is not None or dataset is not None or part is not None:
-            raise ParameterError("a template costs nothing; give --delta and a ledger with --infer EPSILON")
-        entries = {field.name: (_template(field), str(field.type)) for field in fields}
-    else:
-        account: dict[str, Any] = {"ledger": ledger, "dataset": dataset, "part": part}
-        plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=drop, **account)
-        entries = {field.name: (_found(plan, field), _said(plan, field)) for field in fields}
-        typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
-    return written(entries, ending)
 
 
 def _template(field: Field) -> Any:

@@ -58,8 +58,8 @@ class Task(ABC):
 
     def space(self) -> Space:
         """Return the column's space."""
-        inner, digits = self.inner(), self.field.digits
-        inner = inner if digits is None else inner.rounded(digits)
+        inner, decimal = self.inner(), self.field.decimal
+        inner = inner if decimal is None else inner.in_decimals(*decimal)
         return Nullable(inner) if self._has_nulls() else inner
 
     def _has_nulls(self) -> bool:

@@ -67,7 +67,8 @@ def infer_spaces(
     fresh = [column.name for column in missing if infer == "data"]
     for column in missing:
         if column.name in fresh:
-            known[column.name] = from_data(column, read)
+            space = from_data(column, read)
+            known[column.name] = space if column.decimal is None else space.in_decimals(*column.decimal)
     # A plan's spaces tell no less of the data for having been read off it earlier.
     earlier = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
     for leaks, when in ((fresh, "were read off the data"), (earlier, "were read off the data earlier")):
@@ -100,8 +101,8 @@ def _declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
             space.check_type(type_)
         if column.of_day:
             _check_day(space)
-        if column.digits is not None:
-            space = space.rounded(column.digits)
+        if column.decimal is not None:
+            space = _in_decimals(space, *column.decimal)
     except ColumnError as error:
         raise error.located(column.name) from None
     except (ParameterError, PlanError) as error:
@@ -113,6 +114,14 @@ def _check_day(space: Space) -> None:
     ends = space.inner_space.instants(np.array([0.0, space.values - 1.0]))
     if ends[0] < np.timedelta64(0, "us") or ends[1] >= np.timedelta64(1, "D"):
         raise ColumnError("holds times of day, and its bounds reach beyond a day; declare e.g. ('08:00', '18:00')")
+
+
+def _in_decimals(space: Space, precision: int, scale: int) -> Space:
+    """Return a declared space with values that the column can hold; refuse bounds that it cannot."""
+    ends, most = space.inner_space.numbers(np.array([0, space.values - 1])), (10**precision - 1) / 10**scale
+    if not space.is_listed and ends is not None and max(-ends[0], ends[1]) > most:
+        raise ColumnError(f"has decimals of {precision} digits, and its bounds reach beyond; choose within ±{most:g}")
+    return space.in_decimals(precision, scale)
 
 
 def _request(columns: Sequence[Field]) -> str:

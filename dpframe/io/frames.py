@@ -6,9 +6,8 @@ Nothing of the input reaches the output but names and types: no index, attrs, me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -263,8 +262,9 @@ class PandasFrame(Frame):
 
     def _column(self, name: str) -> pd.Series[Any]:
         """Return a column as it is coded: what is sparse dense."""
-        series: pd.Series[Any] = self.frame[name]
-        return next((turn(series) for kind, (turn, _) in _KINDS.items() if isinstance(series.dtype, kind)), series)
+        series: Any = self.frame[name]
+        dense: pd.Series[Any] = series.sparse.to_dense() if isinstance(series.dtype, pd.SparseDtype) else series
+        return dense
 
     def _field(self, name: str) -> Field:
         dtype: Any = self._column(name).dtype
@@ -400,9 +400,8 @@ def _type_of(dtype: Any) -> pa.DataType | None:
 
 def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series:
     """Decode codes into a Series of the dtype a column had."""
-    for kind, (_, back) in _KINDS.items():
-        if isinstance(dtype, kind):
-            return back(partial(_restore, space, codes, index=index), dtype)
+    if isinstance(dtype, pd.SparseDtype):
+        return _restore(space, codes, dtype.subtype, index).astype(dtype)
     if isinstance(dtype, pd.CategoricalDtype):
         labels: Any = space.labels()
         values = codes.astype(np.int64)
@@ -428,16 +427,6 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
     series: pd.Series[Any] = pd.Series(array.to_pandas(), dtype=dtype)
     series.index = index
     return series
-
-
-def _sparse(make: Callable[..., pd.Series[Any]], dtype: Any) -> pd.Series[Any]:
-    return make(dtype=dtype.subtype).astype(dtype)
-
-
-_KINDS: Mapping[type, tuple[Callable[[Any], Any], Callable[..., pd.Series[Any]]]] = {
-    pd.SparseDtype: (lambda series: series.sparse.to_dense(), _sparse),
-}
-"""Dtypes whose columns are coded as columns of another one, and how they come back."""
 
 
 def release_text(frame: pd.DataFrame) -> str | None:

@@ -13,7 +13,7 @@ from dpframe.mechanisms import GammaDiagonal, Mechanism, mechanism_for
 from dpframe.mechanisms.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.plan.allocation import shares_by_error
 from dpframe.plan.calibration import Maker, Terms, calibrate
-from dpframe.plan.columns import Column, Group
+from dpframe.plan.columns import Column, Group, parted
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, check_measures, measures_step
 from dpframe.plan.plan import Plan
@@ -161,11 +161,7 @@ def build_units(
     else:
         shares = shares_of(rest, _by_unit(allocation, joined, known), weights)
     made = calibrate(makers, shares, list(ready.values()), terms)
-    columns_of: dict[str, Column] = dict(ready)
-    for unit in made:
-        columns = [unit.column(name) for name in unit.names] if isinstance(unit, Group) else [unit]
-        columns_of |= {column.name: column for column in columns if isinstance(column, Column)}
-    return tuple(columns_of[name] for name in known), tuple(unit for unit in made if isinstance(unit, Group))
+    return parted([*ready.values(), *made], known)
 
 
 def _maker(unit: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> Maker:

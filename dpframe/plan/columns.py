@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -220,6 +220,15 @@ class Group(Randomised):
     def to_json(self) -> dict[str, Any]:
         """Return the group as a JSON object; the spaces are those of its columns."""
         return {"names": list(self.names), "mechanism": self.mechanism.to_json()}
+
+
+def parted(units: Iterable[Randomised], names: Iterable[str]) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
+    """Return the columns of units in the order of some names, those of a group as they see it, and the groups."""
+    made = tuple(units)
+    groups = tuple(unit for unit in made if isinstance(unit, Group))
+    columns = {unit.name: unit for unit in made if isinstance(unit, Column)}
+    columns |= {name: group.column(name) for group in groups for name in group.names}
+    return tuple(columns[name] for name in names), groups
 
 
 def column_from_json(data: Any, groups: Sequence[Group]) -> Column:

@@ -12,7 +12,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.errors import ParameterError
 from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.calibration import recalibrate
-from dpframe.plan.columns import Column, Group
+from dpframe.plan.columns import Column, parted
 from dpframe.plan.measures import measures_step
 from dpframe.plan.measuring import Wish
 from dpframe.plan.notebook import notebook_html
@@ -189,10 +189,7 @@ def _remade(plan: Explained, **changes: Any) -> Explained:
     tables = measures_step(measures, spaces, plan.contributions, budget.delta)
     cap, secret = plan.local_epsilon, shuffle and not plan.passthrough
     terms = terms_of(budget, None, n, sample, secret, plan.contributions, cap, tables)
-    made = recalibrate(units, terms)
-    groups = tuple(unit for unit in made if isinstance(unit, Group))
-    columns = {name: group.column(name) for group in groups for name in group.names}
-    columns |= {unit.name: unit for unit in made if isinstance(unit, Column)}
+    columns, groups = parted(recalibrate(units, terms), spaces)
     whole: Any = plan
     other: Explained = replace(
         whole,
@@ -202,7 +199,7 @@ def _remade(plan: Explained, **changes: Any) -> Explained:
         sample=sample,
         shuffle=shuffle,
         keeps_index=plan.keeps_index and not shuffle,
-        columns=tuple(columns[name] for name in spaces),
+        columns=columns,
         groups=groups,
         leaks=(),
         inferred=None,

@@ -50,7 +50,7 @@ class Measured:
         numbers = self.kind == "intervals"
         if not isinstance(self.cells, tuple) or not all(_is_cell(cell, numbers) for cell in self.cells):
             raise PlanError("cells of measured counts must be numbers between intervals, else values, items or kinds")
-        if not (isinstance(self.column, str) and isinstance(self.cells, tuple) and whole and spread and missing):
+        if not (isinstance(self.column, str) and whole and spread and missing):
             raise PlanError("measured counts must be whole numbers with a positive variance")
         object.__setattr__(self, "variance", float(self.variance))
 

@@ -21,7 +21,7 @@ from dpframe.plan.accounting_gains import gains_table, split_mechanisms
 from dpframe.plan.beliefs import PRIORS, belief_table
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.certificate import Certificate, certify
-from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json
+from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json, parted
 from dpframe.plan.explanation import Explanation, explained
 from dpframe.plan.findings import NotFound, judge
 from dpframe.plan.forecast import forecast_table
@@ -398,12 +398,8 @@ class Plan:
             left = max(0.0, float(promise_step(self.release).square - own.square))
             most = Step(math.sqrt(left) * (1 - 1e-12), SLACK * self.delta)
             terms = replace(terms, local=row_cap(self.release, self.inferred, most, self.local_epsilon))
-        units = recalibrate(self.units, terms)
-        groups = tuple(unit for unit in units if isinstance(unit, Group))
-        columns = {unit.names[0]: unit for unit in units if isinstance(unit, Column)}
-        columns |= {name: group.column(name) for group in groups for name in group.names}
-        kept = tuple(columns[name] for name in self.names)
-        return replace(self, n=terms.rows, sample=terms.sample, columns=kept, groups=groups)
+        columns, groups = parted(recalibrate(self.units, terms), self.names)
+        return replace(self, n=terms.rows, sample=terms.sample, columns=columns, groups=groups)
 
     @property
     def _schema(self) -> int:

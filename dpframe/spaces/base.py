@@ -121,8 +121,8 @@ class Space(ABC):
         """Whether values have `numbers`."""
         return not self.code_words and self.numbers(np.zeros(1, dtype=np.int64)) is not None
 
-    def rounded(self, digits: int) -> Space:
-        """Return the space of a column whose numbers have so many decimals: itself, or one with such values."""
+    def in_decimals(self, precision: int, scale: int) -> Space:
+        """Return the space with values that a decimal of so many digits holds, so many behind the point."""
         return self
 
     @property

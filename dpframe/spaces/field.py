@@ -12,7 +12,8 @@ class Field:
     """What is public about a column: its name, Arrow type and whether nulls may occur.
 
     ``order`` has the values of an ordered dictionary of text, in their order: a declaration. ``of_day`` says that its
-    durations are times of day, counted from midnight, and ``digits`` how many decimals its numbers have.
+    durations are times of day, counted from midnight; ``decimal`` how many digits its numbers have, and how many of
+    them behind the point.
     """
 
     name: str
@@ -20,4 +21,4 @@ class Field:
     nullable: bool
     order: tuple[str, ...] = ()
     of_day: bool = False
-    digits: int | None = None
+    decimal: tuple[int, int] | None = None

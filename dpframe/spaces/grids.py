@@ -141,6 +141,14 @@ class Integer(_Grid):
         """True."""
         return True
 
+    def in_decimals(self, precision: int, scale: int) -> Integer:
+        """Return the space between bounds of so many digits."""
+        most = 10**precision - 1
+        low, high = max(self.lower, -most), min(self.upper, most)
+        if high - low < self.step:  # nothing of it is within
+            return Integer(-most, most, 1 if 2 * most <= LARGEST_GRID else 2 * most // 18)
+        return Integer(low, low + (high - low) // self.step * self.step, self.step)
+
     @cached_property
     def size(self) -> int:
         """Number of grid values."""
@@ -257,18 +265,23 @@ class Real(_Grid):
             else:
                 return space
 
-    def rounded(self, digits: int) -> Real:
-        """Return the space with every value a multiple of 10^−digits, at least as wide."""
-        unit = Decimal(1).scaleb(-digits)
+    def in_decimals(self, precision: int, scale: int) -> Real:
+        """Return the space with multiples of 10^−scale as values, as wide as it was or as so many digits are."""
+        unit, most = Decimal(1).scaleb(-scale), 10**precision - 1
         low, high, step = (Decimal(repr(x)) / unit for x in (self.lower, self.upper, self.step))
-        if all(x == x.to_integral_value() for x in (low, high, step)):
+        if -most <= low and high <= most and all(x == x.to_integral_value() for x in (low, high, step)):
             return self
-        first, last = int(low.to_integral_value(ROUND_FLOOR)), int(high.to_integral_value(ROUND_CEILING))
-        wide = 1
-        while (last - first) // wide >= LARGEST_GRID:
+        first = max(int(low.to_integral_value(ROUND_FLOOR)), -most)
+        last = min(int(high.to_integral_value(ROUND_CEILING)), most)
+        if first >= last:  # nothing of it is within
+            first, last = -most, most
+        wide, finest = 1, Decimal(8 * math.ulp(max(abs(self.lower), abs(self.upper)))) / unit
+        while (last - first) // wide >= LARGEST_GRID or wide < finest:
             wide *= 10
-        last = first + -(-(last - first) // wide) * wide
-        return Real(float(first * unit), float(last * unit), (last - first) // wide)
+        steps = -(-(last - first) // wide)
+        if first + steps * wide > most:
+            first = last - steps * wide
+        return Real(float(first * unit), float((first + steps * wide) * unit), steps)
 
     @cached_property
     def size(self) -> int:

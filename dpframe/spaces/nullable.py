@@ -95,9 +95,9 @@ class Nullable(Space):
         """True."""
         return True
 
-    def rounded(self, digits: int) -> Space:
-        """Return the space around the inner one that is rounded."""
-        return replace(self, inner=self.inner.rounded(digits))
+    def in_decimals(self, precision: int, scale: int) -> Space:
+        """Return the space around the inner one in decimals."""
+        return replace(self, inner=self.inner.in_decimals(precision, scale))
 
     @property
     def inner_space(self) -> Space:

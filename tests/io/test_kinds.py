@@ -128,11 +128,53 @@ def test_decimals_without_digits_are_whole_numbers_and_objects_are_numbers():
     assert dpf.sanitize(polars, plan=plan).schema["x"].is_decimal()
 
 
-@pytest.mark.parametrize(("lower", "upper", "digits"), [(0, 1, 2), (-0.005, 99.999, 2), (0, 1e12, 3), (-1e-3, 1e-3, 6)])
-def test_rounded_grids_are_as_wide_and_of_whole_digits(lower, upper, digits):
-    space = dpf.Real(lower, upper).rounded(digits)
+@pytest.mark.parametrize(("lower", "upper", "scale"), [(0, 1, 2), (-0.005, 99.999, 2), (0, 1e12, 3), (-1e-3, 1e-3, 6)])
+def test_grids_in_decimals_are_as_wide_and_of_whole_digits(lower, upper, scale):
+    space = dpf.Real(lower, upper).in_decimals(38, scale)
     assert space.lower <= lower < upper <= space.upper
-    assert space.rounded(digits) == space
+    assert space.in_decimals(38, scale) == space
     values = space.numbers(np.arange(0, space.size, max(1, space.size // 1_000)))
-    assert np.abs(values * 10**digits - np.rint(values * 10**digits)).max() < 1e-3
-    assert dpf.Integer(0, 9).rounded(2) == dpf.Integer(0, 9)
+    assert np.abs(values * 10**scale - np.rint(values * 10**scale)).max() < 1e-3
+    far = dpf.Real(1e20, 1e20 + 1e6, 4).in_decimals(38, 10)
+    assert far.lower <= 1e20
+    assert far.upper >= 1e20 + 1e6
+    assert dpf.Integer(0, 9).in_decimals(1, 0) == dpf.Integer(0, 9)
+    assert dpf.Integer(-5, 100, 5).in_decimals(2, 0) == dpf.Integer(-5, 95, 5)
+    assert dpf.Nullable(dpf.Real(0, 1_000)).in_decimals(4, 2).inner.upper == 99.99
+    assert dpf.Integer(100, 200).in_decimals(2, 0) == dpf.Integer(-99, 99)
+    assert dpf.Integer(10**17, 10**17 + 9).in_decimals(15, 0).upper == 10**15 - 1
+    assert dpf.Real(1_000, 2_000).in_decimals(4, 2) == dpf.Real(-99.99, 99.99, 19_998)
+    assert dpf.Categorical(["a"]).in_decimals(4, 2) == dpf.Categorical(["a"])
+
+
+NARROW = {
+    "two behind": (pa.decimal128(4, 2), [Decimal(int(x)) / 100 for x in RNG.integers(0, 10_000, N)], 99.99),
+    "whole": (pa.decimal128(2, 0), [Decimal(int(x)) for x in RNG.integers(0, 100, N)], 99),
+    "wide": (pa.decimal128(38, 0), [Decimal(10) ** 30 * int(x) for x in RNG.integers(1, 100, N)], 1e38),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("infer", ["private", "data"])
+@pytest.mark.filterwarnings("ignore::dpframe.PrivacyLeakWarning")
+def test_what_is_found_of_decimals_is_what_they_hold(name, infer):
+    """Bounds that inference rounds outwards stay within the type; what is far out is clamped and does not wrap."""
+    type_, values, most = NARROW[name]
+    table = pa.table({"x": pa.array(values, type_)})
+    safe = dpf.sanitize(table, 8.0, 1e-5, infer=infer)
+    assert safe.schema.field("x").type == type_
+    space = dpf.Estimates(safe).plan["x"].space.inner_space
+    assert abs(float(space.upper)) <= most
+    assert dpf.Estimates(safe).mean("x")["estimate"] > 0
+    clamped = dpf.sanitize(table, 50.0, 1e-5, spaces={"x": (0, 10)})
+    mean = np.clip([float(value) for value in values], 0, 10).mean()
+    assert abs(dpf.Estimates(clamped).mean("x")["estimate"] - mean) < 0.3
+    if name != "wide":
+        with pytest.raises(dpf.ColumnError, match="digits, and its bounds reach beyond; choose within"):
+            dpf.make_plan(table, 1.0, spaces={"x": (0, 1_000)})
+
+
+def test_decimals_of_whole_hundreds_are_refused_as_before():
+    table = pa.table({"x": pa.array([Decimal(300)] * N, pa.decimal128(5, -2))})
+    with pytest.raises(dpf.ColumnError, match="for which bounds mean nothing"):
+        dpf.make_plan(table, 1.0, spaces={"x": (0, 1_000)})
