@@ -16,7 +16,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.finite import tight
 from dpframe.api.accessor import attach
 from dpframe.api.memory import make_plan, price_targets, sanitize
-from dpframe.api.parquet import plan_parquet, read_parquet, sanitize_parquet, write_parquet
+from dpframe.api.parquet import plan_parquet, read_csv, read_parquet, sanitize_parquet, write_parquet
 from dpframe.api.replay import ReplayAudit, replay_audit
 from dpframe.errors import (
     AlreadySanitizedError,
@@ -105,6 +105,7 @@ __all__ = [
     "make_plan",
     "plan_parquet",
     "price_targets",
+    "read_csv",
     "read_parquet",
     "replay_audit",
     "sanitize",

@@ -151,10 +151,14 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
     if space.is_numeric and not space.is_listed:
         ends = _plain(space.decode(space.code_array([0, space.values - 1]), output_type(raw.type)))
         out = pc.or_(pc.less(plain, ends[0]), pc.greater(plain, ends[1]))
-        moved = pd.Series(back.to_pandas()).mean() - pd.Series(plain.to_pandas()).mean()
+        moved = _mean(back) - _mean(plain)
         return told | {"clamped": pc.mean(out.cast(pa.float64())).as_py(), "shift": moved}
     other = np.array([a != b for a, b in zip(plain.to_pylist(), back.to_pylist(), strict=True)]).mean()
     return told | {"outside": other, "shift": other}
+
+
+def _mean(array: pa.Array) -> Any:
+    return pd.Series(array.to_pandas(date_as_object=False)).mean()
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -15,11 +15,14 @@ from dpframe.api.options import PlanOptions
 from dpframe.api.parquet_job import purse_of
 from dpframe.api.planning import Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
-from dpframe.errors import ColumnError, FileError, ParameterError, check_whole
+from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError, check_whole
 from dpframe.io.atomic import atomic
-from dpframe.io.parquet_reader import BATCH_ROWS, ParquetInput
-from dpframe.io.parquet_writer import Job, Progress
-from dpframe.io.released import Source
+from dpframe.io.csv_reader import is_csv
+from dpframe.io.files import BATCH_ROWS, FileInput
+from dpframe.io.inputs import open_input
+from dpframe.io.job import Job, Progress
+from dpframe.io.released import Source, read_info
+from dpframe.io.sinks import Sink
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, arrow_metadata
@@ -67,8 +70,8 @@ def plan_parquet(
     """
     if target is not None or max_epsilon is not None:
         check_alone(epsilon, target, ledger, dataset, part)
-        return reached(ParquetInput.open(source), target, max_epsilon, delta, options).plan
-    return planned(ParquetInput.open(source), epsilon, delta, Account.of(ledger, dataset, part), options)
+        return reached(open_input(source), target, max_epsilon, delta, options).plan
+    return planned(open_input(source), epsilon, delta, Account.of(ledger, dataset, part), options)
 
 
 def sanitize_parquet(
@@ -126,9 +129,11 @@ def sanitize_parquet(
     BudgetExceeded, LedgerError
         If the ledger does not allow the spend, or the input changed since an interrupted run.
     """
-    table, request = ParquetInput.open(source), Request(epsilon, delta, plan, options)
+    table, request = open_input(source), Request(epsilon, delta, plan, options)
     batch_rows = check_whole(batch_rows, "batch_rows", of="rows")
     path, account = check_target(Path(target), table), Account.of(ledger, dataset, part)
+    sink, left_out = Sink(path, compression), (options.get("drop") or ()) if plan is None else plan.drop
+    sink.check(table.schema.field(name) for name in table.names if name not in left_out)
     if compression not in CODECS:
         raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
     with purse_of(table, path, request, account, key) as purse:
@@ -136,14 +141,14 @@ def sanitize_parquet(
         ready = prepare(chosen, request, purse)
         job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, progress or (lambda done, total: None))
         with atomic(path) as file:
-            return job.run(file, path.parent, compression)
+            return job.run(file, sink)
 
 
 CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
 
 
 def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
-    """Read a Parquet file, directory or glob into pandas; a release keeps its plan.
+    """Read a Parquet file, directory or glob into pandas; a release keeps its plan. For CSV see `read_csv`.
 
     Unlike `pandas.read_parquet` the metadata of every file is checked.
 
@@ -152,7 +157,37 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
     FileError
         If the source is missing or no Parquet, or its files carry different plans.
     """
-    table = ParquetInput.open(path)
+    return _read(open_input(path), columns)
+
+
+def read_csv(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a release in CSV, a directory of them or a glob into pandas, with its plan, which lies beside it.
+
+    Raises
+    ------
+    NotSanitizedError
+        For files that are no release: `pandas.read_csv` reads them.
+    FileError
+        If the source is missing or damaged, or its files have different plans.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpframe as dpf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dpf.datasets.make_census(1_000, columns=["age"]).to_csv(f"{folder}/in.csv")
+    ...     info = dpf.sanitize_parquet(f"{folder}/in.csv", f"{folder}/safe.csv", epsilon=1, spaces={"age": (18, 95)})
+    ...     safe = read_csv(f"{folder}/safe.csv")
+    >>> safe.dp.release == info, str(safe["age"].dtype)
+    (True, 'int64')
+    """
+    table = open_input(path)
+    if table.text is None:
+        raise NotSanitizedError(f"{path} is no release with its plan beside it; pandas.read_csv reads other tables")
+    return _read(table.typed({c.name: c.space.released for c in read_info(table.text).plan.columns}), columns)
+
+
+def _read(table: FileInput, columns: list[str] | None) -> pd.DataFrame:
     names = table.names if columns is None else columns
     for name in names:
         if name not in table.names:
@@ -174,7 +209,7 @@ def _with_signed_indices(table: pa.Table) -> pa.Table:
     return table
 
 
-def check_target(path: Path, table: ParquetInput) -> Path:
+def check_target(path: Path, table: FileInput) -> Path:
     """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
     if path.is_dir():
         raise FileError(f"{path} is a directory; name a file to write")
@@ -242,6 +277,8 @@ def write_parquet(
     source = Source(arrow, None)
     assert source.info is not None
     target = Path(path)
+    if is_csv(target):
+        raise FileError(f"{target} ends as CSV does, and Parquet is written; name it .parquet")
     if target.is_dir():
         raise FileError(f"{target} is a directory; name a file to write")
     with atomic(target) as file:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpframe.api.planning import Purse, Request
 from dpframe.errors import DpframeError, ParameterError
-from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.files import FileInput
 from dpframe.io.table import Codes, Table
 from dpframe.ledger import job_keys
 from dpframe.ledger.account import Account, Cost
@@ -76,7 +76,7 @@ class JobPurse(Purse):
 
 @contextmanager
 def purse_of(
-    table: ParquetInput, path: Path, request: Request, account: Account | None, key: bytes | None
+    table: FileInput, path: Path, request: Request, account: Account | None, key: bytes | None
 ) -> Iterator[Purse]:
     """Give what a conversion is paid from; under a ledger it is a job, whose key goes when all is written."""
     if account is None:

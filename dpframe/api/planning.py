@@ -204,8 +204,8 @@ class Draft:
         check_columns(table.names, plan)
         if request.release:
             plan.check_rows(table.n)
-        imputed = tuple(name for one in (plan.inferred, plan.reused) if one is not None for name in one.columns)
-        return cls(plan, {c.name: c.space for c in plan.columns}, plan.nulls, Budget(plan.epsilon, plan.delta), imputed)
+        promise = Budget(plan.epsilon, plan.delta)
+        return cls(plan, {c.name: c.space for c in plan.columns}, plan.nulls, promise, plan.imputed)
 
     @classmethod
     def of(cls, table: Table, request: Request, quiet: bool = False) -> Draft:
@@ -221,13 +221,13 @@ class Draft:
         names = [column.name for column in columns]
         if not left:
             plan = built({n: known[n] for n in names}, promise, options, wish)
-            return cls(plan, plan.spaces, plan.nulls, promise, options=options, wish=wish)
+            return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         _check_types(left, table.objects)
         histograms = histograms_of(left, table.n, most)
         if not histograms:  # types say it all, and nothing is to be paid for
             known |= {column.name: space for column in left if (space := from_type(column)) is not None}
             plan = built({n: known[n] for n in names}, promise, options, wish)
-            return cls(plan, plan.spaces, plan.nulls, promise, options=options, wish=wish)
+            return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         secret = _hides(options)
         # In known order what inference gave may decide neither the columns' shares nor which tables are measured.
         fixed = options["allocation"] != "error" and wish.measure is None

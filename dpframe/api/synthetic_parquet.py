@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from dpframe.api.parquet import check_target
 from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
 from dpframe.estimate.estimates import synthetic_batches
 from dpframe.io.atomic import atomic
-from dpframe.io.parquet_reader import BATCH_ROWS, ParquetInput
+from dpframe.io.csv_reader import is_csv
+from dpframe.io.files import BATCH_ROWS
+from dpframe.io.inputs import open_input
+from dpframe.io.sinks import Sink, Writer
+from dpframe.release.info import METADATA_KEY, metadata_text
 
 
 def synthesize_parquet(
@@ -38,17 +41,21 @@ def synthesize_parquet(
     ParameterError
         For another ``n_rows`` or ``random_state``, or a column of too many values to draw from.
     """
-    table = ParquetInput.open(source)
+    table = open_input(source)
     if table.text is None:
         raise NotSanitizedError(f"{source} is not a release, which synthetic rows are drawn from; sanitise it first")
     path = check_target(Path(target), table)
     count = 0
-    with atomic(path) as file:
-        writer: pq.ParquetWriter | None = None
-        for part in synthetic_batches(Estimates(table), n_rows, random_state, BATCH_ROWS):
-            writer = writer or pq.ParquetWriter(file, part.schema)
-            writer.write_table(part)
+    sink = Sink(path, "snappy")
+    parts = synthetic_batches(Estimates(table), n_rows, random_state, BATCH_ROWS)
+    with atomic(path) as file, ExitStack() as opened:
+        writer: Writer | None = None
+        for part in parts:
+            if writer is None:
+                sink.check(part.schema)
+                writer = opened.enter_context(sink.open(file, part.schema, store_schema=True))
+            writer.write(part, BATCH_ROWS)
             count += part.num_rows
-        if writer is not None:
-            writer.close()
+        if writer is not None and is_csv(path):
+            writer.describe({METADATA_KEY: metadata_text(part.schema.metadata) or ""})
     return count

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpframe.api.replay import replay_audit
-from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.inputs import open_input
 from dpframe.plan.plan import Plan
 
 REFUTED = 1
@@ -17,7 +17,7 @@ REFUTED = 1
 
 def audit(
     replay: Annotated[
-        Path, typer.Option("--replay", help="Parquet file, directory or quoted glob to change and release.")
+        Path, typer.Option("--replay", help="Parquet or CSV file, directory or quoted glob to change and release.")
     ],
     plan: Annotated[Path, typer.Option("--plan", help="The plan of its release; see dpframe plan.")],
     edits: Annotated[int, typer.Option(min=1, help="Changed tables to try.")] = 200,
@@ -27,8 +27,9 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Release neighbouring tables under one key: at most one row may differ, and nothing else. Keeps nothing."""
-    source = ParquetInput.open(replay)
-    found = replay_audit(source.read(source.names), Plan.read(plan), edits, random_state)
+    source, ready = open_input(replay), Plan.read(plan)
+    table = source.typed(ready.spaces, ready.imputed).read(source.names)
+    found = replay_audit(table, ready, edits, random_state)
     if as_json:
         told = {"ok": found.ok, "edits": found.edits, "refused": found.refused, "failures": list(found.failures)}
         typer.echo(json.dumps(told, ensure_ascii=False))

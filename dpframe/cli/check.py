@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 
 from dpframe.api.curator_check import check as checked
-from dpframe.io.parquet_reader import ParquetInput
+from dpframe.cli.pipes import Source
+from dpframe.io.inputs import open_input
 from dpframe.plan.plan import Plan
 
 
 def check(
-    source: Annotated[
-        Path, typer.Argument(help="Parquet file, directory or quoted glob, not yet sanitised.", show_default=False)
-    ],
+    source: Source,
     plan: Annotated[Path, typer.Option("--plan", help="The plan of its release; see dpframe plan.")],
 ) -> None:
     """Look at the data: what a plan clamps, cuts and cannot hold, for the curator's eyes alone. Writes nothing."""
-    table = ParquetInput.open(source)
-    typer.echo(str(checked(table.read(table.names), Plan.read(plan))))
+    table = open_input(source)
+    ready = Plan.read(plan)
+    typer.echo(str(checked(table.typed(ready.spaces, ready.imputed).read(table.names), ready)))

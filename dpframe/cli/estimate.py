@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 import typer
 
+from dpframe.cli.pipes import Source
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
 
@@ -106,9 +106,7 @@ def stacked(wide: pd.DataFrame) -> pd.DataFrame:
 
 
 def estimate(
-    source: Annotated[
-        Path, typer.Argument(help="Released Parquet file, directory or quoted glob.", show_default=False)
-    ],
+    source: Source,
     statistic: Annotated[str, typer.Argument(help=", ".join(STATISTICS) + ".", show_default=False)],
     columns: Annotated[list[str], typer.Argument(help="Its columns.", show_default=False)],
     by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,

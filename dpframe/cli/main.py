@@ -25,13 +25,14 @@ from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
+from dpframe.cli.pipes import PIPE, Source, check_files, target_file
 from dpframe.cli.spaces import spaces
 from dpframe.cli.stopping import loaded
 from dpframe.cli.synthesize import synthesize
 from dpframe.cli.terminal import plain, progress
 from dpframe.cli.words import in_options
 from dpframe.errors import BudgetExceeded, DpframeError, FileError, NotSanitizedError, ParameterError
-from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.inputs import open_input
 from dpframe.io.released import read_info
 from dpframe.io.verify import verify_file
 from dpframe.ledger.currencies import difference, yearly
@@ -52,7 +53,6 @@ app.add_typer(ledger_app, name="ledger")
 
 REFUTED, BAD_INPUT, OVERDRAWN, FAULT, STOPPED = 1, 2, 3, 70, 130
 
-Source = Annotated[Path, typer.Argument(help="Parquet file, directory or quoted glob.", show_default=False)]
 Epsilon = Annotated[float | None, typer.Option(help="Budget ε, replace-one, per person.", show_default=False)]
 Delta = Annotated[
     float | None,
@@ -104,7 +104,7 @@ def plan(
     reach = None
     if target or max_epsilon is not None:
         check_alone(epsilon, target or None, ledger, dataset, part)
-        reach = reached(ParquetInput.open(source), target_of(target or []), max_epsilon, delta, options)
+        reach = reached(open_input(source), target_of(target or []), max_epsilon, delta, options)
         made = reach.plan
     else:
         made = plan_parquet(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
@@ -155,7 +155,9 @@ def _gains(made: Plan) -> str:
 @takes_plan_options
 def sanitize(
     source: Source,
-    target: Annotated[Path, typer.Argument(help="Parquet file to write.", show_default=False)],
+    target: Annotated[
+        Path, typer.Argument(help="Parquet file to write, or CSV by the ending; - for Parquet.", show_default=False)
+    ],
     epsilon: Epsilon = None,
     delta: Delta = None,
     plan: Annotated[Path | None, typer.Option(help="Plan file instead of options.", show_default=False)] = None,
@@ -168,11 +170,13 @@ def sanitize(
 ) -> None:
     """Randomise every row of a file into a new file that may be given away."""
     ready = None if plan is None else Plan.read(plan)
+    if ledger is not None:
+        check_files(source, target)
     start = time.perf_counter()
-    with progress("randomising") as shown:
+    with target_file(target) as path, progress("randomising") as shown:
         info = sanitize_parquet(
             source,
-            target,
+            path,
             epsilon,
             delta,
             plan=ready,
@@ -182,12 +186,13 @@ def sanitize(
             progress=shown,
             **options,
         )
+    piped = target == PIPE
     if as_json:
-        typer.echo(info.to_json())
+        typer.echo(info.to_json(), err=piped)
         return
-    typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s")
+    typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s", err=piped)
     for line in info.plan.lines():
-        typer.echo(line)
+        typer.echo(line, err=piped)
     if ledger is not None and dataset is not None:
         left = Ledger(ledger).remaining(dataset, part)
         typer.echo(f"Ledger: {plain(dataset)} has {left} left; {_nights(info.plan)}")
@@ -215,7 +220,7 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Show what a released file says about itself."""
-    table = ParquetInput.open(source)
+    table = open_input(source)
     if table.text is None:
         if html is not None:
             raise NotSanitizedError(f"{source} is not a release, so there is nothing to report; leave --html out")

@@ -17,11 +17,12 @@ import typer
 
 from dpframe.accounting.gaussian_dp import step_epsilon
 from dpframe.api.parquet import plan_parquet
+from dpframe.cli.pipes import Source
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
 from dpframe.infer.declared import placeholder
 from dpframe.infer.types import from_type
 from dpframe.io.atomic import atomic
-from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.inputs import open_input
 from dpframe.plan.plan import Plan
 from dpframe.spaces import check_declaration
 from dpframe.spaces.field import Field
@@ -46,7 +47,7 @@ _MOST = 0.99
 
 
 def spaces(
-    source: Annotated[Path, typer.Argument(help="Parquet file, directory or quoted glob.", show_default=False)],
+    source: Source,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write here, as JSON or TOML by the ending.", show_default=False),
@@ -68,7 +69,7 @@ def spaces(
     ending = ".json" if output is None else output.suffix.lower()
     if ending not in _NULLABLE:
         raise ParameterError(f"{output} must end with .json or .toml, which says what is written")
-    table = ParquetInput.open(source)
+    table = open_input(source)
     left_out = drop or []
     stray = [name for name in left_out if name not in table.names]
     if stray:
@@ -80,7 +81,7 @@ def spaces(
 
     def text() -> str:
         if infer is None:
-            return written({field.name: (_template(field), str(field.type)) for field in fields}, ending)
+            return written({field.name: (_template(field), _kind(field)) for field in fields}, ending)
         plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **account)
         typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
         return written({field.name: (_found(plan, field), _said(plan, field)) for field in fields}, ending)
@@ -105,7 +106,13 @@ def _found(plan: Plan, field: Field) -> Any:
 
 def _said(plan: Plan, field: Field) -> str:
     why = next((one.why for one in plan.not_found if one.column == field.name), None)
-    return str(field.type) if why is None else f"{field.type}; not found: {why}"
+    return _kind(field) if why is None else f"{_kind(field)}; not found: {why}"
+
+
+def _kind(field: Field) -> str:
+    """Return what the schema says of a column."""
+    forms = f"{json.dumps(FORMS['(LOWER, UPPER)'])} or {json.dumps(FORMS['[CATEGORY, …]'], ensure_ascii=False)}"
+    return f"text, for numbers or categories: {forms}" if field.written else str(field.type)
 
 
 def _cost(plan: Plan, entered: bool) -> str:

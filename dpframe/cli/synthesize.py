@@ -9,13 +9,12 @@ from typing import Annotated
 import typer
 
 from dpframe.api.synthetic_parquet import synthesize_parquet
+from dpframe.cli.pipes import Source
 
 
 def synthesize(
-    source: Annotated[
-        Path, typer.Argument(help="Released Parquet file, directory or quoted glob.", show_default=False)
-    ],
-    target: Annotated[Path, typer.Argument(help="Parquet file to write.", show_default=False)],
+    source: Source,
+    target: Annotated[Path, typer.Argument(help="Parquet file to write, or CSV by the ending.", show_default=False)],
     rows: Annotated[
         int | None,
         typer.Option(min=1, help="Fresh rows to draw.  [default: one for each released row]", show_default=False),

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError, PlanError, PrivacyLeakWarning, name_list, warn
 from dpframe.infer.from_data import Reader, from_data
+from dpframe.infer.objects import read_by_kind
 from dpframe.infer.types import from_type
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
@@ -67,7 +68,7 @@ def infer_spaces(
     fresh = [column.name for column in missing if infer == "data"]
     for column in missing:
         if column.name in fresh:
-            space = from_data(column, read)
+            space = from_data(column, _as_kinds(read) if column.written else read)
             known[column.name] = space if column.decimal is None else space.in_decimals(*column.decimal)
     # A plan's spaces tell no less of the data for having been read off it earlier.
     earlier = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
@@ -80,6 +81,11 @@ def infer_spaces(
             )
     left = [column for column in missing if column.name not in fresh]
     return known, left, [name for name in names if name in fresh or name in earlier]
+
+
+def _as_kinds(read: Reader) -> Reader:
+    """Return what reads text as the kind that most of it writes."""
+    return lambda name: read_by_kind(list(read(name)))
 
 
 def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:

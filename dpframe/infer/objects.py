@@ -1,12 +1,13 @@
-"""Columns of objects: what kinds they are of is counted first, then they are read as the kind that was found."""
+"""Columns of objects, or of text that may write anything: their kinds are counted, and the column is read as one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.infer.categories import Items, NumberedItems, Texts, set_share
@@ -18,6 +19,7 @@ from dpframe.plan.inferred import Measured
 from dpframe.spaces import Boolean, Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.python_values import KINDS, kind_counts, read_as
+from dpframe.spaces.written_values import can_be_written, read_written, written_kind_counts
 
 _SHARE = 0.1
 """Share of the budget for the kinds, beside 1 of a numeric column."""
@@ -51,6 +53,8 @@ _WAYS: dict[str, _Way] = {
 }
 """The ways by name, in a public order."""
 
+_SETS = ("set of text", "set of whole numbers")
+
 _CANDIDATES: dict[str, tuple[str, ...]] = {
     "text": ("text", "bytes"),
     "boolean": ("boolean",),
@@ -70,7 +74,7 @@ _NARROWER = {"number": "whole number", "timestamp": "date"}
 def _way(counts: dict[str, int], error: float) -> str:
     """Return the way that noisy counts of kinds ask for; text, where they show none that can be read."""
     sums = {name: sum(counts[kind] for kind in kinds) for name, kinds in _CANDIDATES.items()}
-    sets = max("set of text", "set of whole numbers", key=lambda name: sums[name])
+    sets = max(_SETS, key=lambda name: sums[name])
     sums[sets] += counts["empty set"]
     most = max(sums, key=lambda name: sums[name])
     if sums[most] <= _SHOWS * error * 2**0.5 or most not in _WAYS:
@@ -78,31 +82,54 @@ def _way(counts: dict[str, int], error: float) -> str:
     return most if most not in _NARROWER or counts[most] > _SHOWS * error else _NARROWER[most]
 
 
-class _Kinds(Counter):
-    def __init__(self) -> None:
-        self.counts = np.zeros(len(KINDS), dtype=np.int64)
-
-    def add(self, values: Any) -> None:
-        self.counts += kind_counts(_listed(values))
-
-
-class _Read(Counter):
-    """Counts objects as an Arrow column of a type."""
-
-    def __init__(self, counter: Counter, type_: pa.DataType) -> None:
-        self.counter, self.type = counter, type_
-
-    def add(self, values: Any) -> None:
-        self.counter.add(read_as(_listed(values), self.type))
-
-
 def _listed(values: Any) -> Sequence[Any]:
     objects: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
     return objects
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """How kinds are counted, how values are read as a type, and which ways there are."""
+
+    kinds: Callable[[Any], npt.NDArray[np.int64]]
+    read: Callable[[Any, pa.DataType], pa.Array]
+    ways: Mapping[str, _Way]
+
+
+_OBJECTS = _Reading(lambda values: kind_counts(_listed(values)), lambda values, t: read_as(_listed(values), t), _WAYS)
+
+_WRITTEN = _Reading(
+    written_kind_counts, read_written, {name: way for name, way in _WAYS.items() if can_be_written(way.type)}
+)
+
+
+def read_by_kind(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return text as the type that most of it is written as: for who may look at the data."""
+    counts = sum((written_kind_counts(array) for array in arrays), np.zeros(len(KINDS), dtype=np.int64))
+    type_ = _WRITTEN.ways[_way(dict(zip(KINDS, counts.tolist(), strict=True)), 0.0)].type
+    return [read_written(array, type_) for array in arrays]
+
+
+class _Kinds(Counter):
+    def __init__(self, reading: _Reading) -> None:
+        self.reading, self.counts = reading, np.zeros(len(KINDS), dtype=np.int64)
+
+    def add(self, values: Any) -> None:
+        self.counts += self.reading.kinds(values)
+
+
+class _Read(Counter):
+    """Counts values as an Arrow column of a type."""
+
+    def __init__(self, reading: _Reading, counter: Counter, type_: pa.DataType) -> None:
+        self.reading, self.counter, self.type = reading, counter, type_
+
+    def add(self, values: Any) -> None:
+        self.counter.add(self.reading.read(values, self.type))
+
+
 class Objects(Task):
-    """A column of objects, whose kinds are no fact of the schema.
+    """A column of objects, or of text that may write anything: its kinds are no fact of the schema.
 
     Whatever it holds, the same histograms are asked first, and the same share is spent: one over the public list of
     kinds, then those of the way that was found. What is not of the kind found is read as null.
@@ -110,8 +137,10 @@ class Objects(Task):
 
     def __init__(self, field: Field, n: int, cap: int, key: bytes) -> None:
         super().__init__(field)
-        self._ways = {name: way.make(replace(field, type=way.type), n, cap, key) for name, way in _WAYS.items()}
-        self._share = max(1.0, set_share(cap))
+        self._reading = _WRITTEN if field.written else _OBJECTS
+        ways = self._reading.ways
+        self._ways = {name: way.make(replace(field, type=way.type), n, cap, key) for name, way in ways.items()}
+        self._share = max(1.0, set_share(cap)) if ways.keys() & _SETS else 1.0
         self._gone: str | None = None
 
     @property
@@ -138,8 +167,8 @@ class Objects(Task):
     def counter(self) -> Counter:
         """Return a counter of kinds, then of the values of the kind found."""
         if self._gone is None:
-            return _Kinds()
-        return _Read(self._ways[self._gone].counter(), _WAYS[self._gone].type)
+            return _Kinds(self._reading)
+        return _Read(self._reading, self._ways[self._gone].counter(), _WAYS[self._gone].type)
 
     def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the kinds, then what the way asks for."""

@@ -226,6 +226,13 @@ class PolarsFrame(ArrowFrame):
         return frame.cast(enums)
 
 
+_CONVERSIONS: Mapping[type, str] = {
+    pd.PeriodDtype: "convert it with .dt.to_timestamp(), or with .astype(str) for categories",
+    pd.IntervalDtype: "convert it with .astype(str) for categories, or take the middle, pd.arrays.IntervalArray(…).mid",
+}
+"""What to do with dtypes that are not coded."""
+
+
 class PandasFrame(Frame):
     """A pandas DataFrame; every dtype arrives as Arrow and comes back as it was."""
 
@@ -261,10 +268,15 @@ class PandasFrame(Frame):
         return [self._field(name) for name in names]
 
     def _column(self, name: str) -> pd.Series[Any]:
-        """Return a column as it is coded: what is sparse dense."""
+        """Return a column as it is coded: what is sparse dense, categories that are intervals their text."""
         series: Any = self.frame[name]
-        dense: pd.Series[Any] = series.sparse.to_dense() if isinstance(series.dtype, pd.SparseDtype) else series
-        return dense
+        coded: pd.Series[Any] = series
+        if isinstance(series.dtype, pd.SparseDtype):
+            coded = series.sparse.to_dense()
+        elif _is_category_of_intervals(series.dtype):
+            # In no order: pandas takes the bounds from the data more often than not, so they are to be found.
+            coded = series.cat.rename_categories(_interval_texts(series.dtype)).cat.as_unordered()
+        return coded
 
     def _field(self, name: str) -> Field:
         dtype: Any = self._column(name).dtype
@@ -275,6 +287,9 @@ class PandasFrame(Frame):
             return Field(name, pa.dictionary(pa.int32(), entries, ordered=bool(dtype.ordered)), True, tuple(order))
         if _is_open(dtype):
             return Field(name, pa.null(), True)
+        remedy = _CONVERSIONS.get(type(dtype))
+        if remedy is not None:
+            raise ColumnError(f"has dtype {dtype}, which has no space; {remedy}, or pass drop=[…]", column=name)
         type_ = _type_of(dtype)
         if type_ is None:
             kind = "category" if isinstance(dtype, pd.CategoricalDtype) else dtype  # its text lists the entries
@@ -291,7 +306,7 @@ class PandasFrame(Frame):
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield all rows at once, as Arrow arrays; of object columns the objects."""
-        dtypes = {name: self.frame[name].dtype for name in names}
+        dtypes = {name: self._column(name).dtype for name in names}
         read = {name: self._entries if _is_category_of_text(dtype) else self._batch for name, dtype in dtypes.items()}
         yield {name: read[name](name) for name in names}
 
@@ -300,7 +315,7 @@ class PandasFrame(Frame):
 
     def _entries(self, name: str) -> pa.Array:
         """Return a categorical column as a dictionary of text; entries that are no text are null."""
-        column = self.frame[name].cat
+        column = self._column(name).cat
         codes = np.asarray(column.codes, dtype=np.int32)
         entries = read_as(column.categories.tolist(), pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), entries)
@@ -322,7 +337,7 @@ class PandasFrame(Frame):
                 column=name,
             )
         try:
-            if tolerant and _is_category_of_text(self.frame[name].dtype):
+            if tolerant and _is_category_of_text(self._column(name).dtype):
                 return space.encode(_nearest(self._entries(name), space, field.order), nulls=nulls)
             if _is_open(self.frame[name].dtype):
                 return space.encode(list(self.frame[name]), nulls=nulls, tolerant=tolerant)
@@ -380,6 +395,17 @@ def _is_category_of_text(dtype: Any) -> bool:
     return _is_empty(dtype) or isinstance(kind, pd.StringDtype) or kind == np.dtype(object)
 
 
+def _is_category_of_intervals(dtype: Any) -> bool:
+    """Tell whether a dtype is categorical with intervals, as pandas' cut makes them, that differ as text."""
+    if not isinstance(dtype, pd.CategoricalDtype) or not isinstance(dtype.categories.dtype, pd.IntervalDtype):
+        return False
+    return len(set(_interval_texts(dtype))) == len(dtype.categories)
+
+
+def _interval_texts(dtype: pd.CategoricalDtype) -> list[str]:
+    return [str(interval) for interval in dtype.categories]
+
+
 def _is_empty(dtype: Any) -> bool:
     """Tell whether a dtype is categorical without entries, which pandas makes of a column without values."""
     return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
@@ -407,7 +433,8 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         values = codes.astype(np.int64)
         if labels[-1] is None:
             labels, values = labels[:-1], np.where(values == len(labels) - 1, -1, values)
-        return pd.Series(pd.Categorical.from_codes(values, labels, ordered=dtype.ordered), index=index)
+        ordered = dtype.ordered and (not _is_category_of_intervals(dtype) or "line" in space.metric)
+        return pd.Series(pd.Categorical.from_codes(values, labels, ordered=bool(ordered)), index=index)
     if _is_open(dtype):
         # Decoded by the space alone: what type the values had is not in the schema.
         natural = space.natural_type

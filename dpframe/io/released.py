@@ -22,8 +22,9 @@ import pyarrow as pa
 
 from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError, warn
 from dpframe.io.checks import located
+from dpframe.io.files import FileInput
 from dpframe.io.frames import Frame, wrap
-from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.inputs import open_input
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
@@ -93,6 +94,8 @@ class Source:
                 "the table carries no release plan; sanitise it first, or, if it was released and lost its metadata, "
                 "give it back with attach(table, plan)"
             )
+        if isinstance(self._table, FileInput):
+            self._table = self._table.typed({c.name: c.space.released for c in self.plan.columns})
         self.n = int(self._table.n)
         self.rows = self._table_rows()
         self._check_columns()
@@ -153,7 +156,7 @@ class Source:
 
     @property
     def _is_small(self) -> bool:
-        return self.n <= CHECKED_ROWS and not isinstance(self._table, ParquetInput)
+        return self.n <= CHECKED_ROWS and not isinstance(self._table, FileInput)
 
     def column(self, name: str) -> Column:
         """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""
@@ -184,7 +187,7 @@ class Source:
             The description.
         """
         table = self._table
-        if isinstance(table, ParquetInput):
+        if isinstance(table, FileInput):
             # Of fresh rows no more than the columns' types are needed.
             whole = table.read(table.names) if fresh is None else _empty(table)
             table = wrap(whole)
@@ -197,7 +200,7 @@ class Source:
         self, draw: Callable[[dict[str, npt.NDArray[Any]]], Mapping[str, npt.NDArray[Any]]], text: str, rows: int
     ) -> Iterator[pa.Table]:
         """Yield what is drawn for each released row of a file, as Arrow tables beside the columns passed through."""
-        assert isinstance(self._table, ParquetInput)
+        assert isinstance(self._table, FileInput)
         columns = [self.plan[name] for name in self.plan.names if name not in self.missing]
         names = [name for name in self._table.names if name in {*self.plan.names, *self.plan.passthrough}]
         fields = {field.name: field.type for field in self._table.fields(names)}
@@ -220,7 +223,7 @@ class Source:
 
     def _encoded(self, columns: Sequence[Column]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
         """Yield the codes of columns, or raise `ColumnError` with the position of a value that is no code."""
-        if not isinstance(self._table, ParquetInput):
+        if not isinstance(self._table, FileInput):
             yield {c.name: self._table.encode(c.name, c.space.released, "error") for c in columns}
             return
         first_row = 0
@@ -265,7 +268,7 @@ class Source:
 
     def _digest(self) -> str:
         """Return the digest, or raise `ColumnError`; that of content that was seen before is known."""
-        content = None if isinstance(self._table, ParquetInput) else _content(self._table, self.plan.names)
+        content = None if isinstance(self._table, FileInput) else _content(self._table, self.plan.names)
         if content is None:
             return self._computed_digest()
         key = self.plan.digest, content
@@ -289,15 +292,15 @@ class Source:
         return digest.hexdigest()
 
 
-def _empty(table: ParquetInput) -> pa.Table:
+def _empty(table: FileInput) -> pa.Table:
     fields = [pa.field(field.name, field.type, field.nullable) for field in table.fields(table.names)]
     return pa.schema(fields).empty_table()
 
 
-def _opened(table: Any) -> Frame | ParquetInput:
-    if isinstance(table, ParquetInput):
+def _opened(table: Any) -> Frame | FileInput:
+    if isinstance(table, FileInput):
         return table
-    return ParquetInput.open(table) if isinstance(table, str | Path) else wrap(table)
+    return open_input(table) if isinstance(table, str | Path) else wrap(table)
 
 
 def _not_released(error: ColumnError) -> ColumnError:

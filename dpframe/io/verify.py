@@ -10,7 +10,8 @@ from typing import Any
 
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, NotSanitizedError, ParameterError, PlanError
-from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.files import FileInput
+from dpframe.io.inputs import open_input
 from dpframe.io.released import Source, read_info
 from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.plan import SCHEMA, Plan
@@ -52,7 +53,7 @@ def verify_file(path: str | Path) -> Certificate:
     ...     verify_file(target).ok
     True
     """
-    table = ParquetInput.open(path)
+    table = open_input(path)
     if table.text is None:
         raise NotSanitizedError(f"{path} carries no release plan: there is nothing to verify")
     try:
@@ -69,9 +70,10 @@ def verify_file(path: str | Path) -> Certificate:
     )
 
 
-def _table_failures(table: ParquetInput, info: ReleaseInfo) -> list[str]:
+def _table_failures(table: FileInput, info: ReleaseInfo) -> list[str]:
     """Return what tells a table from the released one, beginning with what is plainest."""
     plan = info.plan
+    table = table.typed({column.name: column.space.released for column in plan.columns})
     kept = [*plan.names, *plan.passthrough]
     stored = [*table.names, *(() if plan.keeps_index else table.indices)]
     failures = [f"column {name!r} of the plan is not in the file" for name in kept if name not in table.names]

@@ -311,8 +311,12 @@ class Plan:
 
     def nulls_of(self, name: str) -> str:
         """Return what a null in a column means: what inference chose a space for is coded without complaint."""
-        known = [one.columns for one in (self.inferred, self.reused) if one is not None]
-        return "impute" if any(name in columns for columns in known) else self.nulls
+        return "impute" if name in self.imputed else self.nulls
+
+    @property
+    def imputed(self) -> tuple[str, ...]:
+        """The columns whose spaces inference gave: whatever stands there has a code."""
+        return tuple(name for one in (self.inferred, self.reused) if one is not None for name in one.columns)
 
     @cached_property
     def not_found(self) -> tuple[NotFound, ...]:

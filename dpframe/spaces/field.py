@@ -13,7 +13,7 @@ class Field:
 
     ``order`` has the values of an ordered dictionary of text, in their order: a declaration. ``of_day`` says that its
     durations are times of day, counted from midnight; ``decimal`` how many digits its numbers have, and how many of
-    them behind the point.
+    them behind the point. ``written`` says that values of any kind are written as text.
     """
 
     name: str
@@ -22,3 +22,4 @@ class Field:
     order: tuple[str, ...] = ()
     of_day: bool = False
     decimal: tuple[int, int] | None = None
+    written: bool = False

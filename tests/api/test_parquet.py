@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
-from dpframe.io import parquet_writer, spill
+from dpframe.io import job, spill
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest
 
@@ -67,8 +67,8 @@ def convert(source, target, **options):
 @pytest.fixture
 def small(monkeypatch):
     """Several row groups, buckets and spills from a small table."""
-    monkeypatch.setattr(parquet_writer, "ROW_GROUP_ROWS", 1_024)
-    monkeypatch.setattr(parquet_writer, "BUCKET_ROWS", 700)
+    monkeypatch.setattr(job, "ROW_GROUP_ROWS", 1_024)
+    monkeypatch.setattr(job, "BUCKET_ROWS", 700)
     monkeypatch.setattr(spill, "SPILL_ROWS", 500)
 
 
@@ -123,7 +123,7 @@ class TestSameAsInMemory:
 
     @pytest.mark.parametrize("bucket_rows", [1, 10, 1_000, 10**6])
     def test_any_number_of_buckets(self, tmp_path, source, monkeypatch, bucket_rows):
-        monkeypatch.setattr(parquet_writer, "BUCKET_ROWS", bucket_rows)
+        monkeypatch.setattr(job, "BUCKET_ROWS", bucket_rows)
         plan = plan_of(people())
         out = convert(source, tmp_path / "out.parquet", plan=plan)
         assert out.to_pylist() == dpf.sanitize(people(), plan=plan, key=KEY).to_pylist()
@@ -711,9 +711,9 @@ class TestAtomic:
 KILLED = """
 import os, pathlib, random, signal
 import dpframe as dpf
-from dpframe.io import parquet_writer
+from dpframe.io import job
 
-parquet_writer.BUCKET_ROWS = parquet_writer.ROW_GROUP_ROWS = 4_000
+job.BUCKET_ROWS = job.ROW_GROUP_ROWS = 4_000
 plan, rng = dpf.Plan.read("plan.json"), random.Random(5)
 convert = lambda: dpf.sanitize_parquet("in.parquet", "work/out.parquet", plan=plan, batch_rows=3_000)
 for i in range(15):
@@ -773,7 +773,7 @@ class TestSpill:
         words = np.stack([rng.permutation(n).astype(np.uint64), high], axis=1)
         batch = {"i": np.arange(n, dtype=np.uint16), "t": pa.array([f"t{i}" for i in range(n)])}
         expected = np.lexsort((words[:, 0], high)).tolist()
-        with parquet_writer.Spill(tmp_path, bits) as spill:
+        with job.Spill(tmp_path, bits) as spill:
             for start in range(0, n, 701):
                 part = slice(start, start + 701)
                 spill.add(words[part], {name: column[part] for name, column in batch.items()})
@@ -784,7 +784,7 @@ class TestSpill:
     def test_keys_of_two_spills_differ(self, tmp_path):
         contents = []
         for _ in range(2):
-            with parquet_writer.Spill(tmp_path, 0) as spill:
+            with job.Spill(tmp_path, 0) as spill:
                 spill.add(np.zeros((9, 2), np.uint64), {"i": np.zeros(9, np.uint8)})
                 spill.read(0)
                 contents.append(os.pread(spill._file.fileno(), 1_000, 0))

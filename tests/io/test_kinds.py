@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
+from dpframe.io.frames import wrap
 from dpframe.io.kinds import as_coded, as_stored, coded_type
 
 N = 2_000
@@ -178,3 +179,47 @@ def test_decimals_of_whole_hundreds_are_refused_as_before():
     table = pa.table({"x": pa.array([Decimal(300)] * N, pa.decimal128(5, -2))})
     with pytest.raises(dpf.ColumnError, match="for which bounds mean nothing"):
         dpf.make_plan(table, 1.0, spaces={"x": (0, 1_000)})
+
+
+def test_intervals_of_a_categorical_are_categories_of_text():
+    ages = pd.Series(np.arange(2_000) % 80)
+    frame = pd.DataFrame({"a": pd.cut(ages, [-1, 20, 50, 80])})
+    labels = ["(-1, 20]", "(20, 50]", "(50, 80]"]
+    safe = dpf.sanitize(frame, 3)
+    assert set(safe["a"].cat.categories) == {*labels, "other"}
+    counts = safe.dp.value_counts("a")["estimate"]
+    assert abs(counts["(20, 50]"] - 750) < 100
+    ordered = dpf.sanitize(frame, 3, spaces={"a": dpf.Ordinal(labels)})
+    assert ordered["a"].cat.ordered
+    assert ordered["a"].cat.categories.tolist() == labels
+    assert ordered.dp.verify()
+
+
+def test_leak_bounds_of_intervals_are_no_declaration():
+    frame = pd.DataFrame({"a": pd.qcut(np.r_[np.zeros(50), np.arange(150)], 5, duplicates="drop")})
+    field = wrap(frame).fields(["a"])[0]
+    assert (field.order, field.type) == ((), pa.dictionary(pa.int32(), pa.string()))
+
+
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        (pd.period_range("2020-01", periods=4, freq="M"), r"\.dt\.to_timestamp\(\)"),
+        (pd.interval_range(0, 4), r"\.astype\(str\)"),
+    ],
+)
+def test_periods_and_intervals_are_refused_with_what_to_do(values, remedy):
+    frame = pd.DataFrame({"a": values})
+    for spaces in (None, {"a": (0, 4)}):
+        with pytest.raises(dpf.ColumnError, match=f"column 'a': has dtype .*, which has no space; .*{remedy}"):
+            dpf.sanitize(frame, 1, spaces=spaces)
+    assert len(dpf.sanitize(frame.assign(b=True), 1, drop=["a"])) == 4
+
+
+def test_a_relation_of_duckdb_is_a_table():
+    duckdb = pytest.importorskip("duckdb")
+    relation = duckdb.sql("select i % 7 as x, ['a', 'b'][1 + i % 2] as s from range(5000) t(i)")
+    safe = dpf.sanitize(relation, 2, spaces={"x": (0, 6), "s": ["a", "b"]}, key=bytes(32))
+    assert isinstance(safe, pa.Table)
+    row = dpf.Estimates(safe).mean("x")
+    assert abs(row["estimate"] - 3) < 5 * row["std_error"] + 0.01

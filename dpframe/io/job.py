@@ -1,4 +1,4 @@
-"""One Parquet file out of a table, a plan and a key: stream, randomise, put in a secret order, write."""
+"""One file out of a table, a plan and a key: stream, randomise, put in a secret order, write."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dpframe.central.tables import Tables
 from dpframe.errors import ColumnError
 from dpframe.io.batches import Batch, indexed, length, row_groups
 from dpframe.io.checks import check_types, located
+from dpframe.io.files import FileInput
 from dpframe.io.kinds import as_stored, coded_type
-from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.sinks import Sink
 from dpframe.io.spill import BUCKET_ROWS, Spill
 from dpframe.io.types import is_list, is_text, output_type, plain_type
 from dpframe.plan.columns import Column
@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]
 class Job:
     """One conversion: reads batches, releases them, orders them if asked, writes row groups."""
 
-    table: ParquetInput
+    table: FileInput
     plan: Plan
     measured: bool
     key: bytes
@@ -53,21 +53,24 @@ class Job:
     progress: Progress
 
     def __post_init__(self) -> None:
+        spaces = {column.name: column.space for column in self.plan.columns}
+        self.table = self.table.typed(spaces, self.plan.imputed)
         kept = {*self.plan.names, *self.plan.passthrough}
         self.names = [name for name in self.table.names if name in kept]
         self.fields = {name: self.table.schema.field(name) for name in self.names}
-        check_types(self.table.fields(self.plan.names), {c.name: c.space for c in self.plan.columns})
+        check_types(self.table.fields(self.plan.names), spaces)
         self.digest, self.first_row = Digest(self.plan), 0
         self.tables = Tables(self.plan, self.key)
         self.selection = Selection(self.plan, self.key, self.table.n)
         self.watch = None if self.plan.shuffle else SortedWatch(self.table.partitions)
 
-    def run(self, file: IO[bytes], folder: Path, compression: str) -> ReleaseInfo:
-        """Write the whole output file; what is spilled goes to ``folder``."""
-        batches = self._shuffled(folder) if self.plan.shuffle else self._released()
-        with self._writer(file, compression) as writer:
+    def run(self, file: IO[bytes], sink: Sink) -> ReleaseInfo:
+        """Write the whole output file; what is spilled goes to the folder of the sink."""
+        sink.check(self._stored_schema())
+        batches = self._shuffled(sink.path.parent) if self.plan.shuffle else self._released()
+        with sink.open(file, self._stored_schema()) as writer:
             rows = _in_background(
-                lambda table: writer.write_table(table, row_group_size=self._group_rows),
+                lambda table: writer.write(table, self._group_rows),
                 map(self._decoded, row_groups(batches, self._group_rows)),
             )
             if self.watch is not None:
@@ -75,11 +78,8 @@ class Job:
             drawn_from = None if self.plan.sample is None else self.table.n
             tables = self.tables.measured()
             info = ReleaseInfo(self.plan, rows, self.digest.hexdigest(tables), drawn_from, self.measured, tables)
-            writer.add_key_value_metadata(self._metadata(info))
+            writer.describe(self._metadata(info))
         return info
-
-    def _writer(self, file: IO[bytes], compression: str) -> pq.ParquetWriter:
-        return pq.ParquetWriter(file, self._stored_schema(), compression=compression, store_schema=False)
 
     def _released(self) -> Iterator[Batch]:
         """Yield released codes, and columns passed through, in input order."""

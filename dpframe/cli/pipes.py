@@ -1,0 +1,69 @@
+"""Standard input and output in place of files: a dash."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpframe.errors import ParameterError
+
+PIPE = Path("-")
+_FOLDER = "dpframe-pipe-"
+
+
+def spooled(context: typer.Context, source: Path) -> Path:
+    """Return the path of a source; standard input is kept in a file of its own for as long as the command runs.
+
+    A table is read several times, and a pipe only once. The file is the owner's alone, as temporary folders are.
+    """
+    if source != PIPE:
+        return source
+    folder = context.with_resource(tempfile.TemporaryDirectory(prefix=_FOLDER))
+    first = sys.stdin.buffer.read(4)
+    path = Path(folder) / ("input.parquet" if first == b"PAR1" else "input.csv")
+    with path.open("wb") as file:
+        file.write(first)
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return path
+
+
+Source = Annotated[
+    Path,
+    typer.Argument(
+        help="Parquet or CSV file, directory or quoted glob; - for standard input.",
+        show_default=False,
+        callback=spooled,
+    ),
+]
+
+
+@contextmanager
+def target_file(target: Path) -> Iterator[Path]:
+    """Give the path to write; what is to go to standard output is Parquet, and goes there when it is whole."""
+    if target != PIPE:
+        yield target
+        return
+    if sys.stdout.isatty():
+        raise ParameterError("target - is standard output, which is a terminal; name a file, or write | or > behind")
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
+        path = Path(folder) / "output.parquet"
+        yield path
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+
+
+def check_files(*paths: Path) -> None:
+    """Raise `ParameterError` for a pipe where a job may have to be repeated."""
+    for path in paths:
+        if path == PIPE or path.parent.name.startswith(_FOLDER):
+            raise ParameterError(
+                "ledger and - do not go together: an interrupted job is repeated from files; name them"
+            )

@@ -1,0 +1,92 @@
+"""Files out: Parquet, whose footer has the release's description, and CSV, with a file beside it that has it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from dpframe.errors import ColumnError
+from dpframe.io.atomic import atomic
+from dpframe.io.csv_reader import is_csv, sidecar
+from dpframe.io.types import is_text
+from dpframe.release.info import METADATA_KEY
+
+
+class Writer(AbstractContextManager["Writer"], ABC):
+    """An open file that tables are written to."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._inner.close()
+
+    @abstractmethod
+    def write(self, table: pa.Table, group_rows: int) -> None:
+        """Write rows, in groups of so many where the format has groups."""
+
+    @abstractmethod
+    def describe(self, metadata: Mapping[str, str]) -> None:
+        """Write what the release says about itself; the last thing."""
+
+
+class _ParquetWriter(Writer):
+    def write(self, table: pa.Table, group_rows: int) -> None:
+        self._inner.write_table(table, row_group_size=group_rows)
+
+    def describe(self, metadata: Mapping[str, str]) -> None:
+        self._inner.add_key_value_metadata(metadata)
+
+
+class _CsvWriter(Writer):
+    def __init__(self, inner: Any, beside: Path) -> None:
+        super().__init__(inner)
+        self._beside = beside
+
+    def write(self, table: pa.Table, group_rows: int) -> None:
+        self._inner.write_table(table)
+
+    def describe(self, metadata: Mapping[str, str]) -> None:
+        # Before the release has a name: one without its description could not be read.
+        with atomic(self._beside) as file:
+            file.write(metadata[METADATA_KEY].encode())
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A file to write: Parquet, or CSV where its name ends with ``.csv``."""
+
+    path: Path
+    compression: str
+
+    def check(self, fields: Iterable[pa.Field]) -> None:
+        """Raise `ColumnError` for a column that the format cannot hold."""
+        for field in fields:
+            if is_csv(self.path) and not _is_flat(field.type):
+                raise ColumnError(f"has type {field.type}, which CSV cannot hold; write Parquet", column=field.name)
+
+    def open(self, file: IO[bytes], schema: pa.Schema, store_schema: bool = False) -> Writer:
+        """Begin to write to an open file."""
+        if is_csv(self.path):
+            return _CsvWriter(pa.csv.CSVWriter(file, schema), sidecar(self.path))
+        return _ParquetWriter(pq.ParquetWriter(file, schema, compression=self.compression, store_schema=store_schema))
+
+
+def _is_flat(type_: pa.DataType) -> bool:
+    """Tell whether values are written as text that is read back."""
+    t = pa.types
+    inner = type_.value_type if t.is_dictionary(type_) else type_
+    plain = t.is_primitive(inner) and not (t.is_duration(inner) or t.is_time(inner) or t.is_interval(inner))
+    return bool(plain or is_text(inner) or t.is_boolean(inner) or t.is_decimal(inner) or t.is_null(inner))

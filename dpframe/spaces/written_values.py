@@ -1,0 +1,147 @@
+"""Values written as text, as CSV has them: what each is, is said by its own writing, and never by its neighbours.
+
+Distinct texts are read once, so that a column is read at the speed of its dictionary.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpframe.spaces.python_values import KINDS, nanoseconds
+
+_BOOLEAN = r"^(?i:true|false)$"
+_WHOLE = r"^[+-]?(0|[1-9][0-9]{0,17})$"
+_NUMBER = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
+_ANY_WHOLE = r"^[+-]?0*[0-9]{1,18}$"
+_ANY_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
+
+_WRITTEN = (("boolean", _BOOLEAN), ("whole number", _WHOLE), ("number", _NUMBER), ("date", _DATE), ("timestamp", _TIME))
+"""Kinds by their writing, the first that fits; a number with leading zeros is text, as codes are."""
+
+
+def written_kind_counts(texts: pa.Array) -> npt.NDArray[np.int64]:
+    """Return how many of some texts are written as each of the `KINDS`.
+
+    Examples
+    --------
+    >>> counts = written_kind_counts(pa.array(["3", "-2.5", "2024-01-31", "007", "True", None]))
+    >>> {kind: int(count) for kind, count in zip(KINDS, counts, strict=True) if count}
+    {'null': 1, 'text': 1, 'boolean': 1, 'whole number': 1, 'number': 1, 'date': 1}
+    """
+    entries, indices = _distinct(texts)
+    blank = is_blank(texts)
+    kinds = np.full(len(entries), KINDS.index("text"), dtype=np.int64)
+    for name, pattern in reversed(_WRITTEN):
+        kinds[_matches(entries, pattern)] = KINDS.index(name)
+    counts = np.bincount(kinds[indices[~blank]], minlength=len(KINDS))
+    counts[KINDS.index("null")] += int(blank.sum())
+    return counts.astype(np.int64)
+
+
+def read_written(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return texts as an Arrow array of a type that `can_be_written`; what is not written so is null.
+
+    Nothing is refused. Whole numbers may be written with a fraction, which is rounded; times without a zone count as
+    UTC; dates are read as times at their midnight, and times as their dates.
+
+    Examples
+    --------
+    >>> read_written(pa.array(["3", " -2.5", "many", None]), pa.float64()).to_pylist()
+    [3.0, -2.5, None, None]
+    """
+    if pa.types.is_string(type_):
+        return texts
+    entries, indices = _distinct(texts)
+    read = _reader(type_)(entries)
+    return read.take(pa.array(indices, mask=indices < 0))
+
+
+def is_blank(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    """Tell which texts are null, or write nothing: null in a column of any type but text."""
+    entries, indices = _distinct(texts)
+    empty = np.append(np.asarray(pc.equal(entries, "")), True)
+    return np.asarray(empty[indices], dtype=np.bool_)
+
+
+def can_be_written(type_: pa.DataType) -> bool:
+    """Tell whether values of a type are read from text."""
+    return pa.types.is_string(type_) or any(fits(type_) for fits, _ in _READERS)
+
+
+def _distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Return the distinct texts without the space around them, and the place of each row's; −1 for null."""
+    coded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+    indices: npt.NDArray[np.int64] = coded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    return pc.utf8_trim_whitespace(coded.dictionary.cast(pa.string())), indices
+
+
+def _matches(entries: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
+    matched: npt.NDArray[np.bool_] = pc.match_substring_regex(entries, pattern).to_numpy(zero_copy_only=False)
+    return matched
+
+
+def _fitting(entries: pa.Array, pattern: str) -> pa.Array:
+    """Return the entries that fit a pattern, null for others."""
+    return pc.if_else(pc.match_substring_regex(entries, pattern), entries, pa.scalar(None, pa.string()))
+
+
+def _booleans(entries: pa.Array) -> pa.Array:
+    return pc.equal(pc.utf8_lower(_fitting(entries, _BOOLEAN)), "true")
+
+
+def _unsigned(entries: pa.Array) -> pa.Array:
+    """Return numbers without a plus, which Arrow does not read."""
+    return pc.utf8_ltrim(entries, characters="+")
+
+
+def _wholes(entries: pa.Array) -> pa.Array:
+    plain = _unsigned(_fitting(entries, _ANY_WHOLE)).cast(pa.int64())
+    ends = float(-(2**63)), float(2**63 - 1024)
+    rest = pc.round(_floats(_fitting(entries, _ANY_NUMBER)), round_mode="half_to_even")
+    clamped = pc.min_element_wise(pc.max_element_wise(rest, ends[0], skip_nulls=False), ends[1], skip_nulls=False)
+    return pc.coalesce(plain, clamped.cast(pa.int64(), safe=False))
+
+
+def _floats(entries: pa.Array) -> pa.Array:
+    return _unsigned(_fitting(entries, _ANY_NUMBER)).cast(pa.float64())
+
+
+def _times(entries: pa.Array) -> pa.Array:
+    """Return moments; those of no calendar are null."""
+    fits = _matches(entries, _TIME) | _matches(entries, _DATE)
+    moments = [_moment(text) if fit else None for text, fit in zip(entries.to_pylist(), fits, strict=True)]
+    return pa.array(moments, pa.timestamp("us"))
+
+
+def _dates(entries: pa.Array) -> pa.Array:
+    return _times(entries).cast(pa.date32(), safe=False)
+
+
+def _moment(text: str) -> int | None:
+    """Return a moment in microseconds since 1970, in UTC."""
+    try:
+        ticks = nanoseconds(dt.datetime.fromisoformat(text), duration=False)
+    except ValueError:  # the 31st of February
+        return None
+    return None if ticks is None else ticks // 1000
+
+
+_READERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]]] = [
+    (pa.types.is_boolean, _booleans),
+    (pa.types.is_int64, _wholes),
+    (pa.types.is_float64, _floats),
+    (pa.types.is_date32, _dates),
+    (lambda type_: type_ == pa.timestamp("us"), _times),
+]
+
+
+def _reader(type_: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    return next(read for fits, read in _READERS if fits(type_))

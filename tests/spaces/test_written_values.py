@@ -1,0 +1,90 @@
+"""Text that writes values: each is read by itself."""
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpframe.spaces.python_values import KINDS
+from dpframe.spaces.written_values import can_be_written, is_blank, read_written, written_kind_counts
+
+TYPES = [pa.bool_(), pa.int64(), pa.float64(), pa.date32(), pa.timestamp("us"), pa.string()]
+
+
+def kind(text: str | None) -> str:
+    return KINDS[int(np.argmax(written_kind_counts(pa.array([text], pa.string()))))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("37", "whole number"),
+        ("-0", "whole number"),
+        ("+3", "whole number"),
+        ("007", "text"),
+        ("1e3", "number"),
+        (".5", "number"),
+        ("5.", "number"),
+        ("1" * 30, "number"),
+        ("1,5", "text"),
+        ("True", "boolean"),
+        ("yes", "text"),
+        ("2024-01-31", "date"),
+        ("2024-01-31T08:00", "timestamp"),
+        ("2024-01-31 08:00:00.123456789+02:00", "timestamp"),
+        (" 7 ", "whole number"),
+        ("", "null"),
+        ("  ", "null"),
+        (None, "null"),
+        ("nan", "text"),
+        ("inf", "text"),
+        ("七", "text"),
+    ],
+)
+def test_a_writing_says_its_kind(text, expected):
+    assert kind(text) == expected
+
+
+def test_what_is_written_is_read():
+    texts = pa.array(["1", "2.5", "-1e400", "9" * 30, "x", None, "3.5", "true", "2024-02-29", "2024-02-31"])
+    assert read_written(texts, pa.int64()).to_pylist()[:3] == [1, 2, -(2**63)]
+    assert read_written(texts, pa.int64()).to_pylist()[3] >= 2**63 - 1024
+    assert read_written(texts, pa.float64()).to_pylist()[1:7] == [2.5, -np.inf, 1e30, None, None, 3.5]
+    assert read_written(texts, pa.bool_()).to_pylist()[6:8] == [None, True]
+    assert read_written(texts, pa.date32()).to_pylist()[8:] == [dt.date(2024, 2, 29), None]
+    zoned = pa.array(["2024-01-31T08:00+02:00", "2024-01-31 06:00", "2024-01-31"])
+    moments = read_written(zoned, pa.timestamp("us")).to_pylist()
+    assert moments == [dt.datetime(2024, 1, 31, 6)] * 2 + [dt.datetime(2024, 1, 31)]
+    assert read_written(texts, pa.string()) is texts
+    assert read_written(pa.array(["007"]), pa.int64()).to_pylist() == [7]
+
+
+@given(st.lists(st.one_of(st.none(), st.text(), st.floats().map(repr), st.integers().map(str))), st.sampled_from(TYPES))
+def test_no_text_is_refused_and_none_changes_how_another_is_read(values, type_):
+    values = [None if v is None else v.encode("utf-8", "ignore").decode() for v in values]
+    texts = pa.array(values, pa.string())
+    read = read_written(texts, type_)
+    assert read.type == type_
+    assert len(read) == len(values)
+    alone = [read_written(pa.array([v], pa.string()), type_)[0].as_py() for v in values]
+    assert read.to_pylist() == alone
+    assert written_kind_counts(texts).sum() == len(values)
+    assert read_written(texts.dictionary_encode(), type_).cast(type_).to_pylist() == read.to_pylist()
+    assert not (is_blank(texts) & np.asarray(read.is_valid()) & ~pa.types.is_string(type_)).any()
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**63), 2**63 - 1), st.datetimes())
+def test_reading_undoes_writing(number, whole, moment):
+    assert read_written(pa.array([repr(number)]), pa.float64()).to_pylist() == [number]
+    exact = abs(whole) < 10**18
+    read = read_written(pa.array([str(whole)]), pa.int64())[0].as_py()
+    assert read == whole if exact else abs(read - whole) <= 1024
+    assert read_written(pa.array([str(moment)]), pa.timestamp("us")).to_pylist() == [moment]
+
+
+def test_sets_and_durations_are_not_written():
+    assert all(map(can_be_written, TYPES))
+    assert not any(map(can_be_written, [pa.duration("us"), pa.list_(pa.string()), pa.timestamp("ns")]))
