@@ -28,7 +28,7 @@ the tails left out, go into the slack, beyond which the profile need not be know
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -45,6 +45,8 @@ _MERGED = 8.0
 """σ² from which on sums of draws are a discrete Gaussian: e^(−2π²·4) is 5e-35 for each of at most 1e4 additions."""
 _LARGE = 2.0**30
 """Parameters s² beyond which the law is not summed but bounded by the normal law's, cell by cell."""
+_LONG = 1 << 16
+"""Lattice points from which on a profile is read off sums that are taken once."""
 _ROUND = 1e-15
 _TOLERANCE = 1e-4
 """Relative width to which μ is found, rounded up."""
@@ -132,13 +134,29 @@ def lattice_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
     # All numbers move by `moved`: L = moved·(m·moved − 2S)/2σ², which falls in S.
     loss = moved * (m * moved - 2 * s) / (2 * noise.sigma2)
     error, rounded = 4 * _ROUND * float(np.abs(loss).max()), 1 + _ROUND * (1000 + len(law))
+    excess = _summed_excess(law, loss) if len(law) > _LONG else _term_by_term(law, loss)
 
     def profile(x: float) -> float:
-        last = int(np.searchsorted(-loss, -(x - error), side="left"))
-        value = float(law[:last] @ -np.expm1(x - error - loss[:last])) if last else 0.0
+        value = excess(int(np.searchsorted(-loss, -(x - error), side="left")), x - error)
         return min(1.0, max(0.0, value) * rounded + beyond + beta * (1 + math.exp(min(x, 700.0))))
 
     return profile
+
+
+def _term_by_term(law: FloatArray, loss: FloatArray) -> Callable[[int, float], float]:
+    """Return Σ_{i<last} P_i·(1 − e^(x − L_i)) as a function of last and x."""
+    return lambda last, x: float(law[:last] @ -np.expm1(x - loss[:last])) if last else 0.0
+
+
+def _summed_excess(law: FloatArray, loss: FloatArray) -> Callable[[int, float], float]:
+    """Return the same, rounded up, from running sums of P and of P·e^(−L), whose rounding is below n·u·ΣP each."""
+    first, second = np.cumsum(law), np.cumsum(np.exp(np.log(law) - loss))
+    rounding = 1 + _ROUND * (2 * len(law) + float(np.abs(loss).max()))
+
+    def excess(last: int, x: float) -> float:
+        return float(first[last - 1]) * rounding - math.exp(x) * float(second[last - 1]) if last else 0.0
+
+    return excess
 
 
 def _normal_profile(s2: float, moved: int, tail: float, beta: float) -> Profile:

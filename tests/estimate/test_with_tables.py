@@ -122,10 +122,10 @@ def test_intervals_hold_what_they_say(people, plan, target):
     """
     groups = [["region"], ["occupation"], ["sex", "region"], ["occupation", "education"]]
     held = {"inverse": [], "project": [], "model": []}
+    truth = people if target == "table" else make_census(400_000, 0, columns=LISTED)
+    weight = ROWS / len(truth)
     for key in range(RELEASES):
         frame = people if target == "table" else make_census(ROWS, 100 + key, columns=LISTED)
-        truth = frame if target == "table" else make_census(400_000, 0, columns=LISTED)
-        weight = ROWS / len(truth)
         safe = dpf.sanitize(frame, plan=plan, key=key.to_bytes(32, "big"))
         told = Estimates(safe, tables=measure.measure_pairs(frame, plan, SIGMA**2, seed=key))
         for method, inside in held.items():

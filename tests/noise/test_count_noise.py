@@ -171,7 +171,7 @@ def test_the_tail_bound():
     st.floats(1e-14, 1e-2),
     st.integers(1, 5),
 )
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_what_is_spent_is_at_most_the_budget(parts, epsilon, delta, contributions):
     budget = Budget(epsilon, delta)
     spending = spend(budget, [Histogram(*part) for part in parts], 1000, contributions)
