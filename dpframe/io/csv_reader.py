@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from dpframe.errors import ColumnError
-from dpframe.io.files import FileInput, attempt, repeated
+from dpframe.io.files import SIDECAR, FileInput, attempt, repeated
 from dpframe.io.types import is_text
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
@@ -27,9 +27,6 @@ from dpframe.spaces.written_values import can_be_written, is_blank, read_written
 
 ENDING = ".csv"
 """What the name of a CSV file ends with."""
-
-SIDECAR = ".dpframe.json"
-"""What the name of the file beside a release ends with, after the release's own."""
 
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 """What stands for a missing value outside of quotes, as pandas has it."""

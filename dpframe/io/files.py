@@ -29,6 +29,10 @@ BATCH_ROWS = 1 << 17
 """Rows read at a time, where nothing else is said."""
 
 
+SIDECAR = ".dpframe.json"
+"""What the name of the file beside a release ends with, after the release's own, where the format has no metadata."""
+
+
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -73,7 +77,7 @@ def _listed(root: Path, paths: Iterable[Path]) -> list[File]:
     return [
         (path, _partition_keys(inner))
         for path, inner in inner_paths
-        if not any(part.startswith(("_", ".")) for part in inner.parts)
+        if not any(part.startswith(("_", ".")) for part in inner.parts) and not inner.name.endswith(SIDECAR)
     ]
 
 

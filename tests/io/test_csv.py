@@ -125,6 +125,14 @@ def test_spaces_may_be_read_off_csv(files):
     assert [c.space.inner_space.tag for c in plan.columns][:3] == ["integer", "categorical", "real"]
 
 
+def test_a_folder_may_hold_a_release_and_its_plan(files):
+    (files / "out").mkdir()
+    dpf.sanitize_parquet(files / "in.csv", files / "out" / "safe.csv", 2, spaces=SPACES, drop=["region"])
+    assert sidecar(files / "out" / "safe.csv").exists()
+    assert dpf.verify_file(files / "out").ok
+    assert len(dpf.read_csv(files / "out")) == 4_000
+
+
 def test_synthetic_rows_in_csv(files):
     dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 2, spaces=SPACES, drop=["region"])
     assert synthesize_parquet(files / "safe.csv", files / "syn.csv") == 4_000
