@@ -10,8 +10,7 @@ A draw is a centre (the top step, 2·plateau − 1 values) or a sign, a step J a
 without an end, and so is every part of it: with β = e^(−rate), J = r₀ + B·(r₁ + B·(… + B^l·(r + T·q))), where
 the digits are independent, P(rᵢ) ∝ β^(Bⁱ·rᵢ), and q counts how often a coin of chance β^(B^l·T) falls in a row.
 All are integers over 2^128. Nothing is cut off, so that δ = 0; a plane of coins is read only while some draw's
-last coin fell, which depends on the noise alone. Of a full table the coin's chance is below 2^−36; a rate above 13.5
-has a table of one place, and a coin of chance e^(−rate).
+last coin fell, which depends on the noise alone and has a chance of at most e^−13.5.
 """
 
 from __future__ import annotations
