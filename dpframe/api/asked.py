@@ -29,6 +29,8 @@ from dpframe.spaces.field import Field
 
 ROWS = 1 << 16
 """Rows that are counted at a time."""
+_SMALL = 1 << 24
+"""Codes up to which any space has randomised response, the channel that is made fastest."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ class Asked:
     @cached_property
     def column(self) -> Column:
         """The column for axes and conditions, which look at its name and space alone: the channel is a stand-in."""
-        return Column(self.name, self.space, mechanism_for(self.space, 1.0, 0.0))
+        tag = "randomized_response" if self.space.size <= _SMALL else None
+        return Column(self.name, self.space, mechanism_for(self.space, 1.0, 0.0, tag))
 
     def numeric(self, question: str, times: bool = True) -> Asked:
         """Return it, or raise `ParameterError` unless its values are numbers on a line (or booleans)."""

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +22,7 @@ from dpframe.api.query_budget import Spending, Whole, check_share
 from dpframe.arrays import FloatArray
 from dpframe.central.answers import MECHANISMS, Noise, Portion
 from dpframe.central.questions import Cells, Met, Moments, Question, Summed, Tree
+from dpframe.central.wishart import WishartNoise
 from dpframe.errors import (
     AlreadySanitizedError,
     DpframeWarning,
@@ -43,8 +44,14 @@ from dpframe.noise.keystream import Keystream
 
 T = TypeVar("T", "pd.Series[Any]", pd.DataFrame)
 
+WISHART = "wishart"
+
 AUTO = ("geometric", "gaussian")
 """Mechanisms of which the one of less noise is taken, where none is named."""
+
+
+Fitted = TypeVar("Fitted", bound=tuple[Any, Any, Budget])
+"""A mechanism's name, its noise, and what that costs by itself."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,8 @@ class Queries:
     mechanism, the share, and the (ε, δ) that the answer has for itself. Mechanisms: ``"geometric"`` (two-sided
     geometric noise, pure; ``"laplace"`` and ``"vector"`` name the same on real numbers and on several),
     ``"staircase"`` (pure; of least expected absolute error, for a number that moves by more than 1), ``"gaussian"``
-    (discrete Gaussian noise). Where none is named, the one of less noise is taken; that choice is public.
+    (discrete Gaussian noise). Where none is named, the one of less noise is taken; that choice is public. All of them
+    are sampled exactly, in integers; `second_moments` takes ``"wishart"`` as well, which is not.
 
     Copies of an object share its budget; another object has its own, so let a ledger keep count.
 
@@ -437,6 +445,11 @@ class Queries:
         values in [−r, r] and [−s, s] there, a replaced row moves a product's sum by 2rs, a square's by r² and a value's
         by 2r. Each sum has a part of the share. The same numbers as of `cov`, without the means subtracted.
 
+        ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.central.wishart`): the estimate
+        is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
+        drawn in floats, outside the promise of exact sampling, and is of use with ``accounting="basic"`` alone: of μ²
+        it takes what anything of its (ε, δ) might.
+
         Parameters
         ----------
         columns
@@ -455,7 +468,41 @@ class Queries:
         BudgetExceeded
             If less than the share is left.
         """
+        if mechanism == WISHART:
+            return self._wishart(columns, share)
         return self._products(columns, share, mechanism, "second_moments", psd=False)
+
+    def _wishart(self, columns: Sequence[str], share: float) -> pd.DataFrame:
+        names, asked, question = self._moments(columns, "second_moments")
+        size = len(names) + 1
+
+        def fitted(portion: Portion) -> tuple[str, WishartNoise, Budget]:
+            budget = portion.any_budget
+            return WISHART, WishartNoise.of(size, float(size), budget, self.contributions), budget
+
+        part, (_, noise, budget), stream = self._paid(question, asked, share, "second_moments", fitted)
+        back, moments = _back(question, asked), _unit_moments(question, self.n)
+        estimate = back @ (moments + noise.sample(stream.column("wishart", "measure"))) @ back.T / self.n
+        scale = back @ noise.scale @ back.T
+        # T W Tᵀ is Wishart with T V Tᵀ: mean k·S, variance k·(Sᵢᵢ·Sⱼⱼ + Sᵢⱼ²).
+        error = np.sqrt(noise.degrees * (np.outer(np.diag(scale), np.diag(scale)) + scale**2)) / self.n
+        results = normal(estimate - noise.degrees * scale / self.n, error, self.confidence_level)
+        results["estimate"] = estimate
+        tables = {key: pd.DataFrame(found[1:, 1:], index=names, columns=names) for key, found in results.items()}
+        return _with_facts(pd.concat(tables, axis=1), Answered((), (), _facts(WISHART, part, budget)))
+
+    def _moments(self, columns: Sequence[str], kind: str) -> tuple[list[str], list[Asked], Moments]:
+        names = column_names(columns, "columns")
+        asked = [self._column(name).numeric(kind, times=False) for name in names]
+        if not names or len(set(names)) < len(names):
+            raise ParameterError("columns must name one column or more, each once")
+        nullable = [column.name for column in asked if column.space.has_null]
+        if nullable:
+            raise ParameterError(
+                f"column {name_list(nullable[:1])} may hold nulls, of which no products are; declare its space without "
+                "Nullable, and nulls count as the middle of its bounds"
+            )
+        return names, asked, Moments(tuple(names), tuple(column.space for column in asked), self.contributions)
 
     def cov(
         self, columns: Sequence[str], *, share: float, mechanism: str | None = None, psd: bool = True
@@ -497,17 +544,7 @@ class Queries:
     def _products(
         self, columns: Sequence[str], share: float, mechanism: str | None, kind: str, psd: bool
     ) -> pd.DataFrame:
-        names = column_names(columns, "columns")
-        asked = [self._column(name).numeric(kind, times=False) for name in names]
-        if not names or len(set(names)) < len(names):
-            raise ParameterError("columns must name one column or more, each once")
-        nullable = [column.name for column in asked if column.space.has_null]
-        if nullable:
-            raise ParameterError(
-                f"column {name_list(nullable[:1])} may hold nulls, of which no products are; declare its space without "
-                "Nullable, and nulls count as the middle of its bounds"
-            )
-        question = Moments(tuple(names), tuple(column.space for column in asked), self.contributions)
+        names, asked, question = self._moments(columns, kind)
         told = self._answer(question, asked, share, mechanism, kind)
         estimate, error = _matrices(question, asked, told, self.n, central=kind == "cov")
         results = normal(estimate, error, self.confidence_level)
@@ -525,27 +562,39 @@ class Queries:
         return Asked.of(field, self._declared)
 
     def _answer(self, question: Question, columns: Any, share: float, mechanism: str | None, kind: str) -> Answered:
-        """Check, count, spend, take the key, and draw: in this order, here and nowhere else."""
-        asked, part = list(columns), check_share(share)
+        """Return a question's numbers with noise on each."""
         named = _named(mechanism)
-        check_types(asked)
-        self._spending.refuse(part)
-        portion = self._spending.whole.portion(part)
-        chosen, noises = _fitted(question, portion, named)
-        for codes in batches(self._table, asked):
-            question.add(codes)
 
-        cost = Cost(portion.spent_by(noises), portion.step)
-        self._spending.once(part, lambda: self._enter(cost, kind))
+        def fitted(portion: Portion) -> tuple[str, tuple[Noise, ...], Budget]:
+            chosen, noises = _fitted(question, portion, named)
+            return chosen, noises, portion.spent_by(noises)
 
-        key = fresh_key()
-
-        stream = Keystream(key)
+        part, (chosen, noises, budget), stream = self._paid(question, list(columns), share, kind, fitted)
         values = tuple(
             np.array(noise.add(totals, stream.column(json.dumps([kind, i]), "measure")), dtype=np.float64)
             for i, (totals, noise) in enumerate(zip(question.totals, noises, strict=True))
         )
-        return Answered(values, noises, _facts(chosen, part, cost.budget))
+        return Answered(values, noises, _facts(chosen, part, budget))
+
+    def _paid(
+        self, question: Question, asked: Sequence[Asked], share: float, kind: str, fit: Callable[[Portion], Fitted]
+    ) -> tuple[Fraction, Fitted, Keystream]:
+        """Check, count, spend, and take the key to draw with: in this order, here and nowhere else.
+
+        ``fit`` finds the noise of a portion, and what it costs by itself, or refuses.
+        """
+        part = check_share(share)
+        check_types(asked)
+        self._spending.refuse(part)
+        portion = self._spending.whole.portion(part)
+        fitted = fit(portion)
+        for codes in batches(self._table, asked):
+            question.add(codes)
+
+        cost = Cost(fitted[2], portion.step)
+        self._spending.once(part, lambda: self._enter(cost, kind))
+
+        return part, fitted, Keystream(fresh_key())
 
     def _enter(self, cost: Cost, kind: str) -> None:
         if self._account is not None:
@@ -645,6 +694,35 @@ def _placed(tree: Tree, excess: FloatArray, reach: FloatArray, values: int) -> t
     return float(centre), float(starts[low]), float(min(starts[high + 1], values) - 1)
 
 
+def _halves(question: Moments, asked: Sequence[Asked]) -> tuple[list[float], list[float]]:
+    """Return what half a code is in each column's units, and the middle of its bounds."""
+    halves = [column.line[1] * grain / 2 for column, grain in zip(asked, question.grains, strict=True)]
+    middles = [
+        column.line[0] + column.line[1] * (grain - 1) / 2 + half * last
+        for column, grain, half, last in zip(asked, question.grains, halves, question.lasts, strict=True)
+    ]
+    return halves, middles
+
+
+def _back(question: Moments, asked: Sequence[Asked]) -> FloatArray:
+    """Return the matrix that takes (1, u/N) of a row, each number in [−1, 1], to (1, its values)."""
+    halves, middles = _halves(question, asked)
+    back = np.diag([1.0, *(half * last for half, last in zip(halves, question.lasts, strict=True))])
+    back[1:, 0] = middles
+    return back
+
+
+def _unit_moments(question: Moments, n: int) -> FloatArray:
+    """Return the sum of z zᵀ over rows z = (1, u/N), |z|² ≤ 1 + the number of columns."""
+    lasts = np.array(question.lasts, dtype=np.float64)
+    found = np.zeros((len(lasts) + 1, len(lasts) + 1))
+    found[0, 0] = n
+    found[0, 1:] = found[1:, 0] = np.array(question.first, dtype=np.float64) / lasts
+    for (i, j), total in zip(question.pairs, question.second, strict=True):
+        found[i + 1, j + 1] = found[j + 1, i + 1] = total / (lasts[i] * lasts[j])
+    return found
+
+
 def _matrices(
     question: Moments, asked: Sequence[Asked], told: Answered, n: int, central: bool
 ) -> tuple[FloatArray, FloatArray]:
@@ -652,11 +730,7 @@ def _matrices(
     sums = [float(v[0]) * u + (u - 1) / 2 for v, u in zip(told.values, question.units, strict=True)]
     errors = [math.sqrt(noise.variance) * u for noise, u in zip(told.noises, question.units, strict=True)]
     count = len(asked)
-    halves = [column.line[1] * grain / 2 for column, grain in zip(asked, question.grains, strict=True)]
-    middles = [
-        column.line[0] + column.line[1] * (grain - 1) / 2 + half * last
-        for column, grain, half, last in zip(asked, question.grains, halves, question.lasts, strict=True)
-    ]
+    halves, middles = _halves(question, asked)
     means = [half * total / n for half, total in zip(halves, sums[:count], strict=True)]
     spreads = [half * error / n for half, error in zip(halves, errors[:count], strict=True)]
     estimate, variance = np.empty((count, count)), np.empty((count, count))

@@ -62,7 +62,11 @@ class Whole:
         if self.step is None or share in (0, 1):
             return Amount(rounded(part.loss * share), rounded(part.slack * share))
         epsilon = min(step_epsilon(self._step(share), self.promise.delta), self.promise.epsilon)
-        return Amount(epsilon, self.promise.delta)
+        return Amount(rounded(Fraction(epsilon) * (1 + _ROUND * (1 if rounded is up else -1))), self.promise.delta)
+
+
+_ROUND = Fraction(1, 10**12)
+"""What a root and a bisection may leave off."""
 
 
 def _curved(promise: Budget) -> Whole:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from dpframe.api.queries import Queries
+from dpframe.api.queries import WISHART, Queries
 from dpframe.cli.estimate import stacked
 from dpframe.cli.spaces import read_spaces
 from dpframe.cli.terminal import plain
@@ -103,7 +103,10 @@ def query(
     k: Annotated[int | None, typer.Option(help="How many most common values.", show_default=False)] = None,
     mechanism: Annotated[
         str | None,
-        typer.Option(help="geometric, laplace, staircase, vector or gaussian.  [default: the one of less noise]"),
+        typer.Option(
+            help="geometric, laplace, staircase, vector or gaussian; of second-moments wishart.  "
+            "[default: the one of less noise]"
+        ),
     ] = None,
     contributions: Annotated[int, typer.Option(help="Rows that one person may own.")] = 1,
     confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
@@ -138,7 +141,7 @@ def query(
         spaces={**declared, **dict(map(_space, space or []))} if space else declared,
         contributions=contributions,
         confidence_level=confidence_level,
-        accounting="gaussian" if delta > 0 else None,
+        accounting="basic" if mechanism == WISHART else None,
         ledger=ledger,
         dataset=dataset,
         part=part,

@@ -67,6 +67,12 @@ def test_it_is_the_librarys_answer(source, run):
     assert abs(json.loads(out)["answer"][0]["estimate"] - 33_000) < 5_000
 
 
+def test_wishart_noise(source, run):
+    code, out, _ = run(source, "second-moments", "age", "--epsilon", 1, "--delta", 1e-6, *AGE, "--mechanism", "wishart")
+    assert code == 0
+    assert "wishart noise, epsilon=1, delta=1e-06" in out
+
+
 def test_spaces_from_a_file(source, run, tmp_path):
     (tmp_path / "spaces.json").write_text(json.dumps({"age": {"lower": 0, "upper": 120}}))
     assert run(source, "sum", "age", "--epsilon", 1, "--spaces", tmp_path / "spaces.json")[0] == 0
