@@ -17,6 +17,7 @@ from dpframe.accounting.finite import tight
 from dpframe.api.accessor import attach
 from dpframe.api.memory import make_plan, price_targets, sanitize
 from dpframe.api.parquet import plan_parquet, read_csv, read_parquet, sanitize_parquet, write_parquet
+from dpframe.api.queries import Queries
 from dpframe.api.replay import ReplayAudit, replay_audit
 from dpframe.errors import (
     AlreadySanitizedError,
@@ -90,6 +91,7 @@ __all__ = [
     "PlanError",
     "PrivacyLeakWarning",
     "Product",
+    "Queries",
     "Real",
     "ReleaseInfo",
     "RepeatedReleaseWarning",

@@ -211,7 +211,7 @@ class Draft:
     def of(cls, table: Table, request: Request, quiet: bool = False) -> Draft:
         """Check a promise and its options against a table, and make the plan if no space is left to infer."""
         options = checked(request.options)
-        promise = _promise(request, table.n, quiet)
+        promise = promise_of(request.epsilon, request.delta, table.n, quiet)
         _check_lists(table.names, options["drop"], options["passthrough"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
@@ -393,16 +393,16 @@ _LARGE = 10
 """An ε above which a promise is warned of."""
 
 
-def _promise(request: Request, n: int, quiet: bool) -> Budget:
-    assert request.epsilon is not None
-    epsilon = check_epsilon(request.epsilon)
+def promise_of(epsilon: Any, delta: Any, n: int, quiet: bool = False) -> Budget:
+    """Return what a face promises, with the default δ of n rows; warn of one that promises next to nothing."""
+    epsilon = check_epsilon(epsilon)
     if epsilon > _LARGE and not quiet:
         warn(
             f"epsilon={epsilon:g} is above {_LARGE}: one person's row may change the odds of what is released by the "
             f"factor e^{epsilon:g}, which promises next to nothing; take less, e.g. epsilon=1",
             LargeEpsilonWarning,
         )
-    return Budget(epsilon, default_delta(n) if request.delta is None else check_delta(request.delta))
+    return Budget(epsilon, default_delta(n) if delta is None else check_delta(delta))
 
 
 _requests: set[bytes] = set()

@@ -1,8 +1,8 @@
 """The ``dpframe`` command: files in, files out.
 
 Exit codes: 0 done, 1 verification failed, 2 bad input (one line on standard error), 3 budget exceeded, 70 a fault
-of dpframe itself, 130 stopped. Only ``estimate`` and ``demo`` print numbers, those of the
-release; no value of the data is ever printed.
+of dpframe itself, 130 stopped. Only ``estimate``, ``demo`` and ``query`` print numbers, those of the
+release or of an answer with noise; no value of the data is ever printed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dpframe.cli.estimate import estimate
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
 from dpframe.cli.pipes import PIPE, Source, check_files, target_file
+from dpframe.cli.query import query
 from dpframe.cli.spaces import spaces
 from dpframe.cli.stopping import loaded
 from dpframe.cli.synthesize import synthesize
@@ -255,6 +256,7 @@ app.command()(spaces)
 app.command()(audit)
 app.command()(check)
 app.command()(estimate)
+app.command()(query)
 app.command()(synthesize)
 app.command()(demo)
 

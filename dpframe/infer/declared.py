@@ -58,7 +58,7 @@ def infer_spaces(
     known: dict[str, Space] = {}
     missing: list[Field] = []
     for column in columns:
-        space = _declared_space(column, declared) if column.name in declared else from_type(column)
+        space = declared_space(column, declared) if column.name in declared else from_type(column)
         if space is None or (infer == "private" and column.name not in declared and column.nullable):
             missing.append(column)
         else:
@@ -98,7 +98,8 @@ def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
     return spaces
 
 
-def _declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
+def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
+    """Return the space that is declared for a column; what its type does not allow is refused by the column's name."""
     inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     type_ = None if pa.types.is_null(inner) else column.type
     try:

@@ -251,7 +251,8 @@ class Space(ABC):
         nulls
             ``"error"``, or ``"impute"``: nulls become the space's fixed point and infinities clamp.
         tolerant
-            Whether objects that the space cannot hold count as nulls, instead of being refused, and infinities clamp.
+            Whether what the space cannot hold, an object or a value outside a list, counts as null instead of being
+            refused, and infinities clamp.
 
         Returns
         -------
@@ -274,7 +275,8 @@ class Space(ABC):
             if pa.types.is_null(array.type):
                 array = pa.nulls(len(array), self.natural_type)
             self.check_type(array.type)
-            codes, missing = self._encode(array, nulls == "impute")
+            array = self._known(array) if tolerant else array
+            codes, missing = self._encode(array, tolerant or nulls == "impute")
         if missing is not None and missing.any():
             if nulls != "impute":
                 raise ColumnError(

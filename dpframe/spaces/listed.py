@@ -179,10 +179,12 @@ class _Listed(Space):
         return codes.astype(self.code_type), missing
 
     def _known(self, array: pa.Array) -> pa.Array:
-        return array if self._other is not None else pc.if_else(self._listed_in(array), array, None)
-
-    def _listed_in(self, array: pa.Array) -> pa.Array:
-        return pa.array(self.find(array)[0] >= 0)
+        known = self.find(array)[0] >= 0
+        if self._other is not None or known.all():
+            return array
+        # Arrow cannot take from views.
+        taken = array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
+        return taken.take(pa.array(np.arange(len(array)), mask=~known))
 
     def find(self, array: pa.Array) -> tuple[npt.NDArray[np.int32], Mask]:
         """Return the code of every value (−1, or anything, where it is none) and where values are null."""

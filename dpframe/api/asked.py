@@ -1,0 +1,157 @@
+"""Columns as questions see them: the declared space, the codes of any batch, and how answers are presented."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dpframe.arrays import FloatArray
+from dpframe.central.answers import Noise
+from dpframe.central.counts import Codes
+from dpframe.errors import ParameterError, name_list
+from dpframe.estimate.base import RESULTS
+from dpframe.infer.declared import declared_space, placeholder
+from dpframe.infer.types import from_type
+from dpframe.io.table import Table
+from dpframe.io.types import output_type
+from dpframe.mechanisms import mechanism_for
+from dpframe.plan.columns import Column
+from dpframe.spaces import Nullable, Space
+from dpframe.spaces.field import Field
+
+ROWS = 1 << 16
+"""Rows that are counted at a time."""
+_SMALL = 1 << 24
+"""Codes up to which any space has randomised response, the channel that is made fastest."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A column that questions may be about."""
+
+    field: Field
+    space: Space
+
+    @classmethod
+    def of(cls, field: Field, declared: Mapping[str, Any]) -> Asked:
+        """Take the declared space of a column, or the one that its type says.
+
+        Raises
+        ------
+        ParameterError, ColumnError
+            Without a space, with the declaration to paste; for one that does not fit the column's type, or holds sets
+            or tuples.
+        """
+        name = field.name
+        known = declared_space(field, declared) if name in declared else from_type(field)
+        if known is None:
+            raise ParameterError(
+                f"column {name_list([name])} has no space, which questions need; pass "
+                f"spaces={{{name!r}: {placeholder(field.type)}}} (Nullable(…) around a space keeps nulls)"
+            )
+        if known.code_words or len(known.sizes) > 1:
+            raise ParameterError(
+                f"column {name_list([name])} holds {'sets' if known.code_words else 'tuples'}, which questions do not "
+                "count; release the table, and ask its estimates"
+            )
+        return cls(field, known)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.field.name
+
+    @property
+    def zone(self) -> str | None:
+        """Its time zone, if its type has one."""
+        return getattr(self.field.type, "tz", None)
+
+    @cached_property
+    def coded(self) -> Space:
+        """The space in which null, and what the column's own space cannot hold, is one code past the last."""
+        return self.space if self.space.has_null else Nullable(self.space)
+
+    @cached_property
+    def column(self) -> Column:
+        """The column for axes and conditions, which look at its name and space alone: the channel is a stand-in."""
+        tag = "randomized_response" if self.space.size <= _SMALL else None
+        return Column(self.name, self.space, mechanism_for(self.space, 1.0, 0.0, tag))
+
+    def numeric(self, question: str, times: bool = True) -> Asked:
+        """Return it, or raise `ParameterError` unless its values are numbers on a line (or booleans)."""
+        line = self.space.inner_space.metric == "line" or self.space.values <= 2
+        if not self.space.is_numeric or not line:
+            raise ParameterError(
+                f"column {name_list([self.name])} holds no numbers, which {question} needs; histogram and most_common "
+                "count its values"
+            )
+        if self.space.is_time and not times:
+            raise ParameterError(
+                f"column {name_list([self.name])} holds times, which have no {question}; mean, quantile and histogram "
+                "take it"
+            )
+        return self
+
+    @property
+    def line(self) -> tuple[float, float]:
+        """The number of code 0, and the distance between neighbouring codes."""
+        ends: Any = self.space.inner_space.numbers(np.array([0, min(1, self.space.values - 1)]))
+        return float(ends[0]), float(ends[1] - ends[0])
+
+    def codes(self, values: Any) -> Codes:
+        """Return the codes of a batch: no value is refused."""
+        codes: Codes = self.coded.encode(values, tolerant=True)
+        return codes
+
+    def dressed(self, results: Mapping[str, FloatArray]) -> dict[str, Any]:
+        """Return results in the column's units: of times, instants (in its zone) and durations."""
+        if not self.space.is_time:
+            return dict(results)
+        out: dict[str, Any] = {}
+        for name, values in results.items():
+            out[name] = self.space.durations(values) if name == "std_error" else self.space.instants(values)
+            if name != "std_error" and self.zone is not None:
+                out[name] = pd.DatetimeIndex(out[name], tz="UTC").tz_convert(self.zone)
+        return out
+
+
+def check_types(columns: Sequence[Asked]) -> None:
+    """Raise `ColumnError` for a column whose type does not fit its space; a type is no fact of a row."""
+    for column in columns:
+        if not pa.types.is_null(column.field.type):
+            column.space.check_type(output_type(column.field.type))
+
+
+def batches(table: Table, columns: Sequence[Asked]) -> Iterator[dict[str, Codes]]:
+    """Yield the codes of columns, 2¹⁶ rows at a time."""
+    for batch in table.batches([column.name for column in columns]):
+        rows = len(next(iter(batch.values())))
+        for start in range(0, rows, ROWS):
+            yield {column.name: column.codes(batch[column.name][start : start + ROWS]) for column in columns}
+
+
+def linear(values: FloatArray, noise: Noise, scale: float, level: float) -> dict[str, FloatArray]:
+    """Return answers that are numbers with one noise each, times a scale: the interval is that noise's own."""
+    error, reach = math.sqrt(noise.variance) * abs(scale), noise.reach(level) * abs(scale)
+    parts = (values, np.full(values.shape, error), values - reach, values + reach)
+    return dict(zip(RESULTS, parts, strict=True))
+
+
+def normal(values: FloatArray, errors: FloatArray, level: float) -> dict[str, FloatArray]:
+    """Return answers of several noises, whose sum is taken as normal."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    return dict(zip(RESULTS, (values, errors, values - z * errors, values + z * errors), strict=True))
+
+
+def series(results: Mapping[str, Any], name: str) -> pd.Series[Any]:
+    """Return one answer as estimates have it."""
+    # By way of a Series, so that times are pandas' own scalars.
+    return pd.Series({key: pd.Series(values).iloc[0] for key, values in results.items()}, name=name)

@@ -1,0 +1,752 @@
+"""Questions to a table, with noise on the answers: `Queries`."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from dpframe.accounting.budget import Budget
+from dpframe.api.asked import Asked, batches, check_types, linear, normal, series
+from dpframe.api.planning import promise_of
+from dpframe.api.query_budget import Spending, Whole, check_share
+from dpframe.arrays import FloatArray
+from dpframe.central.answers import MECHANISMS, Noise, Portion
+from dpframe.central.questions import Cells, Met, Moments, Question, Summed, Tree
+from dpframe.central.wishart import WishartNoise
+from dpframe.errors import (
+    AlreadySanitizedError,
+    DpframeWarning,
+    ParameterError,
+    check_fraction,
+    check_whole,
+    name_list,
+    warn,
+)
+from dpframe.estimate.axes import make_axis
+from dpframe.estimate.base import RESULTS, column_names
+from dpframe.estimate.conditions import Where
+from dpframe.infer.declared import declared_space
+from dpframe.io.files import FileInput
+from dpframe.io.frames import wrap
+from dpframe.io.inputs import open_input
+from dpframe.io.table import Table
+from dpframe.ledger.account import Account, Cost
+from dpframe.ledger.currencies import Amount, down, up
+from dpframe.noise.keystream import Keystream
+
+T = TypeVar("T", "pd.Series[Any]", pd.DataFrame)
+
+WISHART = "wishart"
+
+AUTO = ("geometric", "gaussian")
+"""Mechanisms of which the one of less noise is taken, where none is named."""
+
+
+Fitted = TypeVar("Fitted", bound=tuple[Any, Any, Budget])
+"""A mechanism's name, its noise, and what that costs by itself."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer's numbers with their noise, and what they cost."""
+
+    values: tuple[FloatArray, ...]
+    noises: tuple[Noise, ...]
+    facts: Mapping[str, Any]
+
+
+class Queries:
+    """Questions to a table about people, answered with noise under (ε, δ)-differential privacy (replace-one).
+
+    The budget is one for all questions; each spends a ``share`` of it, once, before noise is drawn. Where δ > 0 answers
+    are added up in Gaussian differential privacy: a share is of μ², so that ten questions of a tenth have noise √10
+    times that of one and not ten times. Where δ = 0, or with ``accounting="basic"``, a share is of ε (and δ).
+
+    Nothing but noisy counts and sums leaves, and no value is refused: values beyond their bounds are clamped; a null,
+    or a value that its space cannot hold, meets no condition and is in no cell of a histogram, and in sums, means and
+    quantiles counts as the middle of the bounds, unless the space is ``Nullable``: then these are of the values that
+    are there. The number of rows and the schema are public.
+
+    Parameters
+    ----------
+    table
+        A pandas or polars DataFrame, a pyarrow Table, anything with the Arrow C stream, or the path of a Parquet or
+        CSV file or directory, which is read in batches, once for each question.
+    epsilon
+        The budget's ε, or a `Budget`.
+    delta
+        The budget's δ; by default min(1e-6, n^−1.5). 0 is pure, without Gaussian noise.
+    spaces
+        A declaration for every column that is asked about; see `as_space`.
+    contributions
+        Rows that one person may own: sensitivities are multiplied by it.
+    accounting
+        ``"gaussian"``, the default where δ > 0, or ``"basic"``.
+    confidence_level
+        Of the answers' intervals, which are about the table and not a population.
+    ledger, dataset, part
+        A `Ledger`, or its path, and the dataset in it, or a part of that, in which each answer is entered before its
+        noise is drawn.
+
+    Raises
+    ------
+    ParameterError, ColumnError
+        For an argument that breaks its rule, or a table without rows.
+    AlreadySanitizedError
+        If the table is a release, whose estimates cost nothing.
+    BudgetExceeded
+        By a question that asks for more than is left; nothing is spent or drawn then.
+
+    Notes
+    -----
+    Every answer is a Series or DataFrame with `estimate`, `std_error`, `lower` and `upper`; ``attrs`` has the
+    mechanism, the share, and the (ε, δ) that the answer has for itself. Mechanisms: ``"geometric"`` (two-sided
+    geometric noise, pure; ``"laplace"`` and ``"vector"`` name the same on real numbers and on several),
+    ``"staircase"`` (pure; of least expected absolute error, for a number that moves by more than 1), ``"gaussian"``
+    (discrete Gaussian noise). Where none is named, the one of less noise is taken; that choice is public. All of them
+    are sampled exactly, in integers; `second_moments` takes ``"wishart"`` as well, which is not.
+
+    Copies of an object share its budget; another object has its own, so let a ledger keep count.
+
+    Examples
+    --------
+    The average age of 100 people, ages in [0, 150]: one person moves it by at most 150/100 = 1.5, so at ε = 1 the noise
+    is Laplace noise of scale 1.5, whose standard deviation is 1.5·√2.
+
+    >>> import dpframe as dpf
+    >>> ages = pd.DataFrame({"age": np.arange(100)})
+    >>> q = dpf.Queries(ages, epsilon=1.0, delta=0, spaces={"age": (0, 150)})
+    >>> answer = q.mean("age", share=1)
+    >>> float(answer["std_error"].round(2)), answer.attrs["mechanism"], answer.attrs["epsilon"]
+    (2.12, 'geometric', 1.0)
+    >>> q.spent, q.left
+    (Amount(epsilon=1.0, delta=0.0), 0.0)
+    >>> q.mean("age", share=0.1)
+    Traceback (most recent call last):
+    dpframe.errors.BudgetExceeded: the questions have share=0 left of their budget, and share=0.1 was asked: nothing was
+    spent and nothing was drawn; ask for no more than is left
+    """
+
+    def __init__(
+        self,
+        table: Any,
+        epsilon: float | Budget,
+        delta: float | None = None,
+        *,
+        spaces: Mapping[str, Any] | None = None,
+        contributions: int = 1,
+        accounting: str | None = None,
+        confidence_level: float = 0.95,
+        ledger: Any = None,
+        dataset: str | None = None,
+        part: str | None = None,
+    ) -> None:
+        self._table: Table = open_input(Path(table)) if isinstance(table, str | os.PathLike) else wrap(table)
+        if self._table.text is not None:
+            raise AlreadySanitizedError("the table is a release, which its estimates (.dp) answer from at no cost")
+        if not self._table.n:
+            raise ParameterError("the table has no rows; there is nothing to ask of it")
+        self.contributions = check_whole(contributions, "contributions", of="rows per person")
+        self.confidence_level = check_fraction(confidence_level, "confidence_level", 0.95)
+        self._declared = _declared({} if spaces is None else spaces, self._table.names)
+        if isinstance(self._table, FileInput):
+            known = {
+                field.name: declared_space(field, self._declared) for field in self._table.fields([*self._declared])
+            }
+            self._table = self._table.typed(known, known)
+        self._account = Account.of(ledger, dataset, part)
+        self._spending = Spending(Whole.of(_promise(epsilon, delta, self._table.n), accounting))
+
+    def __repr__(self) -> str:
+        return f"<Queries of {self.n:,} rows: {self.spent} spent of {self._spending.whole.promise.stated()}>"
+
+    @property
+    def n(self) -> int:
+        """Rows of the table, which are public."""
+        return self._table.n
+
+    @property
+    def left(self) -> float:
+        """The share that is left, rounded down."""
+        return down(1 - self._spending.spent)
+
+    @property
+    def spent(self) -> Amount:
+        """What was spent as (ε, δ): in Gaussian accounting ε is that of all answers together at the budget's δ."""
+        return self._spending.whole.amount(self._spending.spent, up)
+
+    @property
+    def remaining(self) -> Amount:
+        """What the share that is left comes to as (ε, δ), by itself."""
+        return self._spending.whole.amount(1 - self._spending.spent, down)
+
+    def count(self, where: Mapping[str, Any], *, share: float, mechanism: str | None = None) -> pd.Series[Any]:
+        """Return how many rows meet a condition on every column that is named; sensitivity 1.
+
+        One replaced row meets the conditions or does not: the count moves by at most 1 (by k for a person of k rows).
+
+        Parameters
+        ----------
+        where
+            By column a value, a list of values, ``(low, high)`` with both ends in it (None for no end), None for
+            null; ``{"not": …}`` of any of these, which no null meets.
+        share, mechanism
+            See the class.
+
+        Raises
+        ------
+        ParameterError
+            For a condition that is none, a column without a space, or what its space does not hold.
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> people = dpf.datasets.make_census(10_000, columns=["age", "sex"])
+        >>> q = dpf.Queries(people, 1.0, 1e-6, spaces={"age": (0, 120), "sex": ["F", "M"]})
+        >>> answer = q.count({"sex": "F", "age": (18, 65)}, share=0.1)
+        >>> answer.attrs["mechanism"], round(float(answer["std_error"]))
+        ('gaussian', 13)
+        """
+        asked: dict[str, Asked] = {}
+
+        def column_of(name: str) -> Any:
+            asked[name] = self._column(name)
+            return asked[name].column
+
+        holds = {name: condition.holds for name, condition in Where.of(where, column_of).values.items()}
+        told = self._answer(Met(holds, self.contributions), asked.values(), share, mechanism, "count")
+        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
+        return _with_facts(series(results, "count"), told)
+
+    def sum(self, column: str, *, share: float, mechanism: str | None = None) -> pd.Series[Any]:
+        """Return the sum of a numeric column's values; sensitivity b − a for values in [a, b].
+
+        One replaced value moves the sum by at most b − a. With a ``Nullable`` space the sum about the middle of the
+        bounds and the number of values are measured, each with a part of the share: null counts as nothing.
+
+        Parameters
+        ----------
+        column
+            A column of numbers or booleans.
+        share, mechanism
+            See the class.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space, or of no numbers.
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> hours = pd.DataFrame({"hours": [40, 38, 20, 60] * 250})
+        >>> q = dpf.Queries(hours, 2.0, 0, spaces={"hours": (0, 100)})
+        >>> round(float(q.sum("hours", share=0.5)["std_error"]))  # √2·100/ε
+        141
+        """
+        asked = self._column(column).numeric("sum", times=False)
+        (start, step), last = asked.line, asked.space.values - 1
+        middle, width = abs(start + step * last / 2), step * last
+        weight = min(max(middle / (middle + width or 1.0), 0.02), 0.98)
+        return self._summed(asked, Summed(column, asked.space, self.contributions, weight), share, mechanism, "sum")
+
+    def mean(self, column: str, *, share: float, mechanism: str | None = None) -> pd.Series[Any]:
+        """Return the mean of a numeric column's values; sensitivity (b − a)/n for values in [a, b].
+
+        The sum moves by at most b − a, and n is public. With a ``Nullable`` space it is the mean of the values that are
+        there: the sum about the middle over the number of values, both with noise; its error is by the delta method.
+
+        Parameters
+        ----------
+        column
+            A column of numbers, booleans or times.
+        share, mechanism
+            See the class.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space, or of no numbers.
+        BudgetExceeded
+            If less than the share is left.
+        """
+        asked = self._column(column).numeric("mean")
+        return self._summed(asked, Summed(column, asked.space, self.contributions), share, mechanism, "mean")
+
+    def _summed(self, asked: Asked, question: Summed, share: float, mechanism: str | None, kind: str) -> pd.Series[Any]:
+        told = self._answer(question, [asked], share, mechanism, kind)
+        start, step = asked.line
+        if not asked.space.has_null:
+            over = self.n if kind == "mean" else 1
+            # What rounding down left off is half a unit on average.
+            codes = told.values[0] * question.unit + (question.unit - 1) / 2
+            values = (start * self.n + step * codes) / over
+            results = linear(values, told.noises[0], step * question.unit / over, self.confidence_level)
+            return _with_facts(series(asked.dressed(results), asked.name), told)
+        middle, half = start + step * question.last / 2, step / 2
+        about = half * (told.values[0] * question.unit + (question.unit - 1) / 2)
+        errors = [math.sqrt(noise.variance) for noise in told.noises]
+        spread, present = half * question.unit * errors[0], told.values[1]
+        if kind == "sum":
+            found, error = about + middle * present, math.hypot(spread, middle * errors[1])
+        else:
+            rows = np.maximum(present, 1.0)
+            from_middle = np.clip(about / rows, -half * question.last, half * question.last)
+            found, error = middle + from_middle, math.hypot(spread, float(from_middle[0]) * errors[1]) / float(rows[0])
+        results = normal(found, np.array([error]), self.confidence_level)
+        return _with_facts(series(asked.dressed(results), asked.name), told)
+
+    def histogram(
+        self, column: str, bins: int | Sequence[Any] | None = None, *, share: float, mechanism: str | None = None
+    ) -> pd.DataFrame:
+        """Return how many rows have each value of a column, or lie in each of its bins; sensitivity 2, or √2.
+
+        A replaced row leaves one cell and enters another: two counts move by 1, which is 2 in ℓ1 (geometric noise of
+        rate ε/2 on each) and √2 in ℓ2.
+
+        Parameters
+        ----------
+        column
+            A column of categories, numbers or times.
+        bins
+            Of numbers and times: how many (10), or bounds in order.
+        share, mechanism
+            See the class.
+
+        Returns
+        -------
+        DataFrame with a row per value or bin, and one for null where the space holds it.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space, or bins that it cannot have.
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> people = dpf.datasets.make_census(1_000, columns=["sex"])
+        >>> q = dpf.Queries(people, 1.0, 0, spaces={"sex": ["F", "M"]})
+        >>> q.histogram("sex", share=1).std_error.round(1).tolist()
+        [2.8, 2.8]
+        """
+        return self._counted(column, bins, share, mechanism, "histogram")
+
+    def _counted(self, column: str, bins: Any, share: float, mechanism: str | None, kind: str) -> pd.DataFrame:
+        asked = self._column(column)
+        listed = asked.space.is_listed or asked.space.values <= 2
+        axis = make_axis(asked.column, 10 if bins is None and not listed else bins)
+        question = Cells(column, axis.cells, axis.cell_of, self.contributions)
+        told = self._answer(question, [asked], share, mechanism, kind)
+        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
+        return _with_facts(pd.DataFrame(results, index=axis.labels), told)
+
+    def most_common(self, column: str, k: int = 5, *, share: float, mechanism: str | None = None) -> pd.DataFrame:
+        """Return the k values of a column with the largest noisy counts; sensitivity as for `histogram`.
+
+        The whole histogram is measured, and the choice is made from it: post-processing. Counts that were chosen for
+        being large are too large on average, most of all where counts differ by less than their errors.
+
+        Parameters
+        ----------
+        column
+            A column of categories.
+        k
+            How many, at most as many as there are.
+        share, mechanism
+            See the class.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space or of no categories, or k beyond their number.
+        BudgetExceeded
+            If less than the share is left.
+        """
+        asked = self._column(column)
+        if not asked.space.is_listed:
+            raise ParameterError(
+                f"column {name_list([column])} holds no categories, which most_common needs; ask for histogram"
+            )
+        check_whole(k, "k", 1, asked.space.size, of="values")
+        table = self._counted(column, None, share, mechanism, "most_common")
+        return table.sort_values("estimate", ascending=False, kind="stable").head(int(k))
+
+    def quantile(
+        self, column: str, q: float | Sequence[float] = 0.5, *, share: float, mechanism: str | None = None
+    ) -> pd.Series[Any] | pd.DataFrame:
+        """Return quantiles of a numeric column's values, from noisy cumulative counts on the grid of its space.
+
+        Counts of up to 4,096 cells, of groups of 16 of them and of 16 groups are measured, each table with a part of
+        the share and sensitivity 2 (√2); a cumulative count is a sum of at most 15 of each. A level's interval has the
+        cells that the noise of the cumulative counts does not exclude: it holds the quantile with the confidence level
+        at least. All levels cost as much as one.
+
+        Parameters
+        ----------
+        column
+            A column of numbers or times.
+        q
+            A level in (0, 1), or a list of them.
+        share, mechanism
+            See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper``; of a list a DataFrame with a row per level.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space or of no numbers, or a level outside (0, 1).
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> people = dpf.datasets.make_census(20_000, columns=["age"])
+        >>> answer = dpf.Queries(people, 1.0, 1e-6, spaces={"age": (0, 120)}).quantile("age", [0.25, 0.5], share=0.5)
+        >>> bool((answer["estimate"] - people["age"].quantile([0.25, 0.5])).abs().max() < 3)
+        True
+        """
+        asked, levels = self._column(column).numeric("quantile"), _levels(q)
+        tree = Tree(column, asked.space, self.contributions)
+        told = self._answer(tree, [asked], share, mechanism, "quantile")
+        tables, spread = [values.astype(np.int64) for values in told.values], [n.variance for n in told.noises]
+        rows, of_rows = float(self.n), 0.0
+        if asked.space.has_null:
+            rows, of_rows, tables[0] = rows - float(tables[0][-1]), spread[0], tables[0][:-1]
+        below, variance = tree.cumulative(tables) - 0.0, tree.variances(spread)
+        z = math.sqrt(_squared_z(self.confidence_level))
+        found = []
+        for level in levels:
+            excess, error = below - level * rows, np.sqrt(variance + level**2 * of_rows)
+            found.append(_placed(tree, excess, z * error, asked.space.values))
+        start, step = asked.line
+        middle, low, high = start + step * np.array(found).T
+        results = dict(zip(RESULTS, (middle, (high - low + step) / (2 * z), low, high), strict=True))
+        table = pd.DataFrame(asked.dressed(results), index=pd.Index(levels, name="q"))
+        return _with_facts(table, told) if np.ndim(q) else _with_facts(table.iloc[0].rename(column), told)
+
+    def second_moments(self, columns: Sequence[str], *, share: float, mechanism: str | None = None) -> pd.DataFrame:
+        """Return the means of the products of every two numeric columns, each with itself too.
+
+        Sums of values and of products are measured about the middle of the bounds, where they are least sensitive: with
+        values in [−r, r] and [−s, s] there, a replaced row moves a product's sum by 2rs, a square's by r² and a value's
+        by 2r. Each sum has a part of the share. The same numbers as of `cov`, without the means subtracted.
+
+        ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.central.wishart`): the estimate
+        is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
+        drawn in floats, outside the promise of exact sampling, and is of use with ``accounting="basic"`` alone: of μ²
+        it takes what anything of its (ε, δ) might.
+
+        Parameters
+        ----------
+        columns
+            Columns of numbers or booleans, whose spaces hold no nulls.
+        share, mechanism
+            See the class.
+
+        Returns
+        -------
+        DataFrame with the columns as rows, and for each of ``estimate, std_error, lower, upper`` as columns.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space, of no numbers, or with nulls.
+        BudgetExceeded
+            If less than the share is left.
+        """
+        if mechanism == WISHART:
+            return self._wishart(columns, share)
+        return self._products(columns, share, mechanism, "second_moments", psd=False)
+
+    def _wishart(self, columns: Sequence[str], share: float) -> pd.DataFrame:
+        names, asked, question = self._moments(columns, "second_moments")
+        size = len(names) + 1
+
+        def fitted(portion: Portion) -> tuple[str, WishartNoise, Budget]:
+            budget = portion.any_budget
+            return WISHART, WishartNoise.of(size, float(size), budget, self.contributions), budget
+
+        part, (_, noise, budget), stream = self._paid(question, asked, share, "second_moments", fitted)
+        back, moments = _back(question, asked), _unit_moments(question, self.n)
+        estimate = back @ (moments + noise.sample(stream.column("wishart", "measure"))) @ back.T / self.n
+        scale = back @ noise.scale @ back.T
+        # T W Tᵀ is Wishart with T V Tᵀ: mean k·S, variance k·(Sᵢᵢ·Sⱼⱼ + Sᵢⱼ²).
+        error = np.sqrt(noise.degrees * (np.outer(np.diag(scale), np.diag(scale)) + scale**2)) / self.n
+        results = normal(estimate - noise.degrees * scale / self.n, error, self.confidence_level)
+        results["estimate"] = estimate
+        tables = {key: pd.DataFrame(found[1:, 1:], index=names, columns=names) for key, found in results.items()}
+        return _with_facts(pd.concat(tables, axis=1), Answered((), (), _facts(WISHART, part, budget)))
+
+    def _moments(self, columns: Sequence[str], kind: str) -> tuple[list[str], list[Asked], Moments]:
+        names = column_names(columns, "columns")
+        asked = [self._column(name).numeric(kind, times=False) for name in names]
+        if not names or len(set(names)) < len(names):
+            raise ParameterError("columns must name one column or more, each once")
+        nullable = [column.name for column in asked if column.space.has_null]
+        if nullable:
+            raise ParameterError(
+                f"column {name_list(nullable[:1])} may hold nulls, of which no products are; declare its space without "
+                "Nullable, and nulls count as the middle of its bounds"
+            )
+        return names, asked, Moments(tuple(names), tuple(column.space for column in asked), self.contributions)
+
+    def cov(
+        self, columns: Sequence[str], *, share: float, mechanism: str | None = None, psd: bool = True
+    ) -> pd.DataFrame:
+        """Return the covariances of every two numeric columns (over n), the nearest that a table can have.
+
+        Parameters
+        ----------
+        columns
+            Columns of numbers or booleans, whose spaces hold no nulls.
+        share, mechanism
+            See the class; see `second_moments` for what is measured.
+        psd
+            Project the matrix onto those without negative eigenvalues. Errors and intervals are those before.
+
+        Returns
+        -------
+        DataFrame with the columns as rows, and for each of ``estimate, std_error, lower, upper`` as columns.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space, of no numbers, or with nulls.
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> people = pd.DataFrame({"a": [0, 1] * 5_000, "b": [0, 2] * 5_000})
+        >>> q = dpf.Queries(people, 1.0, 1e-6, spaces={"a": (0, 1), "b": (0, 2)})
+        >>> q.cov(["a", "b"], share=1)["estimate"].to_numpy().shape
+        (2, 2)
+        """
+        if not isinstance(psd, bool):
+            raise ParameterError("psd must be True or False")
+        return self._products(columns, share, mechanism, "cov", psd)
+
+    def _products(
+        self, columns: Sequence[str], share: float, mechanism: str | None, kind: str, psd: bool
+    ) -> pd.DataFrame:
+        names, asked, question = self._moments(columns, kind)
+        told = self._answer(question, asked, share, mechanism, kind)
+        estimate, error = _matrices(question, asked, told, self.n, central=kind == "cov")
+        results = normal(estimate, error, self.confidence_level)
+        if psd:
+            values, vectors = np.linalg.eigh(estimate)
+            results["estimate"] = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        tables = {key: pd.DataFrame(found, index=names, columns=names) for key, found in results.items()}
+        return _with_facts(pd.concat(tables, axis=1), told)
+
+    def _column(self, name: Any) -> Asked:
+        """Return a column; `ParameterError` for what is none."""
+        if not isinstance(name, str) or name not in self._table.names:
+            raise ParameterError(f"{name!r} is not a column of the table; columns are {name_list(self._table.names)}")
+        (field,) = self._table.fields([name])
+        return Asked.of(field, self._declared)
+
+    def _answer(self, question: Question, columns: Any, share: float, mechanism: str | None, kind: str) -> Answered:
+        """Return a question's numbers with noise on each."""
+        named = _named(mechanism)
+
+        def fitted(portion: Portion) -> tuple[str, tuple[Noise, ...], Budget]:
+            chosen, noises = _fitted(question, portion, named)
+            return chosen, noises, portion.spent_by(noises)
+
+        part, (chosen, noises, budget), stream = self._paid(question, list(columns), share, kind, fitted)
+        values = tuple(
+            np.array(noise.add(totals, stream.column(json.dumps([kind, i]), "measure")), dtype=np.float64)
+            for i, (totals, noise) in enumerate(zip(question.totals, noises, strict=True))
+        )
+        return Answered(values, noises, _facts(chosen, part, budget))
+
+    def _paid(
+        self, question: Question, asked: Sequence[Asked], share: float, kind: str, fit: Callable[[Portion], Fitted]
+    ) -> tuple[Fraction, Fitted, Keystream]:
+        """Check, count, spend, and take the key to draw with: in this order, here and nowhere else.
+
+        ``fit`` finds the noise of a portion, and what it costs by itself, or refuses.
+        """
+        part = check_share(share)
+        check_types(asked)
+        self._spending.refuse(part)
+        portion = self._spending.whole.portion(part)
+        fitted = fit(portion)
+        for codes in batches(self._table, asked):
+            question.add(codes)
+
+        cost = Cost(fitted[2], portion.step)
+        self._spending.once(part, lambda: self._enter(cost, kind))
+
+        return part, fitted, Keystream(fresh_key())
+
+    def _enter(self, cost: Cost, kind: str) -> None:
+        if self._account is not None:
+            self._account.spend(cost, f"query: {kind}")
+
+
+def fresh_key() -> bytes:
+    """Return the secret key of one answer, which serves it alone."""
+    return secrets.token_bytes(32)
+
+
+def _promise(epsilon: Any, delta: Any, n: int) -> Budget:
+    if isinstance(epsilon, Budget):
+        if delta is not None:
+            raise ParameterError("delta is already in the Budget; leave it out")
+        epsilon, delta = epsilon.epsilon, epsilon.delta
+    promise = promise_of(epsilon, delta, n)
+    if n > 1 and promise.delta > 1 / n:
+        warn(f"delta={promise.delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
+    return promise
+
+
+def _declared(spaces: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(spaces, Mapping):
+        raise ParameterError("spaces must be a mapping {column: space}")
+    stray = [str(name) for name in spaces if name not in names]
+    if stray:
+        raise ParameterError(f"spaces names {stray[0]!r}, which is not a column; columns are {name_list(names)}")
+    return dict(spaces)
+
+
+def _named(mechanism: Any) -> tuple[str, ...]:
+    """Return the mechanisms to choose from."""
+    if mechanism is None:
+        return AUTO
+    if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
+        raise ParameterError(f"mechanism must be one of {', '.join(MECHANISMS)}, or None for the one of less noise")
+    return (mechanism,)
+
+
+def _fitted(question: Question, portion: Portion, named: Sequence[str]) -> tuple[str, tuple[Noise, ...]]:
+    """Return the mechanism of least noise, and its noises: from public facts alone."""
+    usable = [name for name in named if len(named) == 1 or name != "gaussian" or portion.budget.delta > 0]
+    portions = portion.split(question.shares)
+    found = {
+        name: tuple(MECHANISMS[name](*each) for each in zip(question.numbers, portions, strict=True)) for name in usable
+    }
+
+    def noise_of(name: str) -> float:
+        terms = zip(question.numbers, found[name], strict=True)
+        return math.fsum(noise.variance / numbers.span**2 for numbers, noise in terms)
+
+    best = min(found, key=noise_of)
+    return best, found[best]
+
+
+def _facts(mechanism: str, share: Fraction, cost: Budget) -> dict[str, Any]:
+    return {"mechanism": mechanism, "share": float(share), "epsilon": cost.epsilon, "delta": cost.delta}
+
+
+def _with_facts(result: T, told: Answered) -> T:
+    result.attrs.update(told.facts)
+    return result
+
+
+def _levels(q: Any) -> FloatArray:
+    try:
+        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+    except (TypeError, ValueError):
+        levels = np.array([np.nan])
+    if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
+        raise ParameterError("q must lie in (0, 1), or be a list of such levels, e.g. q=0.5")
+    return levels
+
+
+def _squared_z(level: float) -> float:
+    return float(normal(np.zeros(1), np.ones(1), level)["upper"][0] ** 2)
+
+
+def _placed(tree: Tree, excess: FloatArray, reach: FloatArray, values: int) -> tuple[float, float, float]:
+    """Return where a cumulative count passes its goal: middle, first and last code that noise does not exclude.
+
+    With c the true cell, that up to c reaches the goal and that up to c − 1 does not; each is denied by noise beyond
+    its reach alone, on one side.
+    """
+    starts, cells = tree.starts, tree.cells
+
+    def first(above: Any) -> int:
+        return int(np.argmax(above)) if above.any() else cells - 1
+
+    def last(below: Any) -> int:
+        return cells - int(np.argmax(below[::-1])) if below.any() else 0
+
+    low, high = first(excess + reach >= 0), min(last(excess - reach < 0), cells - 1)
+    middle = (first(excess >= 0) + min(last(excess < 0), cells - 1)) / 2
+    centre = (np.interp([middle, middle + 1], np.arange(cells + 1), starts).sum() - 1) / 2
+    return float(centre), float(starts[low]), float(min(starts[high + 1], values) - 1)
+
+
+def _halves(question: Moments, asked: Sequence[Asked]) -> tuple[list[float], list[float]]:
+    """Return what half a code is in each column's units, and the middle of its bounds."""
+    halves = [column.line[1] * grain / 2 for column, grain in zip(asked, question.grains, strict=True)]
+    middles = [
+        column.line[0] + column.line[1] * (grain - 1) / 2 + half * last
+        for column, grain, half, last in zip(asked, question.grains, halves, question.lasts, strict=True)
+    ]
+    return halves, middles
+
+
+def _back(question: Moments, asked: Sequence[Asked]) -> FloatArray:
+    """Return the matrix that takes (1, u/N) of a row, each number in [−1, 1], to (1, its values)."""
+    halves, middles = _halves(question, asked)
+    back = np.diag([1.0, *(half * last for half, last in zip(halves, question.lasts, strict=True))])
+    back[1:, 0] = middles
+    return back
+
+
+def _unit_moments(question: Moments, n: int) -> FloatArray:
+    """Return the sum of z zᵀ over rows z = (1, u/N), |z|² ≤ 1 + the number of columns."""
+    lasts = np.array(question.lasts, dtype=np.float64)
+    found = np.zeros((len(lasts) + 1, len(lasts) + 1))
+    found[0, 0] = n
+    found[0, 1:] = found[1:, 0] = np.array(question.first, dtype=np.float64) / lasts
+    for (i, j), total in zip(question.pairs, question.second, strict=True):
+        found[i + 1, j + 1] = found[j + 1, i + 1] = total / (lasts[i] * lasts[j])
+    return found
+
+
+def _matrices(
+    question: Moments, asked: Sequence[Asked], told: Answered, n: int, central: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return second moments or covariances, and their errors by the delta method."""
+    sums = [float(v[0]) * u + (u - 1) / 2 for v, u in zip(told.values, question.units, strict=True)]
+    errors = [math.sqrt(noise.variance) * u for noise, u in zip(told.noises, question.units, strict=True)]
+    count = len(asked)
+    halves, middles = _halves(question, asked)
+    means = [half * total / n for half, total in zip(halves, sums[:count], strict=True)]
+    spreads = [half * error / n for half, error in zip(halves, errors[:count], strict=True)]
+    estimate, variance = np.empty((count, count)), np.empty((count, count))
+    for at, (i, j) in enumerate(question.pairs):
+        product, error = (halves[i] * halves[j] * x[count + at] / n for x in (sums, errors))
+        # About the means, or about 0: products of a mean and what is fixed.
+        a, b = (-means[i], -means[j]) if central else (middles[i], middles[j])
+        value = product - means[i] * means[j] if central else product + a * means[j] + b * means[i] + a * b
+        own = (a + b) ** 2 * spreads[i] ** 2 if i == j else a**2 * spreads[j] ** 2 + b**2 * spreads[i] ** 2
+        estimate[i, j] = estimate[j, i] = value
+        variance[i, j] = variance[j, i] = error**2 + own
+    return estimate, np.sqrt(variance)

@@ -1,0 +1,121 @@
+"""The budget of a table's questions: divided by shares, of ε and δ or of μ², each of which is spent once.
+
+A **share** is of (ε, δ) where answers are added up by ε and δ (basic composition), and of M² where they are added up in
+Gaussian differential privacy with a slack: M is the μ of the step that the whole promise is
+(`dpframe.accounting.gaussian_dp.promise_step`). The sum of shares is exact, a share being the decimal that Python
+prints for it, and never exceeds 1. Both sums are valid for questions that are chosen by what earlier answers gave
+(`dpframe.ledger.currencies`).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpframe.accounting.budget import Budget, round_down
+from dpframe.accounting.gaussian_dp import Step, promise_step, share_of_step, step_epsilon
+from dpframe.central.answers import Portion
+from dpframe.errors import BudgetExceeded, ParameterError
+from dpframe.ledger.currencies import Amount, currency_of, decimals, down, shown, up
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A promise, and the step that it is where answers are added up by μ²."""
+
+    promise: Budget
+    step: Step | None = None
+
+    @classmethod
+    def of(cls, promise: Budget, accounting: str | None) -> Whole:
+        """Choose how answers are added up: by δ, where nothing is said, as a ledger does.
+
+        Raises
+        ------
+        ParameterError
+            For an accounting that is none, or the Gaussian one without δ.
+        """
+        return _WHOLES[currency_of(accounting, promise.delta).name](promise)
+
+    def portion(self, share: Fraction) -> Portion:
+        """Return what an answer of a share may spend, rounded down."""
+        part = decimals(self.promise.epsilon, self.promise.delta)
+        epsilon, delta = down(part.loss * share), down(part.slack * share)
+        if self.step is None:
+            return Portion(Budget(epsilon, delta))
+        step = self._step(share)
+        return Portion(Budget(min(step_epsilon(step, delta), self.promise.epsilon), delta), step)
+
+    def _step(self, share: Fraction) -> Step:
+        assert self.step is not None
+        mu = share_of_step(self.step, round_down(share)).mu
+        return Step(mu, round_down(Fraction(self.step.delta) * share))
+
+    def amount(self, share: Fraction, rounded: Callable[[Fraction], float]) -> Amount:
+        """Return what a share comes to as (ε, δ), of μ² at the whole δ."""
+        part = decimals(self.promise.epsilon, self.promise.delta)
+        if self.step is None or share in (0, 1):
+            return Amount(rounded(part.loss * share), rounded(part.slack * share))
+        epsilon = min(step_epsilon(self._step(share), self.promise.delta), self.promise.epsilon)
+        return Amount(rounded(Fraction(epsilon) * (1 + _ROUND * (1 if rounded is up else -1))), self.promise.delta)
+
+
+_ROUND = Fraction(1, 10**12)
+"""What a root and a bisection may leave off."""
+
+
+def _curved(promise: Budget) -> Whole:
+    if promise.delta == 0:
+        raise ParameterError('accounting="gaussian" needs a delta above 0; raise delta, or take accounting="basic"')
+    return Whole(promise, promise_step(promise))
+
+
+_WHOLES: Mapping[str, Callable[[Budget], Whole]] = {"basic": Whole, "gaussian": _curved}
+
+
+def check_share(share: Any) -> Fraction:
+    """Return a share as the decimal that it prints as, or raise `ParameterError` unless it lies in (0, 1]."""
+    number = math.nan if isinstance(share, bool) else share
+    try:
+        valid = 0 < float(number) <= 1
+    except (TypeError, ValueError, OverflowError):
+        valid = False
+    if not valid:
+        raise ParameterError("share must lie in (0, 1], a part of the budget of all questions, e.g. share=0.1")
+    return Fraction(str(float(number)))
+
+
+@dataclass
+class Spending:
+    """What was spent of a whole, by any number of threads."""
+
+    whole: Whole
+    spent: Fraction = Fraction(0)
+    _lock: AbstractContextManager[Any] = field(default_factory=threading.RLock, repr=False)
+
+    def once(self, share: Fraction, pay: Callable[[], None]) -> None:
+        """Spend a share while ``pay`` enters it in a ledger; if that refuses, nothing is spent.
+
+        Raises
+        ------
+        BudgetExceeded
+            If less is left.
+        """
+        with self._lock:
+            self.refuse(share)
+            pay()
+            self.spent += share
+
+    def refuse(self, share: Fraction) -> None:
+        """Raise `BudgetExceeded` unless so much is left."""
+        if share > 1 - self.spent:
+            raise BudgetExceeded(
+                f"the questions have share={shown(down(1 - self.spent))} left of their budget, and "
+                f"share={shown(up(share))} was asked: nothing was spent and nothing was drawn; ask for no more than "
+                "is left"
+            )

@@ -1,0 +1,422 @@
+"""Noise on the answers to questions: whole numbers, how far one person moves them, and what each mechanism costs.
+
+An answer is one or several lists of whole numbers that are counted exactly (`Numbers`). Neighbours differ in one row
+(replace-one), so that one row moves at most ``moved`` numbers of a list, each by at most ``span``; a person of k
+rows moves them by at most k·moved·span in ℓ1. Lists compose; the shares of an answer's portion go to them.
+
+A **portion** is what an answer may spend: (ε, δ) where a total is added up by ε and δ, or a step (μ, δ₀) where it is
+added up in Gaussian differential privacy with a slack (`dpframe.accounting.gaussian_dp`).
+
+Privacy, mechanism by mechanism, always of the integers that are sampled:
+
+- *geometric* (shown as *laplace* on real numbers, *vector* of several numbers): independent discrete Laplace noise of
+  rate ε/Δ₁ on each. ln P(y)/P'(y) is a sum of rate·|moveᵢ| ≤ rate·Δ₁ = ε. With Δ₁ ≤ √d·Δ₂ also √d·Δ₂ would do; the
+  smaller is taken. (Rate ε/Δ₂ is not private for d > 1.)
+- *staircase*: one number that moves by at most Δ stays on its step or changes to a neighbouring one; ln P is a
+  multiple of ε per step (Geng–Viswanath 2014, Thm 1 and its integer form).
+- *gaussian*: discrete Gaussian noise. In a step, the lattice law's profile lies under the curve of the step
+  (`dpframe.accounting.discrete_gaussian`); in an (ε, δ), its profile at ε is at most δ, for the lattice law itself and
+  not for the normal one of Balle and Wang (2018, Thm 8), which the search starts from.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+
+import numpy as np
+from scipy import special
+
+from dpframe.accounting.budget import Budget, check_epsilon, round_down, round_up
+from dpframe.accounting.discrete_gaussian import IntegerNoise, lattice_profile, noise_step
+from dpframe.accounting.gaussian_dp import Step, gaussian_mu, pure_step, share_of_step, step_delta
+from dpframe.central.counts import noisy
+from dpframe.errors import ParameterError, check_whole
+from dpframe.noise.gaussian import LARGEST_SCALE, GaussianTable, gaussian_table
+from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.stairs import StairNoise, stair_noise, staircase
+
+_BELOW = 1 - 1e-12
+"""Factor by which rates are lowered, so that the loss of the integers stays within ε."""
+_CLEAREST = 3.0
+"""μ beyond which less noise would show nothing more, and its lattice law is hard to bound."""
+_COARSEST = 0.3
+"""σ² of the least noise."""
+_ABOVE = 1 + 2e-5
+"""Factor by which Gaussian noise is raised until its exact step fits."""
+_FAINTEST = 2.0**-80
+"""A slack below which the tables' distances from their laws count."""
+_TAIL = 1e-6
+"""Part of δ that is kept for what the lattice law leaves out."""
+_DIGITS = 12
+"""Binary digits of σ², so that few tables are needed."""
+_WIDE = 2.0**16
+"""σ² from which on the normal law's quantiles are the discrete ones'."""
+
+_NOTHING = "epsilon is too small for this answer: its noise exceeds every table; raise epsilon or the share"
+_NO_DELTA = 'gaussian needs delta above 0; raise delta, or take mechanism="geometric"'
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A list of whole numbers that get noise of one law, independently.
+
+    Parameters
+    ----------
+    size
+        How many there are.
+    moved
+        How many of them one replaced row moves at most: 2 of a table of counts, 1 of a sum.
+    span
+        By how much it moves each at most: 1 for counts, the range of what is summed.
+    contributions
+        Rows that one person may own; they move the numbers k times as far.
+
+    Raises
+    ------
+    ParameterError
+        For what is no whole number of at least 1.
+
+    Examples
+    --------
+    >>> table = Numbers(size=10, moved=2)
+    >>> table.l1, round(table.l2, 3)
+    (2, 1.414)
+    """
+
+    size: int = 1
+    moved: int = 1
+    span: int = 1
+    contributions: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("size", "moved", "span"):
+            check_whole(getattr(self, name), name)
+        check_whole(self.contributions, "contributions", of="rows per person")
+        if self.moved > self.size:
+            raise ParameterError("moved must be at most size; a row moves no more numbers than there are")
+
+    @property
+    def l1(self) -> int:
+        """Δ₁, the sensitivity in ℓ1."""
+        return self.contributions * self.moved * self.span
+
+    @property
+    def l2(self) -> float:
+        """Δ₂, the sensitivity in ℓ2."""
+        return self.contributions * math.sqrt(self.moved) * self.span
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What an answer may spend: (ε, δ), or a step of which (ε, δ) is what it states beside.
+
+    Examples
+    --------
+    >>> Portion(Budget(0.5)).pure_epsilon
+    0.5
+    >>> round(Portion(Budget(0.5, 1e-6), Step(0.2)).pure_epsilon, 3)  # μ = 0.2 pays for no more
+    0.16
+    """
+
+    budget: Budget
+    step: Step | None = None
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The largest ε of a pure mechanism within it, rounded down."""
+        if self.step is None:
+            return self.budget.epsilon
+        half = self.step.mu / 2
+        epsilon, less = float(special.log_ndtr(half) - special.log_ndtr(-half)), 1e-13
+        while epsilon > 0 and pure_step(epsilon).mu > self.step.mu:
+            epsilon, less = epsilon * (1 - less), 2 * less
+        if epsilon <= 0:
+            raise ParameterError(_NOTHING)
+        return epsilon
+
+    @property
+    def any_budget(self) -> Budget:
+        """The (ε, δ) of any mechanism within it, of which no more is known."""
+        return self.budget if self.step is None else Budget(self.pure_epsilon, self.step.delta)
+
+    def split(self, shares: Sequence[float]) -> list[Portion]:
+        """Divide it; the parts never come to more than the whole."""
+        whole = math.fsum(shares)
+        parts = [share / whole * _BELOW for share in shares] if len(shares) > 1 else [1.0]
+        budgets = self.budget.split(parts)
+        if self.step is None:
+            return [Portion(budget) for budget in budgets]
+        slacks = [round_down(Fraction(self.step.delta) * Fraction(part)) for part in parts]
+        steps = [Step(share_of_step(self.step, part).mu, d) for part, d in zip(parts, slacks, strict=True)]
+        return [Portion(budget, step) for budget, step in zip(budgets, steps, strict=True)]
+
+    def spent_by(self, noises: Sequence[Noise]) -> Budget:
+        """Return the (ε, δ) of an answer with these noises by itself: without δ, if all are pure."""
+        losses = [noise.pure_loss for noise in noises]
+        if None in losses:
+            return self.budget
+        whole = round_up(sum((Fraction(loss) for loss in losses if loss is not None), Fraction(0)))
+        return Budget(self.budget.epsilon if self.step is None else whole)
+
+
+class Noise(ABC):
+    """Noise on a list of numbers, calibrated."""
+
+    @property
+    def pure_loss(self) -> float | None:
+        """The ε of pure noise, of the integers, rounded up; None where δ is above 0."""
+        return None
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of the noise on one number."""
+
+    @abstractmethod
+    def reach(self, level: float) -> float:
+        """Return the least half width of an interval that holds the noise with this probability."""
+
+    @abstractmethod
+    def add(self, totals: Sequence[int], stream: ColumnStream) -> list[int]:
+        """Return totals with noise from a stream of their own."""
+
+
+@dataclass(frozen=True)
+class Stairs(Noise):
+    """Geometric or staircase noise: pure."""
+
+    law: StairNoise
+    epsilon: float
+    """The loss of the integers, for one person, rounded up."""
+
+    @property
+    def pure_loss(self) -> float:
+        """The loss of the integers."""
+        return self.epsilon
+
+    @property
+    def variance(self) -> float:
+        """Variance of one number's noise."""
+        return self.law.variance
+
+    def reach(self, level: float) -> float:
+        """Return the least whole half width, by halving."""
+        low, high = -1, 1
+        while self.law.beyond(high) > 1 - level:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.law.beyond(middle) <= 1 - level else (middle, high)
+        return float(high)
+
+    def add(self, totals: Sequence[int], stream: ColumnStream) -> list[int]:
+        """Return totals with noise, which has no bounds."""
+        return [total + noise for total, noise in zip(totals, self.law.sample(stream, 0, len(totals)), strict=True)]
+
+
+@dataclass(frozen=True)
+class Gaussian(Noise):
+    """Discrete Gaussian noise."""
+
+    table: GaussianTable
+
+    @property
+    def sigma2(self) -> float:
+        """The parameter σ²."""
+        return float(self.table.sigma2)
+
+    @property
+    def variance(self) -> float:
+        """σ², which exceeds the variance by next to nothing."""
+        return self.sigma2
+
+    def reach(self, level: float) -> float:
+        """Return the half width: whole where the noise is narrow, the normal law's where it is wide."""
+        z = NormalDist().inv_cdf((1 + level) / 2)
+        if self.sigma2 >= _WIDE:
+            return z * math.sqrt(self.sigma2)
+        far = math.ceil((z + 8) * math.sqrt(self.sigma2)) + 2
+        law = np.exp(-(np.arange(far, dtype=np.float64) ** 2) / (2 * self.sigma2))
+        law[1:] *= 2
+        return float(np.searchsorted(np.cumsum(law) / law.sum(), level))
+
+    def add(self, totals: Sequence[int], stream: ColumnStream) -> list[int]:
+        """Return totals with noise."""
+        return [total + int(noise) for total, noise in zip(totals, self._drawn(len(totals), stream), strict=True)]
+
+    def _drawn(self, count: int, stream: ColumnStream) -> list[int]:
+        noise: list[int] = noisy([0] * count, self.sigma2, stream).tolist()
+        return noise
+
+
+Fit = Callable[[Numbers, Portion], Noise]
+
+
+def geometric(numbers: Numbers, portion: Portion) -> Stairs:
+    """Return discrete Laplace noise of rate ε/Δ₁ on each number, or ε/(√d·Δ₂) if that is less noise.
+
+    Examples
+    --------
+    >>> noise = geometric(Numbers(size=10, moved=2), Portion(Budget(1.0)))
+    >>> round(noise.law.rate, 6), noise.epsilon <= 1.0
+    (0.5, True)
+    """
+    epsilon = portion.pure_epsilon
+    sensitivity = min(float(numbers.l1), math.sqrt(numbers.size) * numbers.l2 * (1 + 1e-12))
+    law = stair_noise(1, 1, epsilon / sensitivity * _BELOW)
+    # What moves is each of `moved` numbers, by k·span: tables' roundings count for each.
+    return Stairs(law, _within(numbers.moved * law.loss(numbers.contributions * numbers.span), epsilon))
+
+
+def stairs(numbers: Numbers, portion: Portion) -> Stairs:
+    """Return staircase noise on one number, of least expected absolute error.
+
+    Raises
+    ------
+    ParameterError
+        If a row moves several numbers.
+
+    Examples
+    --------
+    >>> wide, laplace = (fit(Numbers(span=100), Portion(Budget(4.0))).law.error for fit in (stairs, geometric))
+    >>> round(wide, 1), round(laplace, 1)
+    (13.8, 25.0)
+    """
+    if numbers.moved > 1:
+        raise ParameterError(
+            'staircase is for an answer of one number, a count, sum or mean; take mechanism="vector" for several'
+        )
+    epsilon, width = portion.pure_epsilon, numbers.contributions * numbers.span
+    law = staircase(width, epsilon * _BELOW)
+    return Stairs(law, _within(law.loss(width), epsilon))
+
+
+def _within(loss: float, epsilon: float) -> float:
+    if loss > epsilon:  # tables are too fine for that
+        raise ParameterError(_NOTHING)
+    return loss
+
+
+def gaussian(numbers: Numbers, portion: Portion) -> Gaussian:
+    """Return the least discrete Gaussian noise whose exact loss is within a portion.
+
+    Raises
+    ------
+    ParameterError
+        If δ is 0, or so little is left that no table of the noise can be made.
+
+    Examples
+    --------
+    >>> noise = gaussian(Numbers(), Portion(Budget(1.0, 1e-6)))
+    >>> round(noise.sigma2 ** 0.5, 2)  # the classical √(2 ln(1.25/δ))/ε is 5.3
+    4.23
+    """
+    if portion.budget.delta == 0:
+        raise ParameterError(_NO_DELTA)
+    if portion.step is not None:
+        return _within_step(numbers, portion.step)
+    return _within_budget(numbers, portion.budget)
+
+
+def _integer_noise(numbers: Numbers, table: GaussianTable) -> IntegerNoise:
+    return IntegerNoise(float(table.sigma2), numbers.moved, numbers.span, round_up(table.distance))
+
+
+def _within_step(numbers: Numbers, step: Step) -> Gaussian:
+    if step.delta < _FAINTEST:
+        raise ParameterError("delta is too small for gaussian noise; raise delta or the share")
+    mu, factor = min(step.mu, _CLEAREST), 1.0
+    if mu <= 0:
+        raise ParameterError(_NOTHING)
+    while True:
+        table = _table(numbers.l2**2 / mu**2 * factor)
+        spent = noise_step([_integer_noise(numbers, table)], numbers.contributions, step.delta * (1 - 1e-6))
+        if spent.mu <= mu:
+            return Gaussian(table)
+        factor *= (spent.mu / mu) ** 2 * _ABOVE
+
+
+def _within_budget(numbers: Numbers, budget: Budget) -> Gaussian:
+    """Search σ² on a grid of 12 digits about that of the normal law, which is nearly it where σ is large.
+
+    Where σ is small the lattice has more or less of it by turns: the noise that is returned fits, and is the least of
+    the stretch that was searched.
+    """
+
+    def fits(place: int) -> bool:
+        return gaussian_profile(numbers, _table(_size(place)), budget.epsilon, budget.delta) <= budget.delta
+
+    normal = numbers.l2**2 / gaussian_mu(min(budget.epsilon, MOST_EPSILON), budget.delta) ** 2
+    least, high = _place(_COARSEST), _place(max(normal, _COARSEST))
+    while not fits(high):
+        high += 8
+    low = max(high - 8, least)
+    while low > least and fits(low):
+        low, high = max(low - 8, least), low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return Gaussian(_table(_size(least if fits(least) else high)))
+
+
+MOST_EPSILON = 500.0
+"""Largest ε that Gaussian noise is calibrated to."""
+
+
+def gaussian_profile(numbers: Numbers, table: GaussianTable, epsilon: float, delta: float) -> float:
+    """Return a bound from above on the δ at which noise is (ε, δ)-private, rounded up.
+
+    Of one number, or of several that one row moves by as much, it is the exact sum over the lattice law but for tails
+    of a millionth of ``delta``; where a person of several rows moves several numbers, the bound of the step.
+    """
+    noise = _integer_noise(numbers, table)
+    if numbers.contributions == 1 or numbers.moved == 1:
+        return lattice_profile(noise, numbers.contributions * numbers.span, delta * _TAIL)(epsilon)
+    return step_delta(noise_step([noise], numbers.contributions, delta * _TAIL), epsilon)
+
+
+def _place(x: float) -> int:
+    """Return the place of a number, rounded up, among those of 12 binary digits."""
+    mantissa, exponent = math.frexp(x)
+    return math.ceil(mantissa * (1 << _DIGITS)) + (exponent << (_DIGITS - 1))
+
+
+def _size(place: int) -> float:
+    """Return the number at a place."""
+    half = 1 << (_DIGITS - 1)
+    exponent = (place - half) // half
+    return math.ldexp(place - exponent * half, exponent - _DIGITS)
+
+
+def _table(sigma2: float) -> GaussianTable:
+    if sigma2 > LARGEST_SCALE**2 / 4:
+        raise ParameterError(_NOTHING)
+    return gaussian_table(_size(_place(max(_COARSEST, sigma2))))
+
+
+MECHANISMS: Mapping[str, Fit] = {
+    "gaussian": gaussian,
+    "geometric": geometric,
+    "laplace": geometric,
+    "staircase": stairs,
+    "vector": geometric,
+}
+"""What noise answers may have, by name; laplace and vector are names of geometric on reals and on several numbers."""
+
+
+def classical_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """Return Δ√(2 ln(1.25/δ))/ε, the classical noise of the Gaussian mechanism, which is proved for ε < 1 alone.
+
+    For comparison only: at large ε it is too small (Balle–Wang 2018, §2).
+
+    Examples
+    --------
+    >>> round(classical_sigma(0.5, 1e-6), 2)
+    10.6
+    """
+    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / check_epsilon(epsilon)

@@ -1,0 +1,374 @@
+"""What questions count of a table's codes, exactly, and how far one row moves what they count.
+
+All totals are whole numbers, in batches of any size. Neighbours differ in one replaced row; n is public, so that a
+mean is a sum over n. With N the largest code (a grid of b − a in N steps):
+
+- *a count* moves by 1;
+- *a sum of codes* moves by N, which is b − a, and a mean by (b − a)/n;
+- *a table of counts* loses 1 in the cell that a row leaves and gains 1 in the one that it enters: 2 in ℓ1, √2 in ℓ2;
+- *a sum of products* of centred codes u = 2c − N, |u| ≤ N: Σuᵢuⱼ moves by 2NᵢNⱼ; u² lies in [0, N²] (from 1 on where
+  N is odd), and its sum moves by that. In the columns' units products of two move by half of (b − a)·(b' − a'), squares
+  by a quarter of (b − a)².
+
+*Nulls.* A code beyond the last one is null, and so is what its space cannot hold: no answer refuses a value, for a
+refusal would tell of its row. A null meets no condition and lies in no cell but its own. Where the space holds nulls,
+sums, means and quantiles are those of the values that are there, of which a count is measured beside them (a null is
+0 in a sum about the middle of the bounds, which moves by no more for it); else a null is the space's fixed point.
+
+*Wide grids.* A total T of a wide grid is rounded once, to ⌊T/q⌋, whose sensitivity is at most ⌈N/q⌉; the rounding lies
+far below the noise.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.arrays import FloatArray, IntArray
+from dpframe.central.answers import Numbers
+from dpframe.central.counts import Codes, Places, cells_of
+from dpframe.plan.measures import equal_starts, is_cut
+from dpframe.spaces import Space
+
+_FINEST = 1 << 16
+"""Range of a total above which it is rounded."""
+_FINE = 1 << 20
+"""Codes of a column above which products are of groups of codes."""
+FANOUT = 16
+"""Cells that a cell of the next level of a tree is made of."""
+QUANTILE_CELLS = FANOUT**3
+
+Totals = list[list[int]]
+
+
+class Question(ABC):
+    """What is counted for one answer; `add` takes the codes of every column that it names."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The lists of numbers that are counted, and how far a person moves them."""
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """What part of the answer's portion each list gets, in proportion."""
+        return (1.0,) * len(self.numbers)
+
+    @abstractmethod
+    def add(self, codes: Mapping[str, Codes]) -> None:
+        """Count rows."""
+
+    @property
+    @abstractmethod
+    def totals(self) -> Totals:
+        """What was counted."""
+
+
+@dataclass
+class Met(Question):
+    """In how many rows all conditions are met: sensitivity 1.
+
+    Examples
+    --------
+    >>> met = Met({"age": lambda codes: codes < 18}, 1)
+    >>> met.add({"age": np.array([3, 40, 17])})
+    >>> met.totals, met.numbers[0].l1
+    ([[2]], 1)
+    """
+
+    conditions: Mapping[str, Callable[[Codes], npt.NDArray[np.generic]]]
+    contributions: int
+    value: int = 0
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        """One count."""
+        return (Numbers(contributions=self.contributions),)
+
+    def add(self, codes: Mapping[str, Codes]) -> None:
+        """Count rows."""
+        inside = [np.asarray(holds(codes[name])).astype(np.bool_) for name, holds in self.conditions.items()]
+        self.value += int(np.logical_and.reduce(inside).sum())
+
+    @property
+    def totals(self) -> Totals:
+        """The count."""
+        return [[self.value]]
+
+
+def filled(codes: Codes, space: Space) -> IntArray:
+    """Return codes with nulls at the fixed point, unless the space holds them."""
+    wide = codes.astype(np.int64)
+    return wide if space.has_null else np.where(wide >= space.values, space.fixed_point, wide)
+
+
+@dataclass
+class Summed(Question):
+    """The sum of a column's codes; of a space with nulls, twice that about the middle, and the number of values.
+
+    ``weight`` is the part of the portion that the number of values gets.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Integer
+    >>> ages = Summed("age", Integer(0, 150), 1)
+    >>> ages.add({"age": np.array([20, 150])})
+    >>> ages.totals, ages.numbers[0].span
+    ([[170]], 150)
+    """
+
+    name: str
+    space: Space
+    contributions: int
+    weight: float = 0.2
+    total: int = 0
+    present: int = 0
+
+    @property
+    def last(self) -> int:
+        """The largest code of a value, N."""
+        return self.space.values - 1
+
+    @property
+    def _range(self) -> int:
+        return max(1, self.last * (2 if self.space.has_null else 1))
+
+    @property
+    def unit(self) -> int:
+        """What totals are rounded to, in codes, or in halves of them."""
+        return -(-self._range // _FINEST)
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The sum, and the number of values where not all rows have one."""
+        whole = Numbers(span=-(-self._range // self.unit), contributions=self.contributions)
+        return (whole, Numbers(contributions=self.contributions)) if self.space.has_null else (whole,)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Most to the sum."""
+        return (1 - self.weight, self.weight) if self.space.has_null else (1.0,)
+
+    def add(self, codes: Mapping[str, Codes]) -> None:
+        """Add rows up."""
+        mine = filled(codes[self.name], self.space)
+        if self.space.has_null:
+            mine = mine[mine <= self.last]
+            self.present += len(mine)
+            mine = 2 * mine - self.last
+        self.total += int(mine.sum())
+
+    @property
+    def totals(self) -> Totals:
+        """The sum, rounded down to units, and the number of values."""
+        found = [[self.total // self.unit]]
+        return [*found, [self.present]] if self.space.has_null else found
+
+
+@dataclass
+class Cells(Question):
+    """A table of counts: a replaced row leaves one cell and enters another.
+
+    Examples
+    --------
+    >>> table = Cells("sex", 2, lambda codes: codes, 1)
+    >>> table.add({"sex": np.array([0, 1, 1, 2])})  # null, where the table has no cell for it
+    >>> table.totals, table.numbers[0].l1, round(table.numbers[0].l2, 3)
+    ([[1, 2]], 2, 1.414)
+    """
+
+    name: str
+    cells: int
+    cell_of: Callable[[Codes], npt.NDArray[np.integer]]
+    contributions: int
+    counts: IntArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(self.cells, dtype=np.int64)
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The cells."""
+        return (Numbers(self.cells, min(2, self.cells), 1, self.contributions),)
+
+    def add(self, codes: Mapping[str, Codes]) -> None:
+        """Count rows by their cell."""
+        places = self.cell_of(codes[self.name]).astype(np.intp)
+        self.counts += np.bincount(places[places < self.cells], minlength=self.cells)
+
+    @property
+    def totals(self) -> Totals:
+        """The counts."""
+        return [self.counts.tolist()]
+
+
+@dataclass
+class Tree(Question):
+    """Counts of a number's cells, of groups of 16 of them, and so on: what cumulative counts are added up from.
+
+    A cumulative count is a sum of at most 15 counts a level, whose noise grows with the levels' number and not with
+    that of the cells (Hay et al. 2010; Qardaji et al. 2013 on the fan-out). Null is a cell of the coarsest level.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Integer
+    >>> tree = Tree("age", Integer(0, 99), 1)
+    >>> tree.add({"age": np.array([20, 50, 99])})
+    >>> [len(level) for level in tree.totals], tree.cumulative([np.array(t) for t in tree.totals])[[19, 20, 99]]
+    ([7, 100], array([0, 1, 3]))
+    """
+
+    name: str
+    space: Space
+    contributions: int
+    counts: IntArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(self.cells + self.space.has_null, dtype=np.int64)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return min(self.space.values, QUANTILE_CELLS)
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """First code of every cell, and the end."""
+        return (*equal_starts(self.space.values, self.cells), self.space.values)
+
+    @property
+    def widths(self) -> list[int]:
+        """Cells that a count of each level is of, coarsest first."""
+        widths = [1]
+        while widths[0] * FANOUT < self.cells:
+            widths.insert(0, widths[0] * FANOUT)
+        return widths
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        """One table of counts a level."""
+        sizes = [-(-self.cells // width) for width in self.widths]
+        sizes[0] += self.space.has_null
+        return tuple(Numbers(size, min(2, size), 1, self.contributions) for size in sizes)
+
+    def add(self, codes: Mapping[str, Codes]) -> None:
+        """Count rows by their cell."""
+        mine = filled(codes[self.name], self.space)
+        self.counts += np.bincount(self._cell(mine), minlength=len(self.counts))
+
+    def _cell(self, codes: IntArray) -> Places:
+        if is_cut(self.space, self.cells):
+            return cells_of(codes, self.space, self.cells)
+        return codes.astype(np.intp)
+
+    @property
+    def totals(self) -> Totals:
+        """The counts of each level, null's at the end of the first."""
+        inner, null = self.counts[: self.cells], self.counts[self.cells :]
+        levels = [np.add.reduceat(inner, np.arange(0, self.cells, width)) for width in self.widths]
+        levels[0] = np.append(levels[0], null)
+        return [level.tolist() for level in levels]
+
+    def _parts(self) -> list[tuple[IntArray, IntArray]]:
+        """Return, for each level, the first count and the one after the last of those that up to each cell add up."""
+        ends, parts, before = np.arange(1, self.cells + 1), [], np.zeros(self.cells, dtype=np.int64)
+        for width in self.widths:
+            stop = ends // width
+            parts.append((before, stop))
+            before = stop * FANOUT
+        return parts
+
+    def cumulative(self, levels: Sequence[npt.NDArray[np.generic]]) -> IntArray:
+        """Return the number of rows up to and in each cell, from the counts of the levels."""
+        found = np.zeros(self.cells, dtype=np.int64)
+        for counts, (start, stop) in zip(levels, self._parts(), strict=True):
+            running = np.concatenate([[0], np.cumsum(counts.astype(np.int64))])
+            found += running[stop] - running[start]
+        return found
+
+    def variances(self, of_levels: Sequence[float]) -> FloatArray:
+        """Return the variance of each cumulative count, from that of a count of each level."""
+        terms = zip(of_levels, self._parts(), strict=True)
+        return np.asarray(sum((v * (stop - start) for v, (start, stop) in terms), np.zeros(self.cells)))
+
+
+@dataclass
+class Moments(Question):
+    """Sums of some numbers' centred codes, and of the products of every two.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Integer
+    >>> both = Moments(("a", "b"), (Integer(0, 2), Integer(0, 4)), 1)
+    >>> both.add({"a": np.array([0, 2]), "b": np.array([4, 4])})
+    >>> both.totals, [n.span for n in both.numbers]  # of a, of b, a², ab, b²
+    ([[0], [8], [8], [0], [32]], [4, 8, 4, 16, 16])
+    """
+
+    names: tuple[str, ...]
+    spaces: tuple[Space, ...]
+    contributions: int
+    first: list[int] = field(init=False)
+    second: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first, self.second = [0] * len(self.names), [0] * len(self.pairs)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Every two columns, each with itself too, in the order of the sums of products."""
+        return [(i, j) for i in range(len(self.names)) for j in range(i, len(self.names))]
+
+    @property
+    def grains(self) -> list[int]:
+        """Codes of each column that are taken as one."""
+        return [-(-space.values // _FINE) for space in self.spaces]
+
+    @property
+    def lasts(self) -> list[int]:
+        """Largest code of each column, of groups of codes; 1 where there is one value alone."""
+        sizes = zip(self.spaces, self.grains, strict=True)
+        return [max(1, (space.values - 1) // grain) for space, grain in sizes]
+
+    @property
+    def _ranges(self) -> list[int]:
+        n = self.lasts
+        return [
+            *(2 * last for last in n),
+            *(max(1, n[i] ** 2 - n[i] % 2) if i == j else 2 * n[i] * n[j] for i, j in self.pairs),
+        ]
+
+    @property
+    def units(self) -> list[int]:
+        """What each sum is rounded to."""
+        return [-(-most // _FINEST) for most in self._ranges]
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The sums of the columns, and of their products."""
+        spans = [-(-most // unit) for most, unit in zip(self._ranges, self.units, strict=True)]
+        return tuple(Numbers(span=span, contributions=self.contributions) for span in spans)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """In proportion to what each adds to a covariance's error: means little, squares half of products."""
+        return (*(0.2 for _ in self.names), *(0.25 if i == j else 0.5 for i, j in self.pairs))
+
+    def add(self, codes: Mapping[str, Codes]) -> None:
+        """Add rows up; of a batch of 2¹⁶ rows products of 2⁴⁰ still fit."""
+        columns = []
+        for name, space, grain, last in zip(self.names, self.spaces, self.grains, self.lasts, strict=True):
+            columns.append(2 * (filled(codes[name], space) // grain) - last)
+        for i, column in enumerate(columns):
+            self.first[i] += int(column.sum())
+        for at, (i, j) in enumerate(self.pairs):
+            self.second[at] += int(columns[i] @ columns[j])
+
+    @property
+    def totals(self) -> Totals:
+        """The sums, rounded down to units."""
+        return [[total // unit] for total, unit in zip([*self.first, *self.second], self.units, strict=True)]

@@ -1,0 +1,190 @@
+"""The command ``dpframe query``: one answer about a file, with noise on the answer and nothing else given away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from dpframe.api.queries import WISHART, Queries
+from dpframe.cli.estimate import stacked
+from dpframe.cli.pipes import Source
+from dpframe.cli.spaces import read_spaces
+from dpframe.cli.terminal import plain
+from dpframe.errors import ParameterError
+from dpframe.ledger.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A question of ``dpframe query``: how many columns it takes, which options, and its method."""
+
+    columns: range
+    options: frozenset[str]
+    ask: Callable[[Queries, list[str], Mapping[str, Any]], Any]
+
+
+def _one(options: str, ask: Callable[[Queries, list[str], Mapping[str, Any]], Any]) -> _Question:
+    return _Question(range(1, 2), frozenset(options.split()), ask)
+
+
+QUESTIONS: Mapping[str, _Question] = {
+    "count": _Question(range(1), frozenset({"where"}), lambda q, _, o: q.count(**o)),
+    "sum": _one("", lambda q, c, o: q.sum(c[0], **o)),
+    "mean": _one("", lambda q, c, o: q.mean(c[0], **o)),
+    "histogram": _one("bins", lambda q, c, o: q.histogram(c[0], **o)),
+    "most-common": _one("k", lambda q, c, o: q.most_common(c[0], **o)),
+    "quantile": _one("q", lambda q, c, o: q.quantile(c[0], **o)),
+    "second-moments": _Question(range(1, 99), frozenset(), lambda q, c, o: stacked(q.second_moments(c, **o))),
+    "cov": _Question(range(1, 99), frozenset(), lambda q, c, o: stacked(q.cov(c, **o))),
+}
+
+_WHERE = '--where must be a JSON object, e.g. {"sex": "F", "age": {"lower": 18, "upper": 65}}'
+
+
+def read_where(text: str) -> dict[str, Any]:
+    """Read a condition: in JSON bounds are an object, lists are of values.
+
+    Raises
+    ------
+    ParameterError
+        For what is no JSON object.
+
+    Examples
+    --------
+    >>> read_where('{"sex": ["F"], "age": {"not": {"lower": 18, "upper": null}}}')
+    {'sex': ['F'], 'age': {'not': (18, None)}}
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ParameterError(_WHERE)
+    return {name: _condition(value) for name, value in found.items()}
+
+
+def _condition(value: Any) -> Any:
+    if isinstance(value, dict) and set(value) == {"lower", "upper"}:
+        return value["lower"], value["upper"]
+    if isinstance(value, dict) and set(value) == {"not"}:
+        return {"not": _condition(value["not"])}
+    return value
+
+
+def query(
+    source: Source,
+    statistic: Annotated[str, typer.Argument(help=", ".join(QUESTIONS) + ".", show_default=False)],
+    columns: Annotated[list[str] | None, typer.Argument(help="Its columns.", show_default=False)] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="What the answer may cost: ε, replace-one, per person.", show_default=False)
+    ] = None,
+    delta: Annotated[float, typer.Option(help="And δ; 0 is pure, above 0 lets noise be gaussian.")] = 0.0,
+    spaces: Annotated[
+        Path | None,
+        typer.Option(help="The columns' spaces, in a JSON or TOML file; see dpframe spaces.", show_default=False),
+    ] = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column's space, as COLUMN=LOWER,UPPER or COLUMN=JSON, e.g. age=0,120; repeat.", show_default=False
+        ),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(help='Of count, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.', show_default=False),
+    ] = None,
+    bins: Annotated[int | None, typer.Option(help="Bins of a numeric histogram.", show_default=False)] = None,
+    q: Annotated[list[float] | None, typer.Option(help="Levels of quantiles; repeat.", show_default=False)] = None,
+    k: Annotated[int | None, typer.Option(help="How many most common values.", show_default=False)] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            help="geometric, laplace, staircase, vector or gaussian; of second-moments wishart.  "
+            "[default: the one of less noise]"
+        ),
+    ] = None,
+    contributions: Annotated[int, typer.Option(help="Rows that one person may own.")] = 1,
+    confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger to spend from; see dpframe ledger.", show_default=False)
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)] = None,
+    part: Annotated[str | None, typer.Option(help="The part of the dataset.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Answer one question about a file, with noise on the answer: nothing else of the file leaves."""
+    asked, names = _checked(statistic, columns or []), columns or []
+    if epsilon is None:
+        raise ParameterError("give --epsilon, e.g. --epsilon 0.5")
+    given = {
+        "where": None if where is None else read_where(where),
+        "bins": bins,
+        "q": q[0] if q and len(q) == 1 else q or None,
+        "k": k,
+    }
+    for option in sorted(set(given) - asked.options):
+        if given[option] is not None:
+            raise ParameterError(f"{statistic} takes no --{option}; leave it out")
+    options = {name: value for name, value in given.items() if value is not None}
+    if "where" in asked.options and "where" not in options:
+        raise ParameterError(_WHERE)
+    declared = {} if spaces is None else read_spaces(spaces)
+    queries = Queries(
+        source,
+        epsilon,
+        delta,
+        spaces={**declared, **dict(map(_space, space or []))} if space else declared,
+        contributions=contributions,
+        confidence_level=confidence_level,
+        accounting="basic" if mechanism == WISHART else None,
+        ledger=ledger,
+        dataset=dataset,
+        part=part,
+    )
+    _show(asked.ask(queries, names, {**options, "share": 1, "mechanism": mechanism}), as_json)
+    if ledger is not None and dataset is not None and not as_json:
+        typer.echo(f"Ledger: {plain(dataset)} has {Ledger(ledger).remaining(dataset, part)} left")
+
+
+def _checked(statistic: str, columns: list[str]) -> _Question:
+    if statistic not in QUESTIONS:
+        raise ParameterError(f"statistic must be one of {', '.join(QUESTIONS)}")
+    asked = QUESTIONS[statistic]
+    if len(columns) not in asked.columns:
+        least, more = asked.columns[0], " or more" if len(asked.columns) > 1 else ""
+        takes = f"{least} column{'s' * (least > 1)}{more}" if least else "--where and no columns"
+        raise ParameterError(f"{statistic} takes {takes}; got {len(columns)}")
+    return asked
+
+
+def _space(text: str) -> tuple[str, Any]:
+    """Read COLUMN=LOWER,UPPER, or COLUMN=JSON as in a file of spaces."""
+    name, sign, spec = text.partition("=")
+    try:
+        found = json.loads(spec if spec.lstrip()[:1] in ("{", "[") else f"[{spec}]")
+    except (ValueError, RecursionError):
+        found = None
+    if not (name and sign) or not found:
+        raise ParameterError("--space must be COLUMN=LOWER,UPPER or COLUMN=JSON, e.g. --space age=0,120")
+    bounds = spec.lstrip()[:1] not in ("{", "[") and len(found) == 2
+    return name, {"lower": found[0], "upper": found[1]} if bounds else found
+
+
+def _show(result: Any, as_json: bool) -> None:
+    """Print an answer, and how it was made."""
+    table = result.to_frame().T if isinstance(result, pd.Series) else result
+    facts = result.attrs
+    if as_json:
+        rows = table.reset_index()
+        spans = [name for name, dtype in rows.dtypes.items() if isinstance(dtype, pd.IntervalDtype)]
+        answer = rows.astype(dict.fromkeys(spans, str)).to_json(orient="records", date_format="iso", force_ascii=False)
+        typer.echo(json.dumps({**facts, "answer": json.loads(answer)}, ensure_ascii=False))
+        return
+    typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+    typer.echo(f"{facts['mechanism']} noise, epsilon={facts['epsilon']:.4g}, delta={facts['delta']:g}")

@@ -1,0 +1,467 @@
+"""Questions with noise on the answers: right numbers, honest intervals, and a budget that is spent before noise."""
+
+import copy
+import math
+import pickle
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpframe as dpf
+from dpframe.accounting.gaussian_dp import promise_step, step_epsilon
+from dpframe.api import asked, queries
+from dpframe.api.query_budget import Whole, check_share
+from dpframe.ledger.ledger import Ledger
+
+SPACES = {
+    "age": (0, 120),
+    "sex": ["F", "M"],
+    "income": dpf.Nullable(dpf.Real(0, 250_000)),
+    "region": list(dpf.datasets.REGIONS),
+    "birth_date": ("1900-01-01", "2030-01-01"),
+}
+MANY = 1e4
+"""An ε at which noise is next to none."""
+
+
+@pytest.fixture(scope="module")
+def people():
+    return dpf.datasets.make_census(20_000, random_state=3, columns=["age", "sex", "income", "region", "birth_date"])
+
+
+@pytest.fixture
+def keys(monkeypatch):
+    """Fresh keys become fixed ones, a new one each time; returns how many were taken."""
+    taken = []
+
+    def fixed():
+        taken.append(len(taken))
+        return len(taken).to_bytes(32, "big")
+
+    monkeypatch.setattr(queries, "fresh_key", fixed)
+    return taken
+
+
+def asks(share=0.1):
+    """Every kind of question."""
+    return {
+        "count": lambda q: q.count({"sex": "F", "age": (18, 65)}, share=share),
+        "sum": lambda q: q.sum("age", share=share),
+        "mean": lambda q: q.mean("income", share=share),
+        "histogram": lambda q: q.histogram("age", 6, share=share),
+        "most_common": lambda q: q.most_common("region", 3, share=share),
+        "quantile": lambda q: q.quantile("age", [0.1, 0.5], share=share),
+        "second_moments": lambda q: q.second_moments(["age"], share=share),
+        "cov": lambda q: q.cov(["age"], share=share),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:epsilon=")
+def test_without_noise_answers_are_pandas_own(people):
+    q = dpf.Queries(people, MANY, 0, spaces={**SPACES, "flag": (0, 1)} if "flag" in people else SPACES)
+    near = {"rel": 1e-3}
+    assert (
+        q.count({"sex": "F", "age": (18, 65)}, share=0.05)["estimate"]
+        == ((people["sex"] == "F") & people["age"].between(18, 65)).sum()
+    )
+    assert q.count({"income": None}, share=0.05)["estimate"] == people["income"].isna().sum()
+    assert (
+        q.count({"region": {"not": [dpf.datasets.REGIONS[0]]}}, share=0.05)["estimate"]
+        == (people["region"] != dpf.datasets.REGIONS[0]).sum()
+    )
+    clamped = people["income"].clip(0, 250_000)
+    assert q.mean("age", share=0.05)["estimate"] == pytest.approx(people["age"].mean(), **near)
+    assert q.sum("age", share=0.05)["estimate"] == pytest.approx(people["age"].sum(), **near)
+    assert q.mean("income", share=0.05)["estimate"] == pytest.approx(clamped.mean(), **near)
+    assert q.sum("income", share=0.05)["estimate"] == pytest.approx(clamped.sum(), **near)
+    assert q.quantile("age", 0.3, share=0.05)["estimate"] == pytest.approx(people["age"].quantile(0.3), abs=1)
+    assert q.quantile("income", 0.9, share=0.05)["estimate"] == pytest.approx(clamped.quantile(0.9), rel=0.01)
+    counts = people["region"].value_counts()
+    assert q.most_common("region", 2, share=0.05)["estimate"].to_dict() == counts.head(2).to_dict()
+    table = q.histogram("age", [0, 18, 65, 120], share=0.05)
+    cut = pd.cut(people["age"], [0, 18, 65, 121], right=False).value_counts(sort=False)
+    assert table["estimate"].tolist() == cut.tolist()
+    income = q.histogram("income", 4, share=0.05)["estimate"]
+    assert income.iloc[-1] == people["income"].isna().sum()
+    mean = q.mean("birth_date", share=0.05)["estimate"]
+    assert abs(mean - people["birth_date"].mean()) < pd.Timedelta(days=10)
+    assert q.left == pytest.approx(0.35)
+
+
+@pytest.mark.filterwarnings("ignore:epsilon=")
+def test_moments_are_those_of_numpy(people):
+    imputed = people["income"].clip(0, 250_000).fillna(125_000)
+    frame = pd.DataFrame({"age": people["age"], "income": imputed, "old": people["age"] > 60})
+    q = dpf.Queries(frame, MANY, 0, spaces={"age": (0, 120), "income": dpf.Real(0, 250_000), "old": dpf.Boolean()})
+    found = q.cov(["age", "income", "old"], share=0.5)["estimate"].to_numpy()
+    plain = frame.astype(float)
+    assert found == pytest.approx(np.cov(plain.T, bias=True), rel=5e-3, abs=1e-3)
+    products = q.second_moments(["age", "income", "old"], share=0.5)["estimate"].to_numpy()
+    assert products == pytest.approx((plain.T @ plain / len(plain)).to_numpy(), rel=1e-3)
+
+
+def test_a_covariance_has_no_negative_eigenvalues(keys):
+    frame = pd.DataFrame({"a": [1] * 20, "b": [2] * 20})
+    spaces = {"a": (0, 9), "b": (0, 9)}
+    raw = dpf.Queries(frame, 0.5, 0, spaces=spaces).cov(["a", "b"], share=1, psd=False)
+    keys.clear()
+    projected = dpf.Queries(frame, 0.5, 0, spaces=spaces).cov(["a", "b"], share=1)
+    assert np.linalg.eigvalsh(raw["estimate"]).min() < 0
+    assert np.linalg.eigvalsh(projected["estimate"]).min() > -1e-9
+    assert (raw["lower"] == projected["lower"]).all(axis=None)
+
+
+def test_the_lectures_average_age(keys):
+    """100 people, ages in [0, 150]: sensitivity 150/100 = 1.5, Laplace noise of scale 1.5/ε."""
+    ages = pd.DataFrame({"age": np.arange(100)})
+    for epsilon in (0.5, 1.0, 2.0):
+        answer = dpf.Queries(ages, epsilon, 0, spaces={"age": (0, 150)}).mean("age", share=1)
+        assert answer["std_error"] == pytest.approx(math.sqrt(2) * 1.5 / epsilon, rel=1e-3)
+        assert answer.attrs == {"mechanism": "geometric", "share": 1.0, "epsilon": epsilon, "delta": 0.0}
+        assert list(answer.index) == ["estimate", "std_error", "lower", "upper"]
+
+
+@pytest.mark.parametrize("mechanism", ["geometric", "gaussian", "staircase"])
+@pytest.mark.parametrize("kind", ["count", "mean", "mean with nulls", "sum with nulls"])
+def test_intervals_hold_the_table_as_often_as_they_say(people, keys, kind, mechanism):
+    """400 answers at fixed keys; fewer than 94 % of 95 % intervals, less 5 sd of a binomial, has a chance of 1e-6."""
+    few = people.head(3_000)
+    spaces = {**SPACES, "income": dpf.Nullable(dpf.Real(0, 250_000, 1_000))}
+    q = dpf.Queries(few, 1.0, 1e-6, spaces=spaces, accounting="basic")
+    income = dpf.Nullable(dpf.Real(0, 250_000, 1_000)).numbers(
+        dpf.Nullable(dpf.Real(0, 250_000, 1_000)).encode(few["income"])
+    )[few["income"].notna()]
+    truth = {
+        "count": (few["sex"] == "F").sum(),
+        "mean": few["age"].mean(),
+        "mean with nulls": income.mean(),
+        "sum with nulls": income.sum(),
+    }[kind]
+    ask = {
+        "count": lambda: q.count({"sex": "F"}, share=0.002, mechanism=mechanism),
+        "mean": lambda: q.mean("age", share=0.002, mechanism=mechanism),
+        "mean with nulls": lambda: q.mean("income", share=0.002, mechanism=mechanism),
+        "sum with nulls": lambda: q.sum("income", share=0.002, mechanism=mechanism),
+    }[kind]
+    answers = pd.DataFrame([ask() for _ in range(400)])
+    inside = (answers["lower"] <= truth) & (truth <= answers["upper"])
+    assert inside.mean() > 0.94 - 5 * math.sqrt(0.95 * 0.05 / 400)
+    if kind in ("count", "mean"):  # unbiased, and the error is the noise's: five sd each
+        assert abs(answers["estimate"].mean() - truth) < 5 * answers["std_error"].mean() / math.sqrt(400)
+        assert answers["estimate"].std() == pytest.approx(answers["std_error"].mean(), rel=0.35)
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_intervals_of_quantiles_hold_them(people, keys, delta):
+    """200 answers at fixed keys: a coverage of 95 % at least is missed by 5 sd with a chance below 1e-6."""
+    few = people.head(2_000)
+    q, levels = dpf.Queries(few, 10.0, delta, spaces=SPACES), [0.2, 0.5, 0.9]
+    truth = np.sort(few["age"])[[math.ceil(level * len(few)) - 1 for level in levels]]
+    answers = [q.quantile("age", levels, share=0.005) for _ in range(200)]
+    inside = np.array([(a["lower"] <= truth) & (truth <= a["upper"]) for a in answers])
+    assert (inside.mean(axis=0) > 0.95 - 5 * math.sqrt(0.95 * 0.05 / 200)).all()
+    assert np.mean([a["upper"] - a["lower"] for a in answers]) < 100
+
+
+@pytest.mark.parametrize("accounting", ["basic", "gaussian"])
+def test_shares_add_up_to_the_budget_and_no_further(people, keys, accounting):
+    q = dpf.Queries(people, 1.0, 1e-6, spaces=SPACES, accounting=accounting)
+    for _ in range(10):  # ten tenths, of which floats make less than 1
+        answer = q.count({"sex": "F"}, share=0.1)
+    assert (q.left, q.spent, q.remaining) == (0.0, q.spent, type(q.spent)(0.0, 0.0))
+    assert q.spent.epsilon == 1.0
+    assert len(keys) == 10
+    with pytest.raises(dpf.BudgetExceeded, match=r"share=0 left of their budget, and share=1e-09 was asked"):
+        q.count({"sex": "F"}, share=1e-9)
+    assert len(keys) == 10
+    # Noise of a tenth: √10 of one's where μ² adds up, ten times where ε does.
+    one = dpf.Queries(people, 1.0, 1e-6, spaces=SPACES, accounting=accounting).count({"sex": "F"}, share=1)
+    ratio = answer["std_error"] / one["std_error"]
+    assert ratio == pytest.approx({"basic": 10, "gaussian": math.sqrt(10)}[accounting], rel=0.06)
+
+
+@pytest.mark.parametrize("name", asks())
+def test_a_question_that_asks_too_much_reads_and_draws_nothing(people, keys, monkeypatch, name):
+    q = dpf.Queries(people, 1.0, 1e-6, spaces={**SPACES, "income": dpf.Nullable(dpf.Real(0, 250_000))})
+    q.sum("age", share=0.95)
+    assert len(keys) == 1
+    monkeypatch.setattr(asked.Asked, "codes", lambda *_: pytest.fail("the table was read"))
+    with pytest.raises(dpf.BudgetExceeded, match="nothing was spent and nothing was drawn"):
+        asks()[name](q)
+    assert (len(keys), q.left) == (1, 0.05)
+
+
+def test_what_is_spent_is_stated_in_both_currencies(people, keys):
+    whole = promise_step(dpf.Budget(1.0, 1e-6))
+    q = dpf.Queries(people, dpf.Budget(1.0, 1e-6), spaces=SPACES)
+    answer = q.count({"sex": "F"}, share=0.25)
+    assert q.spent.epsilon == pytest.approx(step_epsilon(type(whole)(whole.mu / 2, whole.delta / 4), 1e-6), rel=1e-6)
+    assert q.spent.epsilon < answer.attrs["epsilon"] + 0.2
+    assert answer.attrs["delta"] == 2.5e-7
+    pure = q.count({"sex": "F"}, share=0.25, mechanism="geometric")
+    assert pure.attrs["delta"] == 0.0
+    assert pure.attrs["epsilon"] == pytest.approx(0.094, abs=0.002)  # what μ = 0.2355/2 pays for
+    assert "0.5" in repr(q) or "epsilon=" in repr(q)
+    basic = dpf.Queries(people, 1.0, 0, spaces=SPACES)
+    basic.count({"sex": "F"}, share=0.25)
+    assert (basic.spent.epsilon, basic.remaining.epsilon, basic.left) == (0.25, 0.75, 0.75)
+
+
+def test_the_quieter_mechanism_is_taken(people, keys):
+    curved = dpf.Queries(people, 1.0, 1e-6, spaces=SPACES)
+    basic = dpf.Queries(people, 1.0, 1e-6, spaces=SPACES, accounting="basic")
+    assert curved.mean("age", share=0.1).attrs["mechanism"] == "gaussian"
+    assert basic.mean("age", share=0.1).attrs["mechanism"] == "geometric"
+    for q in (curved, basic):
+        told = q.mean("age", share=0.1).drop(["estimate", "lower", "upper"])
+        for name in ("geometric", "gaussian"):
+            assert q.mean("age", share=0.1, mechanism=name)["std_error"] >= told["std_error"]
+
+
+def test_staircase_beside_geometric(people, keys):
+    q = dpf.Queries(people, 8.0, 0, spaces=SPACES, confidence_level=0.5)
+    stair, laplace = (q.sum("age", share=0.5, mechanism=name) for name in ("staircase", "laplace"))
+    assert stair["upper"] - stair["lower"] < laplace["upper"] - laplace["lower"]
+
+
+def test_contributions_multiply_the_noise(people, keys):
+    for delta in (0, 1e-6):
+        one, four = (
+            dpf.Queries(people, 1.0, delta, spaces=SPACES, contributions=k).histogram("sex", share=1)["std_error"]
+            for k in (1, 4)
+        )
+        assert (four / one).tolist() == pytest.approx([4, 4], rel=0.02)
+
+
+def test_the_ledger_has_the_answer_before_noise_is_drawn(people, tmp_path, monkeypatch):
+    for accounting in ("basic", "gaussian"):
+        ledger = Ledger(tmp_path / f"{accounting}.sqlite")
+        ledger.create("survey", 1.0, 1e-5, accounting=accounting)
+        q = dpf.Queries(people, 0.5, 1e-6, spaces=SPACES, ledger=ledger, dataset="survey")
+        q.count({"sex": "F"}, share=0.2)
+        q.mean("age", share=0.2, mechanism="geometric")
+        history = ledger.history("survey")
+        assert history["what"].tolist() == ["query: count", "query: mean"]
+        assert (history["epsilon"] > 0).all()
+        assert history["mu"].tolist() == pytest.approx([promise_step(dpf.Budget(0.5, 1e-6)).mu * math.sqrt(0.2)] * 2)
+
+        def stop():
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(queries, "fresh_key", stop)
+        with pytest.raises(KeyboardInterrupt):
+            q.count({"sex": "F"}, share=0.2)
+        assert len(ledger.history("survey")) == 3
+        assert q.left == pytest.approx(0.4)
+        monkeypatch.undo()
+
+
+def test_a_ledger_that_refuses_costs_nothing(people, keys, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 0.3)
+    q = dpf.Queries(people, 1.0, 0, spaces=SPACES, ledger=ledger, dataset="survey")
+    for _ in range(3):
+        q.count({"sex": "F"}, share=0.1)
+    with pytest.raises(dpf.BudgetExceeded, match="dataset survey has epsilon=0"):
+        q.count({"sex": "F"}, share=0.1)
+    assert (len(keys), q.left, len(ledger.history())) == (3, 0.7, 3)
+
+
+def test_parts_are_spent_from(people, keys, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 1.0, parts=("north", "south"))
+    for part in ("north", "south"):
+        q = dpf.Queries(people, 0.8, 0, spaces=SPACES, ledger=ledger, dataset="survey", part=part)
+        q.count({"sex": "F"}, share=1)
+    assert ledger.spent("survey").epsilon == 0.8
+
+
+def test_every_kind_of_table_gives_the_same_answers(people, keys, tmp_path):
+    people = people.drop(columns="birth_date")
+    spaces = {name: SPACES[name] for name in people}
+    people.to_parquet(tmp_path / "people.parquet", index=False)
+    tables = [people, pa.Table.from_pandas(people, preserve_index=False), tmp_path / "people.parquet"]
+    tables.append(people.astype({"sex": object, "region": object}))
+    answers = []
+    for table in tables:
+        keys.clear()
+        q = dpf.Queries(table, 1.0, 1e-6, spaces=spaces)
+        answers.append([ask(q) for ask in asks().values()])
+    for others in answers[1:]:
+        for mine, theirs in zip(answers[0], others, strict=True):
+            assert mine.to_numpy().tolist() == theirs.to_numpy().tolist()
+
+
+def test_no_two_answers_share_their_noise(people):
+    q = dpf.Queries(people, 1.0, 0, spaces=SPACES)
+    found = {q.sum("age", share=0.01)["estimate"] for _ in range(20)}
+    assert len(found) == 20
+
+
+NULLS = pd.DataFrame(
+    {
+        "x": [None, 3.0, np.inf, -np.inf, 1e308, np.nan],
+        "s": ["a", "b", None, "a", "SECRET", "zz"],
+        "o": [1, "SECRET", None, 2.5, (), 9],
+        "t": pd.to_datetime(["2020-01-02", None, "1700-01-01", "2200-01-01", "2020-01-03", None]),
+    }
+)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.filterwarnings("ignore:epsilon=")
+def test_no_value_is_refused(wrapped, keys):
+    """Nulls, infinities, unknown categories and objects of any kind are all counted by the public rule."""
+
+    def around(space):
+        return dpf.Nullable(space) if wrapped else space
+
+    spaces = {
+        "x": around(dpf.Integer(0, 10)),
+        "s": around(dpf.Categorical(["a", "b"])),
+        "o": around(dpf.Integer(0, 10)),
+        "t": around(dpf.Datetime("2020-01-01", "2020-01-05", "D")),
+    }
+    for frame in (NULLS, pa.Table.from_pandas(NULLS.drop(columns="o")), NULLS.astype({"s": "category"})):
+        names = frame.column_names if isinstance(frame, pa.Table) else frame.columns
+        q = dpf.Queries(frame, MANY, 0, spaces={name: spaces[name] for name in names})
+        present = [3, 10, 0, 10]
+        values = present if wrapped else [*present, 5, 5]
+        assert q.mean("x", share=0.1)["estimate"] == pytest.approx(np.mean(values), abs=0.05)
+        assert q.sum("x", share=0.1)["estimate"] == pytest.approx(np.sum(values), abs=0.2)
+        assert q.count({"s": "a"}, share=0.1)["estimate"] == 2
+        assert q.count({"s": {"not": "a"}}, share=0.1)["estimate"] == 1
+        table = q.histogram("s", share=0.1)["estimate"]
+        assert table.tolist() == ([2, 1, 3] if wrapped else [2, 1])
+        assert q.quantile("x", 0.99, share=0.1)["estimate"] == 10
+        q.mean("t", share=0.1)
+        if "o" in names:
+            assert q.count({"o": (0, 10)}, share=0.05)["estimate"] == 3
+
+
+def test_all_null_columns_and_single_values(keys):
+    frame = pd.DataFrame({"x": [None] * 50, "c": [None] * 50})
+    for space in ((0, 10), dpf.Nullable(dpf.Integer(0, 10))):
+        q = dpf.Queries(frame, 1.0, 1e-6, spaces={"x": space, "c": ["a", "b"]})
+        for answer in (q.mean("x", share=0.1), q.sum("x", share=0.1), q.quantile("x", share=0.1)):
+            assert np.isfinite(answer.to_numpy()).all()
+        assert abs(q.histogram("c", share=0.3)["estimate"]).max() < 200
+    one = dpf.Queries(frame, 1.0, 0, spaces={"c": ["only"]})
+    assert one.histogram("c", share=0.5).shape == (1, 4)
+    assert one.count({"c": "only"}, share=0.5)["estimate"] < 100
+
+
+def test_what_is_refused_costs_nothing(people, keys, tmp_path):
+    q = dpf.Queries(people, 1.0, 1e-6, spaces={k: v for k, v in SPACES.items() if k != "region"})
+    wrong = [
+        (lambda: q.mean("region", share=0.1), r"column region has no space.*pass spaces=\{'region': \[CATEGORY, …\]\}"),
+        (lambda: q.mean("sex", share=0.1), "column sex holds no numbers, which mean needs"),
+        (lambda: q.quantile("sex", share=0.1), "column sex holds no numbers, which quantile needs"),
+        (lambda: q.cov(["age", "sex"], share=0.1), "column sex holds no numbers, which cov needs"),
+        (lambda: q.sum("birth_date", share=0.1), "column birth_date holds times, which have no sum"),
+        (lambda: q.mean("height", share=0.1), "'height' is not a column of the table; columns are age"),
+        (lambda: q.mean(3, share=0.1), "3 is not a column of the table"),
+        (lambda: q.count({}, share=0.1), "where must name at least one column"),
+        (lambda: q.count({"height": 3}, share=0.1), "'height' is not a column"),
+        (lambda: q.count({"sex": "X"}, share=0.1), "names a value that is none of its values"),
+        (lambda: q.count({"age": (70, 20)}, share=0.1), r"must be \(low, high\) in order"),
+        (lambda: q.count({"age": {"odd": 1}}, share=0.1), "where of column 'age' must be one of"),
+        (lambda: q.histogram("age", 0, share=0.1), "bins must be from 1 to"),
+        (lambda: q.histogram("sex", 3, share=0.1), "holds no numbers and takes no bins"),
+        (lambda: q.most_common("age", share=0.1), "column age holds no categories"),
+        (lambda: q.most_common("sex", 3, share=0.1), "k must be a whole number of values, from 1 to 2"),
+        (lambda: q.quantile("age", 1.0, share=0.1), r"q must lie in \(0, 1\)"),
+        (lambda: q.quantile("age", "a", share=0.1), r"q must lie in \(0, 1\)"),
+        (lambda: q.cov([], share=0.1), "columns must name one column or more"),
+        (lambda: q.cov(["age", "age"], share=0.1), "columns must name one column or more, each once"),
+        (lambda: q.cov(["income"], share=0.1), "column income may hold nulls"),
+        (lambda: q.cov(["age"], share=0.1, psd=3), "psd must be True or False"),
+        (lambda: q.mean("age", share=0.1, mechanism="exact"), "mechanism must be one of gaussian, geometric"),
+        (lambda: q.histogram("sex", share=0.1, mechanism="staircase"), "staircase is for an answer of one number"),
+        (lambda: q.mean("age", share=0), r"share must lie in \(0, 1\]"),
+        (lambda: q.mean("age", share=math.nan), r"share must lie in \(0, 1\]"),
+        (lambda: q.mean("age", share=True), r"share must lie in \(0, 1\]"),
+        (lambda: q.mean("age", share="all"), r"share must lie in \(0, 1\]"),
+    ]
+    for ask, rule in wrong:
+        with pytest.raises(dpf.ParameterError, match=rule) as refused:
+            ask()
+        assert "\n" not in str(refused.value)
+    assert (len(keys), q.left) == (0, 1.0)
+    pure = dpf.Queries(people, 1.0, 0, spaces=SPACES)
+    with pytest.raises(dpf.ParameterError, match="gaussian needs delta above 0"):
+        pure.mean("age", share=0.1, mechanism="gaussian")
+    assert pure.left == 1.0
+
+
+def test_tables_and_budgets_that_are_refused(people, tmp_path):
+    made = [
+        (lambda: dpf.Queries(people, math.nan, spaces=SPACES), "epsilon must be finite and above 0"),
+        (lambda: dpf.Queries(people, 1.0, 2.0, spaces=SPACES), r"delta must lie in \[0, 1\)"),
+        (lambda: dpf.Queries(people, dpf.Budget(1.0), 0.1, spaces=SPACES), "delta is already in the Budget"),
+        (lambda: dpf.Queries(people.head(0), 1.0, spaces=SPACES), "the table has no rows"),
+        (lambda: dpf.Queries(people, 1.0, spaces={"height": (0, 1)}), "spaces names 'height', which is not a column"),
+        (lambda: dpf.Queries(people, 1.0, spaces=["age"]), "spaces must be a mapping"),
+        (lambda: dpf.Queries(people, 1.0, 0, spaces=SPACES, accounting="gaussian"), "needs a delta above 0"),
+        (lambda: dpf.Queries(people, 1.0, spaces=SPACES, accounting="both"), "accounting must be"),
+        (lambda: dpf.Queries(people, 1.0, spaces=SPACES, contributions=0), "contributions must be a whole number"),
+        (lambda: dpf.Queries(people, 1.0, spaces=SPACES, confidence_level=95), "confidence_level must lie in"),
+        (lambda: dpf.Queries(people, 1.0, spaces=SPACES, ledger="x.sqlite"), "ledger and dataset go together"),
+        (lambda: dpf.Queries(3, 1.0, spaces=SPACES), "int is no table"),
+    ]
+    for make, rule in made:
+        with pytest.raises(dpf.ParameterError, match=rule):
+            make()
+    safe = dpf.sanitize(people[["sex"]], 1.0, spaces={"sex": ["F", "M"]})
+    with pytest.raises(dpf.AlreadySanitizedError, match="the table is a release"):
+        dpf.Queries(safe, 1.0)
+    with pytest.warns(dpf.DpframeWarning, match="above 1/n"):
+        dpf.Queries(people, 1.0, 0.01, spaces=SPACES)
+    with pytest.raises(dpf.ColumnError, match="column 'age'"):
+        dpf.Queries(people, 1.0, spaces={"age": dpf.Boolean()}).mean("age", share=0.1)
+
+
+def test_sets_are_refused():
+    frame = pd.DataFrame({"hobbies": [["chess"], []]})
+    q = dpf.Queries(frame, 1.0, 0, spaces={"hobbies": dpf.Subset(["chess", "golf"])})
+    with pytest.raises(dpf.ParameterError, match="column hobbies holds sets, which questions do not count"):
+        q.count({"hobbies": {"any": ["chess"]}}, share=0.1)
+
+
+def test_copies_share_the_budget_and_threads_do_not_overspend(people, keys):
+    q = dpf.Queries(people.head(100), 1.0, 0, spaces=SPACES)
+    copy.copy(q).count({"sex": "F"}, share=0.5)
+    assert q.left == 0.5
+    for duplicate in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError):
+            duplicate(q)
+    refused = []
+
+    def ask():
+        try:
+            q.count({"sex": "F"}, share=0.1)
+        except dpf.BudgetExceeded:
+            refused.append(1)
+
+    threads = [threading.Thread(target=ask) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(refused), q.left) == (7, 0.0)
+
+
+def test_portions_never_exceed_the_whole():
+    for accounting in ("basic", "gaussian"):
+        whole = Whole.of(dpf.Budget(1.0, 1e-6), accounting)
+        parts = [whole.portion(check_share(share)) for share in (0.1, 0.3, 0.6)]
+        assert sum(Fraction(str(p.budget.delta)) for p in parts) <= Fraction(str(1e-6))
+        if whole.step is None:
+            assert sum(Fraction(str(p.budget.epsilon)) for p in parts) == 1
+        else:
+            assert sum(p.step.square for p in parts) <= whole.step.square
+            assert sum(Fraction(p.step.delta) for p in parts) <= Fraction(whole.step.delta)

@@ -1,0 +1,130 @@
+"""``dpframe query``: one answer, one line for bad input, and nothing of a row."""
+
+import json
+
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+from dpframe.api import queries
+from dpframe.cli import main
+from dpframe.cli.query import QUESTIONS
+from dpframe.ledger.ledger import Ledger
+
+AGE, SEX = ("--space", "age=0,120"), ("--space", 'sex=["F", "M"]')
+INCOME = ("--space", 'income={"space": "nullable", "inner": {"space": "real", "lower": 0, "upper": 250000}}')
+
+
+@pytest.fixture
+def source(tmp_path):
+    people = dpf.datasets.make_census(3_000, random_state=1, columns=["age", "sex", "income"])
+    people.to_parquet(tmp_path / "people.parquet", index=False)
+    return tmp_path / "people.parquet"
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command in this process at a fixed key; return exit code, output, errors."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stopped:
+            main.main(["query", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        return stopped.value.code, out, err
+
+    monkeypatch.setattr("warnings.showwarning", print)
+    monkeypatch.setattr(queries, "fresh_key", lambda: bytes(32))
+    return call
+
+
+def test_a_mean(source, run):
+    code, out, err = run(source, "mean", "age", "--epsilon", 0.5, *AGE)
+    assert (code, err) == (0, "")
+    assert "estimate  std_error  lower  upper" in out
+    assert "geometric noise, epsilon=0.5, delta=0" in out
+
+
+@pytest.mark.parametrize("statistic", QUESTIONS)
+def test_every_question(source, run, statistic):
+    columns = {"count": [], "histogram": ["sex"], "most-common": ["sex"], "cov": ["age"], "second-moments": ["age"]}
+    more = {"count": ["--where", '{"sex": "F", "age": {"lower": 18, "upper": 65}}'], "quantile": ["--q", 0.5]}
+    more |= {"most-common": ["--k", 2]}
+    given = [*columns.get(statistic, ["age"]), "--epsilon", 1, *AGE, *SEX, *more.get(statistic, [])]
+    code, out, err = run(source, statistic, *given, "--delta", 1e-6, "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert (told["mechanism"], told["delta"]) == ("gaussian", 1e-6)
+    assert {"estimate", "std_error", "lower", "upper"} <= set(told["answer"][0])
+
+
+def test_it_is_the_librarys_answer(source, run):
+    _, out, _ = run(source, "histogram", "age", "--bins", 3, "--epsilon", 1, *AGE, "--json")
+    mine = dpf.Queries(source, 1.0, 0, spaces={"age": (0, 120)}).histogram("age", 3, share=1)
+    assert [row["estimate"] for row in json.loads(out)["answer"]] == mine["estimate"].tolist()
+    _, out, _ = run(source, "quantile", "age", "--q", 0.2, "--q", 0.8, "--epsilon", 1, *AGE, "--json")
+    assert [row["q"] for row in json.loads(out)["answer"]] == [0.2, 0.8]
+    _, out, _ = run(source, "mean", "income", "--epsilon", 1, *INCOME, "--json")
+    assert abs(json.loads(out)["answer"][0]["estimate"] - 33_000) < 5_000
+
+
+def test_wishart_noise(source, run):
+    code, out, _ = run(source, "second-moments", "age", "--epsilon", 1, "--delta", 1e-6, *AGE, "--mechanism", "wishart")
+    assert code == 0
+    assert "wishart noise, epsilon=1, delta=1e-06" in out
+
+
+def test_spaces_from_a_file(source, run, tmp_path):
+    (tmp_path / "spaces.json").write_text(json.dumps({"age": {"lower": 0, "upper": 120}}))
+    assert run(source, "sum", "age", "--epsilon", 1, "--spaces", tmp_path / "spaces.json")[0] == 0
+
+
+def test_the_ledger_is_spent_from(source, run, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 1.0)
+    account = ("--ledger", tmp_path / "ledger.sqlite", "--dataset", "survey")
+    code, out, _ = run(source, "mean", "age", "--epsilon", 0.6, *AGE, *account)
+    assert code == 0
+    assert "Ledger: survey has epsilon=0.4, delta=0 left" in out
+    code, out, err = run(source, "mean", "age", "--epsilon", 0.6, *AGE, *account)
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert ledger.history("survey")["what"].tolist() == ["query: mean"]
+
+
+BAD = {
+    "no epsilon": (["mean", "age", *AGE], "give --epsilon"),
+    "not a number": (["mean", "age", "--epsilon", "nan", *AGE], "epsilon must be finite and above 0"),
+    "no question": (["median", "age", "--epsilon", "1"], "statistic must be one of count, sum, mean"),
+    "no space": (
+        ["mean", "age", "--epsilon", "1"],
+        'column age has no space, which questions need; pass --spaces FILE, which holds {"age": {"lower": LOWER',
+    ),
+    "text": (["mean", "sex", "--epsilon", "1", *SEX], "column sex holds no numbers, which mean needs"),
+    "columns": (["mean", "age", "sex", "--epsilon", "1"], "mean takes 1 column; got 2"),
+    "columns of count": (["count", "age", "--epsilon", "1"], "count takes --where and no columns; got 1"),
+    "no where": (["count", "--epsilon", "1"], "--where must be a JSON object"),
+    "bad where": (["count", "--epsilon", "1", "--where", "sex = F"], "--where must be a JSON object"),
+    "where of others": (["mean", "age", "--epsilon", "1", "--where", "{}"], "mean takes no --where; leave it out"),
+    "unknown column": (["count", "--epsilon", "1", "--where", '{"height": 1}'], "'height' is not a column"),
+    "stray option": (["mean", "age", "--epsilon", "1", "--k", "3"], "mean takes no --k; leave it out"),
+    "bad space": (["mean", "age", "--epsilon", "1", "--space", "age"], "--space must be COLUMN=LOWER,UPPER"),
+    "bad JSON": (["mean", "age", "--epsilon", "1", "--space", "age={"], "--space must be COLUMN=LOWER,UPPER"),
+    "gaussian": (["mean", "age", "--epsilon", "1", *AGE, "--mechanism", "gaussian"], "gaussian needs delta above 0"),
+    "delta": (["mean", "age", "--epsilon", "1", "--delta", "2", *AGE], "delta must lie in [0, 1)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line(source, run, name):
+    arguments, rule = BAD[name]
+    code, out, err = run(source, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("dpframe: ")
+    assert rule in err
+
+
+def test_no_value_shows_in_an_error(tmp_path, run):
+    frame = pd.DataFrame({"age": [1, 2, 987654321], "sex": ["F", "M", "SECRET"]})
+    frame.to_parquet(tmp_path / "in.parquet")
+    code, out, err = run(tmp_path / "in.parquet", "histogram", "sex", "--epsilon", 1, *SEX)
+    assert (code, err) == (0, "")
+    assert "SECRET" not in out
