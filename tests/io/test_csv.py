@@ -133,6 +133,17 @@ def test_a_folder_may_hold_a_release_and_its_plan(files):
     assert len(dpf.read_csv(files / "out")) == 4_000
 
 
+def test_questions_to_csv(files, census):
+    asked = dpf.Queries(files / "in.csv", 1.0, 1e-6, spaces=SPACES)
+    row = asked.mean("age", share=0.5)
+    # Five standard errors: wrong once in 1.7e6 runs.
+    assert abs(row["estimate"] - census["age"].mean()) < 5 * row["std_error"]
+    lines = (files / "in.csv").read_text().splitlines()
+    (files / "odd.csv").write_text("\n".join([*lines, "word,word,word,word,word"]) + "\n")
+    odd = dpf.Queries(files / "odd.csv", 1.0, 1e-6, spaces=SPACES)
+    assert odd.histogram("sex", share=0.5)["estimate"].sum() == pytest.approx(len(census), abs=200)
+
+
 def test_synthetic_rows_in_csv(files):
     dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 2, spaces=SPACES, drop=["region"])
     assert synthesize_parquet(files / "safe.csv", files / "syn.csv") == 4_000
