@@ -7,6 +7,7 @@ from dpframe.mechanisms.geometric import Geometric
 from dpframe.mechanisms.nullable import WithNull
 from dpframe.mechanisms.optimal import Optimal
 from dpframe.mechanisms.response import RandomizedResponse, ResponseChannel
+from dpframe.mechanisms.set_response import NullableSetResponse, SetResponse
 from dpframe.mechanisms.tabulated import Exponential, Matrix
 
 __all__ = [
@@ -19,9 +20,11 @@ __all__ = [
     "Geometric",
     "Matrix",
     "Mechanism",
+    "NullableSetResponse",
     "Optimal",
     "RandomizedResponse",
     "ResponseChannel",
+    "SetResponse",
     "WithNull",
     "mechanism_for",
     "mechanism_from_json",
