@@ -208,6 +208,11 @@ def _check_mechanisms(given: Any, known: Mapping[str, Space]) -> dict[str, Any]:
     if not isinstance(given, Mapping) or not all(isinstance(value, str | Mechanism) for value in given.values()):
         raise ParameterError("mechanisms must be a mapping {column: tag or mechanism}")
     for name in given:
+        if isinstance(name, tuple):
+            raise ParameterError(
+                f"mechanisms names the group {tuple_label(name)}, and a group has gamma_diagonal, of which each column "
+                "sees a channel of its own; for another joint matrix join the columns into one of their tuples"
+            )
         if name not in known:
             raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")
     return dict(given)
