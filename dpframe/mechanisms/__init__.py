@@ -6,6 +6,7 @@ from dpframe.mechanisms.gamma_diagonal import GammaDiagonal
 from dpframe.mechanisms.geometric import Geometric
 from dpframe.mechanisms.nullable import WithNull
 from dpframe.mechanisms.optimal import Optimal
+from dpframe.mechanisms.rectangular import RectangularMatrix
 from dpframe.mechanisms.response import RandomizedResponse, ResponseChannel
 from dpframe.mechanisms.set_response import NullableSetResponse, SetResponse
 from dpframe.mechanisms.tabulated import Exponential, Matrix
@@ -23,6 +24,7 @@ __all__ = [
     "NullableSetResponse",
     "Optimal",
     "RandomizedResponse",
+    "RectangularMatrix",
     "ResponseChannel",
     "SetResponse",
     "WithNull",

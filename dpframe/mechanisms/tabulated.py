@@ -288,7 +288,7 @@ class Matrix(Tabulated):
         matrix
             ``matrix[x][y]`` is the probability that code x is released as y, shape (size, size): rows are
             inputs and sum to 1. A released column stays in its space, so that there are as many outputs as inputs;
-            `dpframe.tight` gives the loss of any matrix.
+            `dpframe.mechanisms.RectangularMatrix` is for others.
         delta
             The δ at which the loss is stated.
 
@@ -301,25 +301,39 @@ class Matrix(Tabulated):
         table = _from_matrix(matrix)
         loss = FiniteLoss(table, WORD).epsilon(check_delta(delta))
         if math.isinf(loss):
-            _refuse_zeros(table)
+            refuse_zeros(table)
         # A size of 1 loses nothing, and another perhaps no more than δ; a small float stands for 0.
         return cls(table, loss or (_NOTHING if delta else 5e-324), delta)
 
 
 def _from_matrix(matrix: npt.ArrayLike) -> Weights:
-    """Return the weights of a matrix, its refusals naming rows and columns by position."""
+    """Return the weights of a square matrix that can be inverted, its refusals naming rows and columns by position."""
+    rows = _probabilities(matrix)
+    if rows.shape[0] != rows.shape[1] or len(rows) > LARGEST_TABLE:
+        raise ParameterError(
+            f"matrix must be square, with a row per input and a column per output, of at most {LARGEST_TABLE} codes, "
+            "as a released column stays in its space; dpframe.mechanisms.RectangularMatrix takes any other"
+        )
+    table = law_weights(rows)
+    if not _condition(rows.T) < _CONDITION:
+        raise ParameterError("matrix is singular, or nearly: no estimate could be had of a release; give another one")
+    return table
+
+
+def _probabilities(matrix: npt.ArrayLike) -> FloatArray:
     try:
         rows = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ParameterError("matrix must be a square array of probabilities") from None
-    if rows.ndim != 2 or rows.shape[0] != rows.shape[1] or not 1 <= len(rows) <= LARGEST_TABLE:
-        raise ParameterError(
-            f"matrix must be square, with a row per input and a column per output, of at most {LARGEST_TABLE} codes, "
-            "as a released column stays in its space; dpframe.tight gives the loss of any other"
-        )
+        rows = np.empty(0)
+    if rows.ndim != 2 or not rows.size:
+        raise ParameterError("matrix must be an array of probabilities, a row for each input")
+    return rows
+
+
+def law_weights(matrix: npt.ArrayLike) -> Weights:
+    """Return the weights of a stochastic matrix, a law for each row."""
+    rows = _probabilities(matrix)
     _check_rows(rows)
-    if not _condition(rows.T) < _CONDITION:
-        raise ParameterError("matrix is singular, or nearly: no estimate could be had of a release; give another one")
     return tuple(_with_zeros(row) for row in rows.tolist())
 
 
@@ -339,7 +353,7 @@ def _check_rows(rows: FloatArray) -> None:
             )
 
 
-def _refuse_zeros(table: Weights) -> NoReturn:
+def refuse_zeros(table: Weights) -> NoReturn:
     """Raise `ParameterError` for the two inputs of which one gives the most that the other never does."""
     pairs = permutations(range(len(table)), 2)
     masses = {(x, z): sum(p for p, q in zip(table[x], table[z], strict=True) if q == 0) for x, z in pairs}

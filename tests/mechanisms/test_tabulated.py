@@ -101,10 +101,13 @@ def test_a_table_that_loses_more_than_it_claims_is_refused() -> None:
     ("matrix", "text"),
     [
         ([[0.5, 0.5]], "matrix must be square"),
-        ([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]], "a released column stays in its space; dpframe.tight gives the loss"),
-        ([0.5, 0.5], "matrix must be square"),
+        (
+            [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]],
+            "as a released column stays in its space; dpframe.mech",
+        ),
+        ([0.5, 0.5], "matrix must be an array of probabilities, a row for each input"),
         (np.full((300, 300), 1 / 300), "of at most 256 codes"),
-        ([["a", "b"], ["c", "d"]], "matrix must be a square array of probabilities"),
+        ([["a", "b"], ["c", "d"]], "matrix must be an array of probabilities"),
         ([[0.5, 0.5], [0.4, 0.5]], "rows that sum to 1 (rows are inputs); the one at position 1 does not"),
         ([[1.5, -0.5], [0.5, 0.5]], "must hold probabilities; the row at position 0 does not"),
         ([[0.5, 0.5], [0.5, math.nan]], "must hold probabilities; the row at position 1 does not"),
