@@ -8,17 +8,19 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import ResponseLoss
-from dpframe.arrays import FloatArray
+from dpframe.arrays import U64, FloatArray
 from dpframe.errors import ParameterError
 from dpframe.mechanisms.base import IntArray, register
 from dpframe.mechanisms.response_table import response_loss, response_table
-from dpframe.mechanisms.set_channel import Levels, SetMechanism, SetView, cut
+from dpframe.mechanisms.set_channel import Levels, SetMechanism, cut
 from dpframe.mechanisms.set_ranks import SetRanks, set_count, sums_over_sets
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
+from dpframe.spaces import Space
 
 MOST_SETS = 1 << 24
 """Most sets of at most ``max_size`` items."""
@@ -98,11 +100,6 @@ class SetResponse(SetMechanism):
         return round_down(Fraction(self.values * self.table.threshold, 1 << self.table.bits))
 
     @property
-    def sets(self) -> SetView:
-        """What a release says of items and sizes."""
-        return self
-
-    @property
     def other(self) -> float:
         """Probability t of each value that is not the true one."""
         return self.table.threshold / (1 << self.table.bits)
@@ -175,7 +172,7 @@ class SetResponse(SetMechanism):
         if self.nulls:
             out[:, self.items // 64] |= hidden.astype(np.uint64) << np.uint64(self.items % 64)
 
-    def _is_null(self, sets: IntArray) -> IntArray:
+    def _is_null(self, sets: U64) -> npt.NDArray[np.bool_]:
         """Tell which codes are null: the bit after the items, which no set has."""
         if not self.nulls:
             return np.zeros(len(sets), dtype=np.bool_)
@@ -187,7 +184,7 @@ class SetResponse(SetMechanism):
         held[code] = keep
         return held, 1 << self.table.bits
 
-    def expected_error(self, space: object = None) -> float:
+    def expected_error(self, space: Space | None = None) -> float:
         """Return the largest E[ρ(Y, x)] over sets x of at most ``max_size`` items, and null, far from all sets.
 
         Σ_y |y Δ x| is |x|(N − N₁) + (h − |x|)N₁.
