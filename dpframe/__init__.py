@@ -13,7 +13,7 @@ from dpframe.cli import stopping as _stopping  # noqa: F401
 from dpframe import datasets
 from dpframe.accounting.audit import AuditResult, audit
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.finite import tight
+from dpframe.accounting.finite import SufficientSets, sufficient_sets, tight
 from dpframe.api.accessor import attach
 from dpframe.api.memory import make_plan, price_targets, sanitize
 from dpframe.api.parquet import plan_parquet, read_csv, read_parquet, sanitize_parquet, write_parquet
@@ -100,6 +100,7 @@ __all__ = [
     "Sanitizer",
     "SeededReleaseWarning",
     "Subset",
+    "SufficientSets",
     "attach",
     "audit",
     "datasets",
@@ -112,6 +113,7 @@ __all__ = [
     "replay_audit",
     "sanitize",
     "sanitize_parquet",
+    "sufficient_sets",
     "tight",
     "verify_file",
     "write_parquet",

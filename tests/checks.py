@@ -31,8 +31,10 @@ from dpframe.mechanisms import (
     WithNull,
     mechanism_from_json,
 )
-from dpframe.mechanisms.bit_flips import SetChannel
+from dpframe.mechanisms.bit_flips import FlipChannel
 from dpframe.mechanisms.geometric import GeometricChannel
+from dpframe.mechanisms.set_channel import SetChannel
+from dpframe.mechanisms.set_response import SetResponse
 from dpframe.mechanisms.tabulated import Tabulated
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ChannelTable, GeometricTable
@@ -328,7 +330,7 @@ def exact_delta(columns: list[list[int]], total: int, epsilon: float) -> Fractio
 
 def exact_epsilon(columns: list[list[int]]) -> Decimal:
     """Return ln of the largest ratio P/P', to 60 digits."""
-    ratio = max(Fraction(max(row), min(row)) for row in zip(*columns, strict=True))
+    ratio = max(Fraction(max(row), min(row)) for row in zip(*columns, strict=True) if any(row))
     with localcontext(Context(prec=60)):
         return (Decimal(ratio.numerator) / ratio.denominator).ln()
 
@@ -393,8 +395,11 @@ def exact_sets(mechanism: Mechanism) -> tuple[list[list[int]], int]:
 
     A set that is cut is each of its parts equally often; of null the empty set is released, if any.
     """
-    channel = sets_of(mechanism)
-    h, flips, parts = channel.items, channel.flips, 60  # a multiple of the number of parts of up to 5 items
+    channel, parts = sets_of(mechanism), 60  # a multiple of the number of parts of up to 5 items
+    if isinstance(channel, SetResponse):
+        return _whole_sets(channel, parts)
+    assert isinstance(channel, FlipChannel)
+    h, flips = channel.items, channel.flips
 
     def shown(x: int, y: int) -> int:
         weight = 1
@@ -404,12 +409,35 @@ def exact_sets(mechanism: Mechanism) -> tuple[list[list[int]], int]:
         return weight
 
     def cut(x: int) -> list[int]:
-        inside = [z for z in range(1 << h) if z & x == z and z.bit_count() == min(x.bit_count(), channel.most)]
+        inside = _parts_of(channel, x)
         assert parts % len(inside) == 0
         return [sum(shown(z, y) for z in inside) * (parts // len(inside)) for y in range(1 << h)]
 
     columns, total = [cut(x) for x in range(1 << h)], parts * flips.total**h
     return _with_null(mechanism, columns, total) if isinstance(mechanism, WithNull) else (columns, total)
+
+
+def _parts_of(channel: SetChannel, x: int) -> list[int]:
+    """Return what a set may be cut to; null, beyond all sets, stays."""
+    if x >> channel.items:
+        return [x]
+    most = min(x.bit_count(), channel.most)
+    return [z for z in range(1 << channel.items) if z & x == z and z.bit_count() == most]
+
+
+def _whole_sets(channel: SetResponse, parts: int) -> tuple[list[list[int]], int]:
+    """Do so of a response among whole sets: what the words that are drawn turn a part into, by division."""
+    small = [y for y in range(1 << channel.items) if y.bit_count() <= channel.most]
+    values, bits = [*small, *range(1 << channel.items, channel.size)], channel.table.bits
+    other, columns = channel.table.threshold, []
+    for x in range(channel.size):
+        column, inside = [0] * channel.size, _parts_of(channel, x)
+        for z in inside:
+            for y in values:
+                share = (1 << bits) - (len(values) - 1) * other if y == z else other
+                column[y] += share * (parts // len(inside))
+        columns.append(column)
+    return columns, parts << bits
 
 
 def _check_set_chunks(mechanism: Mechanism) -> None:
@@ -418,7 +446,7 @@ def _check_set_chunks(mechanism: Mechanism) -> None:
     rng, h = np.random.default_rng(1), sets_of(mechanism).items
     bits = np.zeros((rows, 64 * words), dtype=np.uint8)
     bits[:, :h] = rng.random((rows, h)) < rng.random((rows, 1))
-    if isinstance(mechanism, WithNull):
+    if mechanism.size % 2:
         bits[::7] = 0
         bits[::7, h] = 1
     codes = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)

@@ -9,7 +9,8 @@ the pairs, with margins; what they cannot tell apart is decided in integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -136,13 +137,92 @@ def tight(
     rows = _exact_rows(matrix)
     total = math.lcm(*(p.denominator for row in rows for p in row))
     columns = [[int(p * total) for p in row] for row in rows]
-    pairs = [] if neighbours is None else [tuple(pair) for pair in neighbours]
-    if any(len(pair) != 2 or not all(type(x) is int and 0 <= x < len(rows) for x in pair) for pair in pairs):
-        raise ParameterError(f"neighbours must be pairs of positions of rows, from 0 to {len(rows) - 1}")
-    families = [columns] if neighbours is None else [[columns[x] for x in pair] for pair in pairs]
+    pairs = None if neighbours is None else _pairs(neighbours, len(rows))
+    families = [columns] if pairs is None else [[columns[x] for x in pair] for pair in pairs]
     if epsilon is not None:
         return max((tight_delta(family, total, epsilon) for family in families), default=0.0)
     return max((tight_epsilon(family, total, delta or 0.0) for family in families), default=0.0)
+
+
+def _pairs(neighbours: Iterable[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """Return pairs of positions of so many rows, or raise `ParameterError`."""
+    wrong = ParameterError(f"neighbours must be pairs of positions of rows, from 0 to {count - 1}")
+    try:
+        pairs = [tuple(pair) for pair in neighbours]
+    except TypeError:
+        raise wrong from None
+    if any(len(pair) != 2 or not all(type(x) is int and 0 <= x < count for x in pair) for pair in pairs):
+        raise wrong
+    return [(x, z) for x, z in pairs]
+
+
+@dataclass(frozen=True)
+class SufficientSets:
+    """The outputs that decide whether a channel is (ε, δ)-private, pair by pair; see `sufficient_sets`.
+
+    Parameters
+    ----------
+    sets
+        Of every ordered pair of neighbouring inputs (x, x') the outputs where P(y|x) > P(y|x').
+    outputs
+        Number of outputs.
+    """
+
+    sets: Mapping[tuple[int, int], tuple[int, ...]]
+    outputs: int
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """How many ordered pairs need so many checks, 2^s − 1 for a set of s outputs."""
+        return dict(sorted(Counter((1 << len(chosen)) - 1 for chosen in self.sets.values()).items()))
+
+    @property
+    def checks(self) -> int:
+        """Number of inequalities P(S) ≤ e^ε·P'(S) + δ that prove the channel: of all subsets S of these sets."""
+        return sum(size * pairs for size, pairs in self.sizes.items())
+
+    @property
+    def all_checks(self) -> int:
+        """Number of those of all events but the sure and the impossible one."""
+        return ((1 << self.outputs) - 2) * len(self.sets)
+
+
+def sufficient_sets(
+    matrix: Sequence[Sequence[Any]], neighbours: Iterable[tuple[int, int]] | None = None
+) -> SufficientSets:
+    """Return which events prove that a channel is (ε, δ)-private, at any ε and δ, and how many they are.
+
+    P(S) ≤ e^ε·P'(S) + δ holds for all events S if it does for the subsets of the outputs where P > P': the others
+    only add to the right side (categorical paper, Theorems 2 and 3, Corollaries 1 and 2). Of these subsets the worst
+    one at an ε is where P > e^ε·P', which is how `tight` decides.
+
+    Parameters
+    ----------
+    matrix
+        ``matrix[x][y]`` is the probability that input x gives output y, as for `tight`. Numbers are compared exactly:
+        where floats were rounded apart, outputs that are as likely from both inputs count, too.
+    neighbours
+        Pairs of inputs that are neighbours, by their positions, in either order; all of them by default.
+
+    Raises
+    ------
+    ParameterError
+        Unless rows are probabilities that sum to 1, and neighbours are positions.
+
+    Examples
+    --------
+    >>> found = sufficient_sets([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]])
+    >>> found.sets, found.checks, found.all_checks
+    ({(0, 1): (0,), (1, 0): (1,)}, 2, 12)
+    """
+    rows = _exact_rows(matrix)
+    every = permutations(range(len(rows)), 2)
+    given = every if neighbours is None else _pairs(neighbours, len(rows))
+    ordered = dict.fromkeys(pair for x, z in given if x != z for pair in ((x, z), (z, x)))
+    sets = {
+        (x, z): tuple(y for y, (p, q) in enumerate(zip(rows[x], rows[z], strict=True)) if p > q) for x, z in ordered
+    }
+    return SufficientSets(sets, len(rows[0]))
 
 
 def _exact_rows(matrix: Sequence[Sequence[Any]]) -> list[list[Fraction]]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.mechanisms.bit_flips import cut
+from dpframe.mechanisms.set_channel import cut
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.measures import is_cut, item_count

@@ -22,6 +22,7 @@ from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
 from dpframe.estimate.measured_tables import FEW_VALUES, first_codes
 from dpframe.estimate.sets import CHUNK, Counted, SetColumn, is_sets
 from dpframe.estimate.surrogates import Codes, Surrogates, own_squares
+from dpframe.mechanisms.set_channel import Levels
 from dpframe.plan.columns import Column, Group
 
 _FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items} or {"not": …}}'
@@ -90,27 +91,21 @@ class ItemCondition:
         """Return the opposite."""
         return replace(self, wrong=not self.wrong)
 
-    def surrogates(self, codes: npt.NDArray[Any]) -> FloatArray:
-        """Return the surrogate of the indicator at released sets.
+    @cached_property
+    def levels(self) -> Levels:
+        """The surrogate of the indicator, by how many of the items are shown."""
+        channel, count = self.sets.channel, len(self.places)
+        none = channel.holds_none(count)
+        every = Levels(np.full(count + 1, self.sets.weights[0]), self.sets.weights[1])
+        if self.how == "any":
+            return none if self.wrong else every - none
+        return every - channel.holds_all(count) if self.wrong else channel.holds_all(count)
 
-        Let G have the mean g of a set, that of what its bits tell, and g₀ of the empty set, by which nulls are flipped.
-        With k and f the chances that a set and a null are released as sets, G/k + c for sets and d for nulls has the
-        mean g of sets and 0 of null if d = −f g₀/(k − f) and c = −(1 − k)d/k.
-        """
+    def surrogates(self, codes: npt.NDArray[Any]) -> FloatArray:
+        """Return the surrogate of the indicator at released sets, which of null is 0 on average."""
         ((bits, null, _),) = self.sets.bits([{self.column.name: codes}])
-        kept, flipped = self.column.mechanism.present
-        shown, hidden = (value * kept for value in self.sets.values)
-        mine = bits[:, list(self.places)]
-        if self.how == "all":
-            found, empty = np.where(mine, shown, hidden).prod(axis=1), 0.0
-        else:
-            found, empty = 1 - np.where(mine, 1 - shown, 1 - hidden).prod(axis=1), 0.0
-        if self.wrong:
-            found, empty = 1 - found, 1.0
-        if not self.sets.has_null:
-            return np.asarray(found)
-        of_null = -flipped * empty / (kept - flipped)
-        return np.where(null, of_null, found / kept - (1 - kept) * of_null / kept)
+        shown = bits[:, list(self.places)].sum(axis=1, dtype=np.int64)
+        return np.where(null, self.levels.at_null, self.levels.values.take(shown))
 
     def counted(self, batches: Iterable[Codes]) -> tuple[Counted, int, int]:
         """Return the sums of the surrogates that a share of the sets needs, and the numbers of sets and of nulls."""

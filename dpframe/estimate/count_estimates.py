@@ -407,7 +407,7 @@ class CountEstimates(Reading):
         shown, released, nulls = mine.count_items(self._source.codes([column]))
         # Beside tables, which are of all rows, the population's own variance is added once.
         sampling = self._source.sampling(target if told is None else "table")
-        shares = sets.share_of(mine.counted(shown, released), mine, released, nulls, normalize, sampling)
+        shares = sets.share_of(mine.counted(shown, released, nulls), mine, released, nulls, normalize, sampling)
         estimate, variance = self._weighted(*shares, normalize)
         if told is None:
             return estimate, variance, "rows"
@@ -451,7 +451,10 @@ class CountEstimates(Reading):
         if len(places) > sets.MOST_PAIRED:
             raise ParameterError(f"cooccurrence pairs at most {sets.MOST_PAIRED} items; name some with items=[…]")
         both, released, nulls = mine.count_pairs(places, self._source.codes([column]))
-        counts, index = sets.pair_counts(mine, both, released), pd.Index([mine.labels[i] for i in places], name=column)
+        counts, index = (
+            sets.pair_counts(mine, both, released, nulls),
+            pd.Index([mine.labels[i] for i in places], name=column),
+        )
         drawn = method == "auto" and self._items(column) is not None
         if drawn:
             shares = sets.share_of(counts, mine, released, nulls, True, self._source.sampling("table"))

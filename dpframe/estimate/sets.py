@@ -1,9 +1,7 @@
 """Columns of sets: supports of items and item sets, pairs of items, set sizes.
 
-An item is shown with probability p if the set holds it and q if not, so φ = (y − q)/(p − q) has the mean 1 or 0
-that the set says, and of several items of one set, which are shown independently, the product of their φ has.
-Where null is a value, a set is released with probability k (and otherwise null), which divides by k; a released
-null counts 0, for what is released of a null is the empty set's.
+Whether a set holds some items, all or none of them, has a surrogate that depends on how many of them are shown, and a
+value at null (`SetView`): the channels say which, and everything here is sums of these.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from dpframe.estimate.axes import Axis
 from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
 from dpframe.estimate.moments import REPLICATES
 from dpframe.estimate.surrogates import own_squares
-from dpframe.mechanisms.bit_flips import SetChannel
+from dpframe.mechanisms.set_channel import Levels, SetView
 from dpframe.plan.columns import Column
 from dpframe.spaces import Subset
 
@@ -59,7 +57,7 @@ class SetColumn:
 
     column: Column
     space: Subset
-    channel: SetChannel
+    channel: SetView
 
     @classmethod
     def of(cls, column: Column) -> SetColumn:
@@ -69,21 +67,19 @@ class SetColumn:
                 f"column {column.name!r} holds no sets; value_counts({column.name!r}) counts its values"
             )
         space: Any = column.space.inner_space
-        channel: Any = column.mechanism.inner
-        return cls(column, space, channel)
+        mechanism: Any = column.mechanism
+        return cls(column, space, mechanism.sets)
 
     @cached_property
-    def values(self) -> tuple[float, float]:
-        """φ/k of an item that is shown, and of one that is not."""
-        p, q = self.channel.shown
-        kept = self.column.mechanism.present[0]
-        return (1 - q) / (p - q) / kept, -q / (p - q) / kept
+    def single(self) -> Levels:
+        """Surrogate of "holds the item", by whether it is shown."""
+        return self.channel.holds_all(1)
 
     @cached_property
     def weights(self) -> tuple[float, float]:
         """Surrogate of "not null", of a released set and of a released null."""
-        kept, flipped = self.column.mechanism.present
-        return kept / (kept - flipped), -flipped / (kept - flipped)
+        present = self.channel.holds_none(0)
+        return float(present.values[0]), present.at_null
 
     @property
     def labels(self) -> list[Any]:
@@ -126,12 +122,18 @@ class SetColumn:
         ((_, null, _),) = self.bits([{self.column.name: codes}])
         return null
 
-    def counted(self, shown: FloatArray, released: Any) -> Counted:
-        """Return the sums of the indicator of an item, which ``shown`` of ``released`` sets show."""
-        a, b = self.values
-        hidden = released - shown
-        first = a * shown + b * hidden
-        return Counted(first, a * a * shown + b * b * hidden, first, self.weights[0] * first)
+    def counted(self, shown: FloatArray, released: Any, nulls: Any) -> Counted:
+        """Return the sums of the indicator of an item, which ``shown`` of ``released`` sets show, beside nulls."""
+        return self.summed(self.single, [released - shown, shown], nulls)
+
+    def summed(self, levels: Levels, counts: Iterable[Any], nulls: Any) -> Counted:
+        """Return the sums of an indicator's surrogate, from the numbers of released sets at each level and of nulls."""
+        parts = list(zip(levels.values.tolist(), counts, strict=True))
+        of_sets = sum(value * count for value, count in parts)
+        squares = sum(value**2 * count for value, count in parts)
+        first, (w, w0) = of_sets + levels.at_null * nulls, self.weights
+        crossed = w * of_sets + w0 * levels.at_null * nulls
+        return Counted(first, squares + levels.at_null**2 * nulls, first, crossed)
 
     def count_items(self, batches: Batches) -> tuple[FloatArray, int, int]:
         """Count the released sets that show each item, all released sets, and nulls."""
@@ -151,25 +153,28 @@ class SetColumn:
         return total / n, max(float(levels**2 @ counts) - without, 0.0) / n**2
 
     def count_by(self, group: Axis, places: Sequence[int] | None, batches: Batches) -> tuple[FloatArray, ...]:
-        """Return, by released class of another column: Σ U and Σ U² per item (or of one item set), sets, nulls."""
+        """Return, by released class of another column: Σ U, Σ U² and Σ UW per item (or of one item set), sets, nulls.
+
+        W is the surrogate of "present".
+        """
         rows = 1 if places is not None else self.space.count
-        first, second = np.zeros((group.classes, rows)), np.zeros((group.classes, rows))
-        sets, nulls = np.zeros(group.classes), np.zeros(group.classes)
-        a, b = self.values
-        kept = self.column.mechanism.present[0]
+        first, second, crossed = (np.zeros((group.classes, rows)) for _ in range(3))
+        sets, nulls, (w, w0) = np.zeros(group.classes), np.zeros(group.classes), self.weights
+        levels = self.single if places is None else self.channel.holds_all(len(places))
         for bits, null, rest in self.bits(batches):
             classes = group.classify(rest[group.name])
-            u = np.where(bits, a, b)
-            if places is not None:
-                u = np.prod(u[:, places] * kept, axis=1, keepdims=True) / kept
-            u[null] = 0
+            shown = bits if places is None else bits[:, places].sum(axis=1, keepdims=True, dtype=np.int64)
+            u = levels.values.take(shown)
+            u[null] = levels.at_null
+            present = np.where(null, w0, w)
             for c in np.unique(classes):
                 inside = classes == c
                 first[c] += u[inside].sum(axis=0)
                 second[c] += (u[inside] ** 2).sum(axis=0)
+                crossed[c] += present[inside] @ u[inside]
             sets += np.bincount(classes[~null], minlength=group.classes)
             nulls += np.bincount(classes[null], minlength=group.classes)
-        return first, second, sets, nulls
+        return first, second, crossed, sets, nulls
 
     def shares_by(
         self, group: Axis, places: Sequence[int] | None, batches: Batches, sampling: float
@@ -178,12 +183,12 @@ class SetColumn:
 
         As `grouped_ratio`: with h = (z − r)·present·1_g, U = (u − r·w)·φ_g and h² = (z − 2rz + r²)·present·1_g.
         """
-        first, second, sets, nulls = self.count_by(group, places, batches)
+        first, second, crossed, sets, nulls = self.count_by(group, places, batches)
         w, w0 = self.weights
         present = np.repeat((w * sets + w0 * nulls)[:, None], first.shape[1], axis=1)
         present_squares = np.repeat((w * w * sets + w0 * w0 * nulls)[:, None], first.shape[1], axis=1)
         u, p = group.invert(first), group.invert(present)
-        squares = [group.invert(sums, squared=True) for sums in (second, w * first, present_squares)]
+        squares = [group.invert(sums, squared=True) for sums in (second, crossed, present_squares)]
         with np.errstate(divide="ignore", invalid="ignore"):
             r = u / p
             residual = squares[0] - 2 * r * squares[1] + r**2 * squares[2]
@@ -218,18 +223,15 @@ def share_of(
         return r, np.maximum(variance, 0.0) / present**2
 
 
-def pair_counts(column: SetColumn, both: FloatArray, sets: int) -> Counted:
+def pair_counts(column: SetColumn, both: FloatArray, sets: int, nulls: int) -> Counted:
     """Return the sums of the indicators that a set holds both items of a pair; of an item with itself, that item."""
-    a, b = column.values
-    kept, shown = column.column.mechanism.present[0], np.diag(both)
+    shown = np.diag(both)
     one = shown[:, None] + shown[None, :] - 2 * both
-    none = sets - one - both
-    first, second = ((a * a) ** e * both + (a * b) ** e * one + (b * b) ** e * none for e in (1, 2))
-    # φ of each item is over k, of both together too: once too often.
-    first, second = first * kept, second * kept**2
-    single, i = column.counted(shown, sets), np.arange(len(shown))
-    first[i, i], second[i, i] = single.first, single.second
-    return Counted(first, second, first, column.weights[0] * first)
+    pairs = column.summed(column.channel.holds_all(2), [sets - one - both, one, both], nulls)
+    single, i = column.counted(shown, sets, nulls), np.arange(len(shown))
+    for name in ("first", "second", "crossed"):
+        getattr(pairs, name)[i, i] = getattr(single, name)
+    return pairs
 
 
 _MOST_SIZES = 1 << 22
@@ -237,7 +239,7 @@ _MOST_SIZES = 1 << 22
 
 
 class SizeChannel:
-    """What is released of a set's size: Bin(size, p) items of it and Bin(h − size, q) others."""
+    """What is released of a set's size."""
 
     def __init__(self, column: SetColumn) -> None:
         self.column = column
@@ -245,20 +247,8 @@ class SizeChannel:
 
     @cached_property
     def matrix(self) -> FloatArray:
-        """P(released size or null | size or null), shape (h + 1, most + 1), null last where it is a value."""
-        from scipy.stats import binom
-
-        (p, q), (kept, flipped) = self.column.channel.shown, self.column.column.mechanism.present
-        h = self.count
-        columns = [
-            np.convolve(binom.pmf(np.arange(s + 1), s, p), binom.pmf(np.arange(h - s + 1), h - s, q))
-            for s in range(self.most + 1)
-        ]
-        inside = np.stack(columns, axis=1)
-        if not self.column.has_null:
-            return inside
-        wide = np.column_stack([kept * inside, flipped * inside[:, 0]])
-        return np.vstack([wide, np.append(np.full(self.most + 1, 1 - kept), 1 - flipped)])
+        """P(released size or null | size or null), null last where it is a value."""
+        return self.column.channel.size_law()
 
     def counts(self, batches: Batches) -> FloatArray:
         """Count released sizes, and nulls last where they are values."""
@@ -299,22 +289,13 @@ class SizeChannel:
         return gone, spread
 
     def mean(self, counts: FloatArray, sampling: float) -> tuple[float, float]:
-        """Return the unbiased mean size, (|Y| − hq)/(p − q) on average, and its variance.
-
-        Its square is too large by the variance of |Y|, size·p(1−p) + (h − size)·q(1−q), over (p − q)².
-        """
-        (p, q), kept = self.column.channel.shown, self.column.column.mechanism.present[0]
-        released, nulls = counts[: self.count + 1], counts[self.count + 1 :].sum()
-        sizes = (np.arange(self.count + 1) - self.count * q) / (p - q)
-        noise = (sizes * p * (1 - p) + (self.count - sizes) * q * (1 - q)) / (p - q) ** 2
-        first = released @ sizes / kept
-        sums = Counted(
-            first,
-            released @ sizes**2 / kept**2,
-            released @ (sizes**2 - noise) / kept,
-            self.column.weights[0] * first,
-        )
-        r, variance = share_of(sums, self.column, float(released.sum()), float(nulls), True, sampling)
+        """Return the unbiased mean size and its variance."""
+        released, nulls = counts[: self.count + 1], float(counts[self.count + 1 :].sum())
+        size, square = self.column.channel.sizes()
+        sums = self.column.summed(size, released, nulls)
+        of_square = released @ square.values + square.at_null * nulls
+        sums = Counted(sums.first, sums.second, of_square, sums.crossed)
+        r, variance = share_of(sums, self.column, float(released.sum()), nulls, True, sampling)
         return float(r), float(variance)
 
 

@@ -6,7 +6,9 @@ from dpframe.mechanisms.gamma_diagonal import GammaDiagonal
 from dpframe.mechanisms.geometric import Geometric
 from dpframe.mechanisms.nullable import WithNull
 from dpframe.mechanisms.optimal import Optimal
+from dpframe.mechanisms.rectangular import RectangularMatrix
 from dpframe.mechanisms.response import RandomizedResponse, ResponseChannel
+from dpframe.mechanisms.set_response import NullableSetResponse, SetResponse
 from dpframe.mechanisms.tabulated import Exponential, Matrix
 
 __all__ = [
@@ -19,9 +21,12 @@ __all__ = [
     "Geometric",
     "Matrix",
     "Mechanism",
+    "NullableSetResponse",
     "Optimal",
     "RandomizedResponse",
+    "RectangularMatrix",
     "ResponseChannel",
+    "SetResponse",
     "WithNull",
     "mechanism_for",
     "mechanism_from_json",

@@ -52,6 +52,10 @@ class Family(Protocol):
         """The key in the registry."""
 
     @property
+    def alias(self) -> str | None:
+        """Another name by which it is asked for, on spaces of its metrics."""
+
+    @property
     def metrics(self) -> frozenset[str]:
         """Kinds of metric (`Space.metric`) that the mechanisms are for."""
 
@@ -326,6 +330,8 @@ class Mechanism(Channel):
     """
 
     tag: ClassVar[str]
+    alias: ClassVar[str | None] = None
+    """Another name by which it is asked for: that of its kind, where spaces of other metrics have one of that name."""
     metrics: ClassVar[frozenset[str]]
     """Kinds of metric (`Space.metric`) that the mechanism is for."""
     fixed: ClassVar[bool] = False
@@ -403,10 +409,12 @@ def mechanism_for(space: Space, epsilon: float, delta: float, tag: str | None = 
         If the tag is unknown or its mechanism is for other spaces.
     """
     tag = space.mechanism if tag is None else tag
-    fitting = [name for name, family in sorted(MECHANISMS.items()) if space.metric in family.metrics]
-    if tag not in fitting:
-        raise ParameterError(f"mechanism must be one of {', '.join(fitting)} for space {space.tag}")
-    return MECHANISMS[tag].calibrate(space, epsilon, delta)
+    fitting = [family for family in MECHANISMS.values() if space.metric in family.metrics]
+    known = {family.tag: family for family in fitting} | {family.alias or family.tag: family for family in fitting}
+    if tag not in known:
+        names = sorted(family.alias or family.tag for family in fitting)
+        raise ParameterError(f"mechanism must be one of {', '.join(names)} for space {space.tag}")
+    return known[tag].calibrate(space, epsilon, delta)
 
 
 def mechanism_from_json(data: Mapping[str, Any]) -> Mechanism:

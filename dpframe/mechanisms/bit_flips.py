@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from functools import cached_property
-from itertools import accumulate, combinations, repeat
-from typing import Any, ClassVar, NoReturn
+from itertools import accumulate, repeat
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,21 +16,17 @@ from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.arrays import U64, FloatArray
-from dpframe.errors import ParameterError, check_whole
-from dpframe.mechanisms.base import Channel, CodeFunction, IntArray, Mechanism, register
+from dpframe.errors import ParameterError
+from dpframe.mechanisms.base import IntArray, register
 from dpframe.mechanisms.flip_loss import FlipLoss, beside_flag, fitting_flagged_flips, fitting_flips
+from dpframe.mechanisms.set_channel import Levels, SetChannel, SetMechanism, check_items, cut
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
-from dpframe.spaces.sets import set_sizes
 
 CHUNK = 1 << 13
 """Rows a pass works on at a time: a plane's words of so many are 64 KiB."""
 
-LISTED_ITEMS = 12
-"""Laws are written out for the sets of no more items."""
-
-_MOST_ITEMS = 1 << 16
 _SAFE = 1 - Decimal(10) ** -50
 
 
@@ -70,40 +65,8 @@ def sample_bits(flips: FlipLoss, codes: U64, stream: ColumnStream, first_row: in
             np.bitwise_and(low[:k], mask, out=out[start : start + k, word])
 
 
-def cut(codes: U64, most: int, stream: ColumnStream, first_row: int) -> U64:
-    """Return the sets with at most ``most`` items: of larger ones a choice that the row's word makes.
-
-    The guarantee needs of the choice that it rests on the row and its word alone.
-    """
-    large = np.flatnonzero(set_sizes(codes) > most)
-    if not len(large):
-        return codes
-    codes, width = codes.copy(), 64 * codes.shape[1]
-    words = stream.words(0, first_row, len(codes)).astype(np.uint64)
-    step = max(1, (1 << 20) // width)
-    for start in range(0, len(large), step):
-        rows = large[start : start + step]
-        held = np.unpackbits(codes[rows].astype("<u8").view(np.uint8), axis=1, bitorder="little").view(np.bool_)
-        lots = np.where(held, _mixed(words[rows], width) >> np.uint64(1), np.uint64(2**64 - 1))
-        kept = np.zeros(held.shape, dtype=np.uint8)
-        np.put_along_axis(kept, np.argpartition(lots, most - 1, axis=1)[:, :most], 1, axis=1)
-        codes[rows] = np.packbits(kept, axis=1, bitorder="little").view("<u8")
-    return codes
-
-
-def _mixed(words: U64, count: int) -> U64:
-    """Return ``count`` numbers per word (SplitMix64: Steele, Lea and Flood 2014)."""
-    z = words[:, None] + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ (z >> np.uint64(31)))
-
-
-class SetChannel(Channel):
-    """What the channels on sets share: codes of several words, the cut to ``max_size``, laws by item."""
-
-    items: int
-    max_size: int | None
+class FlipChannel(SetChannel):
+    """A set's items shown or not, each on its own."""
 
     @property
     @abstractmethod
@@ -116,62 +79,58 @@ class SetChannel(Channel):
         return self.flips
 
     @property
-    def most(self) -> int:
-        """Most items of a set after the cut."""
-        return self.items if self.max_size is None else self.max_size
-
-    @property
     def shown(self) -> tuple[float, float]:
         """(p, q): the probabilities that an item is shown if the set holds it, and if not."""
         return self.flips.ones / self.flips.total, self.flips.zeros / self.flips.total
 
     @property
-    def own_metric(self) -> str:
-        """Number of items in which two sets differ."""
-        return "symmetric difference"
+    def support_variances(self) -> tuple[float, float]:
+        """q(1−q)/(p−q)² of a rare item, p(1−p)/(p−q)² of one that nearly all sets hold."""
+        p, q = self.shown
+        return q * (1 - q) / (p - q) ** 2, p * (1 - p) / (p - q) ** 2
 
-    @property
-    def diameter(self) -> float:
-        """Most items in which two sets differ, min(h, 2·max_size)."""
-        return float(min(self.items, 2 * self.most))
+    def holds_all(self, count: int) -> Levels:
+        """Return the product of the items' own φ = (y − q)/(p − q): they are shown independently."""
+        (p, q), j = self.shown, np.arange(count + 1.0)
+        return Levels(((1 - q) / (p - q)) ** j * (-q / (p - q)) ** (count - j))
 
-    @property
-    def centre(self) -> int:
-        """The empty set."""
-        return 0
+    def holds_none(self, count: int) -> Levels:
+        """Return the product of the items' own 1 − φ = (p − y)/(p − q)."""
+        (p, q), j = self.shown, np.arange(count + 1.0)
+        return Levels(((p - 1) / (p - q)) ** j * (p / (p - q)) ** (count - j))
 
-    @property
-    def code_words(self) -> int:
-        """64-bit words in the code of a row."""
-        return -(-(self.size - 1).bit_length() // 64)
+    def sizes(self) -> tuple[Levels, Levels]:
+        """Return (|y| − hq)/(p − q), and its square less its variance.
+
+        Given the size the variance of |y| is size·p(1−p) + (h − size)·q(1−q).
+        """
+        p, q = self.shown
+        size = (np.arange(self.items + 1.0) - self.items * q) / (p - q)
+        noise = (size * p * (1 - p) + (self.items - size) * q * (1 - q)) / (p - q) ** 2
+        return Levels(size), Levels(size**2 - noise)
+
+    def size_law(self) -> FloatArray:
+        """Return P(released size | size): Bin(size, p) items of the set and Bin(h − size, q) others."""
+        from scipy.stats import binom
+
+        (p, q), h = self.shown, self.items
+        columns = [
+            np.convolve(binom.pmf(np.arange(s + 1), s, p), binom.pmf(np.arange(h - s + 1), h - s, q))
+            for s in range(self.most + 1)
+        ]
+        return np.stack(columns, axis=1)
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         sets = np.asarray(codes, dtype=np.uint64)  # the first plane decides the cut
         kept = cut(sets, self.most, stream, first_row)
         sample_bits(self.flips, kept, stream.skip(1), first_row, out.view(np.uint64))
 
-    def weights(self, code: int) -> tuple[list[int], int]:
-        """Return P(y | code) for all y as integers over a total, up to 12 items.
-
-        A set that is cut may become any of its parts.
-        """
-        if self.items > LISTED_ITEMS:
-            raise ParameterError(f"the law of sets of {self.items} items is too long to write out; see shown")
-        held = [i for i in range(self.items) if code >> i & 1]
-        parts = list(combinations(held, min(len(held), self.most)))
-        total = [0] * (1 << self.items)
-        for part in parts:
-            weights = [1]
-            for i in range(self.items):
-                one = self.flips.ones if i in part else self.flips.zeros
-                weights = [w * (self.flips.total - one) for w in weights] + [w * one for w in weights]
-            total = [a + b for a, b in zip(total, weights, strict=True)]
-        share: int = self._choices // len(parts)
-        return [w * share for w in total], int(self.flips.total**self.items) * self._choices
-
-    @cached_property
-    def _choices(self) -> int:
-        return math.lcm(*(math.comb(held, self.most) for held in range(self.most, self.items + 1)))
+    def _weights_of(self, code: int) -> tuple[list[int], int]:
+        weights = [1]
+        for i in range(self.items):
+            one = self.flips.ones if code >> i & 1 else self.flips.zeros
+            weights = [w * (self.flips.total - one) for w in weights] + [w * one for w in weights]
+        return weights, int(self.flips.total**self.items)
 
     @property
     def blanket(self) -> float:
@@ -209,17 +168,6 @@ class SetChannel(Channel):
             ways = ways * (self.items - m) / (m + 1)  # C(h, m) itself has thousands of digits
         return terms
 
-    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Refused: functions of a whole set have 2^h values; items have surrogates of their own."""
-        self._refuse()
-
-    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Refused, as `surrogate_at`."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise ParameterError("sets are not inverted as a whole; ask for support, cooccurrence or set_sizes")
-
     def expected_error(self, space: Space | None = None) -> float:
         """Return the largest E|Y Δ x| over sets x of at most ``max_size`` items."""
         p, q = self.shown
@@ -232,7 +180,7 @@ def _powers(base: Decimal, last: int) -> list[Decimal]:
 
 
 @dataclass(frozen=True)
-class GivenFlips(SetChannel):
+class GivenFlips(FlipChannel):
     """Flips of bits with given integers."""
 
     items: int
@@ -249,41 +197,18 @@ class GivenFlips(SetChannel):
         return self.given
 
 
-class SetMechanism(SetChannel, Mechanism):
-    """A channel on sets that is calibrated to a budget."""
+class FlipMechanism(FlipChannel, SetMechanism):
+    """Flips of bits that are calibrated to a budget."""
 
     @property
     def column_loss(self) -> ColumnLoss:
         """The law of the items that two sets can differ in, with its own blanket."""
         return self.flips.column_loss
 
-    metrics: ClassVar[frozenset[str]] = frozenset({"symmetric difference"})
-
-    @classmethod
-    def shape_of(cls, space: Space) -> tuple[Any, ...]:
-        """Return the number of items, and the most that a set holds."""
-        sets: Any = space
-        if not space.holds_sets:
-            raise ParameterError(f"space {space.tag} holds no sets; declare Subset([…])")
-        return sets.count, sets.max_size
-
-    def _check_shape(self) -> None:
-        items, max_size = check_items(self.items, self.max_size)
-        object.__setattr__(self, "items", items)
-        object.__setattr__(self, "max_size", max_size)
-        object.__setattr__(self, "size", 1 << items)
-        self._check_budget(self.epsilon, self.delta)
-
-
-def check_items(items: Any, max_size: Any) -> tuple[int, int | None]:
-    """Return a number of items, and the most that a set holds, or raise `ParameterError`."""
-    count = check_whole(items, "items", 1, _MOST_ITEMS)
-    return count, None if max_size is None else check_whole(max_size, "max_size", 1, count)
-
 
 @register
 @dataclass(frozen=True)
-class BitFlip(SetMechanism):
+class BitFlip(FlipMechanism):
     """Flips of bits: every item enters or leaves the set with probability q = 1/(1+e^k), P(B | A) ∝ e^(−k·|A Δ B|).
 
     With δ = 0, k = ε/diam for the diameter min(h, 2·max_size); with δ > 0 the largest k whose exact δ(ε) meets δ.
@@ -323,7 +248,7 @@ class BitFlip(SetMechanism):
         return fitting_flips(self.items, self.most, self.epsilon, self.delta, False)
 
     @classmethod
-    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, SetChannel]:
+    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, FlipChannel]:
         """Return a flag at ε/2 and flips at ε over 2·max_size: null and a set differ by ε, too."""
         items, max_size = check_items(*shape)
         flag, flips = fitting_flagged_flips(items, items if max_size is None else max_size, epsilon, delta)
@@ -332,7 +257,7 @@ class BitFlip(SetMechanism):
 
 @register
 @dataclass(frozen=True)
-class AsymmetricBitFlip(SetMechanism):
+class AsymmetricBitFlip(FlipMechanism):
     """Optimised unary encoding: an item of the set is shown with p = 1/2, any other with q = 1/(1 + e^(ε/max_size)).
 
     Wang, Blocki, Li and Jha 2017 (there for sets of one item). Of all (p, q) of one loss these make the support

@@ -22,6 +22,7 @@ from dpframe.mechanisms.base import (
 )
 from dpframe.mechanisms.bit_flips import BitFlip
 from dpframe.mechanisms.geometric import Geometric
+from dpframe.mechanisms.set_channel import FlaggedSets, SetView
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
@@ -103,6 +104,12 @@ class WithNull(Mechanism):
     def present(self) -> tuple[float, float]:
         """Probabilities that a value is released for a value, and for null."""
         return self.flag.keep / (1 << self.flag.bits), self.flag.threshold / (1 << self.flag.bits)
+
+    @property
+    def sets(self) -> SetView:
+        """What a release of sets says of items and sizes."""
+        inner: Any = self.inner
+        return FlaggedSets(inner, *self.present)
 
     @property
     def null(self) -> int:
@@ -250,6 +257,7 @@ class NullFamily:
 
     kind: type[Mechanism]
 
+    alias: ClassVar[str | None] = None
     fixed: ClassVar[bool] = False
 
     @property

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Self
+from itertools import permutations
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.bisection import bisected
-from dpframe.accounting.budget import check_delta, check_epsilon
+from dpframe.accounting.budget import check_delta, check_epsilon, round_up
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
@@ -35,6 +36,9 @@ LARGEST_TABLE = 256
 _CONDITION = 1e10
 """Largest condition number of a matrix that is inverted: estimates keep five digits or more."""
 
+_NOTHING = 1e-60
+"""An ε that stands for 0 where δ is given: e^ε is above 1 by more than what its rounding takes away."""
+
 _STEEPEST = 42.0
 """Largest log-ratio of two weights of one input that 64 bits resolve."""
 
@@ -46,8 +50,8 @@ class Tabulated(Mechanism):
     Parameters
     ----------
     table
-        One law per input: positive weights of all outputs that sum to 2^64. In JSON a law is one string of
-        hexadecimal weights, equally wide.
+        One law per input: positive weights of all outputs that sum to 2^64 (of a `Matrix` some may be 0). In JSON a
+        law is one string of hexadecimal weights, equally wide.
     epsilon, delta
         The budget, which the loss of the weights must meet.
     """
@@ -57,8 +61,11 @@ class Tabulated(Mechanism):
     delta: float = 0.0
     size: int = field(init=False)
 
+    least: ClassVar[int] = 1
+    """Smallest weight of an output."""
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", _read_table(self.table))
+        object.__setattr__(self, "table", _read_table(self.table, self.least))
         object.__setattr__(self, "size", len(self.table))
         self._check_budget(self.epsilon, self.delta)
         if self.loss.delta(self.epsilon) > self.delta:
@@ -106,16 +113,17 @@ def _condition(matrix: FloatArray) -> float:
         return math.inf
 
 
-def _read_table(given: Any) -> Weights:
+def _read_table(given: Any, least: int) -> Weights:
     """Return weights as tuples of integers, from those or from strings of hexadecimal digits."""
+    kind = "positive integer" if least else "whole"
     if not isinstance(given, list | tuple) or not 1 <= len(given) <= LARGEST_TABLE:
         raise ParameterError(f"table must be a list of 1 to {LARGEST_TABLE} laws, one per input")
     rows = tuple(_read_law(law, len(given)) for law in given)
     for position, law in enumerate(rows):
-        whole = len(law) == len(rows) and all(type(w) is int and w > 0 for w in law)
+        whole = len(law) == len(rows) and all(type(w) is int and w >= least for w in law)
         if not whole or sum(law) != WORD:
             raise ParameterError(
-                f"table must have one positive integer weight per output, which sum to 2**64; "
+                f"table must have one {kind} weight per output, which sum to 2**64; "
                 f"the law at position {position} has not"
             )
     return rows
@@ -247,15 +255,21 @@ def _steepest(metric: str, size: int, epsilon: float, delta: float) -> float:
 class Matrix(Tabulated):
     """Any channel, given by its matrix (post-randomisation, PRAM); its loss is computed, not believed.
 
-    See `Tabulated` for the parameters, and `Matrix.of` to make one from probabilities.
+    See `Tabulated` for the parameters, and `Matrix.of` to make one from probabilities. What one input never gives and
+    another does must have no more than the probability δ in all; such a matrix is accounted for by its (ε, δ), without
+    credit for a secret order.
 
     Examples
     --------
     >>> m = Matrix.of([[0.75, 0.25], [0.25, 0.75]])
     >>> round(m.epsilon, 6)
     1.098612
+    >>> ends = Matrix.of([[0.75, 0.25, 0], [0.25, 0.5, 0.25], [0, 0.25, 0.75]], delta=0.75)
+    >>> round(ends.epsilon, 6), ends.loss.epsilon()
+    (0.0, inf)
     """
 
+    least: ClassVar[int] = 0
     fixed: ClassVar[bool] = True
     tag: ClassVar[str] = "matrix"
     metrics: ClassVar[frozenset[str]] = frozenset()
@@ -273,36 +287,60 @@ class Matrix(Tabulated):
         ----------
         matrix
             ``matrix[x][y]`` is the probability that code x is released as y, shape (size, size): rows are
-            inputs and sum to 1.
+            inputs and sum to 1. A released column stays in its space, so that there are as many outputs as inputs;
+            `dpframe.mechanisms.RectangularMatrix` is for others.
         delta
             The δ at which the loss is stated.
 
         Raises
         ------
         ParameterError
-            Unless rows are probabilities that sum to 1, all entries are above 0 (a zero beside a non-zero
-            is an infinite loss), and the matrix can be inverted.
+            Unless rows are probabilities that sum to 1, δ is at least what an input gives and another never does (a
+            zero beside a non-zero is an infinite loss at δ = 0), and the matrix can be inverted.
         """
         table = _from_matrix(matrix)
         loss = FiniteLoss(table, WORD).epsilon(check_delta(delta))
-        # A size of 1 loses nothing; the smallest float stands for 0.
-        return cls(table, loss or 5e-324, delta)
+        if math.isinf(loss):
+            refuse_zeros(table)
+        # A size of 1 loses nothing, and another perhaps no more than δ; a small float stands for 0.
+        return cls(table, loss or (_NOTHING if delta else 5e-324), delta)
 
 
 def _from_matrix(matrix: npt.ArrayLike) -> Weights:
-    """Return the weights of a matrix, its refusals naming rows and columns by position."""
+    """Return the weights of a square matrix that can be inverted, its refusals naming rows and columns by position."""
+    rows = _probabilities(matrix)
+    if rows.shape[0] != rows.shape[1] or len(rows) > LARGEST_TABLE:
+        raise ParameterError(
+            f"matrix must be square, with a row per input and a column per output, of at most {LARGEST_TABLE} codes, "
+            "as a released column stays in its space; dpframe.mechanisms.RectangularMatrix takes any other"
+        )
+    table = law_weights(rows)
+    if not _condition(rows.T) < _CONDITION:
+        raise ParameterError("matrix is singular, or nearly: no estimate could be had of a release; give another one")
+    return table
+
+
+def _probabilities(matrix: npt.ArrayLike) -> FloatArray:
     try:
         rows = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ParameterError("matrix must be a square array of probabilities") from None
-    if rows.ndim != 2 or rows.shape[0] != rows.shape[1] or not 1 <= len(rows) <= LARGEST_TABLE:
-        raise ParameterError(
-            f"matrix must be square, with a row per input and a column per output, of at most {LARGEST_TABLE} codes"
-        )
+        rows = np.empty(0)
+    if rows.ndim != 2 or not rows.size:
+        raise ParameterError("matrix must be an array of probabilities, a row for each input")
+    return rows
+
+
+def law_weights(matrix: npt.ArrayLike) -> Weights:
+    """Return the weights of a stochastic matrix, a law for each row."""
+    rows = _probabilities(matrix)
     _check_rows(rows)
-    if not _condition(rows.T) < _CONDITION:
-        raise ParameterError("matrix is singular, or nearly: no estimate could be had of a release; give another one")
-    return tuple(tuple(integer_weights([int(Fraction(p) * (1 << 1080)) for p in row])) for row in rows.tolist())
+    return tuple(_with_zeros(row) for row in rows.tolist())
+
+
+def _with_zeros(row: list[float]) -> tuple[int, ...]:
+    """Return the weights of a law in which what has no probability has no weight."""
+    weights = iter(integer_weights([int(Fraction(p) * (1 << 1080)) for p in row if p]))
+    return tuple(next(weights) if p else 0 for p in row)
 
 
 def _check_rows(rows: FloatArray) -> None:
@@ -313,11 +351,15 @@ def _check_rows(rows: FloatArray) -> None:
             raise ParameterError(
                 f"matrix must have rows that sum to 1 (rows are inputs); the one at position {position} does not"
             )
-    zeros = rows == 0
-    if (zeros & ~zeros.all(axis=0)).any():
-        y = int(np.argmax((zeros & ~zeros.all(axis=0)).any(axis=0)))
-        x, other = int(np.argmax(zeros[:, y])), int(np.argmax(~zeros[:, y]))
-        raise ParameterError(
-            f"matrix has an infinite loss: the output at column position {y} never comes from row position {x} "
-            f"but does from {other}; raise that zero"
-        )
+
+
+def refuse_zeros(table: Weights) -> NoReturn:
+    """Raise `ParameterError` for the two inputs of which one gives the most that the other never does."""
+    pairs = permutations(range(len(table)), 2)
+    masses = {(x, z): sum(p for p, q in zip(table[x], table[z], strict=True) if q == 0) for x, z in pairs}
+    x, z = max(masses, key=lambda pair: masses[pair])
+    y = next(y for y, (p, q) in enumerate(zip(table[x], table[z], strict=True)) if p and not q)
+    raise ParameterError(
+        f"matrix has an infinite loss: the output at column position {y} never comes from row position {z} but does "
+        f"from {x}; raise that zero, or give a delta of at least {round_up(Fraction(masses[x, z], WORD))!r}"
+    )

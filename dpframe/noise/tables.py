@@ -78,9 +78,9 @@ class AliasTable:
 
     @classmethod
     def build(cls, values: Sequence[int], weights: Sequence[int], dtype: npt.DTypeLike = np.int32) -> AliasTable:
-        """Make a table from outcomes and positive integer weights that sum to 2^64."""
-        if sum(weights) != WORD or min(weights) <= 0:
-            raise ValueError("weights must be positive and sum to 2**64")
+        """Make a table from outcomes and integer weights from 0 that sum to 2^64; what has none is never drawn."""
+        if sum(weights) != WORD or min(weights) < 0:
+            raise ValueError("weights must be at least 0 and sum to 2**64")
         bits = max(1, (len(weights) - 1).bit_length())
         capacity = WORD >> bits
         left = [*weights, *([0] * ((1 << bits) - len(weights)))]
@@ -149,7 +149,7 @@ class ChannelTable:
 
     @classmethod
     def build(cls, laws: Sequence[Sequence[int]]) -> ChannelTable:
-        """Make a table from one law per input: positive integer weights of the outputs that sum to 2^64."""
+        """Make a table from one law per input: integer weights from 0 of the outputs that sum to 2^64."""
         size = len(laws[0])
         kind = np.int16 if size <= 1 << 15 else np.int32
         parts = [AliasTable.build(range(size), law, kind) for law in laws]
@@ -161,7 +161,7 @@ class ChannelTable:
         bins = slice(code << self.bits, (code + 1) << self.bits)
         part = AliasTable(self.bits, self.limits[bins], self.values[2 * bins.start : 2 * bins.stop])
         weights = part.weights()
-        return [weights[y] for y in range(self.size)]
+        return [weights.get(y, 0) for y in range(self.size)]
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         """Randomise codes into ``out``; one 64-bit word a row."""

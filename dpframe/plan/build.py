@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from dpframe.mechanisms import GammaDiagonal, Mechanism, mechanism_for
 from dpframe.mechanisms.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.plan.allocation import shares_by_error
 from dpframe.plan.calibration import Maker, Terms, calibrate
+from dpframe.plan.choice import is_clearly_better, promising_rival
 from dpframe.plan.columns import Column, Group, parted
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, check_measures, measures_step
@@ -130,6 +132,8 @@ def build_units(
 ) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
     """Divide what a release may cost over columns and groups, and calibrate their mechanisms.
 
+    A column of sets that names no mechanism has whole-set response where the plan's forecast is clearly better so.
+
     Returns
     -------
     The columns in the order of ``known``, those of a group with the channel that they see, and the groups.
@@ -142,6 +146,27 @@ def build_units(
     """
     chosen = _check_mechanisms(mechanisms, known)
     joined = _check_groups(groups, known, chosen)
+    made = _calibrated(known, terms, allocation, chosen, joined)
+    for column in made[0]:
+        rival = None if column.name in chosen else promising_rival(column)
+        if rival is None:
+            continue
+        with contextlib.suppress(ParameterError):
+            trial = _calibrated(known, terms, allocation, chosen | {column.name: rival}, joined)
+            mine = [next(one for one in units if one.name == column.name) for units in (trial[0], made[0])]
+            if is_clearly_better(*mine):
+                made, chosen = trial, chosen | {column.name: rival}
+    return made
+
+
+def _calibrated(
+    known: Mapping[str, Space],
+    terms: Terms,
+    allocation: str | Mapping[Any, float],
+    chosen: Mapping[str, Any],
+    joined: Sequence[tuple[str, ...]],
+) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
+    """Return calibrated columns and groups, once mechanisms are chosen."""
     ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}
     grouped = {name for names in joined for name in names}
     named = set(allocation) if isinstance(allocation, Mapping) else set()
@@ -183,6 +208,11 @@ def _check_mechanisms(given: Any, known: Mapping[str, Space]) -> dict[str, Any]:
     if not isinstance(given, Mapping) or not all(isinstance(value, str | Mechanism) for value in given.values()):
         raise ParameterError("mechanisms must be a mapping {column: tag or mechanism}")
     for name in given:
+        if isinstance(name, tuple):
+            raise ParameterError(
+                f"mechanisms names the group {tuple_label(name)}, and a group has gamma_diagonal, of which each column "
+                "sees a channel of its own; for another joint matrix join the columns into one of their tuples"
+            )
         if name not in known:
             raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")
     return dict(given)
@@ -215,7 +245,7 @@ def _check_groups(groups: Any, known: Mapping[str, Space], chosen: Mapping[str, 
     return checked
 
 
-def _by_unit(allocation: Any, joined: list[tuple[str, ...]], known: Mapping[str, Space]) -> Any:
+def _by_unit(allocation: Any, joined: Sequence[tuple[str, ...]], known: Mapping[str, Space]) -> Any:
     """Return an allocation whose groups are named as in ``groups``.
 
     They may be given in another order, or (where keys must be text) joined by commas.

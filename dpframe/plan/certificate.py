@@ -364,9 +364,9 @@ def _in_steps(
     failing = math.fsum(p.claimed.delta for p in proofs)
     if not all(math.isfinite(p.epsilon) for p in proofs):
         return math.inf, 1.0, "total: a unit's loss is not bounded"
-    losses = [p.column_loss for p in proofs]
     if failing:
-        terms, losses = terms.failing(failing), response_parts([p.epsilon for p in proofs])
+        terms = terms.failing(failing)
+    losses = response_parts([p.epsilon for p in proofs]) if failing else [p.column_loss for p in proofs]
     try:
         alone = Bound(step_delta(central, claimed.epsilon), "gaussian")
         bound = terms.delta_of_losses(losses) if losses else alone

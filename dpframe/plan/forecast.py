@@ -97,10 +97,9 @@ def support_errors(mechanism: Mechanism, n: int) -> tuple[float, float]:
 
     Nulls are taken as rare.
     """
-    channel: Any = mechanism.inner
-    (p, q), (kept, _) = channel.shown, mechanism.present
-    rare, common = ((share * (1 - share) / (p - q) ** 2 / kept / n) for share in (q, p))
-    return math.sqrt(rare), math.sqrt(max(rare, common))
+    channel: Any = mechanism
+    rare, common = channel.sets.support_variances
+    return math.sqrt(rare / n), math.sqrt(max(rare, common) / n)
 
 
 def number_of(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:

@@ -14,6 +14,8 @@ MECHANISMS = {
     "bitflip": "every item of the set is switched on or off with a fixed chance",
     "asymmetric_bitflip": "every item is switched on or off, with different chances for items held and not held",
     "nullable_bitflip": "every item is switched on or off; whether the set is missing is randomised, too",
+    "set_response": "the whole set is kept with a fixed chance, otherwise replaced by another one drawn at random",
+    "nullable_set_response": "the whole set, or that it is missing, is kept with a fixed chance, otherwise replaced",
     "gamma_diagonal": "the columns are one value together: kept with a fixed chance, otherwise replaced at random",
     "exponential": "replaced by a value drawn at random, nearer ones being likelier",
     "optimal": "replaced by a value drawn from the least distorting law that the budget allows",
@@ -22,6 +24,8 @@ MECHANISMS = {
 """Mechanisms by tag, in one sentence each."""
 
 NAMES = {
+    "set_response": "randomised response on whole sets",
+    "nullable_set_response": "randomised response on whole sets, with missing values",
     "geometric": "Laplace (geometric on its grid)",
     "nullable_geometric": "Laplace (geometric on its grid), with missing values",
 }

@@ -6,7 +6,7 @@ import math
 import re
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from itertools import chain, combinations
+from itertools import chain, combinations, permutations, product
 
 import pytest
 from checks import exact_delta, exact_epsilon
@@ -14,6 +14,7 @@ from exact_laws import ExpSum, exponential_columns, sufficient_sets
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import dpframe as dpf
 from dpframe.accounting.finite import FiniteLoss, tight_delta, tight_epsilon
 from dpframe.accounting.loss import ResponseLoss
 from dpframe.errors import ParameterError
@@ -193,6 +194,68 @@ def test_subsets_of_sufficient_sets_decide(given_laws: Laws, epsilon: float) -> 
                 worst = max(worst, p - factor * q)
     assert worst == max(Fraction(0), by_all_events(columns, total, epsilon))
     assert exact_delta(columns, total, epsilon) == worst
+
+
+def fractions(given_laws: Laws) -> list[list[Fraction]]:
+    return [[Fraction(w, given_laws[1]) for w in column] for column in given_laws[0]]
+
+
+@given(laws(), st.floats(0.01, 3), st.booleans())
+def test_the_public_sets_decide_delta_and_epsilon(given_laws: Laws, epsilon: float, some: bool) -> None:
+    """Their subsets alone give the δ of all events, between neighbours, and at that δ no smaller ε passes them."""
+    rows, neighbours = fractions(given_laws), [(1, 0)] if some else None
+    found = dpf.sufficient_sets(rows, neighbours)
+    pairs = [(0, 1), (1, 0)] if some else list(permutations(range(len(rows)), 2))
+    assert set(found.sets) == set(pairs)
+    assert found.all_checks == len(pairs) * len(list(events(len(rows[0]))))
+
+    def events_within(outputs: tuple[int, ...]) -> list[tuple[int, ...]]:
+        return list(chain.from_iterable(combinations(outputs, r) for r in range(1, len(outputs) + 1)))
+
+    def worst_at(epsilon: float) -> Fraction:
+        with localcontext(Context(prec=90)):
+            factor = Fraction(Decimal(epsilon).exp())
+        parts = [
+            sum(rows[x][y] for y in event) - factor * sum(rows[z][y] for y in event)
+            for (x, z), outputs in found.sets.items()
+            for event in events_within(outputs)
+        ]
+        return max([Fraction(0), *parts])
+
+    assert found.checks == sum(len(events_within(outputs)) for outputs in found.sets.values())
+    assert found.checks <= found.all_checks
+    delta = dpf.tight(rows, epsilon=epsilon, neighbours=neighbours)
+    assert float(worst_at(epsilon)) == pytest.approx(delta, rel=1e-14, abs=1e-300)
+    least = dpf.tight(rows, delta=0.1, neighbours=neighbours)
+    if 0 < least < math.inf:
+        assert worst_at(least) <= Fraction(0.1) + Fraction(1, 10**60)
+        assert worst_at(least * (1 - 1e-9)) > Fraction(0.1)
+
+
+def test_example_2_takes_924_checks() -> None:
+    """P ∝ a^|x−y| on {0, 1, 2}, two rows: 924 of 18,360 checks, for every a alike (the paper's is 1/e)."""
+    a, rows = Fraction(3679, 10_000), list(product(range(3), repeat=2))
+    weights = [[a ** abs(x - y) for y in range(3)] for x in range(3)]
+    one = [[w / sum(law) for w in law] for law in weights]
+    both = [[one[x][y] * one[z][w] for y, w in rows] for x, z in rows]
+    near = [(i, j) for i, j in combinations(range(9), 2) if sum(map(int.__ne__, rows[i], rows[j])) == 1]
+    found = dpf.sufficient_sets(both, neighbours=near)
+    assert found.sizes == {7: 24, 63: 12}
+    assert (found.checks, found.all_checks) == (924, 18_360)
+    # In either order, and once each.
+    again = [pair[::-1] for pair in near]
+    assert dpf.sufficient_sets(both, neighbours=[*again, *near]).checks == 924
+    assert dpf.sufficient_sets([[1]], neighbours=[(0, 0)]).checks == dpf.sufficient_sets([[1.0]]).all_checks == 0
+
+
+def test_what_sufficient_sets_refuse() -> None:
+    for neighbours in ([(0, 2)], [(0,)], [0, 1], [(0, 1.0)]):
+        with pytest.raises(ParameterError, match="neighbours must be pairs of positions of rows, from 0 to 1"):
+            dpf.sufficient_sets([[0.5, 0.5], [0.5, 0.5]], neighbours=neighbours)
+    with pytest.raises(ParameterError, match="rows of probabilities that sum to 1; the one at position 1 does not"):
+        dpf.sufficient_sets([[0.5, 0.5], [0.5, 0.4]])
+    with pytest.raises(ParameterError, match="matrix must have a row for each input"):
+        dpf.sufficient_sets([[0.5, 0.5], [1.0]])
 
 
 def test_sets_tell_neighbouring_integers_apart() -> None:

@@ -20,7 +20,7 @@ import dpframe as dpf
 from dpframe.cli import main
 from dpframe.errors import ParameterError
 from dpframe.estimate import sets
-from dpframe.mechanisms import AsymmetricBitFlip, BitFlip, WithNull
+from dpframe.mechanisms import AsymmetricBitFlip, BitFlip, NullableSetResponse, SetResponse, WithNull
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
 
@@ -34,6 +34,8 @@ def channels():
         (SPACE, BitFlip(6, 3, 14.0)),
         (SPACE, AsymmetricBitFlip(6, 3, 4.0)),
         (dpf.Nullable(SPACE), WithNull(BitFlip, (6, 3), 4.0)),
+        (SPACE, SetResponse(6, 3, 3.0)),
+        (dpf.Nullable(SPACE), NullableSetResponse(6, 3, 3.0)),
     ]
 
 
@@ -55,17 +57,21 @@ def test_estimates_of_the_expected_release_are_the_truth(space, mechanism, norma
         return sum(n for x, n in zip(valid, rows, strict=True) if all(x >> i & 1 for i in items)) / whole
 
     shown = weighted.shown
-    found, _ = sets.share_of(mine.counted(shown, weighted.sets), mine, weighted.sets, weighted.nulls, normalize, 0.0)
+    found, _ = sets.share_of(
+        mine.counted(shown, weighted.sets, weighted.nulls), mine, weighted.sets, weighted.nulls, normalize, 0.0
+    )
     np.testing.assert_allclose(found, [truth(i) for i in range(6)], rtol=1e-9)
-    _, variance = sets.share_of(mine.counted(shown, weighted.sets), mine, weighted.sets, weighted.nulls, normalize, 0.0)
-    y, (a, b), (w, w0) = np.arange(space.size), mine.values, mine.weights
+    _, variance = sets.share_of(
+        mine.counted(shown, weighted.sets, weighted.nulls), mine, weighted.sets, weighted.nulls, normalize, 0.0
+    )
+    y, single, (w, w0) = np.arange(space.size), mine.single, mine.weights
     for i in range(6):  # the estimate's variance given the table, from the law itself
-        u = np.where(y == 64, 0.0, np.where(y >> i & 1, a, b))
+        u = np.where(y == 64, single.at_null, single.values[y >> i & 1])
         v = u - truth(i) * np.where(y == 64, w0, w) * normalize
         laws = [mechanism.law(x) for x in valid]
         exact = sum(n * (law @ v**2 - (law @ v) ** 2) for law, n in zip(laws, rows, strict=True)) / whole**2
         assert variance[i] == pytest.approx(exact, rel=1e-9)
-    both = sets.pair_counts(mine, weighted.both, weighted.sets)
+    both = sets.pair_counts(mine, weighted.both, weighted.sets, weighted.nulls)
     found, _ = sets.share_of(both, mine, weighted.sets, weighted.nulls, normalize, 0.0)
     np.testing.assert_allclose(found, [[truth(i, j) for i in range(6)] for j in range(6)], rtol=1e-8, atol=1e-9)
     channel = sets.SizeChannel(mine)

@@ -151,10 +151,10 @@ def test_sets_invert_their_channel(tag: str) -> None:
         for y, p in enumerate(law):
             batch = [{"x": codes[y : y + 1]}]
             shown, sets, nulls = mine.count_items(batch)
-            one += p * mine.counted(shown, sets).first
+            one += p * mine.counted(shown, sets, nulls).first
             present += p * (mine.weights[0] * sets + mine.weights[1] * nulls)
-            both, sets, _ = mine.count_pairs(places, batch)
-            pairs += p * pair_counts(mine, both, sets).first
+            both, sets, nulls = mine.count_pairs(places, batch)
+            pairs += p * pair_counts(mine, both, sets, nulls).first
             together += p * ItemCondition(mine, (0, 2), "all").counted(batch)[0].first[0]
         np.testing.assert_allclose(one, held, atol=1e-9)
         np.testing.assert_allclose(pairs, np.outer(held, held), atol=1e-9)

@@ -24,8 +24,10 @@ from dpframe.mechanisms import (
     Geometric,
     Matrix,
     Mechanism,
+    NullableSetResponse,
     Optimal,
     RandomizedResponse,
+    SetResponse,
     WithNull,
     mechanism_for,
     mechanism_from_json,
@@ -83,6 +85,18 @@ SETS: list[Case] = [
     *(case(AsymmetricBitFlip, 5, most, e, d) for most in (1, 2) for e, d in [(1.0, 0.0), (6.0, 1e-3), (0.01, 0.0)]),
     *(case(cls, n, 20, 8.0, 1e-6) for cls in (BitFlip, null_flips, AsymmetricBitFlip) for n in (63, 64, 169)),
     case(BitFlip, 128, None, 50.0),
+    *(case(cls, 1, None, e, 0.0) for cls in (SetResponse, NullableSetResponse) for e in (1e-6, 1.0, 30.0)),
+    *(
+        case(cls, 5, most, e, d)
+        for cls in (SetResponse, NullableSetResponse)
+        for most in (1, 3, None)
+        for e, d in [(4.0, 0.0), (2.0, 1e-3), (800.0, 0.0)]
+    ),
+    *(
+        case(cls, items, most, 8.0, 1e-6)
+        for cls in (SetResponse, NullableSetResponse)
+        for items, most in [(20, None), (63, 2), (64, 3), (200, 2), (5_000, 1)]
+    ),
 ]
 
 CASES: list[Case] = [

@@ -101,15 +101,20 @@ def test_a_table_that_loses_more_than_it_claims_is_refused() -> None:
     ("matrix", "text"),
     [
         ([[0.5, 0.5]], "matrix must be square"),
-        ([0.5, 0.5], "matrix must be square"),
+        (
+            [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]],
+            "as a released column stays in its space; dpframe.mech",
+        ),
+        ([0.5, 0.5], "matrix must be an array of probabilities, a row for each input"),
         (np.full((300, 300), 1 / 300), "of at most 256 codes"),
-        ([["a", "b"], ["c", "d"]], "matrix must be a square array of probabilities"),
+        ([["a", "b"], ["c", "d"]], "matrix must be an array of probabilities"),
         ([[0.5, 0.5], [0.4, 0.5]], "rows that sum to 1 (rows are inputs); the one at position 1 does not"),
         ([[1.5, -0.5], [0.5, 0.5]], "must hold probabilities; the row at position 0 does not"),
         ([[0.5, 0.5], [0.5, math.nan]], "must hold probabilities; the row at position 1 does not"),
         (
-            [[0.5, 0.5, 0.0], [0.4, 0.4, 0.2], [0.2, 0.2, 0.6]],
-            "the output at column position 2 never comes from row position 0 but does from 1",
+            [[0.6, 0.4, 0.0], [0.4, 0.4, 0.2], [0.2, 0.2, 0.6]],
+            "the output at column position 2 never comes from row position 0 but does from 2; raise that zero, or give "
+            "a delta of at least 0.",
         ),
         ([[0.5, 0.5], [0.5, 0.5]], "matrix is singular"),
         ([[0.4, 0.6, 0.0], [0.6, 0.4, 0.0], [0.5, 0.5, 0.0]], "matrix is singular"),
@@ -128,7 +133,11 @@ def test_refused_matrices(matrix: Any, text: str) -> None:
         ([], "table must be a list of 1 to 256 laws"),
         ([[WORD]] * 257, "table must be a list of 1 to 256 laws"),
         ([[WORD // 2, WORD // 2], [WORD]], "the law at position 1 has not"),
-        ([[WORD // 2, WORD // 2], [WORD, 0]], "the law at position 1 has not"),
+        (
+            [[WORD // 2, WORD // 2], [WORD, 0]],
+            "table loses more than epsilon=1, delta=0: its loss is inf at that delta",
+        ),
+        ([[WORD // 2, WORD // 2], [WORD + 1, -1]], "the law at position 1 has not"),
         ([[WORD // 2, WORD // 2], [WORD // 2, WORD // 4]], "the law at position 1 has not"),
         ([[0.5, 0.5], [0.5, 0.5]], "the law at position 0 has not"),
         (["8000000000000000" * 2, "nonsense" * 4], "the law at position 1 has not"),
@@ -142,6 +151,95 @@ def test_refused_tables(table: Any, text: str) -> None:
         Matrix(table, 1.0)
     with pytest.raises(PlanError, match=re.escape(text)):
         mechanism_from_json({"mechanism": "matrix", "table": table, "epsilon": 1.0, "delta": 0.0})
+
+
+RARE = [[0.6, 0.39, 0.01], [0.3, 0.69, 0.01], [0.5, 0.5, 0.0]]
+"""The last output never comes from the last input."""
+
+
+@given(st.integers(2, 5).flatmap(lambda k: st.lists(st.lists(st.integers(0, 9), min_size=k, max_size=k), min_size=k)))
+@settings(max_examples=examples(100))
+def test_zeros_are_counted_into_delta(given_rows: list[list[int]]) -> None:
+    """The least δ is what one input gives and another never does; at it and above ε is that of all outputs' sums."""
+    rows = [[w + 40 * (x == y) for y, w in enumerate(row)] for x, row in enumerate(given_rows[: len(given_rows[0])])]
+    matrix = np.array(rows) / np.sum(rows, axis=1, keepdims=True)
+    if not np.linalg.cond(matrix) < 1e6:
+        return
+    escaping = max(matrix[x][matrix[z] == 0].sum() for x in range(len(rows)) for z in range(len(rows)))
+    if escaping > 0.99:
+        return
+    if escaping > 1e-9:
+        with pytest.raises(ParameterError, match="raise that zero, or give a delta of at least"):
+            Matrix.of(matrix, escaping * (1 - 1e-9))
+    delta = min(escaping * (1 + 1e-9) + 1e-3, 0.999)
+    mechanism = Matrix.of(matrix, delta)
+    assert [[w > 0 for w in law] for law in mechanism.table] == (matrix > 0).tolist()
+    columns, total = exact_columns(mechanism)
+    assert exact_delta(columns, total, mechanism.epsilon) <= Fraction(delta)
+    if mechanism.epsilon > 1e-9:
+        assert exact_delta(columns, total, mechanism.epsilon * (1 - 1e-9)) > Fraction(delta)
+    assert math.isinf(mechanism.loss.epsilon(0.0)) == (escaping > 0)
+    assert mechanism_from_json(json.loads(json.dumps(mechanism.to_json()))).table == mechanism.table
+    with pytest.raises(ParameterError, match="table must have one positive integer weight per output"):
+        Exponential(((0, WORD), (WORD // 2, WORD // 2)), 1.0, 0.9)
+
+
+@pytest.mark.filterwarnings("ignore:delta=")
+def test_a_matrix_with_zeros_in_plans_and_releases() -> None:
+    """No zero is ever drawn; plans take its (ε, δ), and shares are within 4.5 standard errors (probability 2e-5)."""
+    refused = "never comes from row position 2 but does from 1; raise that zero, or give a delta of at least 0"
+    with pytest.raises(ParameterError, match=refused):
+        Matrix.of(RARE)
+    mechanism = Matrix.of(RARE, 0.02)
+    assert mechanism.loss.epsilon(0.0) == math.inf
+    for options in ({"n": 6_000}, {"n": 6_000, "shuffle": False}, {}, {"n": 6_000, "sample": 600}):
+        plan = build_plan(
+            {"a": list("xyz"), "b": ["u", "v"]}, epsilon=8.0, delta=0.05, mechanisms={"a": mechanism}, **options
+        )
+        assert plan.verify().ok
+        assert Plan.from_json(plan.to_json()) == plan
+        assert 0.02 <= plan.local.delta <= 0.05
+    with pytest.raises(PlanError, match="raise the claim or lower a column's epsilon"):
+        build_plan({"a": list("xyz")}, epsilon=8.0, delta=0.01, mechanisms={"a": mechanism})
+    frame = pd.DataFrame({"a": list("xyz") * 2_000, "b": ["u", "v"] * 3_000})
+    safe = dpf.sanitize(
+        frame,
+        8.0,
+        0.05,
+        spaces={"a": list("xyz"), "b": ["u", "v"]},
+        mechanisms={"a": mechanism},
+        shuffle=False,
+        measure=None,
+        key=bytes(range(32)),
+    )
+    assert safe.dp.verify()
+    assert set(safe["a"][2::3]) == {"x", "y"}
+    assert "z" in set(safe["a"])
+    shares = safe.dp.value_counts("a", normalize=True)
+    assert (np.abs(shares["estimate"] - 1 / 3) < 4.5 * shares["std_error"]).all()
+
+
+@pytest.mark.filterwarnings("ignore:delta=")
+def test_no_mass_that_all_inputs_share_is_no_hindrance() -> None:
+    """γ = 0: nothing of the accountant of pure columns applies, whichever tables are measured beside."""
+    mechanism = Matrix.of((1 - np.eye(4)) / 3, 0.34)
+    assert mechanism.blanket == 0
+    frame = pd.DataFrame({"a": list("wxyz") * 150, "b": ["u", "v"] * 300})
+    plan = dpf.make_plan(
+        frame, 9.0, 0.5, spaces={"a": list("wxyz"), "b": ["u", "v"]}, mechanisms={"a": mechanism}, measure=["b"]
+    )
+    assert plan.measures
+    assert plan.verify().ok
+
+
+def test_a_joint_matrix_of_a_group_is_refused() -> None:
+    with pytest.raises(ParameterError, match=r"group a × b, .*; for another joint matrix join the columns"):
+        build_plan(
+            {"a": ["u", "v"], "b": ["w", "x"]},
+            epsilon=2.0,
+            groups=[("a", "b")],
+            mechanisms={("a", "b"): Matrix.of(0.5 * np.eye(4) + 0.125)},  # type: ignore[dict-item]
+        )
 
 
 def test_json_holds_the_weights() -> None:

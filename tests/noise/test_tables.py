@@ -134,10 +134,21 @@ def test_alias_table_draws_what_it_weighs(ideal: list[int], others: list[int]) -
         assert value == firsts[run]
 
 
-@pytest.mark.parametrize("weights", [[], [WORD - 1], [WORD, 0], [WORD + 1, -1], [WORD // 2, WORD // 2 + 1]])
+@pytest.mark.parametrize("weights", [[], [WORD - 1], [WORD, 1], [WORD + 1, -1], [WORD // 2, WORD // 2 + 1]])
 def test_alias_table_refuses_other_sums(weights: list[int]) -> None:
     with pytest.raises(ValueError, match=r"weights|empty"):
         AliasTable.build(list(range(len(weights))), weights)
+
+
+def test_what_has_no_weight_is_never_drawn() -> None:
+    """Every word of a coarse grid, and those beside each limit: zeros stay zeros wherever they stand."""
+    half, third = WORD // 2, WORD // 3
+    for law in ([0, WORD], [WORD, 0, 0], [half, 0, half], [0, third, 0, WORD - third, 0], [0, 1, WORD - 1]):
+        table = AliasTable.build(list(range(len(law))), law)
+        assert table.weights() == {y: w for y, w in enumerate(law) if w}
+        near = [int(limit) + step for limit in table.limits for step in (-1, 0, 1)]
+        words = [word % WORD for word in [*near, *range(0, WORD, WORD // 1_000)]]
+        assert set(draw(table, words)) <= {y for y, w in enumerate(law) if w}
 
 
 # --- randomised response ------------------------------------------------------------------------------

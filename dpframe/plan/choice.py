@@ -1,0 +1,62 @@
+"""Whether a column that names no mechanism is better off with another than its space's own, by forecasts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dpframe.errors import ParameterError
+from dpframe.mechanisms import Mechanism, mechanism_for
+from dpframe.plan.columns import Column
+from dpframe.spaces import Space
+
+RIVALS: Mapping[str, str] = {
+    "symmetric difference": "set_response",
+    "nullable symmetric difference": "nullable_set_response",
+}
+"""Mechanisms that may stand in for a space's own, by its metric."""
+
+_CLEARLY = 0.8
+"""Part of the own mechanism's error below which a rival takes its place."""
+
+_MORE = 1.5
+"""How much more a plan may let a rival lose, about: a trial of it that would not pay at so much is spared."""
+
+
+def promising_rival(column: Column) -> str | None:
+    """Return the tag of a mechanism that a plan might better give a column, or None.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Subset
+    >>> for space, epsilon in [(Subset(["art", "chess", "yoga"]), 4.0), (Subset(range(100), max_size=6), 4.0)]:
+    ...     print(promising_rival(Column("hobbies", space, mechanism_for(space, epsilon, 0.0))))
+    set_response
+    None
+    """
+    space, own = column.space, column.mechanism
+    tag = RIVALS.get(space.metric)
+    if tag is None:
+        return None
+    try:
+        rival = mechanism_for(space, own.epsilon * _MORE, own.delta, tag)
+    except ParameterError:  # too many sets, or an ε too small for so many
+        return None
+    return tag if _support_error(rival, space) < _CLEARLY * _support_error(own, space) else None
+
+
+def is_clearly_better(rival: Column, own: Column) -> bool:
+    """Tell whether a plan with one mechanism for a column of sets errs clearly less than one with another."""
+    return _support_error(rival.mechanism, rival.space) < _CLEARLY * _support_error(own.mechanism, own.space)
+
+
+def _support_error(mechanism: Mechanism, space: Space) -> float:
+    """Return the root mean square over items of a support's error per row, where every set is as large as may be.
+
+    An item's variance is linear in its support, and supports add up to the mean size.
+    """
+    sets: Any = space.inner_space
+    channel: Any = mechanism
+    rare, common = channel.sets.support_variances
+    return math.sqrt(rare + max(common - rare, 0.0) * sets.most / sets.count)
