@@ -324,7 +324,8 @@ def _curved(
         else:
             high = total
         capped = fits and terms.local is not None and ratio < _FILLED
-        if (fits and ratio >= _FILLED) or capped or total >= most or (best is not None and high <= low * (1 + _LEAP)):
+        filled = fits and (ratio >= _FILLED or total >= most)
+        if filled or capped or (best is not None and high <= low * (1 + _LEAP)):
             break
         gap = math.log(min(max(ratio, 1e-6), 1e6)) + _AIM
         if last[0] and abs(math.log(total / last[0])) > _LEAP:

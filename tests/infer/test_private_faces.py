@@ -139,6 +139,13 @@ def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> No
         assert plan.verify().ok
 
 
+def test_what_was_paid_for_is_released_of_the_smallest_tables() -> None:
+    table = pa.table({"c0": pa.array([None, "a", None]), "c1": pa.array([["a"], ["a", "a"], [None]])})
+    for kinds in (["c0", "c1"], ["c1"]):
+        with warnings.catch_warnings(action="ignore", category=dpf.InferenceWarning):
+            assert len(dpf.sanitize(table.select(kinds), 1e-3, 1e-6)) == 3
+
+
 @pytest.mark.parametrize(
     "column",
     [pa.array([[["a"]]]), pa.array([[1.5]]), pa.array([{"a": 1}]), pa.array([b"x"])],
