@@ -47,7 +47,7 @@ from dpframe.plan.columns import Column, Group
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report
-from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Product, Real, Subset
+from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Product, Real, Subset, Vector
 
 if typing.TYPE_CHECKING:
     from dpframe.api.transformer import Sanitizer
@@ -98,6 +98,7 @@ __all__ = [
     "Sanitizer",
     "SeededReleaseWarning",
     "Subset",
+    "Vector",
     "attach",
     "audit",
     "datasets",

@@ -8,6 +8,7 @@ from dpframe.mechanisms.nullable import WithNull
 from dpframe.mechanisms.optimal import Optimal
 from dpframe.mechanisms.response import RandomizedResponse, ResponseChannel
 from dpframe.mechanisms.tabulated import Exponential, Matrix
+from dpframe.mechanisms.vector_noise import VectorNoise
 
 __all__ = [
     "MECHANISMS",
@@ -22,6 +23,7 @@ __all__ = [
     "Optimal",
     "RandomizedResponse",
     "ResponseChannel",
+    "VectorNoise",
     "WithNull",
     "mechanism_for",
     "mechanism_from_json",

@@ -163,4 +163,5 @@ _DECLARATIONS = {
     "categorical": "[CATEGORY, …]",
     "ordinal": "[CATEGORY, …]",
     "subset": "Subset([ITEM, …])",
+    "vector": "Vector(LENGTH, BOUND)",
 }

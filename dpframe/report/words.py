@@ -14,6 +14,8 @@ MECHANISMS = {
     "bitflip": "every item of the set is switched on or off with a fixed chance",
     "asymmetric_bitflip": "every item is switched on or off, with different chances for items held and not held",
     "nullable_bitflip": "every item is switched on or off; whether the set is missing is randomised, too",
+    "vector": "noise added to every number of the list; small noise being likelier, kept within the bounds",
+    "nullable_vector": "noise added to every number of the list; whether the list is missing is randomised, too",
     "gamma_diagonal": "the columns are one value together: kept with a fixed chance, otherwise replaced at random",
     "exponential": "replaced by a value drawn at random, nearer ones being likelier",
     "optimal": "replaced by a value drawn from the least distorting law that the budget allows",
@@ -24,6 +26,8 @@ MECHANISMS = {
 NAMES = {
     "geometric": "Laplace (geometric on its grid)",
     "nullable_geometric": "Laplace (geometric on its grid), with missing values",
+    "vector": "Laplace on every coordinate (geometric on its grid)",
+    "nullable_vector": "Laplace on every coordinate (geometric on its grid), with missing values",
 }
 """Mechanisms by tag that are better known by another name."""
 
@@ -87,6 +91,7 @@ SPACES: dict[str, Callable[[Any], str]] = {
     "real": _grid,
     "datetime": lambda space: f"{space.lower} to {space.upper}",
     "subset": _set,
+    "vector": lambda space: f"lists of {space.length} numbers, {space.norm} norm at most {number(space.bound)}",
     "nullable": lambda space: f"{space_words(space.inner)}, or missing",
     "product": lambda space: " × ".join(f"({space_words(part)})" for part in space.spaces),
 }

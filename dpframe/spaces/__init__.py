@@ -12,6 +12,7 @@ from dpframe.spaces.nullable import Nullable
 from dpframe.spaces.python_values import as_arrow
 from dpframe.spaces.sets import Subset
 from dpframe.spaces.tuples import Product
+from dpframe.spaces.vectors import Vector
 
 __all__ = [
     "SPACES",
@@ -25,6 +26,7 @@ __all__ = [
     "Real",
     "Space",
     "Subset",
+    "Vector",
     "as_arrow",
     "as_space",
     "check_declaration",
