@@ -47,7 +47,19 @@ from dpframe.plan.columns import Column, Group
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report
-from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Product, Real, Subset, Vector
+from dpframe.spaces import (
+    Boolean,
+    Categorical,
+    Curve,
+    Datetime,
+    Integer,
+    Nullable,
+    Ordinal,
+    Product,
+    Real,
+    Subset,
+    Vector,
+)
 
 if typing.TYPE_CHECKING:
     from dpframe.api.transformer import Sanitizer
@@ -66,6 +78,7 @@ __all__ = [
     "Certificate",
     "Column",
     "ColumnError",
+    "Curve",
     "Datetime",
     "DebiasedLogisticRegression",
     "DebiasedNaiveBayes",

@@ -78,7 +78,7 @@ class NumberEstimates(VectorEstimates):
         columns = column_names(column, "column")
         vectors = next((name for name in columns if self._source.column(name).space.holds_vectors), None)
         if vectors is not None:
-            raise ParameterError(f"column {vectors!r} holds vectors, whose mean is a table; ask for it on its own")
+            raise ParameterError(f"the mean of column {vectors!r} is a vector; ask for it on its own")
         if by is not None:
             raise ParameterError("by goes with the mean of one column; ask for each of them")
         means = {name: self._mean(name, None, weights, None, target) for name in columns}

@@ -195,7 +195,9 @@ class Synthesizer:
                 released, rows, generator
             )
         if column.space.holds_vectors:
-            raise ParameterError(f"column {column.name!r} holds vectors, of which no rows are drawn; drop it first")
+            raise ParameterError(
+                f"column {column.name!r} holds {column.space.noun}, of which no rows are drawn; drop it first"
+            )
         if column.space.size > MOST_LISTED:
             raise ParameterError(
                 f"column {column.name!r} has {column.space.size:,} values, too many to draw from; release it in fewer"

@@ -79,7 +79,7 @@ class VectorEstimates(Reading):
     def _mean_vector(self, column: str, by: Any, weights: str | None, bins: Any, target: str) -> pd.DataFrame:
         """Return the mean at every coordinate or point, with intervals of its own."""
         if weights is not None:
-            raise ParameterError(f"column {column!r} holds vectors, whose mean takes no weights; leave them out")
+            raise ParameterError(f"the mean of column {column!r} is a vector, which takes no weights; leave them out")
         mine, means, group, source = self._vector_means(column, by, bins, target)
         results = self._results(*means.through(mine.space.basis), (slice(None),))
         return self._curve_frame(results, mine, group, source)
@@ -97,7 +97,7 @@ class VectorEstimates(Reading):
         """Return mean coordinates, the groups that they are of, and what they are from."""
         sampling, mine = self._source.sampling(target), VectorColumn.of(self._source.column(column))
         if by is not None and not isinstance(by, str):
-            raise ParameterError(f"column {column!r} holds vectors, whose mean takes one column in by; name one")
+            raise ParameterError(f"the mean of column {column!r} is a vector, which takes one column in by; name one")
         if by is None and bins is not None:
             raise ParameterError("bins are for the column of by; name one, or leave bins out")
         if by == column:

@@ -164,4 +164,5 @@ _DECLARATIONS = {
     "ordinal": "[CATEGORY, …]",
     "subset": "Subset([ITEM, …])",
     "vector": "Vector(LENGTH, BOUND)",
+    "curve": "Curve(GRID, BOUND, KERNEL, RANK)",
 }

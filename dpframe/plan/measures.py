@@ -249,8 +249,8 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
         space = spaces[name]
         if space.holds_vectors:
             raise ParameterError(
-                f"column {name!r} holds vectors, whose sums are measured on their own or by one listed column; name it "
-                "alone in measure, or with that one"
+                f"column {name!r} holds {space.noun}, whose sums are measured on their own or by one listed column; "
+                "name it alone in measure, or with that one"
             )
         if space.holds_sets != (measure.kind == "items"):
             sets = "holds sets, whose items are measured on their own; name it alone in measure"

@@ -83,6 +83,13 @@ def _set(space: Any) -> str:
     return _listed(named).replace(" values:", " items:", 1) + most
 
 
+def _curve(space: Any) -> str:
+    return (
+        f"curves at {space.width} points, of {space.rank} functions, with a norm of at most {number(space.bound)} "
+        f"({space.kernel.name} kernel)"
+    )
+
+
 SPACES: dict[str, Callable[[Any], str]] = {
     "boolean": lambda space: "true or false",
     "categorical": _category,
@@ -91,6 +98,7 @@ SPACES: dict[str, Callable[[Any], str]] = {
     "real": _grid,
     "datetime": lambda space: f"{space.lower} to {space.upper}",
     "subset": _set,
+    "curve": _curve,
     "vector": lambda space: f"lists of {space.length} numbers, {space.norm} norm at most {number(space.bound)}",
     "nullable": lambda space: f"{space_words(space.inner)}, or missing",
     "product": lambda space: " × ".join(f"({space_words(part)})" for part in space.spaces),

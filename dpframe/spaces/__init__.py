@@ -5,6 +5,7 @@ Arrow comes in and goes out; NumPy arrays, pandas columns and lists are taken to
 """
 
 from dpframe.spaces.base import SPACES, Space, space_from_json
+from dpframe.spaces.curves import Curve
 from dpframe.spaces.declare import as_space, check_declaration
 from dpframe.spaces.grids import Datetime, Integer, Real
 from dpframe.spaces.listed import Boolean, Categorical, Ordinal
@@ -18,6 +19,7 @@ __all__ = [
     "SPACES",
     "Boolean",
     "Categorical",
+    "Curve",
     "Datetime",
     "Integer",
     "Nullable",
