@@ -104,7 +104,8 @@ class Wish:
             return ()
         weights = _weights(found, spaces) if self.goals is None else _goal_weights(found, spaces, self.goals)
         noised = _noised(found, spaces, weights, self.most(promise, inference).mu, contributions, promise.delta)
-        least = min((m.sigma2 for m in noised or () if m.kind not in ("sum", "vectors")), default=math.inf)
+        counts = [m.sigma2 / _count_unit(m, spaces) ** 2 for m in noised or () if m.kind != "sum"]
+        least = min(counts, default=math.inf)
         if noised is None and not auto:
             if not self.paid:
                 raise ParameterError(_TOO_SMALL)
@@ -220,6 +221,11 @@ def _goal_weights(
 
 _BESIDE_GOALS = 0.02
 """Part of what tables cost that a one-way has which only helps others: a number's, of whom the mean is asked."""
+
+
+def _count_unit(table: Measure, spaces: Mapping[str, Space]) -> int:
+    """Return what one row adds to a count of a table: 1, or the weight that vectors are counted with."""
+    return ball_of(spaces[table.columns[0]]).last if table.kind == "vectors" else 1
 
 
 def _unit(table: Measure, space: Space) -> float:

@@ -67,9 +67,10 @@ class Curve(VectorSpace):
     >>> from sklearn.gaussian_process.kernels import RBF
     >>> space = Curve(range(24), bound=3.0, kernel=RBF(4.0), rank=6)
     >>> hours = np.arange(24)
-    >>> back = space.decode(space.encode([np.exp(-((hours - 18.0) ** 2) / 32)])).to_pylist()[0]
-    >>> round(back[18], 2), space.norms([np.exp(-((hours - 18.0) ** 2) / 32)]).round(2).tolist()
-    (0.99, [0.99])
+    >>> noon = np.exp(-((hours - 12.0) ** 2) / 32)
+    >>> back = space.decode(space.encode([noon])).to_pylist()[0]
+    >>> round(back[12], 2), space.norms([noon]).round(2).tolist()
+    (0.99, [1.0])
     """
 
     grid: tuple[float, ...]
