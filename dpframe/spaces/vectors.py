@@ -197,6 +197,10 @@ class VectorSpace(Space):
         codes = np.floor((scaled + self.ball.last + 1) / 2)
         return self.ball.within(self.ball.pack(np.clip(codes, 0, self.ball.last).astype(np.uint64)))
 
+    def outside(self, values: Floats) -> npt.NDArray[np.bool_]:
+        """Tell which values, shape (n, width), have a norm above the bound and are drawn to the ball."""
+        return np.asarray(self._norms(self.parts(values)) > _NEAR)
+
     def _norms(self, rows: Floats) -> Floats:
         """Return the norms of rows, column by column: a sum along rows may depend on how many there are."""
         if self.ball.norm == "linf":

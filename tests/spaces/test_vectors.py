@@ -146,6 +146,7 @@ def test_what_is_in_a_space() -> None:
     for outside in ([0.7, 0.8], [0.1], None, "ab", [math.nan, 0.0], [math.inf, 0.0], [None, 0.0]):
         assert not space.contains(outside)
     assert space.distance([0.6, 0.0], [0.0, 0.8]) == pytest.approx(1.0, abs=1e-4)
+    assert space.outside(np.array([[0.6, 0.8], [1.0, 1.0]])).tolist() == [False, True]
     with pytest.raises(ParameterError, match="vectors have too many values to list"):
         space.labels()
     assert not space.is_numeric
