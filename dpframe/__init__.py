@@ -48,7 +48,19 @@ from dpframe.plan.columns import Column, Group
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report
-from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Product, Real, Subset
+from dpframe.spaces import (
+    Boolean,
+    Categorical,
+    Curve,
+    Datetime,
+    Integer,
+    Nullable,
+    Ordinal,
+    Product,
+    Real,
+    Subset,
+    Vector,
+)
 
 if typing.TYPE_CHECKING:
     from dpframe.api.transformer import Sanitizer
@@ -67,6 +79,7 @@ __all__ = [
     "Certificate",
     "Column",
     "ColumnError",
+    "Curve",
     "Datetime",
     "DebiasedLogisticRegression",
     "DebiasedNaiveBayes",
@@ -101,6 +114,7 @@ __all__ = [
     "SeededReleaseWarning",
     "Subset",
     "SufficientSets",
+    "Vector",
     "attach",
     "audit",
     "datasets",

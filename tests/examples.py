@@ -8,7 +8,7 @@ from typing import Any
 from dpframe.mechanisms import MECHANISMS, Matrix, Mechanism
 from dpframe.plan.build import build_plan
 from dpframe.plan.plan import Plan
-from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Product, Real, Space, Subset
+from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Product, Real, Space, Subset, Vector
 
 # A space for every kind of metric; a mechanism is tried on those that its `metrics` name.
 EXAMPLES: dict[str, list[Space]] = {
@@ -21,6 +21,8 @@ EXAMPLES: dict[str, list[Space]] = {
         Subset([f"{i:03}" for i in range(100)], 3),
     ],
     "nullable symmetric difference": [Nullable(Subset(list("abcd"), 2)), Nullable(Subset(list("abcdefghijkl"), 2))],
+    "vector": [Vector(2, 1.0, "l2", bits=4), Vector(24, 5.0, "l1"), Vector(3, 1.0, "linf", bits=8)],
+    "nullable vector": [Nullable(Vector(2, 1.0, "l1", bits=4)), Nullable(Vector(4, 2.0))],
     "product": [Product(["F", "M"], Integer(0, 4)), Product(Integer(0, 39), Boolean(), Nullable(Boolean()))],
 }
 

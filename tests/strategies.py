@@ -11,7 +11,7 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space, Subset
+from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space, Subset, Vector
 from dpframe.spaces.base import LARGEST_GRID
 
 
@@ -135,10 +135,21 @@ def subsets(draw: st.DrawFn) -> Subset:
     return Subset(items, draw(st.none() | st.integers(1, space.count)), other)
 
 
+@st.composite
+def vectors(draw: st.DrawFn) -> Vector:
+    """Draw a Vector of any norm and grid."""
+    length, norm = draw(st.integers(1, 30)), draw(st.sampled_from(["l1", "l2", "linf"]))
+    bits = draw(st.sampled_from([2, 4, 8, 16]))
+    assume({"l1": length, "l2": length**0.5, "linf": 1}[norm] < 1 << bits)
+    return Vector(length, draw(st.floats(1e-6, 1e6)), norm, bits)
+
+
 def plain_spaces() -> st.SearchStrategy[Space]:
     """Return spaces of every kind but Nullable."""
     ordinals = category_lists(2).map(Ordinal)
-    return st.one_of(st.just(Boolean()), categoricals(), ordinals, integers(), reals(), datetimes(), subsets())
+    return st.one_of(
+        st.just(Boolean()), categoricals(), ordinals, integers(), reals(), datetimes(), subsets(), vectors()
+    )
 
 
 def spaces() -> st.SearchStrategy[Space]:

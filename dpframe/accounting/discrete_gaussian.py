@@ -20,6 +20,14 @@ counts is computed exactly. In any other one at least k of the m·k unit moves a
 r_s the μ² that one count moved by s needs, its μ² is at most (m − 1)·k·max_{s≤k} r_s/s + k·max_{s<k} r_s/s. The larger
 is claimed.
 
+*Vectors* (`BallNoise`): numbers that move together, by a vector v of which only ‖v‖₂ ≤ r is known. The loss of
+discrete noise in several dimensions is no function of ‖v‖₂, but where σ is large it is nearly the normal law's: on
+|y| ≤ zσ a weight is the normal law's of its cell [y − ½, y + ½] to a factor 1 ± κ, κ = (z² + 1)/(10·σ²), rounding
+commutes with whole moves, and rounded normal laws are post-processed ones. So for d numbers P ≤ (1 + κ)^d·Q and
+P' ≥ (1 − κ)^d·Q' with Q, Q' at most as far apart as normal laws that lie r apart, and with the tails beyond z
+H(x) ≤ (1 + κ)^d·G_(r/σ)(x − d·ln((1 + κ)/(1 − κ))). It is used where dκ ≤ 1 %, smaller noise is refused; k rows of a
+person move by k·r at most.
+
 *Tables.* The sampler lies within a total variation distance β of the ideal law for each number that moves. With
 m of them H(x) ≤ H_ideal(x) + m·β·(1 + e^x): P(A) ≤ P*(A) + mβ ≤ e^x·P*'(A) + H_ideal + mβ ≤ e^x·P'(A) + …. This, and
 the tails left out, go into the slack, beyond which the profile need not be known.
@@ -54,6 +62,8 @@ _NODES = 4000
 """The curve binds everywhere at once, so that nodes lie close."""
 _LEAST = 0.25
 _SLACK = 2.0**-80
+_MOST_OFF = 0.01
+"""Most by which a law of vectors may differ from the normal one's, as a factor."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,36 @@ class IntegerNoise:
         check_whole(self.numbers, "numbers")
         check_whole(self.span, "span")
         check_delta(self.distance, "distance")
+
+    @property
+    def moves(self) -> int:
+        """Squares of the span in the square of the ℓ2 norm by which all numbers move."""
+        return self.numbers
+
+    def step(self, contributions: int, slack: float) -> Step:
+        """Return what the noise costs a person of so many rows."""
+        return _group_step(self, contributions, slack)
+
+
+@dataclass(frozen=True)
+class BallNoise(IntegerNoise):
+    """Numbers that move together, by a vector whose ℓ2 norm is at most ``span``.
+
+    Examples
+    --------
+    >>> noise = BallNoise(1e10, numbers=24, span=10_000)
+    >>> 0.1 < noise.step(1, 1e-12).mu < 0.1001
+    True
+    """
+
+    @property
+    def moves(self) -> int:
+        """One: the span is the norm."""
+        return 1
+
+    def step(self, contributions: int, slack: float) -> Step:
+        """Return what the noise costs a person of so many rows, who moves by as many times the norm at most."""
+        return _ball_step(self, contributions * self.span, slack)
 
 
 def _convolved(one: FloatArray, two: FloatArray) -> FloatArray:
@@ -181,7 +221,34 @@ def _normal_profile(s2: float, moved: int, tail: float, beta: float) -> Profile:
 @lru_cache(maxsize=512)
 def _moved_step(noise: IntegerNoise, moved: int, slack: float) -> Step:
     """Return the step of numbers that all move by so much."""
-    profile = lattice_profile(noise, moved, slack / 16)
+    return _proved(lattice_profile(noise, moved, slack / 16), slack)
+
+
+def _ball_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
+    """Return bounds from above on the profile of numbers that move by a vector of this ℓ2 norm at most."""
+    d, s = noise.numbers, math.sqrt(noise.sigma2)
+    # Beyond z·σ lies P(|y| > t·σ) ≤ 2e^(−t²/2) for each number, t·σ less than z·σ by the move.
+    z = math.sqrt(2 * math.log(4 * d / tail)) + 1 + moved / s
+    whole = d * (z * z + 1) / (10 * noise.sigma2) * (1 + 1e-9)
+    if z > s / 10 or whole > _MOST_OFF:
+        raise ParameterError("noise on vectors is so small that its law is not near the normal one; raise the noise")
+    mu, beta = moved / s * (1 + 4 * _ROUND), d * float(Fraction(noise.distance)) * (1 + _ROUND)
+
+    def profile(x: float) -> float:
+        value = (1 + 1.01 * whole) * gaussian_delta(mu, x - 2.01 * whole) + tail
+        return min(1.0, value * (1 + 1e-12) + beta * (1 + math.exp(min(x, 700.0))))
+
+    return profile
+
+
+@lru_cache(maxsize=512)
+def _ball_step(noise: BallNoise, moved: int, slack: float) -> Step:
+    """Return the step of numbers that move by a vector of this norm at most."""
+    return _proved(_ball_profile(noise, moved, slack / 16), slack)
+
+
+def _proved(profile: Profile, slack: float) -> Step:
+    """Return the least step that lies above a profile."""
     proved = cover(profile, Step(1.0, slack), _TOLERANCE, _NODES)
     if not math.isfinite(proved.ratio):
         raise ParameterError(
@@ -210,12 +277,15 @@ def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: fl
     if not check_delta(slack, "slack") > 0:
         raise ParameterError("slack must be above 0: the tables' tails need some; raise delta")
     alike: dict[tuple[float, int, float], int] = {}
+    balls = [noise for noise in noises if isinstance(noise, BallNoise)]
     for noise in noises:
+        if isinstance(noise, BallNoise):
+            continue
         key = (noise.sigma2, noise.span, noise.distance)
         alike[key] = alike.get(key, 0) + noise.numbers
-    each = slack / max(1, len(alike)) * (1 - 1e-9)
+    each = slack / max(1, len(alike) + len(balls)) * (1 - 1e-9)
     groups = [IntegerNoise(sigma2, m, span, beta) for (sigma2, span, beta), m in alike.items()]
-    return composed_steps([_group_step(group, contributions, each) for group in groups])
+    return composed_steps([group.step(contributions, each) for group in (*groups, *balls)])
 
 
 def _group_step(noise: IntegerNoise, k: int, slack: float) -> Step:

@@ -125,6 +125,45 @@ class LaplaceLoss(PrivacyLoss):
 
 
 @dataclass(frozen=True)
+class RatioLoss(PrivacyLoss):
+    """Loss of a channel of which the largest log-ratio of two laws is known, ``most``, and nothing else.
+
+    Randomised response on two outcomes dominates all such channels (Kairouz, Oh and Viswanath 2015):
+    δ(ε) ≤ (e^most − e^ε)/(e^most + 1), and 1 − e^ε where ε < −most.
+    """
+
+    most: float
+
+    def pure(self) -> float:
+        """Return the largest log-ratio."""
+        return self.most
+
+    def _curve(self, epsilon: Decimal | float) -> Decimal:
+        with localcontext(DIGITS):
+            e, most = Decimal(epsilon), Decimal(self.most)
+            if e >= most:
+                return Decimal(0)
+            if e <= -most:
+                return 1 - e.exp() * (1 - SLACK)
+            return (most.exp() - e.exp()) / (most.exp() + 1) * (1 + SLACK) + SLACK
+
+
+def pure_rate(epsilon: float, delta: float) -> float:
+    """Return the largest pure loss that is (ε, δ)-private whatever the channel, ln((e^ε + δ)/(1 − δ)), rounded down.
+
+    Examples
+    --------
+    >>> pure_rate(1.0, 0.0), round(pure_rate(1.0, 0.1), 4)
+    (1.0, 1.1415)
+    """
+    if delta == 0:
+        return epsilon
+    with localcontext(DIGITS):
+        odds = (Decimal(min(epsilon, _HUGE)).exp() + Decimal(delta)) / (1 - Decimal(delta))
+        return round_down(odds.ln() - SLACK * 10**10)
+
+
+@dataclass(frozen=True)
 class NullFlagLoss(PrivacyLoss):
     """Loss of a null flag by randomised response beside any channel (DESIGN: null is a value).
 

@@ -148,6 +148,9 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
         sets: Any = space.inner_space
         lost = np.array([_lost(set(a), set(b), sets.max_size) for a, b in _lists(plain, back)])
         return told | {"cut": (lost > 0).mean(), "shift": lost.mean()}
+    if space.holds_vectors:
+        vectors: Any = space.inner_space
+        return told | {"clamped": float(vectors.outside(np.array(plain.to_pylist(), dtype=np.float64)).mean())}
     if space.is_numeric and not space.is_listed:
         ends = _plain(space.decode(space.code_array([0, space.values - 1]), output_type(raw.type)))
         out = pc.or_(pc.less(plain, ends[0]), pc.greater(plain, ends[1]))

@@ -34,7 +34,7 @@ from dpframe.api.parquet import sanitize_parquet
 from dpframe.api.planning import raw_frame
 from dpframe.errors import ColumnError, ParameterError, check_whole, name_list
 from dpframe.io.frames import Frame, without_views
-from dpframe.plan.measures import Measure
+from dpframe.plan.measures import Measure, ball_of
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, metadata_text
 from dpframe.spaces import Space
@@ -264,7 +264,11 @@ def _by_appearance(array: pa.DictionaryArray) -> bool:
 
 def _most(measure: Measure, plan: Plan) -> int:
     """Return by how much one row may change the counts of a measured table, in all."""
-    return {"sum": plan[measure.columns[0]].space.values - 1, "items": 2 * measure.most}.get(measure.kind, 2)
+    space = plan[measure.columns[0]].space
+    if measure.kind == "vectors":
+        ball = ball_of(space)
+        return 4 * (ball.length + 1) * ball.last
+    return {"sum": space.values - 1, "items": 2 * measure.most}.get(measure.kind, 2)
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

@@ -304,11 +304,13 @@ def _statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> str:
         space = spaces[names[0]]
         if space.holds_sets:
             return "support"
+        if space.holds_vectors:
+            return "mean curve"
         return "marginal" if space.is_listed or not space.is_numeric else "mean"
     if len(names) > 2:
         raise ParameterError(f"target of {tuple_label(names)}: joints of two columns have a forecast; name pairs")
     for name in names:
-        if spaces[name].holds_sets or spaces[name].size > MOST_CELLS or not spaces[name].is_listed:
+        if spaces[name].code_words or spaces[name].size > MOST_CELLS or not spaces[name].is_listed:
             raise ParameterError(
                 f"target of {tuple_label(names)}: column {name!r} has no list of values, of whose cells a joint would "
                 "be; name it alone"

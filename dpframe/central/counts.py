@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dpframe.mechanisms.set_channel import cut
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.measures import is_cut, item_count
+from dpframe.plan.measures import ball_of, is_cut, item_count
 from dpframe.spaces import Space
 
 Codes = npt.NDArray[Any]
@@ -111,6 +111,45 @@ class Items:
             part = cut(codes[start : start + step].astype(np.uint64), self.most, self.stream, first_row + start)
             held = np.unpackbits(part.astype("<u8").view(np.uint8), axis=1, bitorder="little")
             self.counts += held[:, : len(self.counts)].sum(axis=0, dtype=np.int64)
+
+
+@dataclass
+class Vectors:
+    """The sums of vectors' whole coordinates u and U times their count, in the cells of another column or in one.
+
+    Vectors are drawn to their ball first, as by their mechanism: a row moves sums by no more than the accountant takes.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Vector
+    >>> space = Vector(2, 1.0, "l1", bits=4)
+    >>> sums = Vectors(space, 1)
+    >>> sums.add(space.encode([[0.5, 0.0], [0.5, 0.0]]), np.zeros(2, dtype=np.intp))
+    >>> sums.counts.tolist()
+    [[14, 2, 30]]
+    """
+
+    space: Space
+    cells: int
+    counts: Ints = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros((self.cells, ball_of(self.space).length + 1), dtype=np.int64)
+
+    def add(self, codes: Codes, cells: Places) -> None:
+        """Add up rows by their cells; null adds nothing."""
+        space: Any = self.space
+        ball = ball_of(space)
+        kept = ~space.is_null(codes) if space.has_null else np.ones(len(codes), dtype=np.bool_)
+        words, places = codes[kept][:, : ball.words].astype(np.uint64), cells[kept]
+        step = max(1, _BITS // (64 * ball.words))
+        for start in range(0, len(words), step):
+            odd = ball.odd(ball.unpack(ball.within(words[start : start + step])))
+            part = places[start : start + step]
+            for i, column in enumerate(odd.T):
+                # Sums of so few small numbers are whole in floats.
+                self.counts[:, i] += np.bincount(part, weights=column, minlength=self.cells).astype(np.int64)
+            self.counts[:, -1] += ball.last * np.bincount(part, minlength=self.cells)
 
 
 def noisy(counts: Ints | Sequence[int], sigma2: float, stream: ColumnStream) -> Ints:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dpframe.central.counts import Codes, Items, Joint, Total, cells_of, noisy
+from dpframe.central.counts import Codes, Items, Joint, Total, Vectors, cells_of, noisy
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream, Keystream
 from dpframe.plan.measures import Measure, MeasuredTable, cell_count, equal_starts, fine_cells, is_cut
@@ -47,7 +47,13 @@ class Tables:
             for m in plan.measures
             if m.kind == "items"
         }
-        self._counted = sorted({(name, self._cells(m, name)) for m in self._joints for name in m.columns})
+        self._vectors = {
+            m: Vectors(self._spaces[m.columns[0]], m.shape(self._spaces)[0])
+            for m in plan.measures
+            if m.kind == "vectors"
+        }
+        counted = {(name, self._cells(m, name)) for m in self._joints for name in m.columns}
+        self._counted = sorted(counted | {(name, 0) for m in self._vectors for name in m.columns[1:]})
 
     def _stream(self, kind: str, columns: Sequence[str]) -> ColumnStream:
         return self._keys.column(json.dumps([kind, *columns]), "measure")
@@ -71,6 +77,9 @@ class Tables:
                 joint.add([cells[name, self._cells(measure, name)] for name in measure.columns])
             for measure, total in self._sums.items():
                 total.add(part[measure.columns[0]])
+            for measure, sums in self._vectors.items():
+                first, *by = measure.columns
+                sums.add(part[first], cells[by[0], 0] if by else np.zeros(len(part[first]), dtype=np.intp))
         for measure, items in self._items.items():
             items.add(codes[measure.columns[0]], first_row)
 
@@ -91,6 +100,9 @@ class Tables:
             return MeasuredTable(measure, (None,), noisy([self._sums[measure].value], measure.sigma2, stream))
         if measure.kind == "items":
             return MeasuredTable(measure, (None,), noisy(self._items[measure].counts, measure.sigma2, stream))
+        if measure.kind == "vectors":
+            empty = (None,) * len(measure.columns)
+            return MeasuredTable(measure, empty, noisy(self._vectors[measure].counts, measure.sigma2, stream))
         exact, starts = self._joints[measure].counts, []
         for axis, name in enumerate(measure.columns):
             bins = self._bins(name, measure.most, one_ways)

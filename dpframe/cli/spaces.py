@@ -32,6 +32,7 @@ FORMS: Mapping[str, Any] = {
     "(FROM, TO)": {"lower": "FROM", "upper": "TO"},
     "[CATEGORY, …]": ["CATEGORY", "…"],
     "Subset([ITEM, …])": {"space": "subset", "items": ["ITEM", "…"]},
+    "Vector(LENGTH, BOUND)": {"space": "vector", "length": "LENGTH", "bound": "BOUND"},
     "SPACE": "SPACE",
 }
 """What stands in a file for a declaration that is to be filled in."""

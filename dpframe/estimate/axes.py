@@ -354,8 +354,8 @@ def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:
     """Return the axis of a column, binned if asked."""
     if column.space.code_words:
         raise ParameterError(
-            f"column {column.name!r} holds sets, which are not counted as values; ask for support (with by=…), "
-            "cooccurrence or set_sizes"
+            f"column {column.name!r} holds {column.space.noun}, which are not counted as values; ask for "
+            f"{column.space.instead}"
         )
     listed = column.space.is_listed or column.space.size <= MOST_VALUES
     if bins is None:

@@ -75,6 +75,10 @@ class Reading:
         """Tell whether a column holds sets."""
         return sets.is_sets(self._source.column(column))
 
+    def holds_vectors(self, column: str) -> bool:
+        """Tell whether a column holds vectors or curves."""
+        return self._source.column(column).space.holds_vectors
+
     def _items(self, column: str) -> ItemTable | None:
         """Return the measured supports of a set column, if it has some."""
         measured = None if self._joints is None else self._joints.tables.of_kind("items", column)

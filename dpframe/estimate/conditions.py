@@ -195,6 +195,10 @@ def condition_of(column: Column, wanted: Any) -> Condition:
             f'column {column.name!r} holds sets: where takes {{"any": items}} or {{"all": items}} of it, or '
             '{"not": …} of these; null_rate tells of its nulls'
         )
+    if column.space.holds_vectors:
+        raise ParameterError(
+            f"column {column.name!r} holds {column.space.noun}, of which where tells nothing; leave it out"
+        )
     if isinstance(wanted, tuple):
         return _between(column, wanted)
     listed = wanted if isinstance(wanted, list | set | frozenset | np.ndarray | pd.Series | pd.Index) else [wanted]

@@ -14,11 +14,12 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
-from dpframe.estimate.base import Bins, Reading, column_names, kept_parts, source_of
+from dpframe.estimate.base import Bins, column_names, kept_parts, source_of
 from dpframe.estimate.conditions import ItemCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.merged_ranks import of_ranks_alone
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
+from dpframe.estimate.vector_estimates import VectorEstimates
 from dpframe.estimate.with_tables import Answer
 
 MOST_ASKED = 100_000
@@ -27,7 +28,7 @@ MOST_ASKED = 100_000
 _JOINED = {"all": " & ", "any": " | "}
 
 
-class CountEstimates(Reading):
+class CountEstimates(VectorEstimates):
     """Counts, shares and joints, of categories, bins and items of sets."""
 
     @nan_if_not_found
@@ -370,7 +371,7 @@ class CountEstimates(Reading):
         chosen = self._source.column(column)
         if bins is not None and by is None:
             raise ParameterError("bins are for the column of by; name one, or leave bins out")
-        if not sets.is_sets(chosen):
+        if not sets.is_sets(chosen) and not chosen.space.holds_vectors:
             if items is not None or by is not None:
                 raise ParameterError(f"column {column!r} holds no sets, whose support takes items and by; see crosstab")
             return self.value_counts(column, normalize=normalize, sort=False, target=target)
@@ -543,6 +544,8 @@ class CountEstimates(Reading):
             rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), sampling)
             results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
             return self._dressed_series(results, column, "number", column)
+        if chosen.space.holds_vectors:
+            return self._vector_null_rate(column, target)
         axis = make_axis(chosen, None if self.is_listed(column) else 1)
         told = None
         if self._joints is not None:

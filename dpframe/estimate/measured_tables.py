@@ -82,6 +82,9 @@ def _fits(table: MeasuredTable, source: Source) -> bool:
     if measure.kind == "items":
         space = columns[0].space
         return len(names) == 1 and space.holds_sets and table.counts.shape == (_items(columns[0]),)
+    if measure.kind == "vectors":
+        spaces = {column.name: column.space for column in columns}
+        return columns[0].space.holds_vectors and table.counts.shape == measure.shape(spaces)
     if len(table.starts) != len(names) or any(column.space.code_words for column in columns):
         return False
     if not all(_ascends(starts, column) for starts, column in zip(table.starts, columns, strict=True)):

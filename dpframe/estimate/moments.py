@@ -38,6 +38,8 @@ class Scale:
         """Make the scale of a column, or raise `ParameterError` if it holds no numbers."""
         space = column.space
         if not space.is_numeric:
+            if space.holds_vectors:
+                raise ParameterError(f"column {column.name!r} holds {space.noun}, no numbers; ask for {space.instead}")
             raise ParameterError(
                 f"column {column.name!r} holds no numbers; {'support' if space.code_words else 'value_counts'}"
                 f"({column.name!r}) gives its shares"

@@ -14,14 +14,15 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import BinnedAxis, MemberAxis, make_axis
-from dpframe.estimate.base import RESULTS, Reading, column_names, kept_parts, source_of
+from dpframe.estimate.base import RESULTS, column_names, kept_parts, source_of
 from dpframe.estimate.distribution import aggregation, line_of, quantiles
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.number_tables import Known, NumberPair, NumberTables
+from dpframe.estimate.vector_estimates import VectorEstimates
 
 
-class NumberEstimates(Reading):
+class NumberEstimates(VectorEstimates):
     """Means, sums, variances, correlations, rates of nulls, histograms and quantiles."""
 
     def mean(
@@ -38,7 +39,7 @@ class NumberEstimates(Reading):
         Parameters
         ----------
         column
-            A randomised column of numbers, booleans or times; or a list of columns.
+            A randomised column of numbers, booleans or times, or of vectors or curves; or a list of columns of numbers.
         by
             A randomised column: one mean per value (nulls of ``by`` are left out). Or a list of them: one mean for
             every combination of their values.
@@ -51,7 +52,8 @@ class NumberEstimates(Reading):
 
         Returns
         -------
-        Series ``estimate, std_error, lower, upper``; with ``by``, or of several columns, a DataFrame of such rows.
+        Series ``estimate, std_error, lower, upper``; with ``by``, or of several columns, a DataFrame of such rows. Of
+        vectors a DataFrame with a row for every coordinate, of curves for every point (see `mean_curve`).
 
         Raises
         ------
@@ -74,6 +76,9 @@ class NumberEstimates(Reading):
         if isinstance(column, str):
             return self._mean(column, by, weights, bins, target)
         columns = column_names(column, "column")
+        vectors = next((name for name in columns if self._source.column(name).space.holds_vectors), None)
+        if vectors is not None:
+            raise ParameterError(f"the mean of column {vectors!r} is a vector; ask for it on its own")
         if by is not None:
             raise ParameterError("by goes with the mean of one column; ask for each of them")
         means = {name: self._mean(name, None, weights, None, target) for name in columns}
@@ -87,6 +92,8 @@ class NumberEstimates(Reading):
     def _mean(
         self, column: str, by: str | Sequence[str] | None, weights: str | None, bins: Any, target: str
     ) -> pd.Series[Any] | pd.DataFrame:
+        if self._source.column(column).space.holds_vectors:
+            return self._mean_vector(column, by, weights, bins, target)
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
         if by is None:

@@ -17,6 +17,13 @@ class Statistics(Protocol):
     def holds_sets(self, column: str) -> bool:
         """Tell whether the column's values are sets."""
 
+    def holds_vectors(self, column: str) -> bool:
+        """Tell whether the column's values are vectors or curves."""
+
+    @property
+    def mean_curve(self) -> Callable[..., pd.DataFrame]:
+        """The mean at every point, with bands."""
+
     def is_listed(self, column: str) -> bool:
         """Tell whether the column's values are counted one by one."""
 
@@ -49,6 +56,8 @@ def draw(estimates: Statistics, columns: tuple[str, ...], ax: Any, options: dict
         _, ax = plt.subplots(layout="constrained")
     if len(columns) == 2:
         return _cross_table(estimates.crosstab(*columns, **options), ax)
+    if estimates.holds_vectors(columns[0]):
+        return _curve(estimates.mean_curve(columns[0], **options), ax)
     if estimates.holds_sets(columns[0]):
         return _bars(estimates.support(columns[0], **options), ax, "share of rows")
     if estimates.is_listed(columns[0]):
@@ -68,6 +77,19 @@ def _bars(table: pd.DataFrame, ax: Any, counted: str = "rows") -> Any:
     ax.set_yticks(places, [str(label) for label in table.index])
     ax.invert_yaxis()
     ax.set(xlabel=f"{counted} (estimate, interval)", ylabel=table.index.name)
+    return ax
+
+
+def _curve(table: pd.DataFrame, ax: Any) -> Any:
+    """Draw mean curves, one for each group, with the bands that hold at all of their points."""
+    groups = [("mean", table)] if table.index.nlevels == 1 else list(table.groupby(level=0, sort=False))
+    for name, part in groups:
+        places = part.index.get_level_values(-1).to_numpy(dtype=float)
+        (line,) = ax.plot(places, part["estimate"], label=str(name))
+        ax.fill_between(places, part["band_lower"], part["band_upper"], alpha=0.25, color=line.get_color())
+    ax.set(xlabel=table.index.names[-1], ylabel="mean (estimate, band)")
+    if len(groups) > 1:
+        ax.legend()
     return ax
 
 

@@ -63,9 +63,10 @@ class SetColumn:
     def of(cls, column: Column) -> SetColumn:
         """Take a column, or raise `ParameterError` unless it holds sets."""
         if not is_sets(column):
-            raise ParameterError(
-                f"column {column.name!r} holds no sets; value_counts({column.name!r}) counts its values"
-            )
+            remedy = f"value_counts({column.name!r}) counts its values"
+            if column.space.holds_vectors:
+                remedy = f"ask for {column.space.instead}"
+            raise ParameterError(f"column {column.name!r} holds no sets; {remedy}")
         space: Any = column.space.inner_space
         mechanism: Any = column.mechanism
         return cls(column, space, mechanism.sets)

@@ -194,6 +194,10 @@ class Synthesizer:
             return _SetDraws(column, self._supports[column.name], self._null_rate(column)).draw(
                 released, rows, generator
             )
+        if column.space.holds_vectors:
+            raise ParameterError(
+                f"column {column.name!r} holds {column.space.noun}, of which no rows are drawn; drop it first"
+            )
         if column.space.size > MOST_LISTED:
             raise ParameterError(
                 f"column {column.name!r} has {column.space.size:,} values, too many to draw from; release it in fewer"

@@ -328,7 +328,9 @@ class PandasFrame(Frame):
                 "is categorical, with more values than can be listed; convert the column to numbers", column=name
             )
         if isinstance(self.frame[name].dtype, pd.CategoricalDtype) and space.code_words:
-            raise ColumnError("is categorical, and sets cannot be; convert the column with astype(object)", column=name)
+            raise ColumnError(
+                f"is categorical, and {space.noun} cannot be; convert the column with astype(object)", column=name
+            )
         if not field.nullable and "nullable" in space.tag:
             dtype = self.frame[name].dtype
             raise ColumnError(

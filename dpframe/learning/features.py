@@ -156,8 +156,8 @@ class ColumnBlock(Block):
         space = column.space
         if space.code_words:
             raise ParameterError(
-                f"column {column.name!r} holds sets, which are no numbers or categories; leave it out of X "
-                "(support with by=… tells what goes with an item)"
+                f"column {column.name!r} holds {space.noun}, which are no numbers or categories; leave it out of X "
+                f"({space.instead} tell of it)"
             )
         if space.is_numeric or _is_ranked(space):
             scale = Scale.of(column) if space.is_numeric else _ranks(column)

@@ -156,7 +156,9 @@ class DebiasedNaiveBayes(ReleaseClassifier):
 
     def _axis(self, column: Column) -> Axis:
         if column.space.code_words:
-            raise ParameterError(f"column {column.name!r} holds sets, which are no categories; leave it out of X")
+            raise ParameterError(
+                f"column {column.name!r} holds {column.space.noun}, which are no categories; leave it out of X"
+            )
         bins = self.bins.get(column.name) if isinstance(self.bins, Mapping) else None
         listed = column.space.metric == "discrete" or not column.space.is_numeric or column.space.size <= FEW_VALUES
         if bins is None and not listed:

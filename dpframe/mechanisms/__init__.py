@@ -10,6 +10,7 @@ from dpframe.mechanisms.rectangular import RectangularMatrix
 from dpframe.mechanisms.response import RandomizedResponse, ResponseChannel
 from dpframe.mechanisms.set_response import NullableSetResponse, SetResponse
 from dpframe.mechanisms.tabulated import Exponential, Matrix
+from dpframe.mechanisms.vector_noise import VectorNoise
 
 __all__ = [
     "MECHANISMS",
@@ -27,6 +28,7 @@ __all__ = [
     "RectangularMatrix",
     "ResponseChannel",
     "SetResponse",
+    "VectorNoise",
     "WithNull",
     "mechanism_for",
     "mechanism_from_json",

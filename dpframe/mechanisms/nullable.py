@@ -23,6 +23,7 @@ from dpframe.mechanisms.base import (
 from dpframe.mechanisms.bit_flips import BitFlip
 from dpframe.mechanisms.geometric import Geometric
 from dpframe.mechanisms.set_channel import FlaggedSets, SetView
+from dpframe.mechanisms.vector_noise import VectorNoise
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
@@ -281,5 +282,5 @@ class NullFamily:
         return WithNull(self.kind, tuple(data[name] for name in names), data["epsilon"], data["delta"])
 
 
-for _kind in (Geometric, BitFlip):
+for _kind in (Geometric, BitFlip, VectorNoise):
     register(NullFamily(_kind))

@@ -163,4 +163,6 @@ _DECLARATIONS = {
     "categorical": "[CATEGORY, …]",
     "ordinal": "[CATEGORY, …]",
     "subset": "Subset([ITEM, …])",
+    "vector": "Vector(LENGTH, BOUND)",
+    "curve": "Curve(GRID, BOUND, KERNEL, RANK)",
 }

@@ -102,6 +102,27 @@ def support_errors(mechanism: Mechanism, n: int) -> tuple[float, float]:
     return math.sqrt(rare / n), math.sqrt(max(rare, common) / n)
 
 
+def vector_errors(space: Space, mechanism: Mechanism, n: int) -> tuple[float, float]:
+    """Return the standard error of a number of the mean vector, root mean square over numbers, and the worst.
+
+    Of vectors at 0, and where it is largest; rows' own spread is left out, which is little beside the noise.
+    """
+    channel: Any = mechanism.inner
+    noise, last = channel.noise, channel.ball.last
+    codes = np.arange(last + 1)
+    values = (2 * codes - last) / last
+    squares = noise.surrogate_at(lambda c: (2 * c - last) / last, codes) ** 2
+    variances = noise.apply(squares, adjoint=True) - values**2
+    scale = vector_scale(space) / math.sqrt(n) / mechanism.present[0]
+    return scale * math.sqrt(float(variances[last // 2])), scale * math.sqrt(float(variances.max()))
+
+
+def vector_scale(space: Space) -> float:
+    """Return how much noise of 1 in every coordinate, in parts of the bound, is in a value's numbers."""
+    vectors: Any = space.inner_space
+    return float(np.sqrt((vectors.basis**2).sum(axis=1).mean()))
+
+
 def number_of(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:
     """Return the numbers of codes of a space of numbers."""
     values = space.numbers(codes)
@@ -114,6 +135,8 @@ def typical_error(column: Any, n: int) -> float:
     space, mechanism = column.space, column.mechanism
     if space.holds_sets:
         return support_errors(mechanism, n)[0]
+    if space.holds_vectors:
+        return vector_errors(space, mechanism, n)[0] / vector_scale(space)
     if space.size <= MOST_CELLS:
         return marginal_errors(mechanism, np.full(space.size, 1 / space.size), n)[0]
     if not space.is_numeric:
@@ -164,6 +187,10 @@ def forecast_table(
         if c.space.holds_sets:
             errors = support_errors(c.mechanism, n)
             rows.append(("support", c.name, *errors, _of_share(errors), errors[0]))
+    for c in columns:
+        if c.space.holds_vectors:
+            errors = vector_errors(c.space, c.mechanism, n)
+            rows.append(("mean curve", c.name, *errors, c.space.unit, errors[0]))
     table = pd.DataFrame(rows, columns=["statistic", "columns", "std_error", "worst", "unit", "split_error"])
     return table.set_index(["statistic", "columns"]).drop(columns=[] if groups else ["split_error"])
 
@@ -192,7 +219,7 @@ def _shares(name: str, value: Any, columns: Sequence[Any]) -> FloatArray:
     if column is None:
         raise ParameterError(f"types names {name!r}, which is not a randomised column")
     if column.space.code_words:
-        raise ParameterError(f"types[{name!r}] means nothing: sets have too many values; leave it out")
+        raise ParameterError(f"types[{name!r}] means nothing: {column.space.noun} have too many values; leave it out")
     shares = np.asarray(value, dtype=np.float64)
     if shares.shape != (column.space.size,) or (shares < 0).any() or not math.isclose(shares.sum(), 1, abs_tol=1e-6):
         raise ParameterError(f"types[{name!r}] must be {column.space.size} shares that add up to 1, one per value")

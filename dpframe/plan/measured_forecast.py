@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpframe.plan.forecast import number_of
-from dpframe.plan.measures import Measure, cell_count, is_cut
+from dpframe.plan.forecast import number_of, vector_scale
+from dpframe.plan.measures import Measure, ball_of, cell_count, is_cut
 from dpframe.spaces import Space
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ def _precision(
         present = n * space.values / space.size  # of values, where null is one of them, that are uniform
         step = float(np.diff(number_of(space, np.array([0, 1])))[0])
         return sum(present**2 / (m.sigma2 * step**2) for m in _of("sum", names, measures))
+    if statistic == "mean curve":
+        space = spaces[names[0]]
+        rows = n * space.inner_space.size / space.size  # all but one of so many codes are no nulls
+        scale = vector_scale(space) / ball_of(space).last
+        return sum(rows**2 / (m.sigma2 * scale**2) for m in _of("vectors", names, measures))
     if statistic == "support":
         return sum(n**2 / m.sigma2 for m in _of("items", names, measures))
     cells, total = math.prod(spaces[name].size for name in names), 0.0

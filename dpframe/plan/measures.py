@@ -19,14 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.budget import round_up
-from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
+from dpframe.accounting.discrete_gaussian import BallNoise, IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.codec import from_object, to_object
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.noise.gaussian import LARGEST_SCALE, gaussian_table
 from dpframe.spaces import Space
+from dpframe.spaces.ball import Ball
 
-KINDS = ("one_way", "joint", "sum", "items")
+KINDS = ("one_way", "joint", "sum", "items", "vectors")
+
+_COLUMNS = {"joint": (2, 1 << 16, "two or more columns"), "vectors": (1, 2, "one or two columns")}
+"""Least and most columns of some kinds, in words too."""
 
 LARGEST_TABLE = 200_000
 """Most cells of a table that is measured."""
@@ -50,9 +54,11 @@ class Measure:
     kind
         ``"one_way"``: counts of a column's values, or of a number's cells of equal width; ``"joint"``: counts of two or
         more columns, numbers cut at quantiles of their noisy one-way; ``"sum"``: the sum of a number's codes, of the
-        rows that are not null; ``"items"``: in how many rows each item of a set lies, rows cut to ``most`` items.
+        rows that are not null; ``"items"``: in how many rows each item of a set lies, rows cut to ``most`` items;
+        ``"vectors"``: the sum of a vector's whole coordinates u, and the vectors' count times U, of all rows or by the
+        values of a second column.
     columns
-        Names, one for all kinds but joints.
+        Names, one for all kinds but joints and vectors.
     sigma2
         σ² of the discrete Gaussian noise on every count, or on the sum.
     most
@@ -75,9 +81,8 @@ class Measure:
         names = self.columns
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
             raise ParameterError("columns of a measure must be names of columns")
-        joint = self.kind == "joint"
-        if (len(names) < 2 if joint else len(names) != 1) or len(set(names)) < len(names):
-            columns = "two or more columns" if joint else "one column"
+        least_columns, most_columns, columns = _COLUMNS.get(self.kind, (1, 1, "one column"))
+        if not least_columns <= len(names) <= most_columns or len(set(names)) < len(names):
             raise ParameterError(f"a measure of kind {self.kind} has {columns}, each once")
         number = isinstance(self.sigma2, int | float) and not isinstance(self.sigma2, bool)
         if not number or not _LEAST_SIGMA2 <= self.sigma2 <= LARGEST_SCALE**2:
@@ -99,6 +104,11 @@ class Measure:
         space = spaces[self.columns[0]]
         if self.kind == "sum":
             return IntegerNoise(self.sigma2, 1, space.values - 1, distance)
+        if self.kind == "vectors":
+            # A row leaves one cell and enters another, or moves within one: by ‖(u, U)‖ in each, √2·√2·U in all, or by
+            # ‖u − u'‖ alone, neither of which is more than `move`.
+            ball = ball_of(space)
+            return BallNoise(self.sigma2, 2 * (ball.length + 1), ball.move, distance)
         changed = min(2 * self.most, item_count(space)) if self.kind == "items" else 2
         return IntegerNoise(self.sigma2, changed, 1, distance)
 
@@ -108,6 +118,9 @@ class Measure:
             return (1,)
         if self.kind == "items":
             return (item_count(spaces[self.columns[0]]),)
+        if self.kind == "vectors":
+            cells = [cell_count(spaces[name], 0) for name in self.columns[1:]]
+            return (math.prod(cells), ball_of(spaces[self.columns[0]]).length + 1)
         return tuple(cell_count(spaces[name], self.most) for name in self.columns)
 
     def to_json(self) -> dict[str, Any]:
@@ -149,6 +162,13 @@ def item_count(space: Space) -> int:
     """Return the number of items of a space of sets."""
     sets: Any = space.inner_space
     return int(sets.count)
+
+
+def ball_of(space: Space) -> Ball:
+    """Return the ball of a space of vectors."""
+    vectors: Any = space.inner_space
+    ball: Ball = vectors.ball
+    return ball
 
 
 def is_cut(space: Space, most: int) -> bool:
@@ -222,12 +242,34 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
     for name in measure.columns:
         if name not in spaces:
             raise ParameterError(f"measure names {name!r}, which is not a randomised column")
+    if measure.kind == "vectors":
+        _check_vectors(measure, spaces)
+        return
+    for name in measure.columns:
         space = spaces[name]
+        if space.holds_vectors:
+            raise ParameterError(
+                f"column {name!r} holds {space.noun}, whose sums are measured on their own or by one listed column; "
+                "name it alone in measure, or with that one"
+            )
         if space.holds_sets != (measure.kind == "items"):
             sets = "holds sets, whose items are measured on their own; name it alone in measure"
             raise ParameterError(f"column {name!r} {sets if space.holds_sets else 'holds no sets, and has no items'}")
         if measure.kind == "sum" and (space.is_listed or space.values < 2):
             raise ParameterError(f"column {name!r} is no number, and has no sum; leave it out of the sums")
+
+
+def _check_vectors(measure: Measure, spaces: Mapping[str, Space]) -> None:
+    """Refuse sums of what are no vectors, and groups that are no list of values."""
+    first, *others = measure.columns
+    if not spaces[first].holds_vectors:
+        raise ParameterError(f"column {first!r} holds no vectors, and has no sums of them")
+    for name in others:
+        if spaces[name].code_words or not spaces[name].is_listed:
+            raise ParameterError(
+                f"the sums of {first!r} cannot be measured by column {name!r}, which has no list of values; name a "
+                "listed column beside it"
+            )
 
 
 def measures_step(
@@ -251,6 +293,7 @@ _NAMES = {
     "one_way": ("one-way", "one-ways"),
     "joint": ("joint table", "joint tables"),
     "sum": ("sum of codes", "sums of codes"),
+    "vectors": ("sum of vectors", "sums of vectors"),
     "items": ("column's supports of items", "columns' supports of items"),
 }
 

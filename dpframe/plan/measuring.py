@@ -15,10 +15,12 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import DpframeWarning, ParameterError, name_list, warn
 from dpframe.noise.gaussian import LARGEST_SCALE
+from dpframe.plan.forecast import vector_scale
 from dpframe.plan.measures import (
     LARGEST_TABLE,
     SLACK,
     Measure,
+    ball_of,
     cell_count,
     check_measures,
     is_cut,
@@ -40,8 +42,8 @@ _ABOVE = 1 + 2e-5
 """Factor by which noise is raised until its exact step fits."""
 _COARSEST = 0.3
 """σ² of the least noise: the lattice law of less would be of no use."""
-_PARTS = {"one_way": 0.2, "sum": 0.15, "joint": 0.65}
-"""Shares of what numbers' one-ways, their sums and all other tables take."""
+_PARTS = {"one_way": 0.2, "sum": 0.15, "joint": 0.65, "vectors": 0.5}
+"""Shares of what numbers' one-ways, their sums, sums of vectors and all other tables take, where there are some."""
 _MOST_JOINED = 3
 _COARSER = 4.0
 """Most that noise is raised by at once."""
@@ -102,7 +104,8 @@ class Wish:
             return ()
         weights = _weights(found, spaces) if self.goals is None else _goal_weights(found, spaces, self.goals)
         noised = _noised(found, spaces, weights, self.most(promise, inference).mu, contributions, promise.delta)
-        least = min((m.sigma2 for m in noised or () if m.kind != "sum"), default=math.inf)
+        counts = [m.sigma2 / _count_unit(m, spaces) ** 2 for m in noised or () if m.kind != "sum"]
+        least = min(counts, default=math.inf)
         if noised is None and not auto:
             if not self.paid:
                 raise ParameterError(_TOO_SMALL)
@@ -133,12 +136,18 @@ def _alone(name: str, space: Space, sums: bool = True) -> Iterator[Measure]:
         limited = sets.max_size is not None
         yield Measure("items", (name,), 1.0, sets.most if limited else min(MOST_ITEMS, item_count(space)))
         return
+    if space.holds_vectors:
+        yield Measure("vectors", (name,), 1.0)
+        return
     yield Measure("one_way", (name,), 1.0, 0 if space.is_listed else CELLS)
     if sums and not space.is_listed and space.values > 1:
         yield Measure("sum", (name,), 1.0)
 
 
 def _joint(names: Sequence[str], spaces: Mapping[str, Space]) -> Measure:
+    vectors = [name for name in names if name in spaces and spaces[name].holds_vectors]
+    if len(names) == 2 and len(vectors) == 1:
+        return Measure("vectors", tuple(sorted(names, key=lambda name: name not in vectors)), 1.0)
     cut = any(name in spaces and not spaces[name].is_listed for name in names)
     return Measure("joint", tuple(names), 1.0, BINS if cut else 0)
 
@@ -148,7 +157,7 @@ def _all_tables(spaces: Mapping[str, Space]) -> Iterator[Measure]:
 
     Every column is told of: one whose pairs are all too large, and a single one, has a one-way.
     """
-    plain = {name: space for name, space in spaces.items() if not space.holds_sets}
+    plain = {name: space for name, space in spaces.items() if not space.holds_sets and not space.holds_vectors}
     cells = {name: cell_count(space, BINS) for name, space in plain.items()}
     left, joined = LARGEST_TABLE, set[str]()
     pairs = []
@@ -174,7 +183,8 @@ def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> It
                 f"measure names {name!r}, which is not a randomised column; these are {name_list(list(spaces))}"
             )
         alone = (name,) in wanted
-        if alone or is_cut(spaces[name], BINS):
+        cut = is_cut(spaces[name], BINS) and not spaces[name].code_words
+        if alone or cut:
             yield from _alone(name, spaces[name], sums=alone)
     for names in wanted:
         if len(names) > _MOST_JOINED:
@@ -185,7 +195,7 @@ def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> It
 
 def _weights(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> list[float]:
     """Return each table's share of what all may cost."""
-    parts = [m.kind if m.kind == "sum" or (m.kind == "one_way" and m.most) else "joint" for m in tables]
+    parts = [m.kind if m.kind in ("sum", "vectors") or (m.kind == "one_way" and m.most) else "joint" for m in tables]
     whole = sum(_PARTS[part] for part in set(parts))
     return [_PARTS[part] / parts.count(part) / whole for part in parts]
 
@@ -204,14 +214,25 @@ def _goal_weights(
         if goal is None or helps:
             costs.append(0.0)
             continue
-        codes = goal if table.kind != "sum" else goal / _step(spaces[table.columns[0]])
-        costs.append(noise.numbers * (noise.span / codes) ** 2)
+        costs.append(noise.moves * (noise.span / (goal / _unit(table, spaces[table.columns[0]]))) ** 2)
     total = math.fsum(costs)
     return [cost / total if cost else _BESIDE_GOALS for cost in costs]
 
 
 _BESIDE_GOALS = 0.02
 """Part of what tables cost that a one-way has which only helps others: a number's, of whom the mean is asked."""
+
+
+def _count_unit(table: Measure, spaces: Mapping[str, Space]) -> int:
+    """Return what one row adds to a count of a table: 1, or the weight that vectors are counted with."""
+    return ball_of(spaces[table.columns[0]]).last if table.kind == "vectors" else 1
+
+
+def _unit(table: Measure, space: Space) -> float:
+    """Return what 1 in a table's numbers is, over the rows, in the unit of its goal."""
+    if table.kind == "vectors":
+        return vector_scale(space) / ball_of(space).last
+    return _step(space) if table.kind == "sum" else 1.0
 
 
 def _step(space: Space) -> float:
@@ -235,7 +256,7 @@ def _noised(
         return None
     while True:
         scales = [
-            noise.numbers * (contributions * noise.span / mu) ** 2 * factor / weight
+            noise.moves * (contributions * noise.span / mu) ** 2 * factor / weight
             for noise, weight in zip(noises, weights, strict=True)
         ]
         if max(scales) > LARGEST_SCALE**2 / 4:

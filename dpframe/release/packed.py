@@ -73,8 +73,8 @@ def _starts(
     measure: Measure, spaces: Mapping[str, Space], bins: Mapping[tuple[str, int], tuple[int, ...]]
 ) -> tuple[Starts, ...] | None:
     """Return the cells of a table's columns; None if those of one that is cut at quantiles are not there."""
-    if measure.kind in ("sum", "items"):
-        return (None,)
+    if measure.kind in ("sum", "items", "vectors"):
+        return (None,) * len(measure.columns)
     found: list[Starts] = []
     for name in measure.columns:
         space = spaces[name]
@@ -93,6 +93,8 @@ def _starts(
 def _shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequence[Starts]) -> tuple[int, ...]:
     """Return the shape of a table's counts, which fewer cells than the measure allows may have."""
     most = measure.shape(spaces)
+    if measure.kind == "vectors":
+        return most
     columns = zip(measure.columns, starts, most, strict=True)
     return tuple(size if own is None else len(own) + spaces[name].has_null for name, own, size in columns)
 

@@ -64,6 +64,8 @@ def _statistics(estimates: Estimates, name: str) -> list[Table | str]:
     if estimates.holds_sets(name):
         support = estimates.support(name).sort_values("estimate", ascending=False, kind="stable")
         return _shares(f"Sets that hold each item of {name}", "Item", support)
+    if estimates.holds_vectors(name):
+        return _mean_curve(estimates, name)
     if estimates.is_listed(name):
         ordered = estimates.plan[name].space.metric != "discrete"
         counts = estimates.value_counts(name, normalize=True, sort=not ordered, dropna=False)
@@ -128,6 +130,21 @@ def _mean(estimates: Estimates, name: str) -> list[Table | str]:
     return [shown, f"drawn from {_value(low)} to {_value(high)}"]
 
 
+def _mean_curve(estimates: Estimates, name: str) -> list[Table | str]:
+    means = estimates.mean_curve(name)
+    low, high = float(means["band_lower"].min()), float(means["band_upper"].max())
+    if not (math.isfinite(low) and math.isfinite(high) and high > low):
+        return ["The mean cannot be told from noise."]
+    shown = means.iloc[:: max(1, -(-len(means) // MOST_ROWS))]
+    rows = []
+    for position, row in shown.iterrows():
+        text = f"{number(row['estimate'])} ± {number((row['band_upper'] - row['band_lower']) / 2)}"
+        at, left, right = ((row[key] - low) / (high - low) for key in ("estimate", "band_lower", "band_upper"))
+        rows.append((number(float(str(position))), text, interval_bar(at, left, right, point=True)))
+    drawn = table(f"Mean of {name}", ("At", "#Estimate", "Band"), rows, "bars", hide=True)
+    return [drawn, f"drawn from {number(low)} to {number(high)}; the intervals hold at all points at once"]
+
+
 def _naive(value: Any) -> Any:
     return value.tz_convert(None) if isinstance(value, pd.Timestamp) and value.tz is not None else value
 
@@ -141,7 +158,7 @@ def forecast_rows(plan: Plan, n: int) -> list[Sequence[object]]:
         if column.name in unknown:
             rows.append((column.name, "not found", "", ""))
             continue
-        for statistic in ("support", "mean", "marginal"):
+        for statistic in ("support", "mean curve", "mean", "marginal"):
             if (statistic, column.name) in errors:
                 half = _Z * errors[statistic, column.name]
                 rows.append((column.name, *_expected(statistic, half, column.space)))
@@ -179,9 +196,9 @@ def share_table(plan: Plan, n: int) -> Table | None:
 
 
 def _expected(statistic: str, half: float, space: Any) -> tuple[str, str, Drawing]:
-    if statistic == "mean":
+    if statistic in ("mean", "mean curve"):
         unit = f" {unit_word(space)}" if space.unit else ""
-        return "mean", f"± {number(half)}{unit}", bar(half / (float(space.diameter) or 1.0))
+        return statistic, f"± {number(half)}{unit}", bar(half / (float(space.diameter) or 1.0))
     what = "share of sets that hold an item" if statistic == "support" else "share of rows with a value"
     if half > 1:
         return what, "no information", bar(1.0)

@@ -16,6 +16,8 @@ MECHANISMS = {
     "nullable_bitflip": "every item is switched on or off; whether the set is missing is randomised, too",
     "set_response": "the whole set is kept with a fixed chance, otherwise replaced by another one drawn at random",
     "nullable_set_response": "the whole set, or that it is missing, is kept with a fixed chance, otherwise replaced",
+    "vector": "noise added to every number of the list; small noise being likelier, kept within the bounds",
+    "nullable_vector": "noise added to every number of the list; whether the list is missing is randomised, too",
     "gamma_diagonal": "the columns are one value together: kept with a fixed chance, otherwise replaced at random",
     "exponential": "replaced by a value drawn at random, nearer ones being likelier",
     "optimal": "replaced by a value drawn from the least distorting law that the budget allows",
@@ -28,6 +30,8 @@ NAMES = {
     "nullable_set_response": "randomised response on whole sets, with missing values",
     "geometric": "Laplace (geometric on its grid)",
     "nullable_geometric": "Laplace (geometric on its grid), with missing values",
+    "vector": "Laplace on every coordinate (geometric on its grid)",
+    "nullable_vector": "Laplace on every coordinate (geometric on its grid), with missing values",
 }
 """Mechanisms by tag that are better known by another name."""
 
@@ -83,6 +87,13 @@ def _set(space: Any) -> str:
     return _listed(named).replace(" values:", " items:", 1) + most
 
 
+def _curve(space: Any) -> str:
+    return (
+        f"curves at {space.width} points, of {space.rank} functions, with a norm of at most {number(space.bound)} "
+        f"({space.kernel.name} kernel)"
+    )
+
+
 SPACES: dict[str, Callable[[Any], str]] = {
     "boolean": lambda space: "true or false",
     "categorical": _category,
@@ -91,6 +102,8 @@ SPACES: dict[str, Callable[[Any], str]] = {
     "real": _grid,
     "datetime": lambda space: f"{space.lower} to {space.upper}",
     "subset": _set,
+    "curve": _curve,
+    "vector": lambda space: f"lists of {space.length} numbers, {space.norm} norm at most {number(space.bound)}",
     "nullable": lambda space: f"{space_words(space.inner)}, or missing",
     "product": lambda space: " × ".join(f"({space_words(part)})" for part in space.spaces),
 }

@@ -5,6 +5,7 @@ Arrow comes in and goes out; NumPy arrays, pandas columns and lists are taken to
 """
 
 from dpframe.spaces.base import SPACES, Space, space_from_json
+from dpframe.spaces.curves import Curve
 from dpframe.spaces.declare import as_space, check_declaration
 from dpframe.spaces.grids import Datetime, Integer, Real
 from dpframe.spaces.listed import Boolean, Categorical, Ordinal
@@ -12,11 +13,13 @@ from dpframe.spaces.nullable import Nullable
 from dpframe.spaces.python_values import as_arrow
 from dpframe.spaces.sets import Subset
 from dpframe.spaces.tuples import Product
+from dpframe.spaces.vectors import Vector
 
 __all__ = [
     "SPACES",
     "Boolean",
     "Categorical",
+    "Curve",
     "Datetime",
     "Integer",
     "Nullable",
@@ -25,6 +28,7 @@ __all__ = [
     "Real",
     "Space",
     "Subset",
+    "Vector",
     "as_arrow",
     "as_space",
     "check_declaration",

@@ -65,8 +65,8 @@ class Space(ABC):
     """A column's values, metric and coding.
 
     ``metric`` is ``"discrete"`` (0 or 1), ``"line"`` (distance of codes times ``step``), ``"symmetric
-    difference"`` (of sets), or one of the latter two with ``"nullable "`` before it; it tells which mechanisms
-    there are.
+    difference"`` (of sets), ``"vector"`` (a norm's), or one of the latter three with ``"nullable "`` before it; it
+    tells which mechanisms there are.
 
     Codes are integers. Where they are too long for a machine word, arrays hold them as rows of ``code_words``
     64-bit words, lowest first.
@@ -78,6 +78,7 @@ class Space(ABC):
         "discrete": "randomized_response",
         "line": "geometric",
         "symmetric difference": "bitflip",
+        "vector": "vector",
     }
     """Tag of the mechanism that spaces of a metric have by default."""
 
@@ -139,6 +140,21 @@ class Space(ABC):
     def holds_sets(self) -> bool:
         """Whether values are sets."""
         return False
+
+    @property
+    def holds_vectors(self) -> bool:
+        """Whether values are vectors."""
+        return False
+
+    @property
+    def noun(self) -> str:
+        """What values whose codes are words are, in the plural."""
+        return "sets"
+
+    @property
+    def instead(self) -> str:
+        """The estimates that there are of such values, which are neither numbers nor listed."""
+        return "support (with by=…), cooccurrence or set_sizes"
 
     @property
     def step(self) -> float:

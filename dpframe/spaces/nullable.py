@@ -125,6 +125,21 @@ class Nullable(Space):
         return self.inner.holds_sets
 
     @property
+    def holds_vectors(self) -> bool:
+        """As the values are."""
+        return self.inner.holds_vectors
+
+    @property
+    def noun(self) -> str:
+        """That of the values."""
+        return self.inner.noun
+
+    @property
+    def instead(self) -> str:
+        """Estimates of the values."""
+        return self.inner.instead
+
+    @property
     def step(self) -> float:
         """Step of the values."""
         return self.inner.step

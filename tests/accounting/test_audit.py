@@ -13,11 +13,13 @@ from examples import plans_with
 import dpframe as dpf
 from dpframe.accounting.audit import OUTCOMES, audit
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import MECHANISMS, Geometric, RandomizedResponse, WithNull
+from dpframe.mechanisms import MECHANISMS, Geometric, RandomizedResponse, VectorNoise, WithNull
+from dpframe.mechanisms.vector_noise import GivenVectorNoise
 from dpframe.noise.keystream import Keystream
+from dpframe.noise.tables import geometric_table
 from dpframe.plan.plan import Plan
 from dpframe.release.release import release
-from dpframe.spaces import Nullable, Product, Space, Subset
+from dpframe.spaces import Nullable, Product, Space, Subset, Vector
 
 RUNS = 100_000
 """Runs on each input; every audit here holds with confidence 1 − 1e-6, and keys are fixed."""
@@ -34,6 +36,12 @@ def far_apart(space: Space) -> list[tuple[int, int]]:
         first = (1 << inner.most) - 1
         pair = first, (first << inner.most) & ((1 << inner.count) - 1)
         return [pair, (first, space.size - 1)] if isinstance(space, Nullable) else [pair]
+    if inner.holds_vectors:
+        # A corner against the opposite one, and null; in l1 along one axis, the others as near 0 as may be.
+        signs = np.ones(inner.width)
+        signs[1:] = 0 if inner.ball.norm == "l1" else 1
+        pair = inner.code_list(inner.encode(np.array([signs, -signs]) * 2 * inner.bound))
+        return [tuple(pair), (pair[0], space.size - 1)] if isinstance(space, Nullable) else [tuple(pair)]
     ends = [(0, space.size - 2), (0, space.size - 1)] if isinstance(space, Nullable) else [(0, space.size - 1)]
     return [pair for pair in ends if pair[0] != pair[1]]
 
@@ -59,6 +67,8 @@ def released(plan: Plan, code: int, key: int) -> Callable[[int], np.ndarray]:
 def seen(space: Space, pair: tuple[int, int]) -> Callable[[np.ndarray], np.ndarray]:
     """Return what an attacker looks at: of sets the items of one input shown, less those of the other."""
     inner = space.inner if isinstance(space, Nullable) else space
+    if inner.holds_vectors:
+        return lambda rows: nearer(space, inner, pair, rows)
     if not isinstance(inner, Subset):
         return lambda rows: rows[:, 0] if rows.shape[1] == 1 else rows
     words = [space.code_array([code])[0] for code in pair]
@@ -70,6 +80,16 @@ def seen(space: Space, pair: tuple[int, int]) -> Callable[[np.ndarray], np.ndarr
         return np.where(absent, -1000, np.where(pair[1] == space.size - 1, first, first - second))
 
     return view
+
+
+def nearer(space: Space, inner: Any, pair: tuple[int, int], rows: np.ndarray) -> np.ndarray:
+    """Return how much nearer released vectors lie to one input than to the other in l1: their log-ratio, in steps."""
+    null = (rows == space.code_array([space.size - 1])[0]).all(axis=1) & isinstance(space, Nullable)
+    centre = inner.fixed_point
+    first, second = (inner.ball.unpack(inner.code_array([centre if c >= inner.size else c])) for c in pair)
+    shown = inner.ball.unpack(rows[:, : inner.ball.words])
+    found = np.abs(shown - second).sum(axis=1) - np.abs(shown - first).sum(axis=1)
+    return np.where(null, -(10**9), found)
 
 
 @pytest.mark.once
@@ -111,6 +131,23 @@ def test_noise_too_small_by_a_factor_is_caught(factor: float) -> None:
         last = broken.size - 1
         assert audit(drawn(broken, 0, 1), drawn(broken, last, 2), RUNS).refutes(claim)
         assert not audit(drawn(honest, 0, 1), drawn(honest, last, 2), RUNS).refutes(claim)
+
+
+def test_vector_noise_in_proportion_to_the_l2_diameter_is_caught() -> None:
+    """The appendix's "iid Lap(Δ₂/ε)" in 24 dimensions: at a claim of 1 it loses √24 = 4.9."""
+    claim, space = 1.0, Vector(24, 1.0, "l2")
+    ((first, second),) = far_apart(space)
+    honest = VectorNoise(24, 16, "l2", claim)
+    wrong = GivenVectorNoise(space.ball, geometric_table(space.ball.last, claim / space.ball.last))
+
+    def view(mechanism: Any, code: int, key: int) -> Callable[[int], np.ndarray]:
+        stream, words = Keystream(key.to_bytes(32, "big")).column("audit"), space.code_array([code])
+        return lambda n: nearer(space, space, (first, second), mechanism.sample(np.repeat(words, n, axis=0), stream))
+
+    caught = audit(view(wrong, first, 1), view(wrong, second, 2), RUNS)
+    assert caught.refutes(1.4 * claim), str(caught)
+    assert not caught.refutes(4.9)
+    assert not audit(view(honest, first, 1), view(honest, second, 2), RUNS).refutes(claim)
 
 
 def test_one_noise_for_two_columns_is_caught() -> None:

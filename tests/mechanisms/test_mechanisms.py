@@ -28,6 +28,7 @@ from dpframe.mechanisms import (
     Optimal,
     RandomizedResponse,
     SetResponse,
+    VectorNoise,
     WithNull,
     mechanism_for,
     mechanism_from_json,
@@ -50,7 +51,11 @@ def null_flips(items: int, max_size: int | None, epsilon: float, delta: float = 
     return WithNull(BitFlip, (items, max_size), epsilon, delta)
 
 
-NULL_TAGS = {null_geometric: "nullable_geometric", null_flips: "nullable_bitflip"}
+def null_vector(length: int, bits: int, norm: str, epsilon: float, delta: float = 0.0) -> WithNull:
+    return WithNull(VectorNoise, (length, bits, norm), epsilon, delta)
+
+
+NULL_TAGS = {null_geometric: "nullable_geometric", null_flips: "nullable_bitflip", null_vector: "nullable_vector"}
 
 
 def case(make: Callable[..., Mechanism], *arguments: Any) -> Case:
@@ -99,9 +104,27 @@ SETS: list[Case] = [
     ),
 ]
 
+VECTORS: list[Case] = [
+    case(cls, length, bits, norm, e, d)
+    for cls in (VectorNoise, null_vector)
+    for length, bits, norm in [
+        (1, 2, "l2"),
+        (1, 8, "linf"),
+        (2, 2, "linf"),
+        (2, 4, "l1"),
+        (2, 4, "l2"),
+        (3, 2, "l1"),
+        (3, 2, "l2"),
+        (24, 16, "l2"),
+        (200, 8, "linf"),
+    ]
+    for e, d in [(1.0, 0.0), (2.0, 1e-3), (9.0, 0.0)]
+]
+
 CASES: list[Case] = [
     *TABULATED,
     *SETS,
+    *VECTORS,
     case(Exponential.calibrate, Integer(0, 99), 8.0, 1e-3),
     case(Matrix.of, [[1.0]]),
     case(Matrix.of, [[0.75, 0.25], [0.4, 0.6]]),

@@ -158,7 +158,9 @@ def test_objects_have_the_codes_of_typed_arrays_of_the_same_values(data: st.Data
     assume(not (pa.types.is_temporal(array.type) and pd.isna(array.to_numpy(zero_copy_only=False)).any()))
     plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     texts = (pa.string(), pa.large_string(), pa.string_view())
-    listed = plain.type in texts or pa.types.is_nested(plain.type)
+    # NumPy makes floats of whole numbers beside nulls, which do not hold those beyond 2^53.
+    rounded = pa.types.is_integer(plain.type) and plain.null_count > 0
+    listed = plain.type in texts or pa.types.is_nested(plain.type) or rounded
     objects = plain.to_pylist() if listed else list(plain.to_numpy(zero_copy_only=False))
     assert space.encode(objects).tolist() == space.encode(array).tolist()
     mixed = np.empty(len(objects) + 1, dtype=object)

@@ -1,0 +1,216 @@
+"""Columns of vectors: means of their coordinates with covariances, and bands around what is made of them.
+
+Noise on each coordinate is independent, so that with φ the surrogate of a coordinate's value, and φ₂ of its square,
+E[φᵢφⱼ | x] = xᵢxⱼ for i ≠ j. Where null is a value, a vector is released with probability k for a vector and c for a
+null, which then shows the centre z: f·present has the surrogate −c·f(z)/(k − c) at null, (φ_f − c·that)/k elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.arrays import FloatArray
+from dpframe.errors import ParameterError
+from dpframe.estimate.axes import Axis
+from dpframe.estimate.joint_domain import check_cells
+from dpframe.estimate.surrogates import own_squares
+from dpframe.mechanisms.vector_noise import VectorChannel
+from dpframe.plan.columns import Column
+from dpframe.plan.measures import MeasuredTable
+from dpframe.spaces.vectors import VectorSpace
+
+Batches = Iterable[Mapping[str, npt.NDArray[Any]]]
+
+CHUNK = 1 << 13
+"""Rows whose coordinates are unpacked at a time."""
+
+DRAWS = 40_000
+"""Draws that the quantile of the largest deviation is taken from: its level is off by 0.1 % in the standard error."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """Mean coordinates in parts of the bound, shape (groups, length), and covariances, (groups, length, length)."""
+
+    values: FloatArray
+    covariances: FloatArray
+
+    def through(self, basis: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return linear functions of the coordinates and their variances, shape (groups, functions)."""
+        spread = np.einsum("fi,gij,fj->gf", basis, self.covariances, basis)
+        return self.values @ basis.T, np.where(np.isfinite(spread), np.maximum(spread, 0.0), np.inf)
+
+
+def largest_deviation(basis: FloatArray, covariance: FloatArray, level: float) -> float:
+    """Return the quantile of max|Zᵢ|, Z the deviations of linear functions over their standard errors.
+
+    By draws of a generator with a fixed seed, so that a band is a function of the release.
+    """
+    if not np.isfinite(covariance).all():
+        return math.inf
+    values, directions = np.linalg.eigh((covariance + covariance.T) / 2)
+    root = basis @ directions * np.sqrt(np.maximum(values, 0.0))
+    scale = np.sqrt((root**2).sum(axis=1))
+    draws = np.random.default_rng(0).standard_normal((DRAWS, root.shape[1]))
+    return float(
+        np.quantile(np.abs(draws @ (root[scale > 0] / scale[scale > 0, None]).T).max(axis=1, initial=0), level)
+    )
+
+
+@dataclass(frozen=True)
+class VectorColumn:
+    """A column of vectors, and what its channel says of coordinates."""
+
+    column: Column
+    space: VectorSpace
+    channel: VectorChannel
+
+    @classmethod
+    def of(cls, column: Column) -> VectorColumn:
+        """Take a column, or raise `ParameterError` unless it holds vectors."""
+        if not column.space.holds_vectors:
+            raise ParameterError(
+                f"column {column.name!r} holds no vectors or curves; mean({column.name!r}) is a number"
+            )
+        space: Any = column.space.inner_space
+        channel: Any = column.mechanism.inner
+        return cls(column, space, channel)
+
+    @property
+    def length(self) -> int:
+        """Number of coordinates."""
+        return self.space.ball.length
+
+    @cached_property
+    def _surrogates(self) -> tuple[FloatArray, FloatArray]:
+        """φ and φ₂ of every code of a coordinate, in parts of the bound."""
+        last = self.space.ball.last
+        codes = np.arange(last + 1)
+        first = self.channel.noise.surrogate_at(lambda c: (2 * c - last) / last, codes)
+        return first, self.channel.noise.surrogate_at(lambda c: ((2 * c - last) / last) ** 2, codes)
+
+    @cached_property
+    def _null(self) -> tuple[FloatArray, FloatArray, float]:
+        """Surrogates at null: of the values, of their products, and of presence."""
+        kept, flipped = self.column.mechanism.present
+        centre = np.full(self.length, -1 / self.space.ball.last)
+        share = -flipped / (kept - flipped)
+        return share * centre, share * np.outer(centre, centre), share
+
+    def sums(self, batches: Batches, group: Axis | None) -> tuple[FloatArray, ...]:
+        """Return Σ over rows, by released class of another column: a, p, s, a·aᵀ, a·p and p².
+
+        a, p and s are the surrogates of the values, of presence and of the values' products.
+        """
+        d, classes = self.length, 1 if group is None else group.classes
+        check_cells([classes, d, d])
+        found = tuple(np.zeros((classes, *shape)) for shape in ((d,), (), (d, d), (d, d), (d,), ()))
+        for codes in batches:
+            for start in range(0, len(codes[self.column.name]), CHUNK):
+                part = codes[self.column.name][start : start + CHUNK]
+                kinds = np.zeros(len(part), dtype=np.int64)
+                if group is not None:
+                    kinds = group.classify(codes[group.name][start : start + CHUNK]).astype(np.int64)
+                for kind in np.unique(kinds):
+                    for total, own in zip(found, self._sums_of(part[kinds == kind]), strict=True):
+                        total[kind] += own
+        return found
+
+    def _sums_of(self, codes: npt.NDArray[Any]) -> tuple[FloatArray | float, ...]:
+        kept, flipped = self.column.mechanism.present
+        null = self._is_null(codes)
+        fields = self.space.ball.unpack(codes[~null])
+        at_null, square_at_null, absent = self._null
+        first, second = self._surrogates
+        plain = first[fields]
+        products = plain.T @ plain
+        np.fill_diagonal(products, second[fields].sum(axis=0))
+        rows, nulls = len(fields), int(null.sum())
+        a = (plain - flipped * at_null) / kept
+        p = (1 - flipped * absent) / kept
+        return (
+            a.sum(axis=0) + nulls * at_null,
+            rows * p + nulls * absent,
+            (products - rows * flipped * square_at_null) / kept + nulls * square_at_null,
+            a.T @ a + nulls * np.outer(at_null, at_null),
+            a.sum(axis=0) * p + nulls * at_null * absent,
+            rows * p * p + nulls * absent * absent,
+        )
+
+    def _is_null(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        space: Any = self.column.space
+        return np.asarray(space.is_null(codes)) if space.has_null else np.zeros(len(codes), dtype=np.bool_)
+
+    def null_rate(self, batches: Batches, sampling: float) -> tuple[float, float]:
+        """Return the share of nulls, 1 − the mean of "present", and its variance."""
+        found = [self._is_null(codes[self.column.name]) for codes in batches]
+        n, nulls = max(sum(map(len, found)), 1), sum(int(null.sum()) for null in found)
+        kept, flipped = self.column.mechanism.present
+        levels = 1 - np.array([kept / (kept - flipped), self._null[2]])
+        counts = np.array([n - nulls, nulls])
+        total = float(levels @ counts)
+        without = own_squares(total, total**2 / n, sampling)
+        return total / n, max(float(levels**2 @ counts) - without, 0.0) / n**2
+
+    def means(self, batches: Batches, group: Axis | None, sampling: float) -> Means:
+        """Return the mean of the vectors that are not null, in every cell of another column, from rows.
+
+        As `ratio_by_all`, with covariances: h = (x − r)·present·1_g has the surrogate (a − r·p)·φ_g.
+        """
+        sums = self.sums(batches, group)
+        plain, square = sums[:3], sums[3:]
+        if group is not None:
+            plain = tuple(group.invert(values) for values in plain)
+            square = tuple(group.invert(values, squared=True) for values in square)
+        (a, p, s), (aa, ap, pp) = plain, square
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r = a / p[:, None]
+            own = _centred(s, a, p, r)
+            residual = _centred(aa, ap, pp, r) - own_squares(own, 0.0, sampling)
+            known = np.isfinite(residual).all(axis=(1, 2)) & (np.einsum("gii->gi", residual) > 0).all(axis=1)
+            # Too few rows in a group leave no variance: then nothing is known of its mean.
+            return Means(r, np.where(known[:, None, None], residual / p[:, None, None] ** 2, np.inf))
+
+    def measured(self, table: MeasuredTable, cells: FloatArray, rows: float, sampling: float) -> Means:
+        """Return the same from measured sums, whose last number is U times the count of vectors.
+
+        Parameters
+        ----------
+        table
+            Sums of u, and counts, by cell.
+        cells
+            Which of the table's cells are added up for each group, shape (groups, cells).
+        rows
+            Rows of the whole table, which are known where no group and no null hides them; else NaN.
+        sampling
+            1 for the population, whose own covariance is at most (1 − |m|²)·I in ℓ1 and ℓ2: that is taken, as no
+            table tells of it.
+        """
+        sums = cells @ table.counts.astype(np.float64)
+        noise = table.measure.sigma2 * cells.sum(axis=1)
+        known = math.isfinite(rows)
+        counts = np.full(len(sums), rows * self.space.ball.last) if known else sums[:, -1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = sums[:, :-1] / counts[:, None]
+            eye = np.broadcast_to(np.eye(self.length), (len(mean), self.length, self.length))
+            spread = eye if known else eye + mean[:, :, None] * mean[:, None, :]
+            covariance = spread * (noise / counts**2)[:, None, None]
+            most = self.length if self.space.ball.norm == "linf" else 1.0
+            own = np.maximum(most - (mean**2).sum(axis=1), 0.0) / (counts / self.space.ball.last)
+            covariance = covariance + sampling * own[:, None, None] * eye
+            # A count that does not stand out of its noise leaves a quotient without a law.
+            clear = counts > 4 * np.sqrt(noise)
+            return Means(mean, np.where(clear[:, None, None], covariance, np.inf))
+
+
+def _centred(square: FloatArray, first: FloatArray, weight: FloatArray, r: FloatArray) -> FloatArray:
+    """Return Σ (a − r·p)(a − r·p)ᵀ from Σ aaᵀ, Σ a·p and Σ p²."""
+    cross = first[:, :, None] * r[:, None, :]
+    return np.asarray(square - cross - cross.transpose(0, 2, 1) + weight[:, None, None] * r[:, :, None] * r[:, None, :])

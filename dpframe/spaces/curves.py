@@ -1,0 +1,188 @@
+"""Curves: a column whose values are functions on a grid of points, smooth in the sense of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dpframe.codec import check_names
+from dpframe.errors import ParameterError, check_whole
+from dpframe.spaces.ball import Ball
+from dpframe.spaces.base import Space, refuse_type, register
+from dpframe.spaces.kernels import Floats, Kernel, leading_basis
+from dpframe.spaces.vectors import VectorSpace, check_bound, row_products
+
+MOST_POINTS = 4_096
+
+_SINGLE = 2.0**-24
+"""Relative rounding of a float of 32 bits."""
+
+
+@register
+@dataclass(frozen=True)
+class Curve(VectorSpace):
+    """Functions on a grid of points whose norm in a kernel's space is at most ``bound``; their distance is that norm.
+
+    A curve is replaced by its projection on the kernel's ``rank`` leading eigenfunctions. In an orthonormal basis of
+    these its coefficients are a `Vector` in an ℓ2 ball: longer ones are drawn to the ball, rounded to its grid and
+    randomised coordinate by coordinate. Released are functions on the grid again, the same linear map of the released
+    coefficients. Estimates are of the curves as they are held, projected and clipped: choose a rank whose functions
+    hold what matters. The rows' noise is in proportion to its root; that of sums measured beside them hardly grows.
+
+    Parameters
+    ----------
+    grid
+        Points, ascending, one for each number of a value.
+    bound
+        Largest norm in the kernel's space, above 0; see `norms`. It must not be read off the data.
+    kernel
+        `RBF`, `Matern` or `ExpSineSquared` of ``sklearn.gaussian_process.kernels``, or ``{"name": "RBF",
+        "length_scale": 4.0}``. Its variance is 1, so that a curve of norm b lies within ±b.
+    rank
+        Number of eigenfunctions.
+    bits
+        Bits of a coefficient: 2, 4, 8 or 16.
+
+    Raises
+    ------
+    ParameterError
+        For a grid that does not ascend, another bound or kernel, or a rank that the kernel does not have on the grid.
+
+    Notes
+    -----
+    Noise on functions is private if and only if its finite-dimensional projections are (metric-spaces paper,
+    Theorem 3; Example 4; Hall, Rinaldo and Wasserman 2013). Noise ξ on the coefficients is noise Fξ on the function,
+    F the basis as functions of any point t, F(t) = k(t, grid)·K⁻¹·F: a process of which the release shows the
+    projection on the grid. The coefficients decide it everywhere, so that values between the points, integrals,
+    derivatives, and any sub-grid are post-processing of what was randomised, at no cost.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> space = Curve(range(24), bound=3.0, kernel=RBF(4.0), rank=6)
+    >>> hours = np.arange(24)
+    >>> noon = np.exp(-((hours - 12.0) ** 2) / 32)
+    >>> back = space.decode(space.encode([noon])).to_pylist()[0]
+    >>> round(back[12], 2), space.norms([noon]).round(2).tolist()
+    (0.99, [1.0])
+    """
+
+    grid: tuple[float, ...]
+    bound: float
+    kernel: Any
+    rank: int
+    bits: int = 16
+
+    tag: ClassVar[str] = "curve"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grid", _check_grid(self.grid))
+        object.__setattr__(self, "bound", check_bound(self.bound))
+        object.__setattr__(self, "kernel", Kernel.of(self.kernel))
+        most, remedy = len(self.grid), ", the number of points of the grid"
+        object.__setattr__(self, "rank", check_whole(self.rank, "rank", 1, most, of="functions", remedy=remedy))
+        _ = self.ball, self._maps
+
+    @cached_property
+    def ball(self) -> Ball:
+        """The coefficients, in integers."""
+        return Ball(self.rank, self.bits, "l2")
+
+    @property
+    def noun(self) -> str:
+        """Curves."""
+        return "curves"
+
+    @property
+    def positions(self) -> tuple[float, ...]:
+        """The grid."""
+        return self.grid
+
+    @cached_property
+    def _maps(self) -> tuple[Floats, Floats]:
+        grid = np.array(self.grid)
+        return leading_basis(self.kernel.gram(grid, grid), self.rank)
+
+    @property
+    def basis(self) -> Floats:
+        """The basis functions on the grid, times the bound."""
+        return self._maps[0] * self.bound
+
+    def parts(self, values: Floats) -> Floats:
+        """Return the coefficients of curves' projections, in parts of the bound."""
+        return row_products(values, self._maps[1] / self.bound)
+
+    def norms(self, values: Any) -> Floats:
+        """Return the norms of curves' projections in the kernel's space, shape (n,): of public ones, to choose a bound.
+
+        ``values`` has shape (n, points).
+        """
+        rows = np.asarray(values, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != self.width:
+            raise ParameterError(f"curves must be an array of shape (n, {self.width})")
+        return self._norms(self.parts(rows)) * self.bound
+
+    def at(self, values: Any, points: Any) -> Floats:
+        """Return curves of the space between the points of its grid, shape (n, points): post-processing of a release.
+
+        ``values`` are on the grid, shape (n, grid); they are continued by the functions that the kernel makes of them.
+
+        Examples
+        --------
+        >>> space = Curve(range(24), 3.0, {"name": "RBF", "length_scale": 4.0}, rank=6)
+        >>> curve = np.array(space.decode(space.encode([np.cos(np.arange(24) / 4)])).to_pylist())
+        >>> space.at(curve, [3.0, 3.5]).shape, bool(np.allclose(space.at(curve, space.grid), curve))
+        ((1, 2), True)
+        """
+        rows, places = np.asarray(values, dtype=np.float64), np.asarray(points, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != self.width or places.ndim != 1:
+            raise ParameterError(f"curves must be an array of shape (n, {self.width}), points one of numbers")
+        # K⁻¹F = Wᵀ, as W = Qᵀ·Λ_r^-½·V_rᵀ.
+        continued = self.kernel.gram(places, np.array(self.grid)) @ self._maps[1].T
+        return row_products(self.parts(rows) * self.bound, continued)
+
+    @property
+    def step(self) -> float:
+        """Distance of neighbouring grid points of a coefficient."""
+        return 2 * self.bound / self.ball.last
+
+    @property
+    def diameter(self) -> float:
+        """Twice the bound."""
+        return 2 * self.bound
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept lists of floats, of 32 bits where coefficients can be read back from them."""
+        super().check_type(type_)
+        basis, duals = self._maps
+        lost = _SINGLE * float(np.abs(duals).sum(axis=1).max() * np.abs(basis).sum(axis=1).max())
+        if pa.types.is_float32(type_.value_type) and lost > 0.25 / self.ball.last:
+            raise refuse_type(f"a space of curves of rank {self.rank}", type_, "convert it to lists of doubles")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as a JSON object with its tag."""
+        own = {"grid": list(self.grid), "bound": self.bound, "kernel": self.kernel.to_json(), "rank": self.rank}
+        return {"space": self.tag, **own, "bits": self.bits}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Space:
+        """Read the fields back."""
+        check_names(data, f"space {cls.tag}", ["grid", "bound", "kernel", "rank"], ["bits"])
+        return cls(**data)
+
+
+def _check_grid(grid: Any) -> tuple[float, ...]:
+    try:
+        points = tuple(float(point) for point in grid)
+    except (TypeError, ValueError):
+        points = ()
+    ascends = all(a < b for a, b in pairwise(points)) and bool(np.isfinite(points).all())
+    if not 2 <= len(points) <= MOST_POINTS or not ascends:
+        raise ParameterError(f"grid must be 2 to {MOST_POINTS} numbers that ascend, the points of every curve")
+    return points

@@ -1,0 +1,394 @@
+"""Vectors: a column whose values are lists of numbers of one length, in a ball of a norm."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpframe.errors import ColumnError, ParameterError
+from dpframe.spaces.ball import Ball
+from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
+from dpframe.spaces.python_values import is_collection, is_missing
+
+Floats = npt.NDArray[np.float64]
+
+MOST_LABELS = 1 << 12
+"""Vectors are listed where there are no more codes."""
+
+_HUGE = 1e150
+"""Larger numbers are as far outside of any ball, and their squares are not numbers."""
+
+_NEAR = 1 + 1e-9
+"""Values are in the space where their norm exceeds the bound by rounding alone."""
+
+_NOT_NUMBERS = "holds what is no list of numbers, and its space holds nothing else; pass lists or arrays of floats"
+_NAN = "holds a NaN or null within a list; fill it, or make the whole list null and declare Nullable(…)"
+_INFINITE = "holds an infinity within a list; fill it, or pass nulls='impute' to clip it"
+
+
+class VectorSpace(Space):
+    """What spaces of vectors share: a list of ``width`` numbers is a linear function of coordinates in a `Ball`.
+
+    A row's code is the coordinates' codes side by side, the first one lowest.
+    """
+
+    @property
+    @abstractmethod
+    def ball(self) -> Ball:
+        """The coordinates, in integers."""
+
+    @property
+    @abstractmethod
+    def positions(self) -> tuple[float, ...]:
+        """What the numbers of a value are indexed by."""
+
+    @property
+    @abstractmethod
+    def basis(self) -> Floats:
+        """The matrix, shape (width, length), that makes a value of coordinates in parts of the bound."""
+
+    @abstractmethod
+    def parts(self, values: Floats) -> Floats:
+        """Return coordinates in parts of the bound, shape (n, length), of values, shape (n, width), row by row."""
+
+    @property
+    def width(self) -> int:
+        """Numbers in a value."""
+        return len(self.positions)
+
+    @property
+    def metric(self) -> str:
+        """A norm's distance."""
+        return "vector"
+
+    @property
+    def holds_vectors(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def noun(self) -> str:
+        """Vectors."""
+        return "vectors"
+
+    @property
+    def instead(self) -> str:
+        """The mean."""
+        return "mean or mean_curve"
+
+    @property
+    def size(self) -> int:
+        """2 to the number of bits: released vectors may lie outside of the ball."""
+        return self.ball.size
+
+    @property
+    def points(self) -> int:
+        """A number that the ball's vectors are not fewer than."""
+        return self.ball.points
+
+    @property
+    def code_words(self) -> int:
+        """64-bit words of a code."""
+        return self.ball.words
+
+    @property
+    def fixed_point(self) -> int:
+        """The vector next to 0."""
+        return self.ball.centre
+
+    @property
+    def released(self) -> Space:
+        """The same vectors in a cube: noise heeds no other norm."""
+        return ReleasedVectors(self)
+
+    def _natural(self) -> pa.DataType:
+        return pa.list_(pa.float64())
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept lists, of a fixed size or not, of floats of 32 or 64 bits."""
+        t = pa.types
+        lists = t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_)
+        if not lists or not (t.is_float32(type_.value_type) or t.is_float64(type_.value_type)):
+            raise refuse_type(f"a space of {self.noun}", type_, "convert the column to lists of floats")
+        if t.is_fixed_size_list(type_) and type_.list_size != self.width:
+            raise refuse_type(f"a space of {self.width} numbers", type_, "declare the lists' own length")
+
+    def encode(self, values: Any, *, nulls: str = "error", tolerant: bool = False) -> Codes:
+        """Return the code of every value, also of the rows of an array in two dimensions; see `Space.encode`."""
+        if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind == "f":
+            flat = pa.array(np.ascontiguousarray(values, dtype=np.float64).ravel())
+            values = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+        return super().encode(values, nulls=nulls, tolerant=tolerant)
+
+    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
+        missing = missing_of(array)
+        lengths = np.asarray(pc.list_value_length(array).fill_null(self.width))
+        if (lengths != self.width).any():
+            raise ColumnError(self._wrong_length, row=first_row(lengths != self.width))
+        present = np.ones(len(array), dtype=np.bool_) if missing is None else ~missing
+        rows = np.zeros((len(array), self.width))
+        # What lies under a null list is left out.
+        flat = array.flatten()
+        numbers = flat.to_numpy(zero_copy_only=False).astype(np.float64)
+        if flat.null_count:
+            numbers[np.asarray(flat.is_null())] = np.nan
+        rows[present] = numbers.reshape(-1, self.width)
+        return self._coded(rows, lenient), missing
+
+    @property
+    def _wrong_length(self) -> str:
+        return f"holds a list of another length than {self.width}, which its space has; cut or fill the lists"
+
+    def _object_code(self, value: Any, lenient: bool) -> int:
+        return self.code_list(self._coded(self._object_row(value)[None, :], lenient))[0]
+
+    def _encode_objects(self, values: Sequence[Any], lenient: bool) -> tuple[Codes, Mask]:
+        rows, missing = np.zeros((len(values), self.width)), np.zeros(len(values), dtype=np.bool_)
+        for row, value in enumerate(values):
+            found = self._row_or_rule(value)
+            if isinstance(found, str):
+                raise ColumnError(found, row=row)
+            missing[row] = found is None
+            if found is not None:
+                rows[row] = found
+        return self._coded(rows, lenient), missing if missing.any() else None
+
+    def _row_or_rule(self, value: Any) -> Floats | str | None:
+        """Return the numbers of an object, None for a null one, or the rule that it breaks."""
+        try:
+            return None if is_missing(value) else self._object_row(value)
+        except ColumnError as error:
+            return error.rule
+        except Exception:  # the code of a foreign class may raise anything
+            return _NOT_NUMBERS
+
+    def _object_row(self, value: Any) -> Floats:
+        if not is_collection(value) or isinstance(value, set | frozenset):
+            raise ColumnError(_NOT_NUMBERS)
+        if len(value) != self.width:
+            raise ColumnError(self._wrong_length)
+        row = np.asarray(value)
+        if row.dtype.kind == "O" and any(map(is_missing, row.ravel().tolist())):
+            raise ColumnError(_NAN)
+        if row.dtype.kind not in "fiu" or row.shape != (self.width,):
+            raise ColumnError(_NOT_NUMBERS)
+        return row.astype(np.float64)
+
+    def _coded(self, rows: Floats, lenient: bool) -> Codes:
+        """Return the codes of rows of numbers: clipped to the ball, rounded, and their own norm checked."""
+        broken = ((np.isnan(rows), _NAN), (np.isinf(rows) & (not lenient), _INFINITE))
+        for wrong, rule in broken:
+            if wrong.any():
+                raise ColumnError(rule, row=first_row(np.asarray(wrong.any(axis=1))))
+        parts = self.parts(np.clip(rows, -_HUGE, _HUGE))
+        top = np.maximum(np.abs(parts).max(axis=1), 1.0)
+        scaled = parts / top[:, None]
+        with np.errstate(divide="ignore"):
+            scaled *= (self.ball.last * np.minimum(top, 1 / self._norms(scaled)))[:, None]
+        codes = np.floor((scaled + self.ball.last + 1) / 2)
+        return self.ball.within(self.ball.pack(np.clip(codes, 0, self.ball.last).astype(np.uint64)))
+
+    def outside(self, values: Floats) -> npt.NDArray[np.bool_]:
+        """Tell which values, shape (n, width), have a norm above the bound and are drawn to the ball."""
+        return np.asarray(self._norms(self.parts(values)) > _NEAR)
+
+    def _norms(self, rows: Floats) -> Floats:
+        """Return the norms of rows, column by column: a sum along rows may depend on how many there are."""
+        if self.ball.norm == "linf":
+            return np.asarray(np.abs(rows).max(axis=1))
+        total = np.zeros(len(rows))
+        for column in rows.T:
+            total += column * column if self.ball.norm == "l2" else np.abs(column)
+        return np.sqrt(total) if self.ball.norm == "l2" else total
+
+    def coordinates(self, codes: Codes) -> npt.NDArray[np.int64]:
+        """Return u, whole numbers of −U…U that stand for parts of the bound, shape (n, length)."""
+        return self.ball.odd(self.ball.unpack(codes))
+
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        rows = row_products(self.coordinates(codes) / self.ball.last, self.basis)
+        t, lost = pa.types, None if missing is None else pa.array(missing)
+        if missing is not None:
+            rows[missing] = 0.0
+        inner = pa.array(rows.ravel()).cast(type_.value_type)
+        if t.is_fixed_size_list(type_):
+            return pa.FixedSizeListArray.from_arrays(inner, type=type_, mask=lost)
+        lengths = np.full(len(rows), self.width)
+        if missing is not None:
+            lengths[missing] = 0
+            inner = pa.array(rows[~missing].ravel()).cast(type_.value_type)
+        large = t.is_large_list(type_)
+        if int(lengths.sum()) >= 2**31 and not large:
+            raise ColumnError("holds too many numbers for one array of lists; decode fewer rows at a time")
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if large else np.int32)
+        maker = pa.LargeListArray if large else pa.ListArray
+        return maker.from_arrays(pa.array(offsets), inner, type=type_, mask=lost)
+
+    def labels(self) -> list[Any]:
+        """Return every vector as a list, in the order of codes; `ParameterError` for more than 4,096."""
+        if self.size > MOST_LABELS:
+            raise ParameterError(f"{self.noun} have too many values to list; {self.instead} tell of them")
+        found: list[Any] = self.decode(self.code_array(range(self.size))).to_pylist()
+        return found
+
+    def contains(self, value: Any) -> bool:
+        """Tell whether a value is a list of so many numbers whose norm is within the bound."""
+        row = self._row_or_rule(value)
+        if row is None or isinstance(row, str) or not np.isfinite(row).all():
+            return False
+        parts = self.parts(row[None, :])
+        back = row_products(parts, self.basis)[0]
+        near = bool(np.abs(back - row).max() <= 1e-6 * max(float(np.abs(row).max()), 1e-300))
+        return near and float(self._norms(parts)[0]) <= _NEAR
+
+    def _holds(self, value: Any, code: int) -> bool:
+        return self.contains(value)
+
+    def code_distance(self, x: int, y: int) -> float:
+        """Return the norm of the difference of the vectors of two codes."""
+        a, b = self.coordinates(self.code_array([x, y]))
+        return float(self._norms((a - b)[None, :].astype(np.float64))[0]) / 2 * self.step
+
+
+def row_products(rows: Floats, matrix: Floats) -> Floats:
+    """Return rows times a matrix's transpose, each row by itself: a matrix product rounds by what is beside a row."""
+    found = np.zeros((len(rows), len(matrix)))
+    for column, factors in zip(rows.T, matrix.T, strict=True):
+        found += column[:, None] * factors
+    return found
+
+
+@register
+@dataclass(frozen=True)
+class Vector(VectorSpace):
+    """Lists of ``length`` numbers whose norm is at most ``bound``; their distance is the norm of the difference.
+
+    Longer vectors are drawn to the ball along their direction. Each coordinate is then rounded to the grid of 2^bits
+    odd multiples of bound/(2^bits − 1), and the grid point's own norm is checked in integers, so that no rounding
+    leaves the ball that noise is made for. Values are Arrow lists (fixed-size ones come back as lists), arrays in two
+    dimensions, or in object columns lists, tuples and arrays.
+
+    Parameters
+    ----------
+    length
+        Numbers of a value, up to 4,096.
+    bound
+        Largest norm, above 0, in the values' own unit. It must not be read off the data.
+    norm
+        ``"l1"``, ``"l2"`` or ``"linf"``. Noise is in proportion to the largest ℓ1 distance, which is 2·bound, √length
+        times and length times as much.
+    bits
+        Bits of a coordinate: 2, 4, 8 or 16.
+
+    Raises
+    ------
+    ParameterError
+        For another length, bound, norm or number of bits.
+
+    Examples
+    --------
+    >>> space = Vector(2, bound=1.0, norm="l2")
+    >>> [round(x, 3) for x in space.decode(space.encode([[30.0, -40.0]])).to_pylist()[0]]  # clipped
+    [0.6, -0.8]
+    >>> space.distance([1.0, 0.0], [0.0, 1.0]) < 2 ** 0.5
+    True
+    """
+
+    length: int
+    bound: float
+    norm: str = "l2"
+    bits: int = 16
+
+    tag: ClassVar[str] = "vector"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bound", check_bound(self.bound))
+        object.__setattr__(self, "length", self.ball.length)
+
+    @cached_property
+    def ball(self) -> Ball:
+        """The coordinates, in integers."""
+        return Ball(self.length, self.bits, self.norm)
+
+    @property
+    def positions(self) -> tuple[float, ...]:
+        """0, 1, … of the coordinates."""
+        return tuple(range(self.length))
+
+    @cached_property
+    def basis(self) -> Floats:
+        """The bound on the diagonal."""
+        return np.eye(self.length) * self.bound
+
+    def parts(self, values: Floats) -> Floats:
+        """Return values in parts of the bound."""
+        return values / self.bound
+
+    @property
+    def step(self) -> float:
+        """Distance of neighbouring grid points of a coordinate."""
+        return 2 * self.bound / self.ball.last
+
+    @property
+    def diameter(self) -> float:
+        """Twice the bound."""
+        return 2 * self.bound
+
+
+@dataclass(frozen=True)
+class ReleasedVectors(VectorSpace):
+    """The vectors of a space as they are released: coordinates anywhere on their grid."""
+
+    of: VectorSpace
+
+    tag: ClassVar[str] = "released_vector"
+
+    @cached_property
+    def ball(self) -> Ball:
+        """The coordinates in a cube."""
+        return Ball(self.of.ball.length, self.of.ball.bits, "linf")
+
+    @property
+    def released(self) -> Space:
+        """The space itself."""
+        return self
+
+    @property
+    def positions(self) -> tuple[float, ...]:
+        """Those of the space."""
+        return self.of.positions
+
+    @property
+    def basis(self) -> Floats:
+        """That of the space."""
+        return self.of.basis
+
+    def parts(self, values: Floats) -> Floats:
+        """Return coordinates as the space does."""
+        return self.of.parts(values)
+
+    def check_type(self, type_: pa.DataType) -> None:
+        """Accept what the space accepts."""
+        self.of.check_type(type_)
+
+    @property
+    def step(self) -> float:
+        """That of the space."""
+        return self.of.step
+
+
+def check_bound(bound: Any) -> float:
+    """Return a bound of norms as a float, or raise `ParameterError` unless it is a number above 0."""
+    number = isinstance(bound, int | float | np.number) and not isinstance(bound, bool)
+    if not number or not (math.isfinite(bound) and 1e-100 < bound < 1e100):
+        raise ParameterError("bound must be a number above 0, the largest norm of a value; do not read it off the data")
+    return float(bound)
