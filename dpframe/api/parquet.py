@@ -17,8 +17,8 @@ from dpframe.api.planning import Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError, check_whole
 from dpframe.io.atomic import atomic
-from dpframe.io.csv_reader import is_csv
-from dpframe.io.files import BATCH_ROWS, FileInput
+from dpframe.io.csv_reader import is_csv, sidecar
+from dpframe.io.files import BATCH_ROWS, SIDECAR, FileInput
 from dpframe.io.inputs import open_input
 from dpframe.io.job import Job, Progress
 from dpframe.io.released import Source, read_info
@@ -140,8 +140,10 @@ def sanitize_parquet(
         chosen = of_persons(table, request, purse.choice)
         ready = prepare(chosen, request, purse)
         job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, progress or (lambda done, total: None))
-        with atomic(path) as file:
-            return job.run(file, sink)
+        with sink.publishing() as (file, describe):
+            info = job.run(file, sink)
+            describe(info.to_json())
+    return info
 
 
 CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
@@ -162,6 +164,8 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
 
 def read_csv(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
     """Read a release in CSV, a directory of them or a glob into pandas, with its plan, which lies beside it.
+
+    Times with a zone come back in UTC, without it: CSV keeps none.
 
     Raises
     ------
@@ -213,6 +217,10 @@ def check_target(path: Path, table: FileInput) -> Path:
     """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
     if path.is_dir():
         raise FileError(f"{path} is a directory; name a file to write")
+    if path.name.endswith(SIDECAR):
+        raise FileError(f"{path} ends as the plan beside a release in CSV does; name another file to write")
+    if is_csv(path) and sidecar(path).is_dir():
+        raise FileError(f"{sidecar(path)} is a directory, and the plan goes there; name another file to write")
     if path.exists() and not path.is_file():
         raise FileError(f"{path} is not a regular file; name another one to write")
     if not path.parent.is_dir():

@@ -52,6 +52,9 @@ AUTO = ("geometric", "gaussian")
 """Mechanisms of which the one of less noise is taken, where none is named."""
 
 
+_WIDEST = 1e70
+"""Largest bound of a column whose products are added up: their squares are floats."""
+
 Fitted = TypeVar("Fitted", bound=tuple[Any, Any, Budget])
 """A mechanism's name, its noise, and what that costs by itself."""
 
@@ -509,6 +512,13 @@ class Queries:
                 f"column {name_list(nullable[:1])} may hold nulls, of which no products are; declare its space without "
                 "Nullable, and nulls count as the middle of its bounds"
             )
+        for column in asked:
+            start, step = column.line
+            if max(abs(start), abs(start + step * column.space.values)) > _WIDEST:
+                raise ParameterError(
+                    f"column {name_list([column.name])} has bounds too wide to be squared; declare bounds within "
+                    f"±{_WIDEST:g}"
+                )
         return names, asked, Moments(tuple(names), tuple(column.space for column in asked), self.contributions)
 
     def cov(
@@ -646,9 +656,13 @@ def _fitted(question: Question, portion: Portion, named: Sequence[str]) -> tuple
     """Return the mechanism of least noise, and its noises: from public facts alone."""
     usable = [name for name in named if len(named) == 1 or name != "gaussian" or portion.budget.delta > 0]
     portions = portion.split(question.shares)
-    found = {
-        name: tuple(MECHANISMS[name](*each) for each in zip(question.numbers, portions, strict=True)) for name in usable
-    }
+    found: dict[str, tuple[Noise, ...]] = {}
+    for name in usable:
+        try:
+            found[name] = tuple(MECHANISMS[name](*each) for each in zip(question.numbers, portions, strict=True))
+        except ParameterError:
+            if not found and name == usable[-1]:
+                raise
 
     def noise_of(name: str) -> float:
         terms = zip(question.numbers, found[name], strict=True)

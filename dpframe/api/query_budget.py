@@ -62,7 +62,8 @@ class Whole:
         if self.step is None or share in (0, 1):
             return Amount(rounded(part.loss * share), rounded(part.slack * share))
         epsilon = min(step_epsilon(self._step(share), self.promise.delta), self.promise.epsilon)
-        return Amount(rounded(Fraction(epsilon) * (1 + _ROUND * (1 if rounded is up else -1))), self.promise.delta)
+        about = rounded(Fraction(epsilon) * (1 + _ROUND * (1 if rounded is up else -1)))
+        return Amount(min(about, self.promise.epsilon), self.promise.delta)
 
 
 _ROUND = Fraction(1, 10**12)
@@ -80,7 +81,7 @@ _WHOLES: Mapping[str, Callable[[Budget], Whole]] = {"basic": Whole, "gaussian": 
 
 def check_share(share: Any) -> Fraction:
     """Return a share as the decimal that it prints as, or raise `ParameterError` unless it lies in (0, 1]."""
-    number = math.nan if isinstance(share, bool) else share
+    number = math.nan if isinstance(share, bool | str) else share
     try:
         valid = 0 < float(number) <= 1
     except (TypeError, ValueError, OverflowError):

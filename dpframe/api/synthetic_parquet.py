@@ -10,12 +10,10 @@ from dpframe.api.parquet import check_target
 from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
 from dpframe.estimate.estimates import synthetic_batches
-from dpframe.io.atomic import atomic
-from dpframe.io.csv_reader import is_csv
 from dpframe.io.files import BATCH_ROWS
 from dpframe.io.inputs import open_input
 from dpframe.io.sinks import Sink, Writer
-from dpframe.release.info import METADATA_KEY, metadata_text
+from dpframe.release.info import metadata_text
 
 
 def synthesize_parquet(
@@ -48,7 +46,7 @@ def synthesize_parquet(
     count = 0
     sink = Sink(path, "snappy")
     parts = synthetic_batches(Estimates(table), n_rows, random_state, BATCH_ROWS)
-    with atomic(path) as file, ExitStack() as opened:
+    with sink.publishing() as (file, describe), ExitStack() as opened:
         writer: Writer | None = None
         for part in parts:
             if writer is None:
@@ -56,6 +54,6 @@ def synthesize_parquet(
                 writer = opened.enter_context(sink.open(file, part.schema, store_schema=True))
             writer.write(part, BATCH_ROWS)
             count += part.num_rows
-        if writer is not None and is_csv(path):
-            writer.describe({METADATA_KEY: metadata_text(part.schema.metadata) or ""})
+        if writer is not None:
+            describe(metadata_text(part.schema.metadata) or "")
     return count

@@ -51,6 +51,8 @@ _ABOVE = 1 + 2e-5
 _FAINTEST = 2.0**-80
 """A slack below which the tables' distances from their laws count."""
 _TAIL = 1e-6
+_SLACK = 1e-2
+"""Part of δ for what a step leaves open, which the tables' distances have to fit in."""
 """Part of δ that is kept for what the lattice law leaves out."""
 _DIGITS = 12
 """Binary digits of σ², so that few tables are needed."""
@@ -377,7 +379,7 @@ def gaussian_profile(numbers: Numbers, table: GaussianTable, epsilon: float, del
     noise = _integer_noise(numbers, table)
     if numbers.contributions == 1 or numbers.moved == 1:
         return lattice_profile(noise, numbers.contributions * numbers.span, delta * _TAIL)(epsilon)
-    return step_delta(noise_step([noise], numbers.contributions, delta * _TAIL), epsilon)
+    return step_delta(noise_step([noise], numbers.contributions, delta * _SLACK), epsilon)
 
 
 def _place(x: float) -> int:

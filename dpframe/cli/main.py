@@ -25,7 +25,7 @@ from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
-from dpframe.cli.pipes import PIPE, Source, check_files, target_file
+from dpframe.cli.pipes import PIPE, Source, check_files, named, target_file
 from dpframe.cli.query import query
 from dpframe.cli.spaces import spaces
 from dpframe.cli.stopping import loaded
@@ -292,5 +292,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    typer.echo(f"dpframe: {message}", err=True)
+    typer.echo(f"dpframe: {named(message)}", err=True)
     sys.exit(code)

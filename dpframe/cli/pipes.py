@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
@@ -58,6 +59,11 @@ def target_file(target: Path) -> Iterator[Path]:
         with path.open("rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)
         sys.stdout.buffer.flush()
+
+
+def named(message: str) -> str:
+    """Return a message in which the files that pipes are kept in are called what they are."""
+    return re.sub(rf"\S*{_FOLDER}\w+/(input|output)\.\w+", r"standard \1", message)
 
 
 def check_files(*paths: Path) -> None:

@@ -3,6 +3,10 @@
 Other readers take a column's type from its values, so that one row decides how every other is read. Here every column
 is text until its space is known; what private inference makes of it, it counts with noise. A release has its plan in a
 file beside it, which says the spaces.
+
+That files are well formed is taken as public: a row with more or fewer values than there are names, quotes that are
+left open, or a row of more than 16 MiB are refused. What a value says is not: where a space is inferred, none is
+refused.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
-from dpframe.errors import ColumnError
+from dpframe.errors import ColumnError, FileError
 from dpframe.io.files import SIDECAR, FileInput, attempt, repeated
 from dpframe.io.types import is_text
 from dpframe.spaces import Space
@@ -62,6 +67,7 @@ class CsvInput(FileInput):
 
     form: ClassVar[str] = "CSV"
     objects: ClassVar[bool] = True
+    apart: ClassVar[bool] = True
 
     types: Mapping[str, pa.DataType] = field(default_factory=lambda: MappingProxyType({}))
     """Types of the columns that are read as such; others are text."""
@@ -103,11 +109,13 @@ class CsvInput(FileInput):
 
     def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
         first = 0
+        single = len(self.names) + len(self.indices) - len(self.partitions) == 1
         for path, keys in self.files:
             for block in _texts(path):
                 for start in range(0, block.num_rows, rows):
                     batch = block.slice(start, rows)
-                    columns = {name: batch.column(name) for name in names if name not in keys}
+                    stored = (name for name in names if name not in keys)
+                    columns = {name: _decoded(batch.column(name), single) for name in stored}
                     columns |= {name: repeated(keys[name], batch.num_rows) for name in names if name in keys}
                     yield {name: self._read(name, columns[name], first, name in plain) for name in names}
                     first += batch.num_rows
@@ -116,8 +124,7 @@ class CsvInput(FileInput):
         """Return a column of the type that is known, or as text: a dictionary, but where it is to be plain."""
         type_ = self.types.get(name, pa.string())
         if is_text(type_):
-            coded = pa.types.is_dictionary(texts.type)
-            return texts if coded != plain else texts.dictionary_decode() if coded else texts.dictionary_encode()
+            return texts.dictionary_decode() if plain else texts
         values = read_written(texts, type_)
         wrong = np.asarray(values.is_null()) & ~is_blank(texts)
         if wrong.any() and name not in self.lenient:
@@ -132,6 +139,27 @@ class CsvInput(FileInput):
         schema = pa.schema([pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in fields])
         batches = [pa.RecordBatch.from_pydict(batch, schema) for batch in self._every(names, self.n or 1, names)]
         return pa.Table.from_batches(batches, schema)
+
+
+def _decoded(column: pa.Array, single: bool) -> pa.Array:
+    """Return bytes as a dictionary of text; what is no UTF-8 is null, for a refusal would tell of its row.
+
+    Nothing is null in a ``single`` column, which pandas writes in quotes there: an empty line would be lost.
+    """
+    coded = column.dictionary_encode()
+    texts = pa.array(list(map(_text, coded.dictionary.to_pylist())), pa.string())
+    if single:
+        texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    if not texts.null_count:
+        return pa.DictionaryArray.from_arrays(coded.indices, texts)
+    return texts.take(coded.indices).dictionary_encode()
+
+
+def _text(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _type_of(space: Space, name: str) -> pa.DataType:
@@ -151,8 +179,7 @@ def _header(path: Path) -> list[str]:
     """Return the names of a file's columns."""
     parse = pa.csv.ParseOptions(newlines_in_values=True)
     with attempt(path, _DAMAGED, partial(pa.csv.open_csv, path, read_options=_READ, parse_options=parse)) as reader:
-        names: list[str] = reader.schema.names
-    return names
+        return attempt(path, _DAMAGED, lambda: list(reader.schema.names))
 
 
 def _texts(path: Path) -> Iterator[pa.RecordBatch]:
@@ -161,12 +188,14 @@ def _texts(path: Path) -> Iterator[pa.RecordBatch]:
     # Of a single column an empty line is a value that is missing.
     parse = pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1)
     convert = pa.csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
+        column_types=dict.fromkeys(names, pa.binary()),
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
         null_values=list(NULLS),
     )
     start = partial(pa.csv.open_csv, path, read_options=_READ, parse_options=parse, convert_options=convert)
     with attempt(path, _DAMAGED, start) as reader:
+        if reader.schema.names != names:
+            raise FileError(f"{path} begins with an empty line; drop it, so that the line of names is the first")
         while (batch := attempt(path, _DAMAGED, partial(next, reader, None))) is not None:
             yield batch

@@ -98,6 +98,8 @@ class FileInput(ABC):
     """The name of the format."""
     held: ClassVar[bool] = False
     objects: ClassVar[bool] = False
+    apart: ClassVar[bool] = False
+    """Whether a release's description lies in a file of its own, which may be another's."""
 
     source: str
     files: tuple[File, ...]

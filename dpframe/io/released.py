@@ -156,7 +156,8 @@ class Source:
 
     @property
     def _is_small(self) -> bool:
-        return self.n <= CHECKED_ROWS and not isinstance(self._table, FileInput)
+        table = self._table
+        return self.n <= CHECKED_ROWS and (table.apart if isinstance(table, FileInput) else True)
 
     def column(self, name: str) -> Column:
         """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""

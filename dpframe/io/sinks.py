@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,6 @@ from dpframe.errors import ColumnError
 from dpframe.io.atomic import atomic
 from dpframe.io.csv_reader import is_csv, sidecar
 from dpframe.io.types import is_text
-from dpframe.release.info import METADATA_KEY
 
 
 class Writer(AbstractContextManager["Writer"], ABC):
@@ -37,9 +36,8 @@ class Writer(AbstractContextManager["Writer"], ABC):
     def write(self, table: pa.Table, group_rows: int) -> None:
         """Write rows, in groups of so many where the format has groups."""
 
-    @abstractmethod
     def describe(self, metadata: Mapping[str, str]) -> None:
-        """Write what the release says about itself; the last thing."""
+        """Write what the release says about itself, where the format has room for it; the last thing."""
 
 
 class _ParquetWriter(Writer):
@@ -51,17 +49,12 @@ class _ParquetWriter(Writer):
 
 
 class _CsvWriter(Writer):
-    def __init__(self, inner: Any, beside: Path) -> None:
-        super().__init__(inner)
-        self._beside = beside
-
     def write(self, table: pa.Table, group_rows: int) -> None:
+        if table.num_columns == 1:
+            # Other readers skip the empty line that a null would be.
+            texts = table.column(0).cast(pa.string()).fill_null("")
+            table = pa.table([texts], names=table.column_names)
         self._inner.write_table(table)
-
-    def describe(self, metadata: Mapping[str, str]) -> None:
-        # Before the release has a name: one without its description could not be read.
-        with atomic(self._beside) as file:
-            file.write(metadata[METADATA_KEY].encode())
 
 
 @dataclass(frozen=True)
@@ -80,8 +73,42 @@ class Sink:
     def open(self, file: IO[bytes], schema: pa.Schema, store_schema: bool = False) -> Writer:
         """Begin to write to an open file."""
         if is_csv(self.path):
-            return _CsvWriter(pa.csv.CSVWriter(file, schema), sidecar(self.path))
+            texts = pa.schema([pa.field(schema.names[0], pa.string())]) if len(schema) == 1 else schema
+            return _CsvWriter(pa.csv.CSVWriter(file, texts))
         return _ParquetWriter(pq.ParquetWriter(file, schema, compression=self.compression, store_schema=store_schema))
+
+    @contextmanager
+    def publishing(self) -> Iterator[tuple[IO[bytes], Callable[[str], None]]]:
+        """Give the file to write, and what takes the release's description, if that goes beside the file.
+
+        An older description is gone before the file has its name, and the new one comes after: at no time does one
+        stand beside another's rows.
+        """
+        told: list[str] = []
+        with self._without_older_plan() as withdraw, atomic(self.path) as file:
+            yield file, told.append
+            withdraw()
+        if is_csv(self.path) and told:
+            with atomic(sidecar(self.path)) as beside:
+                beside.write(told[-1].encode())
+
+    @contextmanager
+    def _without_older_plan(self) -> Iterator[Callable[[], None]]:
+        """Give what takes away an older release's plan; it is back if the block fails after that."""
+        beside = sidecar(self.path)
+        aside = beside.with_name(f".{beside.name}.old")
+
+        def withdraw() -> None:
+            if is_csv(self.path) and beside.exists():
+                beside.replace(aside)
+
+        try:
+            yield withdraw
+        except BaseException:
+            if aside.exists():
+                aside.replace(beside)
+            raise
+        aside.unlink(missing_ok=True)
 
 
 def _is_flat(type_: pa.DataType) -> bool:

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from dpframe.spaces.python_values import KINDS, nanoseconds
 
 _BOOLEAN = r"^(?i:true|false)$"
-_WHOLE = r"^[+-]?(0|[1-9][0-9]{0,17})$"
+_WHOLE = r"^[+-]?(0|[1-9][0-9]{0,18})$"
 _NUMBER = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
-_ANY_WHOLE = r"^[+-]?0*[0-9]{1,18}$"
+_SHORT = r"^[+-]?0*[0-9]{1,18}$"
+_ANY_WHOLE = r"^[+-]?[0-9]+$"
 _ANY_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
@@ -84,8 +85,7 @@ def _distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
 
 
 def _matches(entries: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
-    matched: npt.NDArray[np.bool_] = pc.match_substring_regex(entries, pattern).to_numpy(zero_copy_only=False)
-    return matched
+    return np.asarray(pc.match_substring_regex(entries, pattern).fill_null(False), dtype=np.bool_)
 
 
 def _fitting(entries: pa.Array, pattern: str) -> pa.Array:
@@ -103,11 +103,22 @@ def _unsigned(entries: pa.Array) -> pa.Array:
 
 
 def _wholes(entries: pa.Array) -> pa.Array:
-    plain = _unsigned(_fitting(entries, _ANY_WHOLE)).cast(pa.int64())
+    plain = _unsigned(_fitting(entries, _SHORT)).cast(pa.int64())
+    long = _matches(entries, _ANY_WHOLE) & ~_matches(entries, _SHORT)
+    if long.any():  # floats do not hold them
+        wide = [_whole(text) if fits else None for text, fits in zip(entries.to_pylist(), long, strict=True)]
+        plain = pc.coalesce(plain, pa.array(wide, pa.int64()))
     ends = float(-(2**63)), float(2**63 - 1024)
     rest = pc.round(_floats(_fitting(entries, _ANY_NUMBER)), round_mode="half_to_even")
     clamped = pc.min_element_wise(pc.max_element_wise(rest, ends[0], skip_nulls=False), ends[1], skip_nulls=False)
     return pc.coalesce(plain, clamped.cast(pa.int64(), safe=False))
+
+
+def _whole(text: str) -> int:
+    """Return a whole number of any length, within 64 bits."""
+    digits, sign = text.lstrip("+-0"), -1 if text.startswith("-") else 1
+    value = sign * (int(digits) if len(digits) < 20 else 10**19)
+    return min(max(value, -(2**63)), 2**63 - 1)
 
 
 def _floats(entries: pa.Array) -> pa.Array:

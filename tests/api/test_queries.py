@@ -465,3 +465,20 @@ def test_portions_never_exceed_the_whole():
         else:
             assert sum(p.step.square for p in parts) <= whole.step.square
             assert sum(Fraction(p.step.delta) for p in parts) <= Fraction(whole.step.delta)
+
+
+def test_several_rows_a_person_with_delta_added_up():
+    """Gaussian noise that several rows a person move in several cells has a step whose slack its tables fit in."""
+    frame = pd.DataFrame({"x": np.arange(1_000) % 100})
+    q = dpf.Queries(frame, 1.0, 1e-6, spaces={"x": (0, 100)}, contributions=2, accounting="basic")
+    assert len(q.histogram("x", 4, share=0.5)) == 4
+    assert q.quantile("x", share=0.5)["estimate"] == pytest.approx(50, abs=15)
+
+
+def test_bounds_too_wide_for_squares_are_refused_before_they_are_paid():
+    q = dpf.Queries(pd.DataFrame({"f": [1.0, 2.0]}), 1.0, 0, spaces={"f": (0.0, 1e300)})
+    with pytest.raises(dpf.ParameterError, match="bounds too wide to be squared; declare bounds within"):
+        q.second_moments(["f"], share=0.5)
+    assert q.left == 1
+    with pytest.raises(dpf.ParameterError, match="share must lie in"):
+        q.mean("f", share="0.1")

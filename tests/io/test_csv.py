@@ -100,9 +100,7 @@ def test_nulls_of_a_single_column_and_text_that_looks_null(tmp_path):
     frame = pd.DataFrame({"x": ["NA", "b", None, 'a,\n"q"'] * 500})
     frame.to_csv(tmp_path / "in.csv", index=False, quoting=1)
     space = dpf.Nullable(dpf.Categorical(["NA", "b", 'a,\n"q"']))
-    # Quoted nothing is text, which the space does not have.
-    with pytest.raises(ColumnError, match="row position 2"):
-        dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "safe.csv", 9, spaces={"x": space}, shuffle=False)
+    assert open_input(tmp_path / "in.csv").n == 2_000
     (tmp_path / "in.csv").write_text('x\n"NA"\nb\n\n"a,\n""q"""\n' + "b\n" * 96)
     info = dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "safe.csv", 9, spaces={"x": space}, shuffle=False)
     assert info.n == 100
@@ -152,6 +150,62 @@ def test_synthetic_rows_in_csv(files):
         dpf.read_csv(files / "syn.csv")
 
 
+def test_long_whole_numbers_are_exact(tmp_path):
+    ids = [1234567890123456789, 1234567890123456790, 5]
+    frame = pd.DataFrame({"big": np.array(ids)[np.arange(3_000) % 3], "x": 1})
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    spaces = {"big": dpf.Categorical(ids), "x": (0, 1)}
+    dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 20, delta=0, spaces=spaces, key=bytes(32))
+    assert set(dpf.read_csv(tmp_path / "o.csv")["big"]) == set(ids)
+    assert dpf.verify_file(tmp_path / "o.csv").ok
+    counts = dpf.Queries(tmp_path / "in.csv", 20.0, 0, spaces=spaces).histogram("big", share=1)["estimate"]
+    assert (abs(counts - 1_000) < 10).all()  # wrong once in e^90 runs
+
+
+def test_leak_bytes_that_are_no_text_are_null(tmp_path):
+    good = b"x,note\n" + b"".join(b"%d,n%d\n" % (i % 50, i % 3) for i in range(1_000))
+    (tmp_path / "in.csv").write_bytes(good.replace(b"7,n1\n", b"7,\xff\n", 1).replace(b"8,n2", b"8,\xed\xb2\x80", 1))
+    asked = dpf.Queries(tmp_path / "in.csv", 1.0, 0, spaces={"x": (0, 50), "note": ["n0", "n1", "n2"]})
+    assert asked.mean("x", share=0.5)["estimate"] == pytest.approx(24.5, abs=5)
+    with warnings.catch_warnings(action="ignore", category=InferenceWarning):
+        assert dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 8).n == 1_000
+    with pytest.raises(ColumnError, match="row position"):
+        dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 8, spaces={"x": (0, 50), "note": ["n0", "n1"]})
+
+
+def test_a_plan_never_lies_beside_other_rows(files, monkeypatch):
+    options = {"spaces": SPACES, "drop": ["region"]}
+    dpf.sanitize_parquet(files / "in.csv", files / "a.csv", 0.5, **options)
+    dpf.sanitize_parquet(files / "in.csv", files / "b.csv", 2.0, **options)
+    (files / "a.csv.dpframe.json").write_bytes((files / "b.csv.dpframe.json").read_bytes())
+    with pytest.warns(dpf.AlteredReleaseWarning, match="not what was released"):
+        dpf.Estimates(files / "a.csv")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(FileError, match="could not be written"):
+        dpf.sanitize_parquet(files / "in.csv", files / "b.csv", 1.0, **options)
+    # The older release stands, with its own plan.
+    assert dpf.verify_file(files / "b.csv").ok
+    assert not list(files.glob(".*"))
+
+
+def test_a_single_column_keeps_its_nulls_in_other_readers(tmp_path):
+    values = ["b", None, "c"] * 100
+    pd.DataFrame({"x": values}).to_csv(tmp_path / "in.csv", index=False)
+    space = dpf.Nullable(dpf.Categorical(["b", "c"]))
+    dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 9, delta=0, spaces={"x": space})
+    assert len(pd.read_csv(tmp_path / "o.csv")) == 300
+    assert dpf.verify_file(tmp_path / "o.csv").ok
+    assert dpf.read_csv(tmp_path / "o.csv")["x"].isna().sum() > 60
+    pd.DataFrame({"x": [1.5, None, 3.0] * 100}).to_csv(tmp_path / "in.csv", index=False)
+    spaces = {"x": dpf.Nullable(dpf.Real(0, 4))}
+    dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 9, delta=0, spaces=spaces)
+    assert pd.read_csv(tmp_path / "o.csv")["x"].isna().sum() == dpf.read_csv(tmp_path / "o.csv")["x"].isna().sum() > 60
+
+
 class TestRefusals:
     def refused(self, tmp_path, text, error, rule, **options):
         (tmp_path / "bad.csv").write_bytes(text.encode() if isinstance(text, str) else text)
@@ -164,10 +218,17 @@ class TestRefusals:
         assert not sidecar(target).exists()
 
     def test_files(self, tmp_path):
-        for text in ("", "a,b\n1,secret,3\n", b"a,b\n1,\xffsecret\n"):
+        for text in ("", "a,b\n1,secret,3\n", b"a,\xffsecret\n1,2\n"):
             self.refused(tmp_path, text, FileError, "no CSV file in UTF-8 with a line of names")
         self.refused(tmp_path, "a,a\n1,2\n", ParameterError, "appears twice")
         self.refused(tmp_path, "a,\n1,2\n", ParameterError, "empty name; rename")
+        self.refused(tmp_path, "\nx\n1\n2\n", FileError, "begins with an empty line; drop it")
+        (tmp_path / "in.csv").write_text("x\n1\n")
+        with pytest.raises(FileError, match="ends as the plan beside a release"):
+            dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "in.csv.dpframe.json", 1)
+        sidecar(tmp_path / "o.csv").mkdir()
+        with pytest.raises(FileError, match="is a directory, and the plan goes there; name another"):
+            dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 1)
 
     @pytest.mark.parametrize(
         ("space", "rule"),

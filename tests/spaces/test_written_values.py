@@ -51,7 +51,7 @@ def test_a_writing_says_its_kind(text, expected):
 def test_what_is_written_is_read():
     texts = pa.array(["1", "2.5", "-1e400", "9" * 30, "x", None, "3.5", "true", "2024-02-29", "2024-02-31"])
     assert read_written(texts, pa.int64()).to_pylist()[:3] == [1, 2, -(2**63)]
-    assert read_written(texts, pa.int64()).to_pylist()[3] >= 2**63 - 1024
+    assert read_written(texts, pa.int64()).to_pylist()[3] == 2**63 - 1
     assert read_written(texts, pa.float64()).to_pylist()[1:7] == [2.5, -np.inf, 1e30, None, None, 3.5]
     assert read_written(texts, pa.bool_()).to_pylist()[6:8] == [None, True]
     assert read_written(texts, pa.date32()).to_pylist()[8:] == [dt.date(2024, 2, 29), None]
@@ -79,9 +79,7 @@ def test_no_text_is_refused_and_none_changes_how_another_is_read(values, type_):
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**63), 2**63 - 1), st.datetimes())
 def test_reading_undoes_writing(number, whole, moment):
     assert read_written(pa.array([repr(number)]), pa.float64()).to_pylist() == [number]
-    exact = abs(whole) < 10**18
-    read = read_written(pa.array([str(whole)]), pa.int64())[0].as_py()
-    assert read == whole if exact else abs(read - whole) <= 1024
+    assert read_written(pa.array([str(whole), f"+{whole}"]), pa.int64())[0].as_py() == whole
     assert read_written(pa.array([str(moment)]), pa.timestamp("us")).to_pylist() == [moment]
 
 
