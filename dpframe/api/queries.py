@@ -85,12 +85,12 @@ class Queries:
     table
         A pandas or polars DataFrame, a pyarrow Table, anything with the Arrow C stream, or the path of a Parquet or
         CSV file or directory, which is read in batches, once for each question.
-    epsilon
-        The budget's ε, or a `Budget`.
-    delta
-        The budget's δ; by default min(1e-6, n^−1.5). 0 is pure, without Gaussian noise.
+    budget
+        A `Budget`, or its ε.
     spaces
         A declaration for every column that is asked about; see `as_space`.
+    epsilon, delta
+        The same in place of a `Budget`; δ is min(1e-6, n^−1.5) by default. 0 is pure, without Gaussian noise.
     contributions
         Rows that one person may own: sensitivities are multiplied by it.
     accounting
@@ -143,10 +143,11 @@ class Queries:
     def __init__(
         self,
         table: Any,
-        epsilon: float | Budget,
-        delta: float | None = None,
-        *,
+        budget: float | Budget | None = None,
         spaces: Mapping[str, Any] | None = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
         contributions: int = 1,
         accounting: str | None = None,
         confidence_level: float = 0.95,
@@ -168,7 +169,7 @@ class Queries:
             }
             self._table = self._table.typed(known, known)
         self._account = Account.of(ledger, dataset, part)
-        self._spending = Spending(Whole.of(_promise(epsilon, delta, self._table.n), accounting))
+        self._spending = Spending(Whole.of(_promise(budget, epsilon, delta, self._table.n), accounting))
 
     def __repr__(self) -> str:
         return f"<Queries of {self.n:,} rows: {self.spent} spent of {self._spending.whole.promise.stated()}>"
@@ -217,7 +218,7 @@ class Queries:
         --------
         >>> import dpframe as dpf
         >>> people = dpf.datasets.make_census(10_000, columns=["age", "sex"])
-        >>> q = dpf.Queries(people, 1.0, 1e-6, spaces={"age": (0, 120), "sex": ["F", "M"]})
+        >>> q = dpf.Queries(people, 1.0, delta=1e-6, spaces={"age": (0, 120), "sex": ["F", "M"]})
         >>> answer = q.count({"sex": "F", "age": (18, 65)}, share=0.1)
         >>> answer.attrs["mechanism"], round(float(answer["std_error"]))
         ('gaussian', 13)
@@ -257,7 +258,7 @@ class Queries:
         --------
         >>> import dpframe as dpf
         >>> hours = pd.DataFrame({"hours": [40, 38, 20, 60] * 250})
-        >>> q = dpf.Queries(hours, 2.0, 0, spaces={"hours": (0, 100)})
+        >>> q = dpf.Queries(hours, 2.0, delta=0, spaces={"hours": (0, 100)})
         >>> round(float(q.sum("hours", share=0.5)["std_error"]))  # √2·100/ε
         141
         """
@@ -345,7 +346,7 @@ class Queries:
         --------
         >>> import dpframe as dpf
         >>> people = dpf.datasets.make_census(1_000, columns=["sex"])
-        >>> q = dpf.Queries(people, 1.0, 0, spaces={"sex": ["F", "M"]})
+        >>> q = dpf.Queries(people, 1.0, delta=0, spaces={"sex": ["F", "M"]})
         >>> q.histogram("sex", share=1).std_error.round(1).tolist()
         [2.8, 2.8]
         """
@@ -425,7 +426,7 @@ class Queries:
         --------
         >>> import dpframe as dpf
         >>> people = dpf.datasets.make_census(20_000, columns=["age"])
-        >>> answer = dpf.Queries(people, 1.0, 1e-6, spaces={"age": (0, 120)}).quantile("age", [0.25, 0.5], share=0.5)
+        >>> answer = dpf.Queries(people, 1.0, {"age": (0, 120)}).quantile("age", [0.25, 0.5], share=0.5)
         >>> bool((answer["estimate"] - people["age"].quantile([0.25, 0.5])).abs().max() < 3)
         True
         """
@@ -550,7 +551,7 @@ class Queries:
         --------
         >>> import dpframe as dpf
         >>> people = pd.DataFrame({"a": [0, 1] * 5_000, "b": [0, 2] * 5_000})
-        >>> q = dpf.Queries(people, 1.0, 1e-6, spaces={"a": (0, 1), "b": (0, 2)})
+        >>> q = dpf.Queries(people, 1.0, delta=1e-6, spaces={"a": (0, 1), "b": (0, 2)})
         >>> q.cov(["a", "b"], share=1)["estimate"].to_numpy().shape
         (2, 2)
         """
@@ -623,7 +624,10 @@ def fresh_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-def _promise(epsilon: Any, delta: Any, n: int) -> Budget:
+def _promise(budget: Any, epsilon: Any, delta: Any, n: int) -> Budget:
+    if (budget is None) == (epsilon is None):
+        raise ParameterError("give a budget, e.g. Budget(1.0, 1e-6), or epsilon and delta, and not both")
+    epsilon = budget if epsilon is None else epsilon
     if isinstance(epsilon, Budget):
         if delta is not None:
             raise ParameterError("delta is already in the Budget; leave it out")

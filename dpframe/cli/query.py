@@ -137,8 +137,8 @@ def query(
     declared = {} if spaces is None else read_spaces(spaces)
     queries = Queries(
         source,
-        epsilon,
-        delta,
+        epsilon=epsilon,
+        delta=delta,
         spaces={**declared, **dict(map(_space, space or []))} if space else declared,
         contributions=contributions,
         confidence_level=confidence_level,

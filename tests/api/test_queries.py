@@ -62,7 +62,7 @@ def asks(share=0.1):
 
 @pytest.mark.filterwarnings("ignore:epsilon=")
 def test_without_noise_answers_are_pandas_own(people):
-    q = dpf.Queries(people, MANY, 0, spaces={**SPACES, "flag": (0, 1)} if "flag" in people else SPACES)
+    q = dpf.Queries(people, MANY, delta=0, spaces={**SPACES, "flag": (0, 1)} if "flag" in people else SPACES)
     near = {"rel": 1e-3}
     assert (
         q.count({"sex": "F", "age": (18, 65)}, share=0.05)["estimate"]
@@ -96,7 +96,9 @@ def test_without_noise_answers_are_pandas_own(people):
 def test_moments_are_those_of_numpy(people):
     imputed = people["income"].clip(0, 250_000).fillna(125_000)
     frame = pd.DataFrame({"age": people["age"], "income": imputed, "old": people["age"] > 60})
-    q = dpf.Queries(frame, MANY, 0, spaces={"age": (0, 120), "income": dpf.Real(0, 250_000), "old": dpf.Boolean()})
+    q = dpf.Queries(
+        frame, MANY, delta=0, spaces={"age": (0, 120), "income": dpf.Real(0, 250_000), "old": dpf.Boolean()}
+    )
     found = q.cov(["age", "income", "old"], share=0.5)["estimate"].to_numpy()
     plain = frame.astype(float)
     assert found == pytest.approx(np.cov(plain.T, bias=True), rel=5e-3, abs=1e-3)
@@ -107,9 +109,9 @@ def test_moments_are_those_of_numpy(people):
 def test_a_covariance_has_no_negative_eigenvalues(keys):
     frame = pd.DataFrame({"a": [1] * 20, "b": [2] * 20})
     spaces = {"a": (0, 9), "b": (0, 9)}
-    raw = dpf.Queries(frame, 0.5, 0, spaces=spaces).cov(["a", "b"], share=1, psd=False)
+    raw = dpf.Queries(frame, 0.5, delta=0, spaces=spaces).cov(["a", "b"], share=1, psd=False)
     keys.clear()
-    projected = dpf.Queries(frame, 0.5, 0, spaces=spaces).cov(["a", "b"], share=1)
+    projected = dpf.Queries(frame, 0.5, delta=0, spaces=spaces).cov(["a", "b"], share=1)
     assert np.linalg.eigvalsh(raw["estimate"]).min() < 0
     assert np.linalg.eigvalsh(projected["estimate"]).min() > -1e-9
     assert (raw["lower"] == projected["lower"]).all(axis=None)
@@ -119,7 +121,7 @@ def test_the_lectures_average_age(keys):
     """100 people, ages in [0, 150]: sensitivity 150/100 = 1.5, Laplace noise of scale 1.5/ε."""
     ages = pd.DataFrame({"age": np.arange(100)})
     for epsilon in (0.5, 1.0, 2.0):
-        answer = dpf.Queries(ages, epsilon, 0, spaces={"age": (0, 150)}).mean("age", share=1)
+        answer = dpf.Queries(ages, epsilon, delta=0, spaces={"age": (0, 150)}).mean("age", share=1)
         assert answer["std_error"] == pytest.approx(math.sqrt(2) * 1.5 / epsilon, rel=1e-3)
         assert answer.attrs == {"mechanism": "geometric", "share": 1.0, "epsilon": epsilon, "delta": 0.0}
         assert list(answer.index) == ["estimate", "std_error", "lower", "upper"]
@@ -131,7 +133,7 @@ def test_intervals_hold_the_table_as_often_as_they_say(people, keys, kind, mecha
     """400 answers at fixed keys; fewer than 94 % of 95 % intervals, less 5 sd of a binomial, has a chance of 1e-6."""
     few = people.head(3_000)
     spaces = {**SPACES, "income": dpf.Nullable(dpf.Real(0, 250_000, 1_000))}
-    q = dpf.Queries(few, 1.0, 1e-6, spaces=spaces, accounting="basic")
+    q = dpf.Queries(few, 1.0, delta=1e-6, spaces=spaces, accounting="basic")
     income = dpf.Nullable(dpf.Real(0, 250_000, 1_000)).numbers(
         dpf.Nullable(dpf.Real(0, 250_000, 1_000)).encode(few["income"])
     )[few["income"].notna()]
@@ -159,7 +161,7 @@ def test_intervals_hold_the_table_as_often_as_they_say(people, keys, kind, mecha
 def test_intervals_of_quantiles_hold_them(people, keys, delta):
     """200 answers at fixed keys: a coverage of 95 % at least is missed by 5 sd with a chance below 1e-6."""
     few = people.head(2_000)
-    q, levels = dpf.Queries(few, 10.0, delta, spaces=SPACES), [0.2, 0.5, 0.9]
+    q, levels = dpf.Queries(few, 10.0, delta=delta, spaces=SPACES), [0.2, 0.5, 0.9]
     truth = np.sort(few["age"])[[math.ceil(level * len(few)) - 1 for level in levels]]
     answers = [q.quantile("age", levels, share=0.005) for _ in range(200)]
     inside = np.array([(a["lower"] <= truth) & (truth <= a["upper"]) for a in answers])
@@ -169,7 +171,7 @@ def test_intervals_of_quantiles_hold_them(people, keys, delta):
 
 @pytest.mark.parametrize("accounting", ["basic", "gaussian"])
 def test_shares_add_up_to_the_budget_and_no_further(people, keys, accounting):
-    q = dpf.Queries(people, 1.0, 1e-6, spaces=SPACES, accounting=accounting)
+    q = dpf.Queries(people, 1.0, delta=1e-6, spaces=SPACES, accounting=accounting)
     for _ in range(10):  # ten tenths, of which floats make less than 1
         answer = q.count({"sex": "F"}, share=0.1)
     assert (q.left, q.spent, q.remaining) == (0.0, q.spent, type(q.spent)(0.0, 0.0))
@@ -179,14 +181,14 @@ def test_shares_add_up_to_the_budget_and_no_further(people, keys, accounting):
         q.count({"sex": "F"}, share=1e-9)
     assert len(keys) == 10
     # Noise of a tenth: √10 of one's where μ² adds up, ten times where ε does.
-    one = dpf.Queries(people, 1.0, 1e-6, spaces=SPACES, accounting=accounting).count({"sex": "F"}, share=1)
+    one = dpf.Queries(people, 1.0, delta=1e-6, spaces=SPACES, accounting=accounting).count({"sex": "F"}, share=1)
     ratio = answer["std_error"] / one["std_error"]
     assert ratio == pytest.approx({"basic": 10, "gaussian": math.sqrt(10)}[accounting], rel=0.06)
 
 
 @pytest.mark.parametrize("name", asks())
 def test_a_question_that_asks_too_much_reads_and_draws_nothing(people, keys, monkeypatch, name):
-    q = dpf.Queries(people, 1.0, 1e-6, spaces={**SPACES, "income": dpf.Nullable(dpf.Real(0, 250_000))})
+    q = dpf.Queries(people, 1.0, delta=1e-6, spaces={**SPACES, "income": dpf.Nullable(dpf.Real(0, 250_000))})
     q.sum("age", share=0.95)
     assert len(keys) == 1
     monkeypatch.setattr(asked.Asked, "codes", lambda *_: pytest.fail("the table was read"))
@@ -206,14 +208,14 @@ def test_what_is_spent_is_stated_in_both_currencies(people, keys):
     assert pure.attrs["delta"] == 0.0
     assert pure.attrs["epsilon"] == pytest.approx(0.094, abs=0.002)  # what μ = 0.2355/2 pays for
     assert "0.5" in repr(q) or "epsilon=" in repr(q)
-    basic = dpf.Queries(people, 1.0, 0, spaces=SPACES)
+    basic = dpf.Queries(people, 1.0, delta=0, spaces=SPACES)
     basic.count({"sex": "F"}, share=0.25)
     assert (basic.spent.epsilon, basic.remaining.epsilon, basic.left) == (0.25, 0.75, 0.75)
 
 
 def test_the_quieter_mechanism_is_taken(people, keys):
-    curved = dpf.Queries(people, 1.0, 1e-6, spaces=SPACES)
-    basic = dpf.Queries(people, 1.0, 1e-6, spaces=SPACES, accounting="basic")
+    curved = dpf.Queries(people, 1.0, delta=1e-6, spaces=SPACES)
+    basic = dpf.Queries(people, 1.0, delta=1e-6, spaces=SPACES, accounting="basic")
     assert curved.mean("age", share=0.1).attrs["mechanism"] == "gaussian"
     assert basic.mean("age", share=0.1).attrs["mechanism"] == "geometric"
     for q in (curved, basic):
@@ -223,7 +225,7 @@ def test_the_quieter_mechanism_is_taken(people, keys):
 
 
 def test_staircase_beside_geometric(people, keys):
-    q = dpf.Queries(people, 8.0, 0, spaces=SPACES, confidence_level=0.5)
+    q = dpf.Queries(people, 8.0, delta=0, spaces=SPACES, confidence_level=0.5)
     stair, laplace = (q.sum("age", share=0.5, mechanism=name) for name in ("staircase", "laplace"))
     assert stair["upper"] - stair["lower"] < laplace["upper"] - laplace["lower"]
 
@@ -231,7 +233,7 @@ def test_staircase_beside_geometric(people, keys):
 def test_contributions_multiply_the_noise(people, keys):
     for delta in (0, 1e-6):
         one, four = (
-            dpf.Queries(people, 1.0, delta, spaces=SPACES, contributions=k).histogram("sex", share=1)["std_error"]
+            dpf.Queries(people, 1.0, delta=delta, spaces=SPACES, contributions=k).histogram("sex", share=1)["std_error"]
             for k in (1, 4)
         )
         assert (four / one).tolist() == pytest.approx([4, 4], rel=0.02)
@@ -241,7 +243,7 @@ def test_the_ledger_has_the_answer_before_noise_is_drawn(people, tmp_path, monke
     for accounting in ("basic", "gaussian"):
         ledger = Ledger(tmp_path / f"{accounting}.sqlite")
         ledger.create("survey", 1.0, 1e-5, accounting=accounting)
-        q = dpf.Queries(people, 0.5, 1e-6, spaces=SPACES, ledger=ledger, dataset="survey")
+        q = dpf.Queries(people, 0.5, delta=1e-6, spaces=SPACES, ledger=ledger, dataset="survey")
         q.count({"sex": "F"}, share=0.2)
         q.mean("age", share=0.2, mechanism="geometric")
         history = ledger.history("survey")
@@ -263,7 +265,7 @@ def test_the_ledger_has_the_answer_before_noise_is_drawn(people, tmp_path, monke
 def test_a_ledger_that_refuses_costs_nothing(people, keys, tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 0.3)
-    q = dpf.Queries(people, 1.0, 0, spaces=SPACES, ledger=ledger, dataset="survey")
+    q = dpf.Queries(people, 1.0, delta=0, spaces=SPACES, ledger=ledger, dataset="survey")
     for _ in range(3):
         q.count({"sex": "F"}, share=0.1)
     with pytest.raises(dpf.BudgetExceeded, match="dataset survey has epsilon=0"):
@@ -275,7 +277,7 @@ def test_parts_are_spent_from(people, keys, tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 1.0, parts=("north", "south"))
     for part in ("north", "south"):
-        q = dpf.Queries(people, 0.8, 0, spaces=SPACES, ledger=ledger, dataset="survey", part=part)
+        q = dpf.Queries(people, 0.8, delta=0, spaces=SPACES, ledger=ledger, dataset="survey", part=part)
         q.count({"sex": "F"}, share=1)
     assert ledger.spent("survey").epsilon == 0.8
 
@@ -289,7 +291,7 @@ def test_every_kind_of_table_gives_the_same_answers(people, keys, tmp_path):
     answers = []
     for table in tables:
         keys.clear()
-        q = dpf.Queries(table, 1.0, 1e-6, spaces=spaces)
+        q = dpf.Queries(table, 1.0, delta=1e-6, spaces=spaces)
         answers.append([ask(q) for ask in asks().values()])
     for others in answers[1:]:
         for mine, theirs in zip(answers[0], others, strict=True):
@@ -297,7 +299,7 @@ def test_every_kind_of_table_gives_the_same_answers(people, keys, tmp_path):
 
 
 def test_no_two_answers_share_their_noise(people):
-    q = dpf.Queries(people, 1.0, 0, spaces=SPACES)
+    q = dpf.Queries(people, 1.0, delta=0, spaces=SPACES)
     found = {q.sum("age", share=0.01)["estimate"] for _ in range(20)}
     assert len(found) == 20
 
@@ -328,7 +330,7 @@ def test_no_value_is_refused(wrapped, keys):
     }
     for frame in (NULLS, pa.Table.from_pandas(NULLS.drop(columns="o")), NULLS.astype({"s": "category"})):
         names = frame.column_names if isinstance(frame, pa.Table) else frame.columns
-        q = dpf.Queries(frame, MANY, 0, spaces={name: spaces[name] for name in names})
+        q = dpf.Queries(frame, MANY, delta=0, spaces={name: spaces[name] for name in names})
         present = [3, 10, 0, 10]
         values = present if wrapped else [*present, 5, 5]
         assert q.mean("x", share=0.1)["estimate"] == pytest.approx(np.mean(values), abs=0.05)
@@ -346,17 +348,17 @@ def test_no_value_is_refused(wrapped, keys):
 def test_all_null_columns_and_single_values(keys):
     frame = pd.DataFrame({"x": [None] * 50, "c": [None] * 50})
     for space in ((0, 10), dpf.Nullable(dpf.Integer(0, 10))):
-        q = dpf.Queries(frame, 1.0, 1e-6, spaces={"x": space, "c": ["a", "b"]})
+        q = dpf.Queries(frame, 1.0, delta=1e-6, spaces={"x": space, "c": ["a", "b"]})
         for answer in (q.mean("x", share=0.1), q.sum("x", share=0.1), q.quantile("x", share=0.1)):
             assert np.isfinite(answer.to_numpy()).all()
         assert abs(q.histogram("c", share=0.3)["estimate"]).max() < 200
-    one = dpf.Queries(frame, 1.0, 0, spaces={"c": ["only"]})
+    one = dpf.Queries(frame, 1.0, delta=0, spaces={"c": ["only"]})
     assert one.histogram("c", share=0.5).shape == (1, 4)
     assert one.count({"c": "only"}, share=0.5)["estimate"] < 100
 
 
 def test_what_is_refused_costs_nothing(people, keys, tmp_path):
-    q = dpf.Queries(people, 1.0, 1e-6, spaces={k: v for k, v in SPACES.items() if k != "region"})
+    q = dpf.Queries(people, 1.0, delta=1e-6, spaces={k: v for k, v in SPACES.items() if k != "region"})
     wrong = [
         (lambda: q.mean("region", share=0.1), r"column region has no space.*pass spaces=\{'region': \[CATEGORY, …\]\}"),
         (lambda: q.mean("sex", share=0.1), "column sex holds no numbers, which mean needs"),
@@ -392,7 +394,7 @@ def test_what_is_refused_costs_nothing(people, keys, tmp_path):
             ask()
         assert "\n" not in str(refused.value)
     assert (len(keys), q.left) == (0, 1.0)
-    pure = dpf.Queries(people, 1.0, 0, spaces=SPACES)
+    pure = dpf.Queries(people, 1.0, delta=0, spaces=SPACES)
     with pytest.raises(dpf.ParameterError, match="gaussian needs delta above 0"):
         pure.mean("age", share=0.1, mechanism="gaussian")
     assert pure.left == 1.0
@@ -401,12 +403,14 @@ def test_what_is_refused_costs_nothing(people, keys, tmp_path):
 def test_tables_and_budgets_that_are_refused(people, tmp_path):
     made = [
         (lambda: dpf.Queries(people, math.nan, spaces=SPACES), "epsilon must be finite and above 0"),
-        (lambda: dpf.Queries(people, 1.0, 2.0, spaces=SPACES), r"delta must lie in \[0, 1\)"),
-        (lambda: dpf.Queries(people, dpf.Budget(1.0), 0.1, spaces=SPACES), "delta is already in the Budget"),
+        (lambda: dpf.Queries(people, 1.0, delta=2.0, spaces=SPACES), r"delta must lie in \[0, 1\)"),
+        (lambda: dpf.Queries(people, dpf.Budget(1.0), delta=0.1, spaces=SPACES), "delta is already in the Budget"),
+        (lambda: dpf.Queries(people, spaces=SPACES), "give a budget"),
+        (lambda: dpf.Queries(people, 1.0, SPACES, epsilon=1.0), r"give a budget, .* and not both"),
         (lambda: dpf.Queries(people.head(0), 1.0, spaces=SPACES), "the table has no rows"),
         (lambda: dpf.Queries(people, 1.0, spaces={"height": (0, 1)}), "spaces names 'height', which is not a column"),
         (lambda: dpf.Queries(people, 1.0, spaces=["age"]), "spaces must be a mapping"),
-        (lambda: dpf.Queries(people, 1.0, 0, spaces=SPACES, accounting="gaussian"), "needs a delta above 0"),
+        (lambda: dpf.Queries(people, 1.0, delta=0, spaces=SPACES, accounting="gaussian"), "needs a delta above 0"),
         (lambda: dpf.Queries(people, 1.0, spaces=SPACES, accounting="both"), "accounting must be"),
         (lambda: dpf.Queries(people, 1.0, spaces=SPACES, contributions=0), "contributions must be a whole number"),
         (lambda: dpf.Queries(people, 1.0, spaces=SPACES, confidence_level=95), "confidence_level must lie in"),
@@ -420,20 +424,20 @@ def test_tables_and_budgets_that_are_refused(people, tmp_path):
     with pytest.raises(dpf.AlreadySanitizedError, match="the table is a release"):
         dpf.Queries(safe, 1.0)
     with pytest.warns(dpf.DpframeWarning, match="above 1/n"):
-        dpf.Queries(people, 1.0, 0.01, spaces=SPACES)
+        dpf.Queries(people, 1.0, delta=0.01, spaces=SPACES)
     with pytest.raises(dpf.ColumnError, match="column 'age'"):
         dpf.Queries(people, 1.0, spaces={"age": dpf.Boolean()}).mean("age", share=0.1)
 
 
 def test_sets_are_refused():
     frame = pd.DataFrame({"hobbies": [["chess"], []]})
-    q = dpf.Queries(frame, 1.0, 0, spaces={"hobbies": dpf.Subset(["chess", "golf"])})
+    q = dpf.Queries(frame, 1.0, delta=0, spaces={"hobbies": dpf.Subset(["chess", "golf"])})
     with pytest.raises(dpf.ParameterError, match="column hobbies holds sets, which questions do not count"):
         q.count({"hobbies": {"any": ["chess"]}}, share=0.1)
 
 
 def test_copies_share_the_budget_and_threads_do_not_overspend(people, keys):
-    q = dpf.Queries(people.head(100), 1.0, 0, spaces=SPACES)
+    q = dpf.Queries(people.head(100), 1.0, delta=0, spaces=SPACES)
     copy.copy(q).count({"sex": "F"}, share=0.5)
     assert q.left == 0.5
     for duplicate in (copy.deepcopy, pickle.dumps):
@@ -470,13 +474,13 @@ def test_portions_never_exceed_the_whole():
 def test_several_rows_a_person_with_delta_added_up():
     """Gaussian noise that several rows a person move in several cells has a step whose slack its tables fit in."""
     frame = pd.DataFrame({"x": np.arange(1_000) % 100})
-    q = dpf.Queries(frame, 1.0, 1e-6, spaces={"x": (0, 100)}, contributions=2, accounting="basic")
+    q = dpf.Queries(frame, 1.0, delta=1e-6, spaces={"x": (0, 100)}, contributions=2, accounting="basic")
     assert len(q.histogram("x", 4, share=0.5)) == 4
     assert q.quantile("x", share=0.5)["estimate"] == pytest.approx(50, abs=15)
 
 
 def test_bounds_too_wide_for_squares_are_refused_before_they_are_paid():
-    q = dpf.Queries(pd.DataFrame({"f": [1.0, 2.0]}), 1.0, 0, spaces={"f": (0.0, 1e300)})
+    q = dpf.Queries(pd.DataFrame({"f": [1.0, 2.0]}), 1.0, delta=0, spaces={"f": (0.0, 1e300)})
     with pytest.raises(dpf.ParameterError, match="bounds too wide to be squared; declare bounds within"):
         q.second_moments(["f"], share=0.5)
     assert q.left == 1

@@ -105,7 +105,7 @@ def test_moments_are_positive_and_their_intervals_hold(people, monkeypatch):
     inside = np.zeros((2, 2))
     for i in range(200):
         monkeypatch.setattr(queries, "fresh_key", lambda i=i: i.to_bytes(32, "big"))
-        q = dpf.Queries(people, 1.0, 1e-6, spaces=SPACES, accounting="basic")
+        q = dpf.Queries(people, 1.0, delta=1e-6, spaces=SPACES, accounting="basic")
         answer = q.second_moments(["age", "income"], share=1, mechanism="wishart")
         assert np.linalg.eigvalsh(answer["estimate"]).min() > 0
         inside += ((answer["lower"] <= truth) & (truth <= answer["upper"])).to_numpy()
@@ -115,7 +115,7 @@ def test_moments_are_positive_and_their_intervals_hold(people, monkeypatch):
 
 
 def test_what_is_refused(people):
-    q = dpf.Queries(people, 1.0, 0, spaces=SPACES)
+    q = dpf.Queries(people, 1.0, delta=0, spaces=SPACES)
     with pytest.raises(ParameterError, match="wishart needs delta above 0"):
         q.second_moments(["age"], share=0.5, mechanism="wishart")
     with pytest.raises(ParameterError, match="mechanism must be one of"):
@@ -128,7 +128,8 @@ def test_what_is_refused(people):
 def test_of_mu_it_takes_what_any_mechanism_might(people):
     """In Gaussian accounting (ε, δ) is paid for as pure ε with a slack of δ, which leaves little."""
     basic, curved = (
-        dpf.Queries(people, 1.0, 1e-6, spaces=SPACES, accounting=accounting) for accounting in ("basic", "gaussian")
+        dpf.Queries(people, 1.0, delta=1e-6, spaces=SPACES, accounting=accounting)
+        for accounting in ("basic", "gaussian")
     )
     found = [q.second_moments(["age"], share=1, mechanism="wishart") for q in (basic, curved)]
     assert found[1].attrs["epsilon"] == pytest.approx(0.188, abs=0.002)

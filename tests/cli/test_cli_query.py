@@ -59,7 +59,7 @@ def test_every_question(source, run, statistic):
 
 def test_it_is_the_librarys_answer(source, run):
     _, out, _ = run(source, "histogram", "age", "--bins", 3, "--epsilon", 1, *AGE, "--json")
-    mine = dpf.Queries(source, 1.0, 0, spaces={"age": (0, 120)}).histogram("age", 3, share=1)
+    mine = dpf.Queries(source, 1.0, delta=0, spaces={"age": (0, 120)}).histogram("age", 3, share=1)
     assert [row["estimate"] for row in json.loads(out)["answer"]] == mine["estimate"].tolist()
     _, out, _ = run(source, "quantile", "age", "--q", 0.2, "--q", 0.8, "--epsilon", 1, *AGE, "--json")
     assert [row["q"] for row in json.loads(out)["answer"]] == [0.2, 0.8]

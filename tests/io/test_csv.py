@@ -132,13 +132,13 @@ def test_a_folder_may_hold_a_release_and_its_plan(files):
 
 
 def test_questions_to_csv(files, census):
-    asked = dpf.Queries(files / "in.csv", 1.0, 1e-6, spaces=SPACES)
+    asked = dpf.Queries(files / "in.csv", 1.0, delta=1e-6, spaces=SPACES)
     row = asked.mean("age", share=0.5)
     # Five standard errors: wrong once in 1.7e6 runs.
     assert abs(row["estimate"] - census["age"].mean()) < 5 * row["std_error"]
     lines = (files / "in.csv").read_text().splitlines()
     (files / "odd.csv").write_text("\n".join([*lines, "word,word,word,word,word"]) + "\n")
-    odd = dpf.Queries(files / "odd.csv", 1.0, 1e-6, spaces=SPACES)
+    odd = dpf.Queries(files / "odd.csv", 1.0, delta=1e-6, spaces=SPACES)
     assert odd.histogram("sex", share=0.5)["estimate"].sum() == pytest.approx(len(census), abs=200)
 
 
@@ -158,14 +158,14 @@ def test_long_whole_numbers_are_exact(tmp_path):
     dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 20, delta=0, spaces=spaces, key=bytes(32))
     assert set(dpf.read_csv(tmp_path / "o.csv")["big"]) == set(ids)
     assert dpf.verify_file(tmp_path / "o.csv").ok
-    counts = dpf.Queries(tmp_path / "in.csv", 20.0, 0, spaces=spaces).histogram("big", share=1)["estimate"]
+    counts = dpf.Queries(tmp_path / "in.csv", 20.0, delta=0, spaces=spaces).histogram("big", share=1)["estimate"]
     assert (abs(counts - 1_000) < 10).all()  # wrong once in e^90 runs
 
 
 def test_leak_bytes_that_are_no_text_are_null(tmp_path):
     good = b"x,note\n" + b"".join(b"%d,n%d\n" % (i % 50, i % 3) for i in range(1_000))
     (tmp_path / "in.csv").write_bytes(good.replace(b"7,n1\n", b"7,\xff\n", 1).replace(b"8,n2", b"8,\xed\xb2\x80", 1))
-    asked = dpf.Queries(tmp_path / "in.csv", 1.0, 0, spaces={"x": (0, 50), "note": ["n0", "n1", "n2"]})
+    asked = dpf.Queries(tmp_path / "in.csv", 1.0, delta=0, spaces={"x": (0, 50), "note": ["n0", "n1", "n2"]})
     assert asked.mean("x", share=0.5)["estimate"] == pytest.approx(24.5, abs=5)
     with warnings.catch_warnings(action="ignore", category=InferenceWarning):
         assert dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 8).n == 1_000
