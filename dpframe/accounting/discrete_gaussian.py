@@ -211,8 +211,14 @@ def _normal_profile(s2: float, moved: int, tail: float, beta: float) -> Profile:
     kappa = 2 * (z * z + 1) / (20 * s2)
     mu = moved / s * (1 + 4 * _ROUND)
 
+    return _near_normal(mu, 1 + 2 * kappa, 4 * kappa, tail, beta)
+
+
+def _near_normal(mu: float, factor: float, shift: float, tail: float, beta: float) -> Profile:
+    """Return factor·G_μ(x − shift) beside what tails and tables add."""
+
     def profile(x: float) -> float:
-        value = (1 + 2 * kappa) * gaussian_delta(mu, x - 4 * kappa) + tail
+        value = factor * gaussian_delta(mu, x - shift) + tail
         return min(1.0, value * (1 + 1e-12) + beta * (1 + math.exp(min(x, 700.0))))
 
     return profile
@@ -234,11 +240,7 @@ def _ball_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
         raise ParameterError("noise on vectors is so small that its law is not near the normal one; raise the noise")
     mu, beta = moved / s * (1 + 4 * _ROUND), d * float(Fraction(noise.distance)) * (1 + _ROUND)
 
-    def profile(x: float) -> float:
-        value = (1 + 1.01 * whole) * gaussian_delta(mu, x - 2.01 * whole) + tail
-        return min(1.0, value * (1 + 1e-12) + beta * (1 + math.exp(min(x, 700.0))))
-
-    return profile
+    return _near_normal(mu, 1 + 1.01 * whole, 2.01 * whole, tail, beta)
 
 
 @lru_cache(maxsize=512)

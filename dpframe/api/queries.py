@@ -7,7 +7,6 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,8 +17,16 @@ import pandas as pd
 from dpframe.accounting.budget import Budget
 from dpframe.api.asked import Asked, batches, check_types, linear, normal, series
 from dpframe.api.planning import promise_of
+from dpframe.api.query_answers import (
+    Answered,
+    back_matrix,
+    checked_levels,
+    moment_matrices,
+    placed,
+    squared_z,
+    unit_moments,
+)
 from dpframe.api.query_budget import Spending, Whole, check_share
-from dpframe.arrays import FloatArray
 from dpframe.central.answers import MECHANISMS, Noise, Portion
 from dpframe.central.questions import Cells, Met, Moments, Question, Summed, Tree
 from dpframe.central.wishart import WishartNoise
@@ -57,15 +64,6 @@ _WIDEST = 1e70
 
 Fitted = TypeVar("Fitted", bound=tuple[Any, Any, Budget])
 """A mechanism's name, its noise, and what that costs by itself."""
-
-
-@dataclass(frozen=True)
-class Answered:
-    """An answer's numbers with their noise, and what they cost."""
-
-    values: tuple[FloatArray, ...]
-    noises: tuple[Noise, ...]
-    facts: Mapping[str, Any]
 
 
 class Queries:
@@ -430,7 +428,7 @@ class Queries:
         >>> bool((answer["estimate"] - people["age"].quantile([0.25, 0.5])).abs().max() < 3)
         True
         """
-        asked, levels = self._column(column).numeric("quantile"), _levels(q)
+        asked, levels = self._column(column).numeric("quantile"), checked_levels(q)
         tree = Tree(column, asked.space, self.contributions)
         told = self._answer(tree, [asked], share, mechanism, "quantile")
         tables, spread = [values.astype(np.int64) for values in told.values], [n.variance for n in told.noises]
@@ -438,11 +436,11 @@ class Queries:
         if asked.space.has_null:
             rows, of_rows, tables[0] = rows - float(tables[0][-1]), spread[0], tables[0][:-1]
         below, variance = tree.cumulative(tables) - 0.0, tree.variances(spread)
-        z = math.sqrt(_squared_z(self.confidence_level))
+        z = math.sqrt(squared_z(self.confidence_level))
         found = []
         for level in levels:
             excess, error = below - level * rows, np.sqrt(variance + level**2 * of_rows)
-            found.append(_placed(tree, excess, z * error, asked.space.values))
+            found.append(placed(tree, excess, z * error, asked.space.values))
         start, step = asked.line
         middle, low, high = start + step * np.array(found).T
         results = dict(zip(RESULTS, (middle, (high - low + step) / (2 * z), low, high), strict=True))
@@ -492,7 +490,7 @@ class Queries:
             return WISHART, WishartNoise.of(size, float(size), budget, self.contributions), budget
 
         part, (_, noise, budget), stream = self._paid(question, asked, share, "second_moments", fitted)
-        back, moments = _back(question, asked), _unit_moments(question, self.n)
+        back, moments = back_matrix(question, asked), unit_moments(question, self.n)
         estimate = back @ (moments + noise.sample(stream.column("wishart", "measure"))) @ back.T / self.n
         scale = back @ noise.scale @ back.T
         # T W Tᵀ is Wishart with T V Tᵀ: mean k·S, variance k·(Sᵢᵢ·Sⱼⱼ + Sᵢⱼ²).
@@ -564,7 +562,7 @@ class Queries:
     ) -> pd.DataFrame:
         names, asked, question = self._moments(columns, kind)
         told = self._answer(question, asked, share, mechanism, kind)
-        estimate, error = _matrices(question, asked, told, self.n, central=kind == "cov")
+        estimate, error = moment_matrices(question, asked, told, self.n, central=kind == "cov")
         results = normal(estimate, error, self.confidence_level)
         if psd:
             values, vectors = np.linalg.eigh(estimate)
@@ -683,88 +681,3 @@ def _facts(mechanism: str, share: Fraction, cost: Budget) -> dict[str, Any]:
 def _with_facts(result: T, told: Answered) -> T:
     result.attrs.update(told.facts)
     return result
-
-
-def _levels(q: Any) -> FloatArray:
-    try:
-        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
-    except (TypeError, ValueError):
-        levels = np.array([np.nan])
-    if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
-        raise ParameterError("q must lie in (0, 1), or be a list of such levels, e.g. q=0.5")
-    return levels
-
-
-def _squared_z(level: float) -> float:
-    return float(normal(np.zeros(1), np.ones(1), level)["upper"][0] ** 2)
-
-
-def _placed(tree: Tree, excess: FloatArray, reach: FloatArray, values: int) -> tuple[float, float, float]:
-    """Return where a cumulative count passes its goal: middle, first and last code that noise does not exclude.
-
-    With c the true cell, that up to c reaches the goal and that up to c − 1 does not; each is denied by noise beyond
-    its reach alone, on one side.
-    """
-    starts, cells = tree.starts, tree.cells
-
-    def first(above: Any) -> int:
-        return int(np.argmax(above)) if above.any() else cells - 1
-
-    def last(below: Any) -> int:
-        return cells - int(np.argmax(below[::-1])) if below.any() else 0
-
-    low, high = first(excess + reach >= 0), min(last(excess - reach < 0), cells - 1)
-    middle = (first(excess >= 0) + min(last(excess < 0), cells - 1)) / 2
-    centre = (np.interp([middle, middle + 1], np.arange(cells + 1), starts).sum() - 1) / 2
-    return float(centre), float(starts[low]), float(min(starts[high + 1], values) - 1)
-
-
-def _halves(question: Moments, asked: Sequence[Asked]) -> tuple[list[float], list[float]]:
-    """Return what half a code is in each column's units, and the middle of its bounds."""
-    halves = [column.line[1] * grain / 2 for column, grain in zip(asked, question.grains, strict=True)]
-    middles = [
-        column.line[0] + column.line[1] * (grain - 1) / 2 + half * last
-        for column, grain, half, last in zip(asked, question.grains, halves, question.lasts, strict=True)
-    ]
-    return halves, middles
-
-
-def _back(question: Moments, asked: Sequence[Asked]) -> FloatArray:
-    """Return the matrix that takes (1, u/N) of a row, each number in [−1, 1], to (1, its values)."""
-    halves, middles = _halves(question, asked)
-    back = np.diag([1.0, *(half * last for half, last in zip(halves, question.lasts, strict=True))])
-    back[1:, 0] = middles
-    return back
-
-
-def _unit_moments(question: Moments, n: int) -> FloatArray:
-    """Return the sum of z zᵀ over rows z = (1, u/N), |z|² ≤ 1 + the number of columns."""
-    lasts = np.array(question.lasts, dtype=np.float64)
-    found = np.zeros((len(lasts) + 1, len(lasts) + 1))
-    found[0, 0] = n
-    found[0, 1:] = found[1:, 0] = np.array(question.first, dtype=np.float64) / lasts
-    for (i, j), total in zip(question.pairs, question.second, strict=True):
-        found[i + 1, j + 1] = found[j + 1, i + 1] = total / (lasts[i] * lasts[j])
-    return found
-
-
-def _matrices(
-    question: Moments, asked: Sequence[Asked], told: Answered, n: int, central: bool
-) -> tuple[FloatArray, FloatArray]:
-    """Return second moments or covariances, and their errors by the delta method."""
-    sums = [float(v[0]) * u + (u - 1) / 2 for v, u in zip(told.values, question.units, strict=True)]
-    errors = [math.sqrt(noise.variance) * u for noise, u in zip(told.noises, question.units, strict=True)]
-    count = len(asked)
-    halves, middles = _halves(question, asked)
-    means = [half * total / n for half, total in zip(halves, sums[:count], strict=True)]
-    spreads = [half * error / n for half, error in zip(halves, errors[:count], strict=True)]
-    estimate, variance = np.empty((count, count)), np.empty((count, count))
-    for at, (i, j) in enumerate(question.pairs):
-        product, error = (halves[i] * halves[j] * x[count + at] / n for x in (sums, errors))
-        # About the means, or about 0: products of a mean and what is fixed.
-        a, b = (-means[i], -means[j]) if central else (middles[i], middles[j])
-        value = product - means[i] * means[j] if central else product + a * means[j] + b * means[i] + a * b
-        own = (a + b) ** 2 * spreads[i] ** 2 if i == j else a**2 * spreads[j] ** 2 + b**2 * spreads[i] ** 2
-        estimate[i, j] = estimate[j, i] = value
-        variance[i, j] = variance[j, i] = error**2 + own
-    return estimate, np.sqrt(variance)

@@ -54,8 +54,7 @@ def test_the_same_key_releases_the_same_rows_of_csv_and_of_parquet(files, census
 
 
 def test_one_call_finds_kinds_bounds_and_categories(files, census):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", InferenceWarning)
+    with warnings.catch_warnings(action="error", category=InferenceWarning):
         dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 4, key=b"\1" * 32)
     ask = dpf.Estimates(files / "safe.csv")
     kinds = {c.name: c.space.inner_space.tag for c in ask.plan.columns}

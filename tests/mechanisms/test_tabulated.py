@@ -233,12 +233,13 @@ def test_no_mass_that_all_inputs_share_is_no_hindrance() -> None:
 
 
 def test_a_joint_matrix_of_a_group_is_refused() -> None:
+    given: Any = {("a", "b"): Matrix.of(0.5 * np.eye(4) + 0.125)}
     with pytest.raises(ParameterError, match=r"group a × b, .*; for another joint matrix join the columns"):
         build_plan(
             {"a": ["u", "v"], "b": ["w", "x"]},
             epsilon=2.0,
             groups=[("a", "b")],
-            mechanisms={("a", "b"): Matrix.of(0.5 * np.eye(4) + 0.125)},  # type: ignore[dict-item]
+            mechanisms=given,
         )
 
 

@@ -1,0 +1,114 @@
+"""What answers are made of, once numbers have their noise: quantiles from cumulative counts, moments from sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpframe.api.asked import Asked, normal
+from dpframe.arrays import FloatArray
+from dpframe.central.answers import Noise
+from dpframe.central.questions import Moments, Tree
+from dpframe.errors import (
+    ParameterError,
+)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer's numbers with their noise, and what they cost."""
+
+    values: tuple[FloatArray, ...]
+    noises: tuple[Noise, ...]
+    facts: Mapping[str, Any]
+
+
+def checked_levels(q: Any) -> FloatArray:
+    """Return levels of quantiles, or raise `ParameterError` unless they lie in (0, 1)."""
+    try:
+        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+    except (TypeError, ValueError):
+        levels = np.array([np.nan])
+    if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
+        raise ParameterError("q must lie in (0, 1), or be a list of such levels, e.g. q=0.5")
+    return levels
+
+
+def squared_z(level: float) -> float:
+    """Return the square of the normal quantile of an interval's level."""
+    return float(normal(np.zeros(1), np.ones(1), level)["upper"][0] ** 2)
+
+
+def placed(tree: Tree, excess: FloatArray, reach: FloatArray, values: int) -> tuple[float, float, float]:
+    """Return where a cumulative count passes its goal: middle, first and last code that noise does not exclude.
+
+    With c the true cell, that up to c reaches the goal and that up to c − 1 does not; each is denied by noise beyond
+    its reach alone, on one side.
+    """
+    starts, cells = tree.starts, tree.cells
+
+    def first(above: Any) -> int:
+        return int(np.argmax(above)) if above.any() else cells - 1
+
+    def last(below: Any) -> int:
+        return cells - int(np.argmax(below[::-1])) if below.any() else 0
+
+    low, high = first(excess + reach >= 0), min(last(excess - reach < 0), cells - 1)
+    middle = (first(excess >= 0) + min(last(excess < 0), cells - 1)) / 2
+    centre = (np.interp([middle, middle + 1], np.arange(cells + 1), starts).sum() - 1) / 2
+    return float(centre), float(starts[low]), float(min(starts[high + 1], values) - 1)
+
+
+def halves_of(question: Moments, asked: Sequence[Asked]) -> tuple[list[float], list[float]]:
+    """Return what half a code is in each column's units, and the middle of its bounds."""
+    halves = [column.line[1] * grain / 2 for column, grain in zip(asked, question.grains, strict=True)]
+    middles = [
+        column.line[0] + column.line[1] * (grain - 1) / 2 + half * last
+        for column, grain, half, last in zip(asked, question.grains, halves, question.lasts, strict=True)
+    ]
+    return halves, middles
+
+
+def back_matrix(question: Moments, asked: Sequence[Asked]) -> FloatArray:
+    """Return the matrix that takes (1, u/N) of a row, each number in [−1, 1], to (1, its values)."""
+    halves, middles = halves_of(question, asked)
+    back = np.diag([1.0, *(half * last for half, last in zip(halves, question.lasts, strict=True))])
+    back[1:, 0] = middles
+    return back
+
+
+def unit_moments(question: Moments, n: int) -> FloatArray:
+    """Return the sum of z zᵀ over rows z = (1, u/N), |z|² ≤ 1 + the number of columns."""
+    lasts = np.array(question.lasts, dtype=np.float64)
+    found = np.zeros((len(lasts) + 1, len(lasts) + 1))
+    found[0, 0] = n
+    found[0, 1:] = found[1:, 0] = np.array(question.first, dtype=np.float64) / lasts
+    for (i, j), total in zip(question.pairs, question.second, strict=True):
+        found[i + 1, j + 1] = found[j + 1, i + 1] = total / (lasts[i] * lasts[j])
+    return found
+
+
+def moment_matrices(
+    question: Moments, asked: Sequence[Asked], told: Answered, n: int, central: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return second moments or covariances, and their errors by the delta method."""
+    sums = [float(v[0]) * u + (u - 1) / 2 for v, u in zip(told.values, question.units, strict=True)]
+    errors = [math.sqrt(noise.variance) * u for noise, u in zip(told.noises, question.units, strict=True)]
+    count = len(asked)
+    halves, middles = halves_of(question, asked)
+    means = [half * total / n for half, total in zip(halves, sums[:count], strict=True)]
+    spreads = [half * error / n for half, error in zip(halves, errors[:count], strict=True)]
+    estimate, variance = np.empty((count, count)), np.empty((count, count))
+    for at, (i, j) in enumerate(question.pairs):
+        product, error = (halves[i] * halves[j] * x[count + at] / n for x in (sums, errors))
+        # About the means, or about 0: products of a mean and what is fixed.
+        a, b = (-means[i], -means[j]) if central else (middles[i], middles[j])
+        value = product - means[i] * means[j] if central else product + a * means[j] + b * means[i] + a * b
+        own = (a + b) ** 2 * spreads[i] ** 2 if i == j else a**2 * spreads[j] ** 2 + b**2 * spreads[i] ** 2
+        estimate[i, j] = estimate[j, i] = value
+        variance[i, j] = variance[j, i] = error**2 + own
+    return estimate, np.sqrt(variance)
