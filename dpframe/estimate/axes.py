@@ -222,14 +222,8 @@ class BinnedAxis(Axis):
 
     @cached_property
     def starts(self) -> npt.NDArray[np.int64]:
-        """First code of every class: where the inverse is local, the grid's ends and both sides of each edge alone."""
-        if not self.column.mechanism.local_inverse:
-            return np.arange(self.column.space.size, dtype=np.int64)
-        special = {0, 1, self._last - 1}
-        for edge in self.edges[1:-1]:
-            special |= {edge - 1, edge, edge + 1}
-        stops = {self._last} if self.has_null else set()
-        return np.array(sorted(s for s in special if 0 <= s < self._last) + sorted(stops), dtype=np.int64)
+        """First code of every class: surrogates of cells are the same on all its codes."""
+        return self.column.mechanism.changes(np.array(self.edges)).astype(np.int64)
 
     @property
     def stretches(self) -> npt.NDArray[np.int64]:

@@ -9,6 +9,7 @@ from dpframe.mechanisms.optimal import Optimal
 from dpframe.mechanisms.rectangular import RectangularMatrix
 from dpframe.mechanisms.response import RandomizedResponse, ResponseChannel
 from dpframe.mechanisms.set_response import NullableSetResponse, SetResponse
+from dpframe.mechanisms.staircase import Staircase
 from dpframe.mechanisms.tabulated import Exponential, Matrix
 from dpframe.mechanisms.vector_noise import VectorNoise
 
@@ -28,6 +29,7 @@ __all__ = [
     "RectangularMatrix",
     "ResponseChannel",
     "SetResponse",
+    "Staircase",
     "VectorNoise",
     "WithNull",
     "mechanism_for",

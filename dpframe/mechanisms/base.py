@@ -91,6 +91,13 @@ def distances(metric: str, size: int) -> FloatArray:
     return rho
 
 
+def beside_edges(edges: IntArray, size: int) -> IntArray:
+    """Return the codes from which a function may change that does so beside edges and at the ends alone."""
+    at, last = np.asarray(edges[1:-1], dtype=np.int64), int(edges[-1])
+    found = np.unique(np.concatenate([[0, 1, last - 1], at - 1, at, at + 1]))
+    return np.append(found[(found >= 0) & (found < last)], np.arange(last, size))
+
+
 def shared_mass(laws: Sequence[Sequence[int]], total: int) -> float:
     """Return Σ_y min_x P(y | x) of laws given by integers over a total, rounded down."""
     return round_down(Fraction(sum(map(min, zip(*laws, strict=True))), total))
@@ -105,9 +112,6 @@ class Channel(ABC):
 
     size: int
     """Number of codes."""
-
-    local_inverse: ClassVar[bool] = False
-    """Whether φ_f changes from code to code only where f does, at neighbours, and at the ends (and at null)."""
 
     @property
     @abstractmethod
@@ -197,6 +201,13 @@ class Channel(ABC):
         cells = [matrix[:, a:b].mean(axis=1) for a, b in pairwise(edges)]
         cells += list(matrix[:, int(edges[-1]) :].T)
         return np.add.reduceat(np.stack(cells, axis=1), starts, axis=0)
+
+    def changes(self, edges: IntArray) -> IntArray:
+        """Return the codes from which a surrogate φ_f may differ from before, where f changes at ``edges`` alone.
+
+        Edges begin with 0 and end with the number of values; null, if any, comes after and stands alone.
+        """
+        return np.arange(self.size)
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return A⁻¹ applied along axis 0 of an array of counts by released code.

@@ -16,7 +16,7 @@ from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import LaplaceLoss, NullFlagLoss, PrivacyLoss, laplace_rate
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
-from dpframe.mechanisms.base import Channel, CodeFunction, IntArray, Mechanism, register
+from dpframe.mechanisms.base import Channel, CodeFunction, IntArray, Mechanism, beside_edges, register
 from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread, geometric_table
@@ -67,8 +67,6 @@ def _farthest_error(rate: float, x: int, span: int) -> float:
 
 class GeometricChannel(Channel):
     """Two-sided geometric noise on 0…span, saturated at both ends: all that follows from the table of its integers."""
-
-    local_inverse: ClassVar[bool] = True
 
     span: int
 
@@ -141,6 +139,10 @@ class GeometricChannel(Channel):
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return the tridiagonal inverse applied along axis 0."""
         return _invert(self.table.rate, counts, squared)
+
+    def changes(self, edges: IntArray) -> IntArray:
+        """Return the codes beside the edges and the ends."""
+        return beside_edges(edges, self.size)
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
         """Return P(y in a stretch of codes | x uniform in a cell), shape (stretches, cells).

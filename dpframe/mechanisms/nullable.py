@@ -74,11 +74,6 @@ class WithNull(Mechanism):
         return NullFamily(self.kind).tag
 
     @property
-    def local_inverse(self) -> bool:  # type: ignore[override]
-        """As the values' mechanism has it."""
-        return self.kind.local_inverse
-
-    @property
     def own_metric(self) -> str:
         """The values' metric, with null at the diameter."""
         return f"nullable {self.inner.own_metric}"
@@ -204,6 +199,10 @@ class WithNull(Mechanism):
         moved = k * values
         moved[centre] += c * nulls
         return np.append(self.inner.apply(moved), [k * nulls + c * values.sum(axis=0)], axis=0)
+
+    def changes(self, edges: IntArray) -> IntArray:
+        """Return the codes where the values' surrogates change, and the null's."""
+        return np.append(self.inner.changes(edges), self.null)
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
         """Return `Channel.between` for the values and null: one more cell, and the last stretch."""

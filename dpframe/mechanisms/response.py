@@ -14,7 +14,7 @@ from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import ResponseLoss
 from dpframe.arrays import FloatArray
 from dpframe.errors import check_whole
-from dpframe.mechanisms.base import CodeFunction, IntArray, Mechanism, register
+from dpframe.mechanisms.base import CodeFunction, IntArray, Mechanism, beside_edges, register
 from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
@@ -26,8 +26,6 @@ class ResponseChannel(Mechanism):
 
     All analysis follows from the table of these two; subclasses say how the noise is drawn.
     """
-
-    local_inverse: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -78,6 +76,10 @@ class ResponseChannel(Mechanism):
         if squared:
             on, off = on**2, off**2
         return np.asarray((on - off) * counts + off * counts.sum(axis=0, keepdims=True))
+
+    def changes(self, edges: IntArray) -> IntArray:
+        """Return the codes beside the edges and the ends."""
+        return beside_edges(edges, self.size)
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
         """Return p·codes in the stretch + (1 − size·p)·overlap/codes in the cell, shape (stretches, cells)."""

@@ -28,6 +28,7 @@ from dpframe.mechanisms import (
     Optimal,
     RandomizedResponse,
     SetResponse,
+    Staircase,
     VectorNoise,
     WithNull,
     mechanism_for,
@@ -125,6 +126,14 @@ CASES: list[Case] = [
     *TABULATED,
     *SETS,
     *VECTORS,
+    *(
+        case(Staircase, span, e, d, null)
+        for span in (1, 2, 7, 12, 31, 38)
+        for null in (False, True)
+        for e, d in [(1e-6, 0.0), (0.1, 1e-6), (4.0, 1e-3), (8.0, 0.0), (800.0, 0.0)]
+    ),
+    case(Staircase, 65_536, 8.0),
+    case(Staircase, 1 << 20, 1.0, 0.0, True),
     case(Exponential.calibrate, Integer(0, 99), 8.0, 1e-3),
     case(Matrix.of, [[1.0]]),
     case(Matrix.of, [[0.75, 0.25], [0.4, 0.6]]),

@@ -23,14 +23,14 @@ from dpframe.spaces import Integer, Nullable
 
 
 @dataclass(frozen=True)
-class Staircase(Mechanism):
+class Falling(Mechanism):
     """Noise whose law falls by one factor every two steps, saturated at the ends of 0…size−1."""
 
     size: int
     epsilon: float
     delta: float = 0.0
 
-    tag: ClassVar[str] = "staircase"
+    tag: ClassVar[str] = "falling"
     metrics: ClassVar[frozenset[str]] = frozenset({"line"})
 
     def __post_init__(self) -> None:
@@ -67,21 +67,21 @@ class Staircase(Mechanism):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(MECHANISMS, "staircase", Staircase)
-    monkeypatch.setitem(MECHANISMS, "nullable_staircase", NullFamily(Staircase))
+    monkeypatch.setitem(MECHANISMS, "falling", Falling)
+    monkeypatch.setitem(MECHANISMS, "nullable_falling", NullFamily(Falling))
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_defaults_keep_what_mechanisms_promise(epsilon: float) -> None:
-    check_mechanism(Staircase(9, epsilon))
-    check_mechanism(WithNull(Staircase, (9,), epsilon))
+    check_mechanism(Falling(9, epsilon))
+    check_mechanism(WithNull(Falling, (9,), epsilon))
 
 
 def test_null_stands_beside_a_new_mechanism_in_plans_and_estimates() -> None:
     space, ages = Nullable(Integer(0, 8)), pd.DataFrame({"a": pd.array([3, None, 5, 8, 0, 3] * 500, dtype="Int64")})
-    mechanism = mechanism_for(space, 2.0, 0.0, "nullable_staircase")
+    mechanism = mechanism_for(space, 2.0, 0.0, "nullable_falling")
     assert mechanism.size == space.size
-    made = dpf.make_plan(ages, 3.0, spaces={"a": space}, mechanisms={"a": "nullable_staircase"}, shuffle=False)
+    made = dpf.make_plan(ages, 3.0, spaces={"a": space}, mechanisms={"a": "nullable_falling"}, shuffle=False)
     again = type(made).from_json(made.to_json())
     assert again.columns[0].mechanism == made.columns[0].mechanism
     safe = dpf.sanitize(ages, plan=again, key=bytes(32))
