@@ -185,7 +185,7 @@ class Staircase(Mechanism):
 
     def changes(self, edges: IntArray) -> IntArray:
         """Return the edges, and the places of their chains."""
-        found = np.append(self._boxes.changes(np.asarray(edges[1:-1]) - 1), edges[:-1])
+        found = np.append(self._boxes.changes(np.asarray(edges[1:-1], dtype=np.int64) - 1), edges[:-1])
         return np.unique(np.append(found, np.arange(self.span, self.size)))
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
@@ -262,19 +262,35 @@ def _table(span: int, epsilon: float, delta: float, nullable: bool) -> BoxTable:
 
 def _width(span: int, epsilon: float, nullable: bool) -> int:
     """Return the box for means: of widths that divide span or span − 1, about the best and rather narrow."""
-    widths = np.array(sorted(_divisors(span) | (_divisors(span - 1) if span > 1 else set())), dtype=np.float64)
-    points = span / widths
-    odds = math.exp(-min(epsilon, 700.0))
-    # With probability q the value is rounded at random to one of the points about it, else any point is drawn.
-    q = (1 - odds) / (1 + odds * (points + nullable))
-    drawn = q * (points**2 / 3 + 1 / 6) + (1 - q) * points * (2 * points + 1) / 6
-    mean = q**2 * points**2 / 3 + q * (1 - q) * points**2 / 2 + (1 - q) ** 2 * points**2 / 4
-    errors = np.sqrt(drawn - mean) * widths / q
+    widths = np.array(sorted(_divisors(span) | (_divisors(span - 1) if span > 1 else set())))
+    errors = _mean_errors(span, widths, epsilon, nullable)
     return int(widths[np.flatnonzero(errors <= errors.min() * _NEAR)[0]])
+
+
+def _mean_errors(span: int, widths: IntArray, epsilon: float, nullable: bool) -> FloatArray:
+    """Return the standard error of the mean, a row, of values that are spread evenly over the grid.
+
+    The mean's surrogate sees the level ⌊(place + c)/width⌋ alone, c = 0 where width divides span, else what makes
+    the first left + 1 places the lowest level: random rounding to points, then randomised response among them.
+    """
+    rounds, odd = span // widths, span % widths != 0
+    odds = math.exp(-min(epsilon, 700.0))
+    q = (1 - odds) / (1 + odds * (span / widths + nullable))
+    offset = np.where(odd, widths - 1 - widths // 2, 0)
+    at = (np.arange(2)[:, None] * span + offset) / widths
+    first = at.mean(axis=0)
+    second = first**2 + span * (span + 2) / (12 * widths.astype(np.float64) ** 2)
+    rounding = (1 - 1.0 / widths**2) / 6
+    # Everywhere: ``width`` places a level, ``left`` + 1 and width − left of them where the ends stand alone.
+    share = widths / (span + widths)
+    last = np.where(odd, (widths - widths // 2) / (span + widths), 0.0)
+    mean = share * rounds * (rounds + 1) / 2 + last * (rounds + 1)
+    square = share * rounds * (rounds + 1) * (2 * rounds + 1) / 6 + last * (rounds + 1) ** 2
+    drawn = q * (second + rounding) + (1 - q) * square
+    expected = q**2 * second + 2 * q * (1 - q) * first * mean + (1 - q) ** 2 * mean**2
+    return np.asarray(np.sqrt(drawn - expected) * widths / q)
 
 
 def _divisors(number: int) -> set[int]:
     small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
     return {*small, *(number // k for k in small)}
-
-

@@ -101,7 +101,7 @@ class BoxTable:
         """Return the outputs: places in the box where near, else anywhere; both begin ``left`` below 0."""
         x = codes.astype(np.int64)
         place = np.where(near, x + box.view(np.int64), elsewhere.view(np.int64))
-        drawn = np.clip(place - self.left, 0, self.span)
+        drawn: IntArray = np.clip(place - self.left, 0, self.span)
         if self.nullable:
             null = np.where(near, x > self.span, place >= self.span + self.width)
             drawn[null] = self.span + 1
