@@ -14,7 +14,7 @@ from dpframe.mechanisms import GammaDiagonal, Mechanism, mechanism_for
 from dpframe.mechanisms.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.plan.allocation import shares_by_error
 from dpframe.plan.calibration import Maker, Terms, calibrate
-from dpframe.plan.choice import is_clearly_better, promising_rival
+from dpframe.plan.choice import errs_more, is_clearly_better, promising_rival, stand_in
 from dpframe.plan.columns import Column, Group, parted
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, check_measures, measures_step
@@ -132,7 +132,9 @@ def build_units(
 ) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
     """Divide what a release may cost over columns and groups, and calibrate their mechanisms.
 
-    A column of sets that names no mechanism has whole-set response where the plan's forecast is clearly better so.
+    Where no mechanism is named, numbers have the staircase or the geometric one, ranks randomised response or the
+    geometric one, whichever is forecast the smaller error; sets have whole-set response where the plan's forecast is
+    clearly better so.
 
     Returns
     -------
@@ -144,19 +146,38 @@ def build_units(
         For names that are not known, appear twice or stand in two options, a group of too many tuples, an
         allocation that does not add up, or a share too small for its column.
     """
-    chosen = _check_mechanisms(mechanisms, known)
+    chosen: Mapping[str, Any] = _check_mechanisms(mechanisms, known)
     joined = _check_groups(groups, known, chosen)
-    made = _calibrated(known, terms, allocation, chosen, joined)
+    made, chosen = _with_stand_ins(known, terms, allocation, chosen, joined)
     for column in made[0]:
         rival = None if column.name in chosen else promising_rival(column)
         if rival is None:
             continue
         with contextlib.suppress(ParameterError):
-            trial = _calibrated(known, terms, allocation, chosen | {column.name: rival}, joined)
+            trial = _calibrated(known, terms, allocation, {**chosen, column.name: rival}, joined)
             mine = [next(one for one in units if one.name == column.name) for units in (trial[0], made[0])]
             if is_clearly_better(*mine):
-                made, chosen = trial, chosen | {column.name: rival}
+                made, chosen = trial, {**chosen, column.name: rival}
     return made
+
+
+def _with_stand_ins(
+    known: Mapping[str, Space],
+    terms: Terms,
+    allocation: str | Mapping[Any, float],
+    chosen: Mapping[str, Any],
+    joined: Sequence[tuple[str, ...]],
+) -> tuple[tuple[tuple[Column, ...], tuple[Group, ...]], Mapping[str, Any]]:
+    """Return calibrated units, and the chosen mechanisms with those that stand in for spaces' own on a line."""
+    grouped = {name for names in joined for name in names}
+    tags = {name: stand_in(space) for name, space in known.items() if name not in chosen and name not in grouped}
+    tried = {name: tag for name, tag in tags.items() if tag is not None}
+    with contextlib.suppress(ParameterError):  # an ε too small for one of them
+        made = _calibrated(known, terms, allocation, {**chosen, **tried}, joined)
+        worse = {column.name for column in made[0] if column.name in tried and errs_more(column)}
+        kept = {**chosen, **{name: tag for name, tag in tried.items() if name not in worse}}
+        return (_calibrated(known, terms, allocation, kept, joined) if worse else made), kept
+    return _calibrated(known, terms, allocation, chosen, joined), chosen
 
 
 def _calibrated(

@@ -6,9 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from dpframe.errors import ParameterError
 from dpframe.mechanisms import Mechanism, mechanism_for
+from dpframe.mechanisms.staircase import LARGEST_SPAN
 from dpframe.plan.columns import Column
+from dpframe.plan.forecast import marginal_errors, mean_errors
 from dpframe.spaces import Space
 
 RIVALS: Mapping[str, str] = {
@@ -17,11 +21,44 @@ RIVALS: Mapping[str, str] = {
 }
 """Mechanisms that may stand in for a space's own, by its metric."""
 
+LINES = ("line", "nullable line")
+"""Metrics of numbers and ranks, whose own mechanism is additive noise."""
+
 _CLEARLY = 0.8
 """Part of the own mechanism's error below which a rival takes its place."""
 
 _MORE = 1.5
 """How much more a plan may let a rival lose, about: a trial of it that would not pay at so much is spared."""
+
+
+def stand_in(space: Space) -> str | None:
+    """Return the tag of the mechanism that a plan tries first on a space of numbers or ranks, or None.
+
+    Additive noise blurs what stands beside the value: shares of ranks and of cells of a grid are drawn out of it with
+    errors that are many times those of the two steps of a staircase, of which randomised response is the narrowest.
+    """
+    if space.metric not in LINES or not 2 <= space.values <= LARGEST_SPAN + 1:
+        return None
+    return "randomized_response" if space.is_listed else "staircase"
+
+
+def errs_more(column: Column) -> bool:
+    """Tell whether a column would be better off with its space's own mechanism at the same loss.
+
+    What is compared is the forecast error of shares for ranks, of the mean for numbers.
+    """
+    space, given = column.space, column.mechanism
+    try:
+        own = mechanism_for(space, given.epsilon, given.delta)
+    except ParameterError:  # an ε too small for it
+        return False
+    return _line_error(given, space) > _line_error(own, space)
+
+
+def _line_error(mechanism: Mechanism, space: Space) -> float:
+    if space.is_listed:
+        return marginal_errors(mechanism, np.full(space.size, 1 / space.size), 1)[0]
+    return mean_errors(space, mechanism, None, 1)[0]
 
 
 def promising_rival(column: Column) -> str | None:

@@ -30,7 +30,7 @@ MOST_CELLS = 1_024
 NOTHING = "share: no information"
 """The unit of shares that are forecast an error above 1: such an error says nothing of a share."""
 
-FINEST = 1 << 16
+FINEST = 1 << 20
 """A finer grid is forecast by this one: errors depend on its steps by no more than rounding does."""
 
 
