@@ -3,6 +3,7 @@
 from dpframe.mechanisms.base import MECHANISMS, Channel, Mechanism, mechanism_for, mechanism_from_json
 from dpframe.mechanisms.bit_flips import AsymmetricBitFlip, BitFlip
 from dpframe.mechanisms.gamma_diagonal import GammaDiagonal
+from dpframe.mechanisms.gaussian import Gaussian
 from dpframe.mechanisms.geometric import Geometric
 from dpframe.mechanisms.nullable import WithNull
 from dpframe.mechanisms.optimal import Optimal
@@ -20,6 +21,7 @@ __all__ = [
     "Channel",
     "Exponential",
     "GammaDiagonal",
+    "Gaussian",
     "Geometric",
     "Matrix",
     "Mechanism",

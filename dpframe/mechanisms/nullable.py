@@ -21,6 +21,7 @@ from dpframe.mechanisms.base import (
     register,
 )
 from dpframe.mechanisms.bit_flips import BitFlip
+from dpframe.mechanisms.gaussian import Gaussian
 from dpframe.mechanisms.geometric import Geometric
 from dpframe.mechanisms.set_channel import FlaggedSets, SetView
 from dpframe.mechanisms.vector_noise import VectorNoise
@@ -281,5 +282,5 @@ class NullFamily:
         return WithNull(self.kind, tuple(data[name] for name in names), data["epsilon"], data["delta"])
 
 
-for _kind in (Geometric, BitFlip, VectorNoise):
+for _kind in (Geometric, Gaussian, BitFlip, VectorNoise):
     register(NullFamily(_kind))

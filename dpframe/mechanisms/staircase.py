@@ -275,7 +275,7 @@ def _mean_errors(span: int, widths: IntArray, epsilon: float, nullable: bool) ->
     """
     rounds, odd = span // widths, span % widths != 0
     odds = math.exp(-min(epsilon, 700.0))
-    q = (1 - odds) / (1 + odds * (span / widths + nullable))
+    q = -math.expm1(-epsilon) / (1 + odds * (span / widths + nullable))
     offset = np.where(odd, widths - 1 - widths // 2, 0)
     at = (np.arange(2)[:, None] * span + offset) / widths
     first = at.mean(axis=0)

@@ -39,7 +39,8 @@ def made(tag: str, space: Space) -> Mechanism:
     if tag == "matrix":
         uneven = np.random.default_rng(space.size).dirichlet(np.ones(space.size), space.size)
         return Matrix.of(0.4 * np.eye(space.size) + 0.6 * uneven)
-    return mechanism_for(space, 2.0, 0.0, tag)
+    # Gaussian noise of more than a step or two cannot be inverted.
+    return mechanism_for(space, 100.0 if "gaussian" in tag else 2.0, 0.0, tag)
 
 
 def axes_of(column: Column) -> list[Axis]:

@@ -21,6 +21,7 @@ from dpframe.mechanisms import (
     BitFlip,
     Exponential,
     GammaDiagonal,
+    Gaussian,
     Geometric,
     Matrix,
     Mechanism,
@@ -48,6 +49,10 @@ def null_geometric(span: int, epsilon: float, delta: float = 0.0) -> WithNull:
     return WithNull(Geometric, (span,), epsilon, delta)
 
 
+def null_gaussian(span: int, epsilon: float, delta: float = 0.0) -> WithNull:
+    return WithNull(Gaussian, (span,), epsilon, delta)
+
+
 def null_flips(items: int, max_size: int | None, epsilon: float, delta: float = 0.0) -> WithNull:
     return WithNull(BitFlip, (items, max_size), epsilon, delta)
 
@@ -56,7 +61,12 @@ def null_vector(length: int, bits: int, norm: str, epsilon: float, delta: float 
     return WithNull(VectorNoise, (length, bits, norm), epsilon, delta)
 
 
-NULL_TAGS = {null_geometric: "nullable_geometric", null_flips: "nullable_bitflip", null_vector: "nullable_vector"}
+NULL_TAGS = {
+    null_geometric: "nullable_geometric",
+    null_gaussian: "nullable_gaussian",
+    null_flips: "nullable_bitflip",
+    null_vector: "nullable_vector",
+}
 
 
 def case(make: Callable[..., Mechanism], *arguments: Any) -> Case:
@@ -133,6 +143,18 @@ CASES: list[Case] = [
         for e, d in [(1e-6, 0.0), (0.1, 1e-6), (4.0, 1e-3), (8.0, 0.0), (800.0, 0.0)]
     ),
     case(Staircase, 65_536, 8.0),
+    *(
+        case(cls, span, e, d)
+        for cls in (Gaussian, null_gaussian)
+        for span, e, d in [
+            (1, 1e-4, 0.0),
+            (1, 1.0, 1e-6),
+            (3, 4.0, 1e-3),
+            (3, 8.0, 0.0),
+            (6, 30.0, 1e-6),
+            (31, 100.0, 0.0),
+        ]
+    ),
     case(Staircase, 1 << 20, 1.0, 0.0, True),
     case(Exponential.calibrate, Integer(0, 99), 8.0, 1e-3),
     case(Matrix.of, [[1.0]]),
