@@ -132,9 +132,8 @@ def build_units(
 ) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
     """Divide what a release may cost over columns and groups, and calibrate their mechanisms.
 
-    Where no mechanism is named, numbers have the staircase or the geometric one, ranks randomised response or the
-    geometric one, whichever is forecast the smaller error; sets have whole-set response where the plan's forecast is
-    clearly better so.
+    Where no mechanism is named, numbers have the staircase or the geometric one, whichever is forecast the smaller
+    error; sets have whole-set response where the plan's forecast is clearly better so.
 
     Returns
     -------
@@ -168,7 +167,7 @@ def _with_stand_ins(
     chosen: Mapping[str, Any],
     joined: Sequence[tuple[str, ...]],
 ) -> tuple[tuple[tuple[Column, ...], tuple[Group, ...]], Mapping[str, Any]]:
-    """Return calibrated units, and the chosen mechanisms with those that stand in for spaces' own on a line."""
+    """Return calibrated units, and the chosen mechanisms with those that stand in for additive noise."""
     grouped = {name for names in joined for name in names}
     tags = {name: stand_in(space) for name, space in known.items() if name not in chosen and name not in grouped}
     tried = {name: tag for name, tag in tags.items() if tag is not None}

@@ -21,8 +21,8 @@ RIVALS: Mapping[str, str] = {
 }
 """Mechanisms that may stand in for a space's own, by its metric."""
 
-LINES = ("line", "nullable line")
-"""Metrics of numbers and ranks, whose own mechanism is additive noise."""
+ADDITIVE = ("geometric", "nullable_geometric")
+"""Spaces' own mechanisms that add noise of one law to every value."""
 
 _CLEARLY = 0.8
 """Part of the own mechanism's error below which a rival takes its place."""
@@ -34,12 +34,12 @@ _MORE = 1.5
 def stand_in(space: Space) -> str | None:
     """Return the tag of the mechanism that a plan tries first on a space of numbers or ranks, or None.
 
-    Additive noise blurs what stands beside the value: shares of ranks and of cells of a grid are drawn out of it with
-    errors that are many times those of the two steps of a staircase, of which randomised response is the narrowest.
+    What was spread by a smooth law is drawn out of it with large errors; the edges of a staircase's box stay sharp.
+    At one loss its means have 0.15 to 0.95 of the error that they have by geometric noise, squares 0.1 to 0.5, shares
+    of a twelfth of the grid about a tenth.
     """
-    if space.metric not in LINES or not 2 <= space.values <= LARGEST_SPAN + 1:
-        return None
-    return "randomized_response" if space.is_listed else "staircase"
+    fits = space.mechanism in ADDITIVE and 2 <= space.values <= LARGEST_SPAN + 1
+    return "staircase" if fits else None
 
 
 def errs_more(column: Column) -> bool:

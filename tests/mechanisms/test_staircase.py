@@ -101,12 +101,13 @@ def test_the_audit_finds_the_loss_of_the_staircase_and_catches_one_too_steep() -
         assert found.refutes(1.0) == (made.epsilon > 1)
 
 
-def test_numbers_and_ranks_have_the_mechanism_of_the_smaller_error() -> None:
+def test_numbers_and_many_ranks_have_the_mechanism_of_the_smaller_error() -> None:
     spaces = {
         "age": Integer(0, 120),
         "pay": Nullable(Real(0, 1e5)),
         "seconds": Integer(0, 2**31),
         "rank": Ordinal(list("abcdefgh")),
+        "name": Ordinal([f"{i:02d}" for i in range(40)]),
         "sex": Categorical(["F", "M"]),
     }
     plan = build_plan(spaces, epsilon=1.0, delta=1e-6, n=20_000)
@@ -115,7 +116,8 @@ def test_numbers_and_ranks_have_the_mechanism_of_the_smaller_error() -> None:
         "age": "staircase",
         "pay": "staircase",
         "seconds": "geometric",  # too fine a grid
-        "rank": "randomized_response",
+        "rank": "optimal",
+        "name": "staircase",
         "sex": "randomized_response",
     }
     named = build_plan(spaces, epsilon=1.0, delta=1e-6, n=20_000, mechanisms={"age": "geometric", "rank": "geometric"})
