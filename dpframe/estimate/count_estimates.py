@@ -158,8 +158,8 @@ class CountEstimates(VectorEstimates):
             Give the share of all rows instead of their number.
         method
             ``"inverse"``: unbiased, from the rows alone. ``"auto"``: of least error, from measured tables and fits
-            where these tell of the columns. A fit of a number's range to rows alone takes its distribution for smooth;
-            see `histogram`.
+            where these tell of the columns. A fit of a range to rows with geometric noise takes the distribution for
+            smooth; see `histogram`.
         target
             See the class.
 

@@ -357,8 +357,9 @@ class NumberEstimates(VectorEstimates):
 
         The distribution is fitted on a grid of 128 cells, so that counts are not negative; errors are by
         parametric bootstrap. `value_counts` with ``bins`` gives unbiased counts instead, whose errors are
-        much larger. From rows alone (δ = 0, or ``measure=None``) a fit takes the distribution for smooth on the scale
-        of the noise: a spike, as of 40 hours a week, is spread over what is beside it, and the intervals do not know.
+        much larger. From rows alone (δ = 0, or ``measure=None``) with geometric noise a fit takes the distribution
+        for smooth on the scale of the noise: a spike, as of 40 hours a week, is spread over what is beside it, and the
+        intervals do not know. The staircase, which numbers have by default, shows it.
 
         Parameters
         ----------

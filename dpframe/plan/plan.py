@@ -102,7 +102,7 @@ class Plan:
     >>> plan.summary()[["mechanism", "epsilon"]]
                       mechanism  epsilon
     column
-    age               geometric      0.5
+    age               staircase      0.5
     sex     randomized_response      0.5
     >>> Plan.from_json(plan.to_json()) == plan
     True
