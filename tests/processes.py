@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import resource
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -133,6 +134,13 @@ def run_command(connection: Connection, arguments: list[str]) -> None:
             main.main(arguments)
         except SystemExit as stopped:
             connection.send(stopped.code)
+
+
+def run_command_on_a_small_disk(connection: Connection, arguments: list[str], size: int) -> None:
+    """Run the command line where no file may be larger than so many bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    run_command(connection, arguments)
 
 
 def run_job(connection: Connection, ledger: Ledger, binding: bytes) -> None:

@@ -23,6 +23,7 @@ from dpframe.ledger import job_keys
 from dpframe.plan.inferred import Inferred
 
 KILLS = int(os.environ.get("DPFRAME_KILLS", "10"))
+DISKS = int(os.environ.get("DPFRAME_DISKS", "6"))
 SPACES = {"age": (0, 120), "sex": ["F", "M"]}
 TWO: Any = {"spaces": SPACES}
 
@@ -404,6 +405,32 @@ def test_kills_at_random_moments(kind: str, tmp_path: Path) -> None:
         found[check_killed(folder, ledger, tmp_path / "in.parquet", arguments, KINDS[kind].options)] += 1
     print(f"{kind}: {dict(found)}, in {longest:.2f} s each")
     assert sum(found.values()) == KILLS // 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_disks_that_are_full_at_random_sizes(kind: str, tmp_path: Path) -> None:
+    """As after a kill; the command says so in one line, with the exit code of bad input."""
+    census = dpf.datasets.make_census(ROWS, columns=["age", "sex"])
+    census.to_parquet(tmp_path / "in.parquet", index=False)
+    (tmp_path / "spaces.json").write_text(json.dumps({"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"]}))
+    draw, found = random.Random(1), Counter[str]()
+    for number in range(DISKS // 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        ledger = dpf.Ledger(folder / "ledger.sqlite")
+        ledger.create("survey", 0.5, 1e-6, accounting="basic")
+        words = f"sanitize {tmp_path}/in.parquet {folder}/out.parquet {KINDS[kind].words} --ledger {ledger.path}"
+        arguments = [*words.replace("..", str(tmp_path)).split(), "--dataset", "survey"]
+        size = round(2 ** draw.uniform(8, 21))
+        with processes.child(processes.run_command_on_a_small_disk, arguments, size) as (process, connection):
+            connection.send("go")
+            process.join()
+            (code,) = processes.received(connection)
+        state = check_killed(folder, ledger, tmp_path / "in.parquet", arguments, KINDS[kind].options)
+        assert (code == 0) == (state == "done")
+        assert code in (0, 2)
+        found[f"exit code {code}, {state}"] += 1
+    print(f"{kind}: {dict(found)}")
 
 
 def seconds(arguments: list[str]) -> float:
