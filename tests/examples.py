@@ -51,6 +51,8 @@ def plans_with(tag: str, epsilon: float, delta: float) -> Iterator[Plan]:
 FITS: dict[str, Callable[[Any], bool]] = {
     "exponential": lambda space: space.size <= 256,
     "optimal": lambda space: space.size <= 40,
+    "gaussian": lambda space: space.size <= 4,
+    "nullable_gaussian": lambda space: space.values <= 2,
     "asymmetric_bitflip": lambda space: 2 * space.most <= space.count,
 }
 """Bounds on the spaces of some mechanisms."""

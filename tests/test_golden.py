@@ -121,7 +121,8 @@ def test_releases_stay_the_same(name, tmp_path, monkeypatch):
 @pytest.mark.skipif(WRITE, reason="they are being written")
 def test_plans_stay_the_same():
     made = dict(plans())
-    assert set(made) == set(GOLDEN)
+    # Plans of before, whose numbers had geometric noise by default, are read as they were.
+    assert set(made) == {name for name in GOLDEN if not name.startswith("geometric by default")}
     for name, plan in made.items():
         own, golden = (without_vertices(part) for part in (json.loads(plan.to_json()), GOLDEN[name]["plan"]))
         assert close(own, golden), name

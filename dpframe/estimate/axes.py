@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -125,6 +125,16 @@ class Axis(ChannelAxis):
         return None
 
     @property
+    def surrogates(self) -> FloatArray:
+        """The surrogates, shape (cells, classes)."""
+        return self.invert(np.eye(self.classes))
+
+    @property
+    def for_fits(self) -> Axis:
+        """The axis with as few classes as a fit to counts of them needs, and without surrogates."""
+        return self
+
+    @property
     def has_null(self) -> bool:
         """Whether the last cell is null."""
         return self.column.space.has_null
@@ -186,10 +196,14 @@ class ListedAxis(Axis):
 
 @dataclass(frozen=True)
 class BinnedAxis(Axis):
-    """A numeric column cut into bins of consecutive codes; ``edges`` are the bins' first codes and the end."""
+    """A numeric column cut into bins of consecutive codes; ``edges`` are the bins' first codes and the end.
+
+    A ``pooled`` one counts released codes by halves of bins, of which a fit learns nearly as much as of all codes.
+    """
 
     edges: tuple[int, ...]
     bounds: tuple[Any, ...]
+    pooled: bool = False
 
     @property
     def _last(self) -> int:
@@ -222,17 +236,18 @@ class BinnedAxis(Axis):
 
     @cached_property
     def starts(self) -> npt.NDArray[np.int64]:
-        """First code of every class: surrogates of cells are the same on all its codes."""
-        return self.column.mechanism.changes(np.array(self.edges)).astype(np.int64)
+        """First code of every class: surrogates of cells are the same on all its codes, unless it is pooled."""
+        edges = np.array(self.edges, dtype=np.int64)
+        if not self.pooled:
+            return self.column.mechanism.changes(edges).astype(np.int64)
+        # The ends of the grid, where noise piles up, stand alone.
+        found = np.unique(np.concatenate([edges[:-1], (edges[1:] + edges[:-1]) // 2, [1, self._last - 1]]))
+        return np.concatenate([found[found < self._last], edges[-1:][: int(self.has_null)]])
 
     @property
-    def stretches(self) -> npt.NDArray[np.int64]:
-        """First class of every cell, with the ends of the grid, where noise piles up, alone: enough for a fit.
-
-        What is told apart beside the edges is for the surrogates; it holds hardly a row.
-        """
-        apart = [0, 1, *self.edges, self._last - 1]
-        return np.flatnonzero(np.isin(self.starts, apart))
+    def for_fits(self) -> BinnedAxis:
+        """The axis, pooled."""
+        return replace(self, pooled=True)
 
     @property
     def classes(self) -> int:
@@ -256,9 +271,15 @@ class BinnedAxis(Axis):
             return None
         return np.searchsorted(self.starts, np.arange(self.column.space.size), side="right") - 1
 
+    @property
+    def surrogates(self) -> FloatArray:
+        """The surrogates, shape (cells, classes)."""
+        return self._surrogates.T
+
     @cached_property
     def _surrogates(self) -> FloatArray:
         """Φ, shape (classes, cells): the surrogate of every cell's indicator, at the first code of a class."""
+        assert not self.pooled, "pooled classes have no surrogates"
         values = np.empty((self.classes, self.cells))
         for cell in range(self.cells):
             low = self.edges[cell] if cell < self.bins else self._last

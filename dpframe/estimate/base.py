@@ -111,8 +111,8 @@ class Reading:
             both = self._measured.distribution(self._measured.snapped(axis), lambda fine: self._counts([fine]))
             if both is not None:
                 return both
-        counts = surrogates.count_classes([axis], self._source.codes([column]))
-        return Distribution.fit(axis, counts)
+        axis = axis.for_fits
+        return Distribution.fit(axis, surrogates.count_classes([axis], self._source.codes([column])))
 
     def _grid_bins(self, column: str) -> int:
         space = self._source.column(column).space

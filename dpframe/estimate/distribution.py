@@ -16,25 +16,20 @@ from dpframe.spaces import Space
 
 @dataclass(frozen=True)
 class Distribution:
-    """A numeric column's distribution on a grid of cells, by maximum likelihood through the channel.
-
-    ``channel`` is P(stretch | cell), of the axis's `BinnedAxis.stretches`.
-    """
+    """A numeric column's distribution on a grid of cells, by maximum likelihood through the channel."""
 
     axis: BinnedAxis
     n: int
     shares: FloatArray
-    channel: FloatArray
 
     @classmethod
     def fit(cls, axis: BinnedAxis, counts: FloatArray) -> Distribution:
-        """Fit to counts of released classes."""
-        pooled, channel = (np.add.reduceat(values, axis.stretches, axis=0) for values in (counts, axis.channel))
-        return cls(axis, int(counts.sum()), fit_columns(pooled[:, None], channel)[:, 0], channel)
+        """Fit to counts of released classes of an axis for fits."""
+        return cls(axis, int(counts.sum()), fit_columns(counts[:, None], axis.channel)[:, 0])
 
     def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
-        pairs = column_refits(self.shares, self.channel, self.n, sampling, REPLICATES)
+        pairs = column_refits(self.shares, self.axis.channel, self.n, sampling, REPLICATES)
         return bootstrap_errors(pairs, function)
 
 

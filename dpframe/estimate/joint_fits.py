@@ -178,7 +178,7 @@ def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], F
     binned = max(1, len(axes) - len(whole))
     most = int((MOST_FIT_CELLS / math.prod(whole)) ** (1 / binned))
     fine = [
-        axis.refine(min(JOINT_GRID_CELLS, most))
+        axis.refine(min(JOINT_GRID_CELLS, most)).for_fits
         if isinstance(axis, BinnedAxis) or (isinstance(axis, MemberAxis) and axis.grid is not None)
         else axis
         for axis in axes

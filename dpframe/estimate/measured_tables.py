@@ -114,7 +114,7 @@ def _axes_of(table: MeasuredTable, columns: Sequence[Column]) -> list[Axis]:
 def _axis(column: Column, starts: Sequence[int] | None) -> Axis:
     if starts is None:
         return ListedAxis(column)
-    return BinnedAxis(column, (*(int(start) for start in starts), column.space.values), ())
+    return BinnedAxis(column, (*(int(start) for start in starts), column.space.values), (), pooled=True)
 
 
 def first_codes(axis: Axis) -> IntArray:
@@ -372,7 +372,7 @@ class MeasuredTables:
             return TableColumn(axis, np.arange(axis.cells), None, np.full(axis.cells, 1 / axis.cells))
         if not column.space.is_numeric or column.space.is_listed:
             return None
-        grid = make_axis(column, min(FINE_CELLS, column.space.values))
+        grid = make_axis(column, min(FINE_CELLS, column.space.values)).for_fits
         assert isinstance(grid, BinnedAxis)
         shares = Distribution.fit(grid, count_classes([grid], self._source.codes([column.name]))).shares
         return TableColumn(grid, _quantile_bins(shares * self._source.n, grid), None, shares)

@@ -215,8 +215,8 @@ class NumberPair:
         """Return the covariance in the product of both units."""
         values, variances = self.moments(population)
         steps = line_of(self.one.axis.column.space)[1] * line_of(self.other.axis.column.space)[1]
-        total = max(float(self.counts.sum()), 1.0)
-        factor = steps * total / max(total - ddof, 1e-300)
+        total = max(float(self.counts.sum()), ddof + 1.0)
+        factor = steps * total / (total - ddof)
         return float(values[0]) * factor, float(variances[0]) * factor**2
 
     def _bins(self, number: NumberTables, axis: int) -> tuple[FloatArray, float]:

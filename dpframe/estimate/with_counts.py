@@ -249,7 +249,7 @@ def combine(
     """
     from scipy.stats import chi2
 
-    surrogates, n = axis.invert(np.eye(axis.classes)), float(counts.sum())
+    surrogates, n = axis.surrogates, float(counts.sum())
     alone = surrogates @ counts
     # Half a row more in every cell: no cell that seems empty is taken for certain.
     shares = project_to_simplex(alone / n) * n + 0.5
@@ -473,10 +473,10 @@ class MeasuredCounts:
         measured, key = self.measured(axis), _key(axis)
         if measured is None or key in self._fits:
             return self._fits.get(key)
-        counts = count(axis)
+        counts = count(axis.for_fits)
         if counts.sum() < 1:
             return None
-        fit = CombinedDistribution.fit(axis, counts, measured, float(counts.sum()) * self._weight)
+        fit = CombinedDistribution.fit(axis.for_fits, counts, measured, float(counts.sum()) * self._weight)
         if self._doubts(axis, fit.likely):
             return None
         self._fits[key] = fit

@@ -258,13 +258,17 @@ class NullFamily:
 
     kind: type[Mechanism]
 
-    alias: ClassVar[str | None] = None
     fixed: ClassVar[bool] = False
 
     @property
     def tag(self) -> str:
         """The kind's tag, with ``nullable_`` before it."""
         return f"nullable_{self.kind.tag}"
+
+    @property
+    def alias(self) -> str:
+        """The kind's tag: a column's mechanism has one name, whether null is a value or not."""
+        return self.kind.tag
 
     @property
     def metrics(self) -> frozenset[str]:

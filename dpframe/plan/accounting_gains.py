@@ -13,6 +13,7 @@ from dpframe.accounting.budget import Budget, compose
 from dpframe.errors import ParameterError
 from dpframe.mechanisms import Mechanism, mechanism_for
 from dpframe.plan.calibration import Maker, Terms, calibrate, recalibrate
+from dpframe.plan.choice import stand_in
 from dpframe.plan.columns import Column, Group, Randomised
 from dpframe.plan.forecast import typical_error
 
@@ -74,7 +75,8 @@ def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mec
 
 
 def _column_maker(column: Column) -> Maker:
-    return lambda epsilon, delta: Column(column.name, column.space, mechanism_for(column.space, epsilon, delta))
+    name, space, tag = column.name, column.space, stand_in(column.space)
+    return lambda epsilon, delta: Column(name, space, mechanism_for(space, epsilon, delta, tag))
 
 
 def _noise(units: Sequence[Randomised], rows: int) -> float:

@@ -245,7 +245,12 @@ def test_a_correlation_of_which_nothing_is_known_is_nan():
     for k in range(6):
         for epsilon in (0.5, 200.0):
             safe = dpf.sanitize(
-                frame, epsilon=epsilon, delta=0, spaces={"x": (0, 50), "y": (0, 50)}, key=bytes([k] * 32)
+                frame,
+                epsilon=epsilon,
+                delta=0,
+                spaces={"x": (0, 50), "y": (0, 50)},
+                mechanisms={"x": "geometric", "y": "geometric"},
+                key=bytes([k] * 32),
             )
             found = safe.dp.corr().loc["x"].xs("y", level=1)
             everything = found["lower"] == -1 and found["upper"] == 1

@@ -116,7 +116,7 @@ def test_a_plan_can_be_written_by_hand(tmp_path):
     )
     (tmp_path / "plan.json").write_text(text)
     plan = dpf.Plan.read(tmp_path / "plan.json")
-    assert plan == build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0)
+    assert plan == build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=1.0, mechanisms={"age": "geometric"})
 
 
 def edited(**changes):
@@ -144,7 +144,7 @@ def edited(**changes):
         (edited(columns__0__mechanism__mechanism="laplacian"), "'age': unknown mechanism tag; this version knows"),
         (
             edited(columns__0__mechanism__extra=1),
-            "mechanism geometric has the fields epsilon, span, and perhaps delta",
+            "mechanism staircase has the fields epsilon, span, and perhaps delta, nullable",
         ),
         (edited(columns__0__mechanism__span=7), "'age': the mechanism has 8 codes, the space 121"),
         (edited(columns__0__space__space="circle"), "'age': unknown space tag; this version knows"),
