@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.ball import Ball
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
+from dpframe.spaces.lists import float_rows, is_list_of_floats
 from dpframe.spaces.python_values import is_collection, is_missing
 
 Floats = npt.NDArray[np.float64]
@@ -115,11 +116,9 @@ class VectorSpace(Space):
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept lists, of a fixed size or not, of floats of 32 or 64 bits."""
-        t = pa.types
-        lists = t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_)
-        if not lists or not (t.is_float32(type_.value_type) or t.is_float64(type_.value_type)):
+        if not is_list_of_floats(type_):
             raise refuse_type(f"a space of {self.noun}", type_, "convert the column to lists of floats")
-        if t.is_fixed_size_list(type_) and type_.list_size != self.width:
+        if pa.types.is_fixed_size_list(type_) and type_.list_size != self.width:
             raise refuse_type(f"a space of {self.width} numbers", type_, "declare the lists' own length")
 
     def encode(self, values: Any, *, nulls: str = "error", tolerant: bool = False) -> Codes:
@@ -128,6 +127,10 @@ class VectorSpace(Space):
             flat = pa.array(np.ascontiguousarray(values, dtype=np.float64).ravel())
             values = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
         return super().encode(values, nulls=nulls, tolerant=tolerant)
+
+    def _known(self, array: pa.Array) -> pa.Array:
+        _, fits = float_rows(array, self.width)
+        return array if fits.all() else array.take(pa.array(np.arange(len(array)), mask=~fits))
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         missing = missing_of(array)
@@ -259,6 +262,22 @@ class VectorSpace(Space):
         return float(self._norms((a - b)[None, :].astype(np.float64))[0]) / 2 * self.step
 
 
+class BoundedVectors(VectorSpace):
+    """Vectors in a ball of radius ``bound``, in the unit of the values' norm."""
+
+    bound: float
+
+    @property
+    def step(self) -> float:
+        """Distance of neighbouring grid points of a coordinate."""
+        return 2 * self.bound / self.ball.last
+
+    @property
+    def diameter(self) -> float:
+        """Twice the bound."""
+        return 2 * self.bound
+
+
 def row_products(rows: Floats, matrix: Floats) -> Floats:
     """Return rows times a matrix's transpose, each row by itself: a matrix product rounds by what is beside a row."""
     found = np.zeros((len(rows), len(matrix)))
@@ -269,7 +288,7 @@ def row_products(rows: Floats, matrix: Floats) -> Floats:
 
 @register
 @dataclass(frozen=True)
-class Vector(VectorSpace):
+class Vector(BoundedVectors):
     """Lists of ``length`` numbers whose norm is at most ``bound``; their distance is the norm of the difference.
 
     Longer vectors are drawn to the ball along their direction. Each coordinate is then rounded to the grid of 2^bits
@@ -332,16 +351,6 @@ class Vector(VectorSpace):
     def parts(self, values: Floats) -> Floats:
         """Return values in parts of the bound."""
         return values / self.bound
-
-    @property
-    def step(self) -> float:
-        """Distance of neighbouring grid points of a coordinate."""
-        return 2 * self.bound / self.ball.last
-
-    @property
-    def diameter(self) -> float:
-        """Twice the bound."""
-        return 2 * self.bound
 
 
 @dataclass(frozen=True)
