@@ -123,7 +123,7 @@ class Estimates(Summaries):
         Raises
         ------
         ParameterError
-            For another ``n_rows`` or ``random_state``, or a column of too many values to draw from.
+            For another ``n_rows`` or ``random_state``, or a column of too many values to draw from, as vectors are.
 
         Notes
         -----
