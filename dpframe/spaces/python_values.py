@@ -445,15 +445,18 @@ def _reader_of_numbers(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[
     """Return what reads a list of numbers, None where an item is none; what has no order is no list."""
 
     def read(value: Any) -> list[float | None] | None:
+        if type(value) is list and set(map(type, value)) == _ALL_FLOATS:
+            return value
         if not is_collection(value) or isinstance(value, set | frozenset):
             return None
         items: list[Any] = list(_items(value))
-        if all(class_ is float for class_ in set(map(type, items))):
-            return items
         known = (readers.get(_kind_of(type(item))) for item in items)
         return [None if reader is None else reader(item) for reader, item in zip(known, items, strict=True)]
 
     return read
+
+
+_ALL_FLOATS = {float}
 
 
 def _stored(value: str) -> str:
