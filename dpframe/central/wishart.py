@@ -102,7 +102,11 @@ class WishartNoise:
 
     def sample(self, stream: ColumnStream) -> FloatArray:
         """Return a draw, shape (size, size): the moments of ``degrees`` normal rows."""
-        words = stream.words(0, 0, self.degrees * self.size).astype(np.uint64)
+        return np.asarray(self.samples(stream, 1)[0])
+
+    def samples(self, stream: ColumnStream, count: int) -> FloatArray:
+        """Return independent draws, shape (count, size, size); the first of them is `sample`'s."""
+        words = stream.words(0, 0, count * self.degrees * self.size).astype(np.uint64)
         uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-        rows = special.ndtri(uniform).reshape(self.degrees, self.size)
-        return np.asarray(self.bound * (rows.T @ rows))
+        rows = special.ndtri(uniform).reshape(count, self.degrees, self.size)
+        return np.asarray(self.bound * (rows.transpose(0, 2, 1) @ rows))

@@ -81,9 +81,9 @@ class Estimates(Summaries):
     """
 
     def plot(self, *columns: str, ax: Any = None, **options: Any) -> Any:
-        """Draw a marginal with its intervals, a histogram, or (two columns) a cross table.
+        """Draw a marginal with its intervals, a histogram, mean curves with their bands, or two columns' cross table.
 
-        Options go to `value_counts`, `histogram` or `crosstab`. Returns the matplotlib axes.
+        Options go to `value_counts`, `histogram`, `mean_curve` (``by=``) or `crosstab`. Returns the matplotlib axes.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Estimates(Summaries):
         Raises
         ------
         ParameterError
-            For another ``n_rows`` or ``random_state``, or a column of too many values to draw from.
+            For another ``n_rows`` or ``random_state``, or a column of too many values to draw from, as vectors are.
 
         Notes
         -----

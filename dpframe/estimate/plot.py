@@ -10,6 +10,9 @@ import pandas as pd
 
 from dpframe.errors import ParameterError
 
+MOST_CURVES = 8
+"""Mean curves in one picture."""
+
 
 class Statistics(Protocol):
     """What a picture is drawn from: `dpframe.Estimates`, or whatever answers like it."""
@@ -81,15 +84,23 @@ def _bars(table: pd.DataFrame, ax: Any, counted: str = "rows") -> Any:
 
 
 def _curve(table: pd.DataFrame, ax: Any) -> Any:
-    """Draw mean curves, one for each group, with the bands that hold at all of their points."""
-    groups = [("mean", table)] if table.index.nlevels == 1 else list(table.groupby(level=0, sort=False))
-    for name, part in groups:
+    """Draw mean curves, one for each group, with the bands that hold at all of their points.
+
+    Of many groups those with the narrowest bands are drawn.
+    """
+    whole = table.index.nlevels == 1
+    groups = [("mean", table)] if whole else list(table.groupby(level=0, sort=False, observed=True))
+    width = [float((part["band_upper"] - part["band_lower"]).max()) for _, part in groups]
+    clear = sorted(np.argsort(width, kind="stable")[:MOST_CURVES])
+    shown = [groups[i] for i in clear if np.isfinite(width[i])]
+    for name, part in shown:
         places = part.index.get_level_values(-1).to_numpy(dtype=float)
         (line,) = ax.plot(places, part["estimate"], label=str(name))
         ax.fill_between(places, part["band_lower"], part["band_upper"], alpha=0.25, color=line.get_color())
     ax.set(xlabel=table.index.names[-1], ylabel="mean (estimate, band)")
-    if len(groups) > 1:
-        ax.legend()
+    if not whole:
+        hidden = len(groups) - len(shown)
+        ax.legend(title=f"{table.index.names[0]}{f' ({hidden} more, less certain)' if hidden else ''}")
     return ax
 
 

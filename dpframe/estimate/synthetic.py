@@ -196,7 +196,8 @@ class Synthesizer:
             )
         if column.space.holds_vectors:
             raise ParameterError(
-                f"column {column.name!r} holds {column.space.noun}, of which no rows are drawn; drop it first"
+                f"column {column.name!r} holds {column.space.noun}, of which no rows are drawn; mean_curve tells of "
+                f"it, and release.drop(columns=[{column.name!r}]).dp.synthesize() draws the others"
             )
         if column.space.size > MOST_LISTED:
             raise ParameterError(

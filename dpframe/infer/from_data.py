@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset
+from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, Vector
 from dpframe.spaces.base import LARGEST_GRID
 from dpframe.spaces.field import Field
+from dpframe.spaces.lists import float_norms, float_rows, is_list_of_floats, list_lengths
 
 IDENTIFIER = re.compile(
     r"(^|[\W_])(id|ids|uuid|guid|ssn|nino|iban|passport|e?mail|phone|address|surname|first_?name|last_?name"
@@ -143,6 +144,9 @@ def times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     return Datetime(lower, upper, resolution)
 
 
+_SMALLEST = 1e-90
+"""Least bound of vectors that is read off the data, and the inverse of the largest."""
+
 _ITEMS = (
     pa.types.is_string,
     pa.types.is_large_string,
@@ -172,6 +176,21 @@ def _sets(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     return Subset(space.items, min(most, space.count), space.other)
 
 
+def _vectors(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    lengths = {type_.list_size} if pa.types.is_fixed_size_list(type_) else set()
+    largest = 0.0
+    for array in arrays:
+        lengths |= set(np.unique(list_lengths(array)).tolist()) - {-1}
+        if len(lengths) > 1 or 0 in lengths:
+            raise ColumnError(
+                "holds lists of different lengths or none, which no space holds; cut or fill them, or pass drop=[…]"
+            )
+        if lengths:
+            norms = float_norms(float_rows(array, max(lengths))[0])
+            largest = max(largest, float(norms[np.isfinite(norms)].max(initial=0.0)))
+    return Vector(max(lengths, default=1), min(max(largest, _SMALLEST), 1 / _SMALLEST) if largest else 1.0)
+
+
 def texts(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     """Return the space of a column of text."""
     values: set[Any] = set()
@@ -191,4 +210,5 @@ FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterab
     (pa.types.is_large_string, texts),
     (pa.types.is_string_view, texts),
     (_holds_sets, _sets),
+    (is_list_of_floats, _vectors),
 ]

@@ -149,8 +149,8 @@ class Numbers(Task):
         """Return the space between the bounds found, or between 0 and 1 where nothing was."""
         low, high = bounds(fitted(self.rounds), self.n) or (0, 1)
         if pa.types.is_floating(self.type):
-            return reals(self.type, [pa.array(_friendly(low, high), pa.float64())])
-        ends = [_clamped(edge, self.rounds[0].grid) for edge in _friendly(round(low), round(high))]
+            return reals(self.type, [pa.array(friendly(low, high), pa.float64())])
+        ends = [_clamped(edge, self.rounds[0].grid) for edge in friendly(round(low), round(high))]
         space: Any = integers(self.type, [pa.array(ends, self.type)])
         # A dictionary lists its values: they are made few enough for that, too.
         most = _MOST_LISTED if pa.types.is_dictionary(self.field.type) else _MOST_STEPS
@@ -191,7 +191,7 @@ def _clamped(edge: Edge, grid: Grid) -> int:
     return int(min(max(edge, grid.least), grid.most))
 
 
-def _friendly(low: Edge, high: Edge) -> tuple[Edge, Edge]:
+def friendly(low: Edge, high: Edge) -> tuple[Edge, Edge]:
     """Return bounds moved outwards to multiples of 1, 2 or 5 times a power of ten, by 5 % of the width at most each."""
     width = high - low
     if not 1e-290 < width < math.inf:

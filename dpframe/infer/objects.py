@@ -14,6 +14,7 @@ from dpframe.infer.categories import Items, NumberedItems, Texts, set_share
 from dpframe.infer.column import Counter, Presence, Task
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.infer.numbers import Numbers, Times
+from dpframe.infer.vectors import Lists
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Boolean, Space
@@ -48,6 +49,7 @@ _WAYS: dict[str, _Way] = {
     "date": _Way(pa.date32(), lambda field, n, cap, key: Times(field, n)),
     "timestamp": _Way(pa.timestamp("us"), lambda field, n, cap, key: Times(field, n)),
     "duration": _Way(pa.duration("us"), lambda field, n, cap, key: Times(field, n)),
+    "list of numbers": _Way(pa.list_(pa.float64()), lambda field, n, cap, key: Lists(field, n)),
     "set of text": _Way(pa.list_(pa.string()), lambda field, n, cap, key: Items(field, cap, key)),
     "set of whole numbers": _Way(pa.list_(pa.int64()), lambda field, n, cap, key: NumberedItems(field, cap, key)),
 }

@@ -25,10 +25,12 @@ from dpframe.infer.from_data import IDENTIFIER
 from dpframe.infer.numbers import Numbers, Times, is_number, is_time
 from dpframe.infer.objects import Objects
 from dpframe.infer.types import from_type
+from dpframe.infer.vectors import Lists
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
+from dpframe.spaces.lists import is_list_of_floats
 
 MOST_ITEMS = 8
 """Items of a row that are counted, where nothing else is said."""
@@ -242,6 +244,7 @@ _TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, Key
     (is_time, lambda column, n, *_: Times(column, n)),
     (is_text, lambda column, *_: Ranks(column) if column.order else Texts(column)),
     (_is_set, _items),
+    (is_list_of_floats, lambda column, n, *_: Lists(column, n)),
     (pa.types.is_null, _objects),
 ]
 """What is done with a column, by its type; null is the type of columns whose objects have none."""

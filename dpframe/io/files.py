@@ -239,7 +239,8 @@ class FileInput(ABC):
         for batch in table._every(list(spaces), BATCH_ROWS, ()) if spaces else ():
             for name, space in spaces.items():
                 try:
-                    space.encode(batch[name], nulls="impute" if name in inferred else nulls)
+                    own = name in inferred
+                    space.encode(batch[name], nulls="impute" if own else nulls, tolerant=own)
                 except ColumnError as error:
                     raise located(error, name, first_row) from None
             first_row += len(next(iter(batch.values()), ()))

@@ -101,11 +101,11 @@ class Frame(ABC):
         }
 
     def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
-        """Return a column's codes; a tolerant one takes objects that the space cannot hold for nulls."""
+        """Return a column's codes; a tolerant one takes what the space cannot hold for null."""
         try:
             array = self.array(name)
             space.check_type(output_type(self.fields([name])[0].type))
-            return space.encode(array, nulls=nulls)
+            return space.encode(array, nulls=nulls, tolerant=tolerant)
         except ColumnError as error:
             raise located(error, name) from None
 
@@ -344,7 +344,7 @@ class PandasFrame(Frame):
             if _is_open(self.frame[name].dtype):
                 return space.encode(list(self.frame[name]), nulls=nulls, tolerant=tolerant)
             space.check_type(output_type(field.type))
-            return space.encode(self.array(name), nulls=nulls)
+            return space.encode(self.array(name), nulls=nulls, tolerant=tolerant)
         except ColumnError as error:
             raise located(error, name) from None
 

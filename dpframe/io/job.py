@@ -111,7 +111,8 @@ class Job:
 
     def _encode(self, column: Column, array: pa.Array, first_row: int) -> npt.NDArray[np.unsignedinteger]:
         try:
-            return column.space.encode(array, nulls=self.plan.nulls_of(column.name))
+            own = column.name in self.plan.imputed
+            return column.space.encode(array, nulls=self.plan.nulls_of(column.name), tolerant=own)
         except ColumnError as error:
             raise located(error, column.name, first_row) from None
 

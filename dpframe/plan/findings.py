@@ -110,6 +110,8 @@ def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
 
 def _bounds(grid: Any, unit: str | None) -> list[float]:
     """Return a space's bounds as its column's counts have them: times in their unit, since 1970."""
+    if grid.holds_vectors:
+        return [0.0, float(grid.bound)]
     if unit is None:
         return [float(grid.lower), float(grid.upper)]
     times = np.asarray(grid.instants(grid.numbers(np.array([0, grid.size - 1]))))
@@ -134,10 +136,11 @@ def _no_items(measured: Sequence[Measured], space: Space, n: int) -> str | None:
 
 
 def _no_kind(measured: Sequence[Measured], space: Space, n: int) -> str | None:
-    counts = dict(zip(measured[-1].cells, measured[-1].counts, strict=True))
-    if max(counts, key=counts.__getitem__) == "list of numbers":
-        return "it seems to hold lists of numbers, which no space that is inferred holds"
     return "no kind of value that a space holds stood out of the noise"
+
+
+def _no_length(measured: Sequence[Measured], space: Space, n: int) -> str | None:
+    return None if measured[-1].cells else "no length of lists stands out of the noise"
 
 
 _RULES: dict[str, Callable[[Sequence[Measured], Space, int], str | None]] = {
@@ -146,6 +149,8 @@ _RULES: dict[str, Callable[[Sequence[Measured], Space, int], str | None]] = {
     "ranks": _other_values,
     "items": _no_items,
     "kinds": _no_kind,
+    "lengths": _no_length,
+    "norms": _beyond_bounds,
 }
 """What is asked of a column, by the kind of its last counts; ``"nulls"`` alone need nothing to be found."""
 

@@ -15,7 +15,7 @@ from dpframe.errors import PlanError
 UNITS = ("D", "s", "ms", "us", "ns")
 """Units of times; days are those of dates."""
 
-_KINDS = ("intervals", "values", "ranks", "items", "nulls", "kinds")
+_KINDS = ("intervals", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,10 @@ class Measured:
     ``kind`` says what ``cells`` are: of ``"intervals"`` the edges between cells, one fewer than counts: cell i is
     [cells[i−1], cells[i]), the outermost without end, times in the column's unit since 1970; of ``"values"`` and
     ``"items"`` those that reached the threshold, all others being unknown; of ``"ranks"`` the same in a declared
-    order; ``"nulls"`` has none; of ``"kinds"`` the kinds that objects may be of.
-    ``missing`` is the noisy count of nulls, where they may occur; of objects, of all that are not of the kind found.
+    order; ``"nulls"`` has none; of ``"kinds"`` the kinds that objects may be of; of ``"lengths"`` the lengths of lists
+    whose counts stand out of their noise; ``"norms"`` has edges, as intervals have, of the lists' ℓ2 norms.
+    ``missing`` is the noisy count of nulls, where they may occur; of objects, of all that are not of the kind found,
+    and beside norms of lists that are no vector of the length found.
     ``unit`` is the unit of times. All counts have noise of the same variance, and may be negative.
     """
 
@@ -47,7 +49,7 @@ class Measured:
                 f"the kind of measured counts must be one of {', '.join(_KINDS)}, "
                 f"and the unit of measured times one of {', '.join(UNITS)}"
             )
-        numbers = self.kind == "intervals"
+        numbers = self.kind in ("intervals", "norms")
         if not isinstance(self.cells, tuple) or not all(_is_cell(cell, numbers) for cell in self.cells):
             raise PlanError("cells of measured counts must be numbers between intervals, else values, items or kinds")
         if not (isinstance(self.column, str) and whole and spread and missing):

@@ -20,6 +20,9 @@ from dpframe.errors import ParameterError, check_whole
 BITS = (2, 4, 8, 16)
 """Bits of a coordinate: whole coordinates fill a word."""
 
+_IN_MEMORY = {8: "<u1", 16: "<u2"}
+"""Types of the fields that are read as they lie, by their bits."""
+
 NORMS = ("l1", "l2", "linf")
 
 LONGEST = 4_096
@@ -130,6 +133,9 @@ class Ball:
 
     def unpack(self, words: Words) -> Ints:
         """Return the codes of coordinates, shape (n, length), from rows of words."""
+        if self.bits in _IN_MEMORY:  # fields that memory has: words lie lowest first
+            whole = np.ascontiguousarray(words[:, : self.words], dtype="<u8")
+            return whole.view(_IN_MEMORY[self.bits])[:, : self.length].astype(np.int64)
         each = 64 // self.bits
         shifts = np.arange(each, dtype=np.uint64) * np.uint64(self.bits)
         fields = words[:, : self.words].astype(np.uint64)[:, :, None] >> shifts & np.uint64(self.last)
@@ -138,6 +144,10 @@ class Ball:
     def pack(self, fields: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
         """Return rows of words from the codes of coordinates."""
         each = 64 // self.bits
+        if self.bits in _IN_MEMORY:
+            narrow = np.zeros((len(fields), self.words * each), dtype=_IN_MEMORY[self.bits])
+            narrow[:, : self.length] = fields
+            return narrow.view("<u8").astype(np.uint64, copy=False)
         wide = np.zeros((len(fields), self.words * each), dtype=np.uint64)
         wide[:, : self.length] = fields
         shifts = np.arange(each, dtype=np.uint64) * np.uint64(self.bits)

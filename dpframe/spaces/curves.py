@@ -16,7 +16,7 @@ from dpframe.errors import ParameterError, check_whole
 from dpframe.spaces.ball import Ball
 from dpframe.spaces.base import Space, refuse_type, register
 from dpframe.spaces.kernels import Floats, Kernel, leading_basis
-from dpframe.spaces.vectors import VectorSpace, check_bound, row_products
+from dpframe.spaces.vectors import BoundedVectors, check_bound, row_products
 
 MOST_POINTS = 4_096
 
@@ -26,7 +26,7 @@ _SINGLE = 2.0**-24
 
 @register
 @dataclass(frozen=True)
-class Curve(VectorSpace):
+class Curve(BoundedVectors):
     """Functions on a grid of points whose norm in a kernel's space is at most ``bound``; their distance is that norm.
 
     A curve is replaced by its projection on the kernel's ``rank`` leading eigenfunctions. In an orthonormal basis of
@@ -146,16 +146,6 @@ class Curve(VectorSpace):
         # K⁻¹F = Wᵀ, as W = Qᵀ·Λ_r^-½·V_rᵀ.
         continued = self.kernel.gram(places, np.array(self.grid)) @ self._maps[1].T
         return row_products(self.parts(rows) * self.bound, continued)
-
-    @property
-    def step(self) -> float:
-        """Distance of neighbouring grid points of a coefficient."""
-        return 2 * self.bound / self.ball.last
-
-    @property
-    def diameter(self) -> float:
-        """Twice the bound."""
-        return 2 * self.bound
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept lists of floats, of 32 bits where coefficients can be read back from them."""

@@ -339,7 +339,7 @@ def _missing(class_: type, values: Objects) -> int:
 
 def _collection_kind(value: Any) -> str:
     """Return what a collection is of: of text if some item is, else of numbers if they have fractions."""
-    held = {_kind_of(type(item)) for item in _items(value)}
+    held = {_kind_of(class_) for class_ in set(map(type, _items(value)))}
     kinds = {"text": "set of text", "bytes": "set of text", "number": "list of numbers"}
     kinds |= {"whole number": "set of whole numbers"}
     kind_held = next((name for kind, name in kinds.items() if kind in held), None)
@@ -404,6 +404,8 @@ class _Places(dict[Any, int]):
 def _readers(type_: pa.DataType) -> Mapping[str, Callable[[Any], Any]]:
     """Return how the kinds of objects that a type holds are read."""
     t = pa.types
+    if t.is_list(type_) and t.is_floating(type_.value_type):
+        return {_COLLECTION: _reader_of_numbers(_readers(type_.value_type))}
     if t.is_list(type_):
         return {_COLLECTION: _reader_of_lists(_readers(type_.value_type))}
     if t.is_boolean(type_):
@@ -437,6 +439,24 @@ def _reader_of_lists(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[[A
         return [item for item in map(item_of, _items(value)) if item is not None]
 
     return read
+
+
+def _reader_of_numbers(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], list[float | None] | None]:
+    """Return what reads a list of numbers, None where an item is none; what has no order is no list."""
+
+    def read(value: Any) -> list[float | None] | None:
+        if type(value) is list and set(map(type, value)) == _ALL_FLOATS:
+            return value
+        if not is_collection(value) or isinstance(value, set | frozenset):
+            return None
+        items: list[Any] = list(_items(value))
+        known = (readers.get(_kind_of(type(item))) for item in items)
+        return [None if reader is None else reader(item) for reader, item in zip(known, items, strict=True)]
+
+    return read
+
+
+_ALL_FLOATS = {float}
 
 
 def _stored(value: str) -> str:

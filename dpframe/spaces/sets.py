@@ -170,10 +170,12 @@ class Subset(Space):
             raise refuse_type(f"a set of {kind} items", type_, "declare items of the lists' own type")
 
     def _known(self, array: pa.Array) -> pa.Array:
+        if self.other is not None:
+            return array
         # Encoding leaves null items out.
-        items = self.listed._known(array.values)
-        mask = array.is_null() if array.null_count else None
-        return pa.ListArray.from_arrays(array.offsets, items, mask=mask)
+        lists = array.cast(pa.large_list(array.type.value_type))
+        mask = lists.is_null() if lists.null_count else None
+        return pa.LargeListArray.from_arrays(lists.offsets, self.listed._known(lists.values), mask=mask)
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         missing = missing_of(array)

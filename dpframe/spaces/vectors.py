@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -17,12 +17,16 @@ import pyarrow.compute as pc
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.ball import Ball
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
+from dpframe.spaces.lists import float_rows, is_list_of_floats
 from dpframe.spaces.python_values import is_collection, is_missing
 
 Floats = npt.NDArray[np.float64]
 
 MOST_LABELS = 1 << 12
 """Vectors are listed where there are no more codes."""
+
+_CHUNK = 1 << 15
+"""Numbers that are computed at a time."""
 
 _HUGE = 1e150
 """Larger numbers are as far outside of any ball, and their squares are not numbers."""
@@ -59,6 +63,10 @@ class VectorSpace(Space):
     @abstractmethod
     def parts(self, values: Floats) -> Floats:
         """Return coordinates in parts of the bound, shape (n, length), of values, shape (n, width), row by row."""
+
+    def values_of(self, parts: Floats) -> Floats:
+        """Return values of coordinates in parts of the bound, row by row."""
+        return row_products(parts, self.basis)
 
     @property
     def width(self) -> int:
@@ -115,11 +123,9 @@ class VectorSpace(Space):
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept lists, of a fixed size or not, of floats of 32 or 64 bits."""
-        t = pa.types
-        lists = t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_)
-        if not lists or not (t.is_float32(type_.value_type) or t.is_float64(type_.value_type)):
+        if not is_list_of_floats(type_):
             raise refuse_type(f"a space of {self.noun}", type_, "convert the column to lists of floats")
-        if t.is_fixed_size_list(type_) and type_.list_size != self.width:
+        if pa.types.is_fixed_size_list(type_) and type_.list_size != self.width:
             raise refuse_type(f"a space of {self.width} numbers", type_, "declare the lists' own length")
 
     def encode(self, values: Any, *, nulls: str = "error", tolerant: bool = False) -> Codes:
@@ -129,19 +135,20 @@ class VectorSpace(Space):
             values = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
         return super().encode(values, nulls=nulls, tolerant=tolerant)
 
+    def _known(self, array: pa.Array) -> pa.Array:
+        _, fits = float_rows(array, self.width)
+        return array if fits.all() else array.take(pa.array(np.arange(len(array)), mask=~fits))
+
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         missing = missing_of(array)
         lengths = np.asarray(pc.list_value_length(array).fill_null(self.width))
         if (lengths != self.width).any():
             raise ColumnError(self._wrong_length, row=first_row(lengths != self.width))
-        present = np.ones(len(array), dtype=np.bool_) if missing is None else ~missing
-        rows = np.zeros((len(array), self.width))
-        # What lies under a null list is left out.
-        flat = array.flatten()
-        numbers = flat.to_numpy(zero_copy_only=False).astype(np.float64)
-        if flat.null_count:
-            numbers[np.asarray(flat.is_null())] = np.nan
-        rows[present] = numbers.reshape(-1, self.width)
+        # What lies under a null list is left out, and nulls are NaN in NumPy.
+        rows = array.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(-1, self.width)
+        if missing is not None:
+            present, rows = rows, np.zeros((len(array), self.width))
+            rows[~missing] = present
         return self._coded(rows, lenient), missing
 
     @property
@@ -183,8 +190,23 @@ class VectorSpace(Space):
             raise ColumnError(_NOT_NUMBERS)
         return row.astype(np.float64)
 
+    def _chunks(self, count: int) -> Iterator[slice]:
+        """Yield the rows whose numbers are computed at a time: as many as a cache holds."""
+        step = max(1, _CHUNK // self.width)
+        return (slice(start, start + step) for start in range(0, count, step))
+
     def _coded(self, rows: Floats, lenient: bool) -> Codes:
-        """Return the codes of rows of numbers: clipped to the ball, rounded, and their own norm checked."""
+        """Return the codes of rows of numbers."""
+        codes = np.empty((len(rows), self.ball.words), dtype=np.uint64)
+        for part in self._chunks(len(rows)):
+            try:
+                codes[part] = self._chunk_coded(rows[part], lenient)
+            except ColumnError as error:
+                raise ColumnError(error.rule, row=part.start + (error.row or 0)) from None
+        return codes
+
+    def _chunk_coded(self, rows: Floats, lenient: bool) -> Codes:
+        """Do so for a few: clipped to the ball, rounded, and their own norm checked."""
         broken = ((np.isnan(rows), _NAN), (np.isinf(rows) & (not lenient), _INFINITE))
         for wrong, rule in broken:
             if wrong.any():
@@ -215,7 +237,9 @@ class VectorSpace(Space):
         return self.ball.odd(self.ball.unpack(codes))
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
-        rows = row_products(self.coordinates(codes) / self.ball.last, self.basis)
+        rows = np.empty((len(codes), self.width))
+        for part in self._chunks(len(codes)):
+            rows[part] = self.values_of(self.coordinates(codes[part]) / self.ball.last)
         t, lost = pa.types, None if missing is None else pa.array(missing)
         if missing is not None:
             rows[missing] = 0.0
@@ -246,7 +270,7 @@ class VectorSpace(Space):
         if row is None or isinstance(row, str) or not np.isfinite(row).all():
             return False
         parts = self.parts(row[None, :])
-        back = row_products(parts, self.basis)[0]
+        back = self.values_of(parts)[0]
         near = bool(np.abs(back - row).max() <= 1e-6 * max(float(np.abs(row).max()), 1e-300))
         return near and float(self._norms(parts)[0]) <= _NEAR
 
@@ -259,17 +283,34 @@ class VectorSpace(Space):
         return float(self._norms((a - b)[None, :].astype(np.float64))[0]) / 2 * self.step
 
 
+class BoundedVectors(VectorSpace):
+    """Vectors in a ball of radius ``bound``, in the unit of the values' norm."""
+
+    bound: float
+
+    @property
+    def step(self) -> float:
+        """Distance of neighbouring grid points of a coordinate."""
+        return 2 * self.bound / self.ball.last
+
+    @property
+    def diameter(self) -> float:
+        """Twice the bound."""
+        return 2 * self.bound
+
+
 def row_products(rows: Floats, matrix: Floats) -> Floats:
     """Return rows times a matrix's transpose, each row by itself: a matrix product rounds by what is beside a row."""
-    found = np.zeros((len(rows), len(matrix)))
-    for column, factors in zip(rows.T, matrix.T, strict=True):
-        found += column[:, None] * factors
-    return found
+    found = np.zeros((len(matrix), len(rows)))
+    term = np.empty_like(found)
+    for column, factors in zip(np.ascontiguousarray(rows.T), matrix.T, strict=True):
+        found += np.multiply(factors[:, None], column, out=term)
+    return np.ascontiguousarray(found.T)
 
 
 @register
 @dataclass(frozen=True)
-class Vector(VectorSpace):
+class Vector(BoundedVectors):
     """Lists of ``length`` numbers whose norm is at most ``bound``; their distance is the norm of the difference.
 
     Longer vectors are drawn to the ball along their direction. Each coordinate is then rounded to the grid of 2^bits
@@ -333,15 +374,9 @@ class Vector(VectorSpace):
         """Return values in parts of the bound."""
         return values / self.bound
 
-    @property
-    def step(self) -> float:
-        """Distance of neighbouring grid points of a coordinate."""
-        return 2 * self.bound / self.ball.last
-
-    @property
-    def diameter(self) -> float:
-        """Twice the bound."""
-        return 2 * self.bound
+    def values_of(self, parts: Floats) -> Floats:
+        """Return values of coordinates: the basis is diagonal."""
+        return parts * self.bound
 
 
 @dataclass(frozen=True)
@@ -375,6 +410,10 @@ class ReleasedVectors(VectorSpace):
     def parts(self, values: Floats) -> Floats:
         """Return coordinates as the space does."""
         return self.of.parts(values)
+
+    def values_of(self, parts: Floats) -> Floats:
+        """Return values as the space does."""
+        return self.of.values_of(parts)
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept what the space accepts."""

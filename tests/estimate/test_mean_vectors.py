@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ from dpframe.accounting.discrete_gaussian import BallNoise, IntegerNoise, noise_
 from dpframe.accounting.gaussian_dp import gaussian_delta
 from dpframe.central.counts import Vectors
 from dpframe.errors import ParameterError
+from dpframe.estimate.plot import _curve
 from dpframe.estimate.vectors import VectorColumn, largest_deviation
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
@@ -106,7 +108,7 @@ def test_null_rates_and_refusals() -> None:
         ("holds no sets; ask for mean", lambda: safe.dp.support("v")),
         ("holds no sets; ask for mean", lambda: safe.dp.set_sizes("v")),
         ("holds vectors, of which where tells nothing", lambda: safe.dp.count(where={"v": [0.0]})),
-        ("holds vectors, of which no rows are drawn", lambda: safe.dp.synthesize()),
+        (r"no rows are drawn; .* release.drop\(columns=\['v'\]\)", lambda: safe.dp.synthesize()),
         ("is a vector, which takes no weights", lambda: safe.dp.mean("v", weights="sex")),
         ("takes one column in by", lambda: safe.dp.mean("v", by=["sex"])),
         ("is a vector; ask for it on its own", lambda: safe.dp.mean(["v"])),
@@ -115,10 +117,26 @@ def test_null_rates_and_refusals() -> None:
         ("holds no vectors or curves", lambda: safe.dp.mean_curve("sex")),
     ):
         refused(ParameterError, match, call)
+    assert list(safe.drop(columns=["v"]).dp.synthesize()) == ["sex"]
     assert "Mean of v" in safe.dp.report().to_html()
     assert ("mean curve", "v") in safe.dp.release.plan.forecast().index
     assert safe.dp.plot("v").get_ylabel() == "mean (estimate, band)"
     assert safe.dp.plot("v", by="sex").get_legend() is not None
+
+
+def test_a_picture_of_many_groups_shows_the_clearest_in_full() -> None:
+    """Each curve with its band at every point; of more than eight groups those with the narrowest bands, said so."""
+    index = pd.MultiIndex.from_product([list("abcdefghij"), [0, 1, 2]], names=["region", "position"])
+    middle, half = np.arange(30.0), np.repeat([9, 1, 2, 3, 4, 5, 6, 7, 8, np.inf], 3)
+    columns = {"estimate": middle, "band_lower": middle - half, "band_upper": middle + half}
+    ax = _curve(pd.DataFrame(columns, index=index), plt.figure().subplots())
+    assert [line.get_label() for line in ax.lines] == list("bcdefghi")
+    assert ax.get_legend().get_title().get_text() == "region (2 more, less certain)"
+    for i, (line, band) in enumerate(zip(ax.lines, ax.collections, strict=True), 1):
+        assert line.get_ydata().tolist() == middle[3 * i : 3 * i + 3].tolist()
+        edges = band.get_paths()[0].vertices[:, 1]
+        assert (edges.min(), edges.max()) == (3 * i - half[3 * i], 3 * i + 2 + half[3 * i])
+    plt.close("all")
 
 
 # Measured sums

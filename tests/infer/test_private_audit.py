@@ -19,6 +19,7 @@ from dpframe.infer.categories import Items, Texts, _Rows, _Values
 from dpframe.infer.column import Presence, _Nulls
 from dpframe.infer.cost import GaussianNoise, Histogram, spend
 from dpframe.infer.numbers import Numbers, _InCells
+from dpframe.infer.vectors import Lists, _Lengths, _Norms
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Boolean
@@ -50,7 +51,7 @@ def counts_of(counter) -> Counts:
     if isinstance(counter, _Values):
         values, counts = counter.counts()
         found = dict(zip(values.to_pylist(), counts.tolist(), strict=True))
-    elif isinstance(counter, _InCells):
+    elif isinstance(counter, _InCells | _Lengths | _Norms):
         found = {b"%d" % i: count for i, count in enumerate(counter.counts.tolist())}
     else:
         assert isinstance(counter, _Nulls)
@@ -101,11 +102,30 @@ def with_scale(noises, factor: float):
 AGES = [*range(20, 60)] * 20
 BASKETS = [[f"item{i % 80}", f"item{i % 7}"] for i in range(400)]
 
+CURVES = [[i / 100, 0.5] for i in range(400)]
+
+
+def found_length(task: Lists, length: int) -> Lists:
+    """A task that is asked for norms next."""
+    task.length = length
+    return task
+
+
 CASES = {
     "an extreme outlier": (
         Numbers(Field("x", pa.float64(), False), 800),
         pa.array([50.0, *AGES], pa.float64()),
         pa.array([-1e300, *AGES], pa.float64()),
+    ),
+    "a curve of another norm": (
+        found_length(Lists(Field("x", pa.list_(pa.float64()), True), 800), 2),
+        pa.array([[0.5, 0.5], *CURVES]),
+        pa.array([[1e300, 0.5], *CURVES]),
+    ),
+    "a curve of another length": (
+        Lists(Field("x", pa.list_(pa.float64()), True), 800),
+        pa.array([[0.5, 0.5], *CURVES]),
+        pa.array([[0.5, 0.5, 0.5], *CURVES]),
     ),
     "a unique category": (
         Texts(Field("x", pa.string(), False)),

@@ -33,6 +33,7 @@ WORDS = ["", "a", "b\0", "café", "日本", "\U0001f600", "x" * 300, "other"]
 FLOATS = [0.0, -0.0, 1.5, -1e308, 1.7e308, 5e-324, math.inf, -math.inf, math.nan]
 WHOLE = [0, 1, -1, 41, 2**31, -(2**63), 2**63 - 1]
 LISTS: list[Any] = [[], ["a"], ["a", "a"], ["a", None], [None], list("abcdefghijklm"), None]
+CURVES: list[Any] = [[0.5, 1.0], [1e308, -1e308], [math.nan, 0.0], [None, 1.0], [math.inf, 0.0], [0.0, 0.0], [], [1.0]]
 ODD: list[Any] = [None, "a", "\ud800", 3, 2**80, -1.5, math.nan, math.inf, True, b"x", pd.NA, pd.NaT, dt.date(1, 1, 1)]
 ODD += [["a", "b"], {"a"}, ("b", 3), {"k": 1}, [["a"], ["b"]], np.array(["a", "b"]), object, dt.timedelta.max]
 TICKS = [0, 1, -1, 10**9, 2**62, -(2**62), 2**63 - 1, -(2**63) + 1]
@@ -58,6 +59,9 @@ ARROW: list[tuple[pa.DataType, list[Any]]] = [
     (pa.list_(pa.string_view()), LISTS),
     (pa.list_(pa.dictionary(pa.int8(), pa.string())), LISTS),
     (pa.list_(pa.string(), 2), [["a", "b"], ["a", None], ["c", "c"]]),
+    (pa.list_(pa.float64()), CURVES),
+    (pa.large_list(pa.float32()), CURVES),
+    (pa.list_(pa.float64(), 2), [curve for curve in CURVES if len(curve) == 2]),
 ]
 
 
@@ -80,6 +84,8 @@ PANDAS: list[Any] = [
     (ODD, objects),
     (WORDS[:4], objects),
     (LISTS, objects),
+    (CURVES, objects),
+    ([np.array([0.5, 1.5]), np.array([math.nan, 1.0]), np.array([[0.5]]), None], objects),
     ([dt.date(1, 1, 1), dt.date(9999, 12, 31), None], objects),
     (FLOATS, lambda v: pd.Series(v, dtype="float64")),
     (FLOATS[:3], lambda v: pd.Series(v, dtype="float16")),
@@ -148,7 +154,13 @@ def test_what_was_paid_for_is_released_of_the_smallest_tables() -> None:
 
 @pytest.mark.parametrize(
     "column",
-    [pa.array([[["a"]]]), pa.array([[1.5]]), pa.array([{"a": 1}]), pa.array([b"x"])],
+    [
+        pa.array([[["a"]]]),
+        pa.array([[1]]),
+        pa.array([[[1.5]]]),
+        pa.array([{"a": 1}]),
+        pa.array([b"x"]),
+    ],
     ids=lambda a: str(a.type),
 )
 def test_types_without_a_space_are_refused_whatever_they_hold(column: pa.Array) -> None:

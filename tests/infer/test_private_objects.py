@@ -24,7 +24,7 @@ from dpframe.infer.cost import Histogram, Spending, spend
 from dpframe.infer.private import Inference, Measurement
 from dpframe.io.frames import wrap
 from dpframe.plan.build import build_plan
-from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset
+from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset, Vector
 from dpframe.spaces.python_values import KINDS, kind_counts, read_as
 
 AMPLE = Budget(20.0, 1e-6)
@@ -106,7 +106,7 @@ KIND_OF: dict[str, tuple[str, type[Space] | str]] = {
     "counts": ("whole number", "integer"), "floats": ("number", "real"), "decimals": ("number", "real"),
     "dates": ("date", "datetime"), "stamps": ("timestamp", "datetime"), "spans": ("duration", "datetime"),
     "clock": ("time of day", "datetime"), "sets": ("set of text", "subset"),
-    "numbered": ("set of whole numbers", "subset"), "curves": ("list of numbers", "categorical"),
+    "numbered": ("set of whole numbers", "subset"), "curves": ("list of numbers", "vector"),
 }  # fmt: skip
 
 
@@ -138,19 +138,20 @@ def test_values_of_every_kind_come_back() -> None:
     assert spaces["sets"] == Subset(("a", "b", "c"), 4, "other")
     assert spaces["numbered"] == Subset((1, 2, 30), 3)
     assert inner(spaces["clock"]).is_duration and inner(spaces["spans"]).is_duration
-    assert spaces["curves"].labels()[0] == "other"
+    assert isinstance(spaces["curves"], Vector) and spaces["curves"].length == 2 and 2.4 < spaces["curves"].bound < 3.2
 
 
 def test_whole_tables_of_objects_are_sanitized() -> None:
-    frame = pd.DataFrame({name: objects(values) for name, values in COLUMNS.items() if name != "curves"})
+    frame = pd.DataFrame({name: objects(values) for name, values in COLUMNS.items()})
     safe = dpf.sanitize(frame, 40.0, 1e-6, key=KEY)
     assert {type(value) for value in safe["flags"]} <= {bool, type(None)}
     assert {type(value) for value in safe["counts"]} == {int}
     assert {type(value) for value in safe["numbered"]} == {list}
     assert {type(value) for value in safe["dates"]} == {dt.date}
+    assert {len(value) for value in safe["curves"]} == {2}
 
 
-@pytest.mark.parametrize("name", ["text", "counts", "sets"])
+@pytest.mark.parametrize("name", ["text", "counts", "sets", "curves"])
 @pytest.mark.parametrize("place", range(len(ODD)))
 def test_leak_one_odd_object_changes_nothing_but_noisy_counts(name: str, place: int) -> None:
     """The same histograms, noise and thresholds; under one key and ample counts the same kind of space."""

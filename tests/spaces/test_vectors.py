@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from strategies import examples
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.spaces import Nullable, Vector, as_space
+from dpframe.spaces import Curve, Nullable, Vector, as_space
 from dpframe.spaces.ball import Ball
+from dpframe.spaces.vectors import _CHUNK
 
 ORDERS = {"l1": 1, "l2": 2, "linf": math.inf}
 
@@ -110,6 +111,23 @@ def test_a_column_is_coded_as_its_values_are() -> None:
 )
 def test_what_is_no_vector_is_refused_by_its_row(column, match) -> None:
     refused(ColumnError, match, lambda: Vector(2, 1.0).encode(column))
+
+
+@pytest.mark.parametrize("bits", [4, 8, 16])
+def test_chunks_show_nowhere(bits: int) -> None:
+    """A row's code and value are its own, whatever stands beside it; a refusal counts rows from the array's start."""
+    count = 2 * _CHUNK // 24 + 7
+    rows = np.random.default_rng(8).normal(size=(count, 24))
+    for space in (Vector(24, 2.0, bits=bits), Curve(range(24), 2.0, {"name": "RBF", "length_scale": 1.5}, 16, bits)):
+        codes = space.encode(rows)
+        some = [0, 3, count // 2, count - 1]
+        assert codes[some].tolist() == [space.encode(rows[i : i + 1])[0].tolist() for i in some]
+        values = space.decode(codes)
+        assert values.take(some).to_pylist() == space.decode(codes[some]).to_pylist()
+        broken = rows.copy()
+        broken[count - 2, 5] = math.nan
+        with pytest.raises(ColumnError, match=f"NaN or null within a list.* at row position {count - 2}$"):
+            space.encode(broken)
 
 
 def test_nulls_are_imputed_or_values_and_infinities_clip_where_asked() -> None:

@@ -1,0 +1,135 @@
+"""Columns of lists of floats: their length, where the type does not say it, and a bound of their ℓ2 norm.
+
+The length is that which most lists have: a row counts under its own, of 1 to 4,096, or under none of these. The bound
+is found as that of a column of numbers is, from the norms of the lists of that length: one number a row, whatever its
+length, so that every histogram has sensitivity 2 (ℓ1) and √2 (ℓ2), as those of numbers have. A list of another
+length, or with a null or NaN in it, is no vector: it counts as null, or beyond all bounds where the type has no nulls.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpframe.errors import ColumnError
+from dpframe.infer.column import Counter, Task
+from dpframe.infer.cost import CountNoise, Histogram
+from dpframe.infer.numbers import first_grid, friendly
+from dpframe.infer.ranges import Grid, Round, bounds, fitted, refined
+from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.inferred import Measured
+from dpframe.spaces import Space, Vector
+from dpframe.spaces.ball import LONGEST
+from dpframe.spaces.field import Field
+from dpframe.spaces.lists import float_norms, float_rows, list_lengths
+
+_LENGTH_SHARE, _NORM_SHARES = 0.1, (0.4, 0.5)
+"""Shares of the budget for the length and for two rounds of norms, beside 1 of a column of numbers."""
+
+_FALSE_ALARM = 0.0005
+"""Probability that noise alone passes for a length."""
+
+_PARTS = 64
+"""Parts into which a cell with most of the norms is divided in the second round."""
+
+_SMALLEST, _LARGEST = 1e-90, 1e90
+"""Limits of a bound."""
+
+
+class _Lengths(Counter):
+    def __init__(self) -> None:
+        self.nulls = 0
+        self.counts = np.zeros(LONGEST + 1, dtype=np.int64)
+
+    def add(self, values: Any) -> None:
+        lengths = list_lengths(values)
+        self.nulls += int((lengths < 0).sum())
+        # The cell 0 has all lengths that no vector has.
+        lengths = np.where(lengths > LONGEST, 0, lengths)[lengths >= 0]
+        self.counts += np.bincount(lengths, minlength=LONGEST + 1)
+
+
+class _Norms(Counter):
+    def __init__(self, grid: Grid, length: int, nullable: bool) -> None:
+        self.grid, self.length, self.nullable, self.nulls = grid, length, nullable, 0
+        self.counts = np.zeros(len(grid.edges) + 1, dtype=np.int64)
+
+    def add(self, values: Any) -> None:
+        rows, fits = float_rows(values, self.length)
+        self.counts += self.grid.count(float_norms(rows))
+        broken = len(fits) - len(rows)
+        if self.nullable:
+            self.nulls += broken
+        else:
+            self.counts[-1] += broken
+
+
+def _first_grid() -> Grid:
+    """Return the cells of floats that are not negative."""
+    both = first_grid(pa.float64())
+    return Grid(tuple(edge for edge in both.edges if edge > 0), 0.0, both.most)
+
+
+class Lists(Task):
+    """A column of lists of floats."""
+
+    def __init__(self, field: Field, n: int) -> None:
+        super().__init__(field)
+        self.n = n
+        fixed = pa.types.is_fixed_size_list(field.type)
+        self.length: int | None = field.type.list_size if fixed else None
+        if self.length is not None and not 1 <= self.length <= LONGEST:
+            raise ColumnError(
+                f"has type {field.type}, and vectors have 1 to {LONGEST} numbers; cut the lists, or pass drop=[…]",
+                column=field.name,
+            )
+        self._asked_length = self.length is None
+        self._rounds: list[Round] = []
+
+    @property
+    def histograms(self) -> tuple[Histogram, ...]:
+        """That of the lengths, where the type has none, and two of norms."""
+        norms = tuple(Histogram(1, share) for share in _NORM_SHARES)
+        return (Histogram(1, _LENGTH_SHARE), *norms) if self._asked_length else norms
+
+    def asks(self, i: int) -> int | None:
+        """Return the number of the round; no norms are asked for where no length was found."""
+        return None if i and self.length is None else super().asks(i)
+
+    def counter(self) -> Counter:
+        """Return a counter of lengths, then of norms."""
+        if self.length is None:
+            return _Lengths()
+        grid = refined(fitted(self._rounds), self.n, _PARTS) if self._rounds else _first_grid()
+        return _Norms(grid.opened(), self.length, self.field.nullable)
+
+    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+        """Measure the lengths, or the norms of a round."""
+        if isinstance(counter, _Lengths):
+            self._find_length(counter, noise, stream)
+            return
+        assert isinstance(counter, _Norms)
+        noisy, missing = self._noisy(counter.counts, counter.nulls, noise, stream)
+        counts = tuple(noisy.tolist())
+        self._rounds.append(Round(counter.grid, counts, noise.variance))
+        self.measured.append(Measured(self.field.name, "norms", counter.grid.edges, counts, noise.variance, missing))
+
+    def _find_length(self, counter: _Lengths, noise: CountNoise, stream: ColumnStream) -> None:
+        """Keep the noisy counts that stand out of their noise; the largest is that of the column's length."""
+        noisy, missing = self._noisy(counter.counts, counter.nulls, noise, stream)
+        level = NormalDist().inv_cdf(1 - _FALSE_ALARM / LONGEST) * noise.variance**0.5
+        shown = np.flatnonzero(noisy > level)
+        shown = shown[shown > 0]
+        lengths, counts = tuple(shown.tolist()), tuple(noisy[shown].tolist())
+        self.measured.append(Measured(self.field.name, "lengths", lengths, counts, noise.variance, missing))
+        if lengths:
+            self.length = lengths[int(np.argmax(counts))]
+
+    def inner(self) -> Space:
+        """Return vectors of the length and bound found, of 1 where there is none."""
+        found = bounds(fitted(self._rounds), self.n) if self._rounds else None
+        bound = 1.0 if found is None else float(friendly(0.0, found[1])[1])
+        return Vector(self.length or 1, min(max(bound, _SMALLEST), _LARGEST))
