@@ -260,6 +260,7 @@ class NullFamily:
 
     alias: ClassVar[str | None] = None
     fixed: ClassVar[bool] = False
+    adds_in_group: ClassVar[bool] = False
 
     @property
     def tag(self) -> str:

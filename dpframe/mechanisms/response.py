@@ -28,6 +28,7 @@ class ResponseChannel(Mechanism):
     """
 
     local_inverse: ClassVar[bool] = True
+    adds_in_group: ClassVar[bool] = True
 
     @property
     @abstractmethod
