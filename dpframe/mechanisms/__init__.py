@@ -11,6 +11,7 @@ from dpframe.mechanisms.response import RandomizedResponse, ResponseChannel
 from dpframe.mechanisms.set_response import NullableSetResponse, SetResponse
 from dpframe.mechanisms.tabulated import Exponential, Matrix
 from dpframe.mechanisms.vector_noise import VectorNoise
+from dpframe.mechanisms.wrapped import WrappedGeometric
 
 __all__ = [
     "MECHANISMS",
@@ -30,6 +31,7 @@ __all__ = [
     "SetResponse",
     "VectorNoise",
     "WithNull",
+    "WrappedGeometric",
     "mechanism_for",
     "mechanism_from_json",
 ]

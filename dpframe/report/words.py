@@ -11,6 +11,7 @@ MECHANISMS = {
     "randomized_response": "kept with a fixed chance, otherwise replaced by another value drawn at random",
     "geometric": "noise added in whole steps, small steps being likelier; kept within the bounds",
     "nullable_geometric": "noise added as for other numbers; whether the value is missing is randomised, too",
+    "wrapped_geometric": "noise added in whole steps, small steps being likelier; one bound follows on the other",
     "bitflip": "every item of the set is switched on or off with a fixed chance",
     "asymmetric_bitflip": "every item is switched on or off, with different chances for items held and not held",
     "nullable_bitflip": "every item is switched on or off; whether the set is missing is randomised, too",
@@ -30,6 +31,7 @@ NAMES = {
     "nullable_set_response": "randomised response on whole sets, with missing values",
     "geometric": "Laplace (geometric on its grid)",
     "nullable_geometric": "Laplace (geometric on its grid), with missing values",
+    "wrapped_geometric": "wrapped Laplace (geometric on a ring)",
     "vector": "Laplace on every coordinate (geometric on its grid)",
     "nullable_vector": "Laplace on every coordinate (geometric on its grid), with missing values",
 }

@@ -156,7 +156,7 @@ class Curator:
         spaces = self.run.spaces(self.member.columns)
         if isinstance(table, FileInput):
             table = table.typed(spaces)
-        check_types(table.fields(list(spaces)), spaces)
+            check_types(table.fields(list(spaces)), spaces)
         return table
 
     def _gather(self, table: Table, id: str, spill: Spill) -> Tables | None:
@@ -227,10 +227,12 @@ class Curator:
 
     def _fields(self, table: Table) -> str:
         """Return the columns' names and types, which are public, as text."""
-        fields = [
-            pa.field(f.name, output_type(plain_type(f.type)), f.nullable)
-            for f in table.fields(list(self.run.spaces(self.member.columns)))
-        ]
+        spaces = self.run.spaces(self.member.columns)
+        fields = []
+        for field in table.fields(list(spaces)):
+            # Objects have no type of their own.
+            type_ = spaces[field.name].natural_type if pa.types.is_null(field.type) else field.type
+            fields.append(pa.field(field.name, output_type(plain_type(type_)), field.nullable))
         return base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
 
     def _write(self, spill: Spill, facts: Mapping[str, Any], message: Path, pad: Path) -> Header:
