@@ -32,8 +32,8 @@ print(sum("image/png" in output.get("data", {}) for cell in notebook.cells for o
 """
 
 
-def test_there_are_six() -> None:
-    assert [path.name[0] for path in NOTEBOOKS] == list("123456")
+def test_there_are_seven() -> None:
+    assert [path.name[0] for path in NOTEBOOKS] == list("1234567")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

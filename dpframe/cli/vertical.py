@@ -76,6 +76,7 @@ def plan(
         list[str] | None,
         typer.Option(help="Table that its curator measures beside the rows, e.g. sex; repeat.", show_default=False),
     ] = None,
+    measure_share: Annotated[float, typer.Option(help="Their share of what the promise allows.")] = 0.5,
     pad: Annotated[str, typer.Option(help="one-time, or stream: short keys instead of long pads.")] = "one-time",
 ) -> None:
     """Make a run: which columns are whose, under which promise; everybody gets the file, it is public."""
@@ -88,6 +89,7 @@ def plan(
         pad=pad,
         mechanisms=dict(map(_mechanism, mechanism or [])),
         measure=[_names(text) for text in measure] if measure else None,
+        measure_share=measure_share,
         groups=[_names(text) for text in group or []],
         sample=int(sample) if sample is not None and sample.isdecimal() else sample,
         local_epsilon=local_epsilon,

@@ -23,12 +23,12 @@ from dpframe.io.frames import wrap
 from dpframe.io.inputs import open_input
 from dpframe.io.spill import BUCKET_ROWS, Spill
 from dpframe.io.table import Table
-from dpframe.io.types import output_type, plain_type
+from dpframe.io.types import output_type
 from dpframe.ledger.account import Account
 from dpframe.noise.keystream import Keystream
 from dpframe.release.packed import packed
 from dpframe.vertical.keys import Identity
-from dpframe.vertical.messages import ROWS, Header, Message, MessageWriter
+from dpframe.vertical.messages import ROWS, Header, Message, MessageWriter, check_new
 from dpframe.vertical.pads import PadStream, padded
 from dpframe.vertical.ranks import Records, row_tags, tag_key
 from dpframe.vertical.run import Member, Run
@@ -120,8 +120,7 @@ class Curator:
         account, table = Account.of(ledger, dataset), self._opened(source, id)
         message, pad = Path(message), Path(pad)
         for path in (message, pad):
-            if path.exists():
-                raise FileError(f"{path} is there already, and a run is encrypted once; take another name")
+            check_new(path, "encrypted")
         self.identity.check_unused(f"{self.run.id}.encrypted", _DONE)
         with Spill(message.parent, (table.n // BUCKET_ROWS).bit_length()) as spill:
             tables = self._gather(table, id, spill)
@@ -232,7 +231,7 @@ class Curator:
         for field in table.fields(list(spaces)):
             # Objects have no type of their own.
             type_ = spaces[field.name].natural_type if pa.types.is_null(field.type) else field.type
-            fields.append(pa.field(field.name, output_type(plain_type(type_)), field.nullable))
+            fields.append(pa.field(field.name, output_type(type_), field.nullable))
         return base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
 
     def _write(self, spill: Spill, facts: Mapping[str, Any], message: Path, pad: Path) -> Header:
@@ -266,15 +265,18 @@ def _first(spill: Spill, rows: int) -> Iterator[Batch]:
             yield part
 
 
-def schema_of(text: Any) -> pa.Schema:
-    """Read back the columns' names and types that a header tells.
+def fields_of(header: Header, names: Sequence[str]) -> dict[str, pa.Field]:
+    """Read back the columns' types that a curator's header tells.
 
     Raises
     ------
     FileError
-        If it tells none.
+        If it tells none, or of other columns.
     """
     try:
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(header.facts.get("fields", ""))))
     except (ValueError, TypeError, pa.ArrowException):
-        raise FileError("a message tells no types of its columns; get it again") from None
+        schema = pa.schema([])
+    if set(schema.names) != set(names):
+        raise FileError(f"the message of curator {header.sender} tells no types of its columns; make a new run")
+    return {field.name: field for field in schema}

@@ -97,11 +97,13 @@ class Identity:
 
     def use(self, what: str, noun: str) -> None:
         """Mark something as done, for good; `FileError` if it was."""
-        (self.folder / USED).mkdir(exist_ok=True)
         try:
+            (self.folder / USED).mkdir(exist_ok=True)
             mark(self.folder / USED / what)
         except FileExistsError:
             self.check_unused(what, noun)
+        except OSError as error:
+            raise FileError(f"{self.folder / USED} could not be written: {error.strerror}") from None
 
 
 def mark(path: Path) -> None:

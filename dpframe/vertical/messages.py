@@ -54,6 +54,23 @@ class Header:
         """SHA-256 of the header, and so of the whole message."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
+    @classmethod
+    def from_text(cls, text: str | bytes) -> Header:
+        """Read a header back; `ValueError` or `TypeError` for what is none."""
+        header = cls(**json.loads(text))
+        kinds = (header.kind, header.run, header.sender, header.content)
+        if not all(isinstance(kind, str) for kind in kinds) or not isinstance(header.facts, dict):
+            raise TypeError
+        return header
+
+
+def check_new(path: Path, once: str) -> None:
+    """Raise `FileError` for a file that is there already, or that lies in no folder."""
+    if path.exists():
+        raise FileError(f"{path} is there already, and a run is {once} once; take another name")
+    if not path.parent.is_dir():
+        raise FileError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
+
 
 class _Content:
     """Digest of codes, column by column."""
@@ -63,7 +80,7 @@ class _Content:
 
     def add(self, codes: Batch) -> None:
         for name, digest in self._columns.items():
-            digest.update(np.ascontiguousarray(codes[name]).data)
+            digest.update(_little(codes[name]).data)
 
     def hexdigest(self) -> str:
         parts = [[name, digest.hexdigest()] for name, digest in self._columns.items()]
@@ -71,21 +88,23 @@ class _Content:
 
 
 def _stored(space: Space) -> pa.DataType:
-    return pa.binary(8 * space.code_words) if space.code_words else pa.from_numpy_dtype(space.code_type)
+    # As bytes: Parquet has no integers of fewer than four, and would read back what three of them hold as nothing.
+    return pa.binary(space.code_type.itemsize * max(1, space.code_words))
 
 
 def _to_arrow(codes: Any, type_: pa.DataType) -> pa.Array:
-    if codes.ndim == 1:
-        return pa.array(codes, type_)
-    return pa.Array.from_buffers(type_, len(codes), [None, pa.py_buffer(np.ascontiguousarray(codes))])
+    return pa.Array.from_buffers(type_, len(codes), [None, pa.py_buffer(_little(codes))])
 
 
 def _to_codes(array: pa.Array, space: Space) -> Any:
-    if not space.code_words:
-        return array.to_numpy(zero_copy_only=False)
-    width, raw = 8 * space.code_words, array.buffers()[1]
-    start = array.offset * width
-    return np.frombuffer(raw, dtype="<u8", count=len(array) * space.code_words, offset=start).reshape(len(array), -1)
+    kind, words = space.code_type.newbyteorder("<"), max(1, space.code_words)
+    start = array.offset * kind.itemsize * words
+    flat = np.frombuffer(array.buffers()[1], kind, count=len(array) * words, offset=start)
+    return (flat.reshape(-1, words) if space.code_words else flat).astype(space.code_type, copy=False)
+
+
+def _little(codes: Any) -> Any:
+    return np.ascontiguousarray(codes, dtype=codes.dtype.newbyteorder("<"))
 
 
 class MessageWriter:
@@ -139,8 +158,7 @@ class Message:
             missing = isinstance(error, FileNotFoundError)
             raise FileError(f"{path} {'does not exist' if missing else 'is damaged or no Parquet file'}") from None
         try:
-            data = json.loads(found[_HEADER])
-            header, signature = Header(**data), found[_SIGNATURE].decode("ascii")
+            header, signature = Header.from_text(found[_HEADER]), found[_SIGNATURE].decode("ascii")
         except (KeyError, ValueError, TypeError, RecursionError):
             raise FileError(f"{path} is no message of a vertical run; encrypt and perturb write them") from None
         if header.schema != _SCHEMA:

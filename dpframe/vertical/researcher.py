@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpframe.api.parquet import check_target
 from dpframe.errors import FileError, PlanError
 from dpframe.io.batches import Batch, length, row_groups
+from dpframe.io.inputs import open_input
 from dpframe.io.job import Layout, in_background
 from dpframe.io.sinks import Sink
 from dpframe.io.spill import BUCKET_ROWS, Spill
-from dpframe.plan.measures import MeasuredTable
+from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.packed import unpacked
 from dpframe.release.release import Digest, order_words
-from dpframe.vertical.curator import schema_of
-from dpframe.vertical.keys import mark
-from dpframe.vertical.messages import Message
+from dpframe.vertical.curator import fields_of
+from dpframe.vertical.keys import mark, verified
+from dpframe.vertical.messages import Header, Message
 from dpframe.vertical.pads import PadStream, unpadded
 from dpframe.vertical.run import Member, Run
 
@@ -77,16 +79,34 @@ class Researcher:
         source.verify("perturbed", run.id, run.server, run.plan.spaces)
         if source.header.rows != run.rows:
             raise FileError(f"{perturbed} has {source.header.rows:,} rows, the sample {run.rows:,}; perturb it anew")
-        found = self._pads(source, pads, {run.member(name).name for name in without})
-        sink = Sink(Path(target), "snappy")
+        heads = self._headers(source)
+        found = self._pads(heads, pads, {run.member(name).name for name in without})
+        target = check_target(Path(target), open_input(perturbed))
+        if target.resolve() in {pad.path.resolve() for pad in found.values()}:
+            raise FileError(f"{target} is one of the pads; write to another place")
+        sink = Sink(target, "snappy")
         with ExitStack() as undo:
             for pad in found.values():
                 undo.callback(_use(pad.path).unlink)
-            info = self._release(source, found, sink)
+            info = self._release(source, heads, found, sink)
             undo.pop_all()
         return info
 
-    def _pads(self, source: Message, paths: Sequence[str | Path], without: set[str]) -> dict[str, Message]:
+    def _headers(self, source: Message) -> dict[str, Header]:
+        """Return what the curators signed, by their names, as the server passed it on."""
+        try:
+            told = {m: source.header.facts[m.name] for m in self.run.curators}
+            heads = {m: Header.from_text(text) for m, (text, _) in told.items()}
+            honest = all(verified(m.key, told[m][1], heads[m].text.encode()) for m in told)
+        except (KeyError, ValueError, TypeError):
+            honest = False
+        if not honest or any(
+            (head.kind, head.run, head.sender) != ("codes", self.run.id, m.name) for m, head in heads.items()
+        ):
+            raise FileError(f"{source.path} does not hold what the curators signed; ask the server what it perturbed")
+        return {m.name: head for m, head in heads.items()}
+
+    def _pads(self, heads: Mapping[str, Header], paths: Sequence[str | Path], without: set[str]) -> dict[str, Message]:
         """Return the pads by curator, once each is known to fit the message that was perturbed."""
         run = self.run
         found: dict[str, Message] = {}
@@ -99,7 +119,7 @@ class Researcher:
                 raise FileError(
                     f"{path} is a pad of curator {member.name} too many; pass one of each that is not left out"
                 )
-            if pad.header.facts.get("message") != source.header.facts["messages"].get(member.name):
+            if pad.header.facts.get("message") != heads[member.name].digest:
                 raise FileError(f"{path} is the pad of another message of curator {member.name}; get the one that fits")
             found[member.name] = pad
         missing = [member.name for member in run.curators if member.name not in found and member.name not in without]
@@ -112,14 +132,14 @@ class Researcher:
             raise FileError("all curators are left out: nothing would be released; pass one pad or more")
         return found
 
-    def _release(self, source: Message, pads: Mapping[str, Message], sink: Sink) -> ReleaseInfo:
+    def _release(
+        self, source: Message, heads: Mapping[str, Header], pads: Mapping[str, Message], sink: Sink
+    ) -> ReleaseInfo:
         """Write the release in a fresh order."""
         run = self.run
         key, digest = secrets.token_bytes(32), Digest(run.plan)
         members = [member for member in run.curators if member.name in pads]
-        fields = {
-            field.name: field for m in members for field in schema_of(source.header.facts["facts"][m.name]["fields"])
-        }
+        fields = {name: field for m in members for name, field in fields_of(heads[m.name], m.columns).items()}
         kept = {name: fields[name] for name in run.plan.names if name in fields}
         layout, first = Layout(run.plan, kept, {}), 0
         sink.check(layout.schema)
@@ -137,7 +157,7 @@ class Researcher:
                 lambda table: writer.write(table, layout.group_rows),
                 map(layout.decoded, row_groups(map(spill.read, range(spill.buckets)), layout.group_rows)),
             )
-            tables = self._tables(source, [member.name for member in members])
+            tables = self._tables([heads[member.name] for member in members])
             drawn_from = None if run.plan.sample is None else run.plan.n
             info = ReleaseInfo(run.plan, rows, digest.hexdigest(tables), drawn_from, False, tables)
             writer.describe(layout.metadata(info))
@@ -154,18 +174,17 @@ class Researcher:
                 out |= unpadded(spaces, codes, take(length(codes)))
             yield out
 
-    def _tables(self, source: Message, names: Sequence[str]) -> tuple[MeasuredTable, ...]:
+    def _tables(self, heads: Sequence[Header]) -> tuple[MeasuredTable, ...]:
         """Return what the curators measured, in the order of the plan's tables; none if one curator is left out."""
         plan = self.run.plan
-        if not plan.measures or len(names) < len(self.run.curators):
+        if not plan.measures or len(heads) < len(self.run.curators):
             return ()
-        by_measure: dict[Any, MeasuredTable] = {}
-        for name in names:
-            measures = self.run.tables_of(self.run.member(name))
-            told = source.header.facts["facts"][name].get("tables")
-            tables = unpacked(told, measures, plan.spaces) if measures else ()
+        by_measure: dict[Measure, MeasuredTable] = {}
+        for head in heads:
+            measures = self.run.tables_of(self.run.member(head.sender))
+            tables = unpacked(head.facts.get("tables"), measures, plan.spaces) if measures else ()
             if tables is None:
-                raise PlanError(f"the tables that curator {name} measured do not fit the run; encrypt anew")
+                raise PlanError(f"the tables that curator {head.sender} measured do not fit the run; make a new run")
             by_measure |= {table.measure: table for table in tables}
         return tuple(by_measure[measure] for measure in plan.measures)
 

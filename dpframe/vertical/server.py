@@ -14,7 +14,7 @@ from dpframe.io.batches import Batch, length
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.plan import Plan
 from dpframe.vertical.keys import Identity
-from dpframe.vertical.messages import Header, Message, MessageWriter
+from dpframe.vertical.messages import Header, Message, MessageWriter, check_new
 from dpframe.vertical.run import Run
 
 _DONE = "perturbed this run"
@@ -81,8 +81,7 @@ class Server:
             rows, the target is there, or the run was perturbed before.
         """
         target, run = Path(target), self.run
-        if target.exists():
-            raise FileError(f"{target} is there already, and a run is perturbed once; take another name")
+        check_new(target, "perturbed")
         self.identity.check_unused(f"{run.id}.perturbed", _DONE)
         found = self._checked(messages)
         self.identity.use(f"{run.id}.perturbed", _DONE)
@@ -92,11 +91,8 @@ class Server:
             for codes in self._joined(found):
                 writer.write(perturbed(codes, run.plan, key, first))
                 first += length(codes)
-            heads = {name: message.header for name, message in found.items()}
-            facts = {
-                "messages": {name: header.digest for name, header in heads.items()},
-                "facts": {name: dict(header.facts) for name, header in heads.items()},
-            }
+            # With their signatures: what curators say of types and tables goes through the server unchanged.
+            facts = {name: [message.header.text, message.signature] for name, message in found.items()}
             return writer.finish(Header("perturbed", run.id, "server", 0, facts), self.identity)
 
     def _checked(self, paths: Sequence[str | Path]) -> dict[str, Message]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from parties import Parties
 import dpframe as dpf
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError, PlanError
 from dpframe.ledger.ledger import Ledger
-from dpframe.vertical import Curator, Identity, Member, Run, Server, new_run, read_public
+from dpframe.vertical import Curator, Identity, Member, Researcher, Run, Server, new_run, read_public
 from dpframe.vertical.messages import Header, Message, MessageWriter
 
 N = 50
@@ -209,7 +210,7 @@ def with_another_code(path: Path) -> None:
     name = table.column_names[-1]
     codes = table[name].to_pylist()
     changed = table.set_column(
-        len(table.column_names) - 1, name, pa.array([*codes[:-1], codes[-1] ^ 1], table[name].type)
+        len(table.column_names) - 1, name, pa.array([*codes[:-1], bytes([codes[-1][0] ^ 1])], table[name].type)
     )
     pq.write_table(changed, path)
 
@@ -345,14 +346,55 @@ def test_pads_are_good_for_one_decryption(parties: Parties) -> None:
     assert not parties.release.exists()
 
 
-def test_a_decryption_that_fails_uses_nothing_up(parties: Parties) -> None:
+def test_a_decryption_that_fails_uses_nothing_up(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     parties.encrypt_all()
     parties.perturb()
-    parties.release.mkdir()
-    with pytest.raises(FileError, match=r"release.parquet could not be written"):
-        parties.decrypt()
-    parties.release.rmdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(pq.ParquetWriter, "add_key_value_metadata", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        with pytest.raises(FileError, match=r"release.parquet could not be written"):
+            parties.decrypt()
+    assert not parties.release.exists()
     parties.decrypt()
+
+
+def test_places_that_nothing_can_be_written_to(parties: Parties) -> None:
+    nowhere = parties.root / "nowhere" / "file"
+    call = lambda: Curator(parties.run, parties.root / "alice").encrypt(  # noqa: E731
+        parties.frames["alice"], nowhere, parties.pad("alice"), id="id"
+    )
+    refused(FileError, "cannot be written: there is no folder .*nowhere; make it first", call)
+    parties.encrypt_all()
+    server = Server(parties.run, parties.root / "server")
+    refused(FileError, "no folder .*nowhere; make it", lambda: server.perturb(parties.messages, nowhere))
+    parties.perturb()
+    researcher = Researcher(parties.run)
+    for target, match in [
+        (nowhere, "nowhere is not a directory; make it first"),
+        (parties.root, "is a directory; name a file"),
+        (parties.perturbed, "is part of the input; write to another place"),
+        (parties.pad("bob"), "is one of the pads; write to another place"),
+    ]:
+        refused(FileError, match, lambda: researcher.decrypt(parties.perturbed, parties.pads, target))  # noqa: B023
+    parties.decrypt()
+
+
+def test_a_server_that_alters_what_curators_say(parties: Parties) -> None:
+    """A server signs what it likes; what curators signed it cannot change."""
+    parties.encrypt_all()
+    parties.perturb()
+    source, identity = Message.open(parties.perturbed), Identity(parties.root / "server")
+    (codes,) = source.batches(parties.run.plan.spaces)
+    text, signature = source.header.facts["bob"]
+    for told in (
+        [text.replace('"facts": {', '"facts": {"more": 1, '), signature],
+        source.header.facts["alice"],
+        ["{}", ""],
+    ):
+        with parties.perturbed.open("wb") as file:
+            writer = MessageWriter(file, parties.run.plan.spaces)
+            writer.write(codes)
+            writer.finish(dataclasses.replace(source.header, facts={**source.header.facts, "bob": told}), identity)
+        refused(FileError, "does not hold what the curators signed; ask the server", parties.decrypt)
 
 
 def test_what_is_perturbed_of_another_run_or_with_other_noise(parties: Parties, other: Parties) -> None:

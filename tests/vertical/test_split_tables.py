@@ -19,7 +19,7 @@ import dpframe as dpf
 from dpframe.errors import BudgetExceeded, ColumnError, ParameterError
 from dpframe.io.verify import verify_file
 from dpframe.ledger.ledger import Ledger
-from dpframe.vertical import Identity, Run, messages, new_run, ranks
+from dpframe.vertical import Identity, Researcher, Run, messages, new_run, ranks
 from dpframe.vertical.messages import Message
 
 N = 600
@@ -177,6 +177,44 @@ def test_the_sample_and_its_order_are_uniform() -> None:
         counts[tuple(np.lexsort((tags[:, 0], tags[:, 1]))[:2].tolist())] += 1
     assert len(counts) == 12
     assert stats.chisquare(list(counts.values())).pvalue > 1e-6
+
+
+def test_tags_tell_ids_apart() -> None:
+    """Ids of all lengths, about the length of a block, with noughts behind them, and in slices and dictionaries."""
+    texts = ["", "a", "a\0", "a\0\0", *("x" * n for n in range(1, 40)), *("x" * n + "\0" for n in range(13, 18))]
+    array, key = pa.array(texts), bytes(range(32))
+    tags = ranks.row_tags(array, key)
+    assert len({row.tobytes() for row in tags}) == len(set(texts))
+    np.testing.assert_array_equal(ranks.row_tags(array[3:20], key), tags[3:20])
+    np.testing.assert_array_equal(ranks.row_tags(array.dictionary_encode(), key), tags)
+    np.testing.assert_array_equal(ranks.row_tags(pa.chunked_array([array[:5], array[5:]]), key), tags)
+    np.testing.assert_array_equal(ranks.row_tags(array.cast(pa.large_string()), key), tags)
+    assert (ranks.row_tags(array, bytes(32)) != tags).any(axis=1).all()
+    assert ranks.row_tags(array[:0], key).shape == (0, 2)
+    wide = ranks.row_tags(pa.array([-(2**63), 2**63 - 1, 7]), key)
+    np.testing.assert_array_equal(wide, ranks.row_tags(pa.array([str(-(2**63)), str(2**63 - 1), "7"]), key))
+
+
+def test_a_release_in_csv(parties: Parties) -> None:
+    parties.run = new_run(
+        {m.name: (parties.run.spaces(set(m.columns) - {"hobbies"}), m.key) for m in parties.run.curators},
+        parties.run.server,
+        n=N,
+        epsilon=1.0,
+    )
+    parties.encrypt_all()
+    parties.perturb()
+    Researcher(parties.run).decrypt(parties.perturbed, parties.pads, parties.root / "safe.csv")
+    assert len(dpf.read_csv(parties.root / "safe.csv").dp.crosstab("job", "sex")) == 3
+
+
+def test_categories_come_back_as_they_went_in(parties: Parties) -> None:
+    kind = pd.CategoricalDtype(["farm", "shop", "office"])
+    parties.encrypt("alice", parties.frames["alice"].astype({"job": kind}))
+    parties.encrypt("bob")
+    parties.perturb()
+    parties.decrypt()
+    assert isinstance(dpf.read_parquet(parties.release)["job"].dtype, pd.CategoricalDtype)
 
 
 def test_another_nonce_draws_another_sample(parties: Parties) -> None:
