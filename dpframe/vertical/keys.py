@@ -152,14 +152,14 @@ def read_public(path: str | Path) -> str:
         raise FileError(f"{path} is no public key; keygen writes {PUBLIC}") from None
 
 
-def check_public(text: object, name: str) -> str:
-    """Return a public key in hexadecimal, or raise `ParameterError`."""
+def check_public(text: object, name: str, noun: str = f"a public key of 64 hexadecimal digits, as in {PUBLIC}") -> str:
+    """Return 32 public bytes in hexadecimal, or raise `ParameterError` that says what they should be."""
     try:
         raw = bytes.fromhex(text) if isinstance(text, str) else b""
     except ValueError:
         raw = b""
     if len(raw) != 32:
-        raise ParameterError(f"{name} must be a public key of 64 hexadecimal digits, as in {PUBLIC}")
+        raise ParameterError(f"{name} must be {noun}")
     return raw.hex()
 
 

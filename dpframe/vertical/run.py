@@ -11,7 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from dpframe.vertical.keys import check_public
 from dpframe.vertical.pads import PADS
 
 SCHEMA = 1
+
+_NONCE = "64 hexadecimal digits, fresh for every run; leave it out"
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Run:
     def __post_init__(self) -> None:
         object.__setattr__(self, "curators", tuple(self.curators))
         object.__setattr__(self, "server", check_public(self.server, "server"))
-        object.__setattr__(self, "nonce", check_public(self.nonce or secrets.token_hex(32), "nonce"))
+        object.__setattr__(self, "nonce", check_public(self.nonce or secrets.token_hex(32), "nonce", _NONCE))
         if self.pad not in PADS:
             raise ParameterError(f"pad must be one of {', '.join(PADS)}")
         names = [member.name for member in self.curators]
@@ -256,11 +258,13 @@ def new_run(
         See `Run`.
     mechanisms
         Other mechanisms, by their tags, than each space's own under a pad: randomised response of finite columns,
-        wrapped geometric noise of grids, bit flips of sets.
+        wrapped geometric noise of grids (randomised response where null is a value), bit flips of sets.
     measure
         Tables that a curator measures of its own columns beside the rows, for ``measure_share`` of what is spent.
     **options
         ``groups``, ``sample``, ``allocation``, ``local_epsilon`` and ``nulls`` as in `dpframe.plan.build_plan`.
+        ``sample="optimal"`` is the best by this accounting; `dpframe.accounting.best_sample` is the paper's m*, which
+        knows of no credit for the order.
 
     Raises
     ------
@@ -281,7 +285,8 @@ def new_run(
         if sum(name in member.columns for member in members) > 1:
             raise ParameterError(f"column {name!r} is held by two curators; rename it, or leave it to one of them")
     known = {name: as_space(spec) for spaces, _ in curators.values() for name, spec in spaces.items()}
-    grouped = {name for group in options.get("groups", ()) for name in group}
+    options["groups"] = [tuple(group) for group in options.get("groups", ())]
+    grouped = {name for group in options["groups"] for name in group}
     chosen = {name: _own_tag(name, space) for name, space in known.items() if name not in grouped} | dict(
         mechanisms or {}
     )
@@ -300,8 +305,3 @@ def _own_tag(name: str, space: Space) -> str:
             "without nulls, or as a list of values"
         )
     return tags[0]
-
-
-def renewed(run: Run) -> Run:
-    """Return the same run under a fresh nonce."""
-    return replace(run, nonce=secrets.token_hex(32))
