@@ -19,6 +19,31 @@ Who may know what, and what that rests on:
   system's randomness is.
 - That curators have the same records is compared by a keyed digest, which tells whoever has no secret only that
   they are the same.
+
+Examples
+--------
+>>> import os, shutil, tempfile
+>>> import pandas as pd
+>>> import dpframe as dpf
+>>> here, folder = os.getcwd(), tempfile.mkdtemp()
+>>> os.chdir(folder)
+>>> ids = range(1_000)
+>>> alice = pd.DataFrame({"id": ids, "job": ["farm", "shop"] * 500})
+>>> bob = pd.DataFrame({"id": ids, "age": [30, 60] * 500}).sample(frac=1, random_state=1)
+>>> parties = {name: Identity.create(name) for name in ("alice", "bob", "server")}
+>>> keys = {name: identity.public for name, identity in parties.items()}
+>>> secret = parties["alice"].share()
+>>> path = shutil.copy("alice/shared.secret", "bob/shared.secret")
+>>> curators = {"alice": ({"job": ["farm", "shop"]}, keys["alice"]), "bob": ({"age": (0, 99)}, keys["bob"])}
+>>> run = new_run(curators, keys["server"], n=1_000, epsilon=1, sample=900)
+>>> header = Curator(run, "alice").encrypt(alice, "alice.message", "alice.pad", id="id")
+>>> header = Curator(run, "bob").encrypt(bob, "bob.message", "bob.pad", id="id", beside=["alice.message"])
+>>> header = Server(run, "server").perturb(["alice.message", "bob.message"], "noisy")
+>>> info = Researcher(run).decrypt("noisy", ["alice.pad", "bob.pad"], "release.parquet")
+>>> dpf.read_parquet("release.parquet").dp.mean("age", by="job").columns.tolist()
+['estimate', 'std_error', 'lower', 'upper']
+>>> os.chdir(here)
+>>> shutil.rmtree(folder)
 """
 
 from dpframe.vertical.curator import Curator

@@ -40,7 +40,7 @@ class Header:
     run: str
     sender: str
     rows: int
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     content: str = ""
     schema: int = _SCHEMA
 
