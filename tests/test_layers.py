@@ -23,6 +23,7 @@ LAYERS = [
     ["estimate"],
     ["learning", "report"],
     ["api"],
+    ["vertical"],
     ["cli"],
     ["__init__", "__main__"],
 ]

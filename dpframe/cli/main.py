@@ -31,6 +31,7 @@ from dpframe.cli.spaces import spaces
 from dpframe.cli.stopping import loaded
 from dpframe.cli.synthesize import synthesize
 from dpframe.cli.terminal import plain, progress
+from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import in_options
 from dpframe.errors import BudgetExceeded, DpframeError, FileError, NotSanitizedError, ParameterError
 from dpframe.io.inputs import open_input
@@ -51,6 +52,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(vertical_app, name="vertical")
 
 REFUTED, BAD_INPUT, OVERDRAWN, FAULT, STOPPED = 1, 2, 3, 70, 130
 

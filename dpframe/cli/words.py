@@ -27,6 +27,7 @@ def _spaces_file(match: re.Match[str]) -> str:
 
 
 _TURNS: list[tuple[str, Turn]] = [
+    (r"\bnew_run\b", "dpframe vertical plan"),
     (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _spaces_file),
     (r"\bspaces=\{…\}", "--spaces FILE"),
     (r"\bspaces=plan\b", "--plan FILE"),
@@ -38,7 +39,7 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"\bparts=\(([^)]*)\)", lambda m: " ".join(f"--part {name}" for name in re.findall(r"\w+", m[1]))),
     (r"\bgroups=\[\(([^)]*)\)\]", lambda m: "--group " + ",".join(re.findall(r"\w+", m[1]))),
     (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
-    (r"\b(drop|passthrough|given)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
+    (r"\b(drop|passthrough|given|without)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
     (r"\bbins=\{[^}]*: (\d+)\}", r"--bins \1"),
     # Elsewhere what follows epsilon= and delta= is a size, not what to type.
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)( or )\1=([\d.e-]+)", r"--\1 \2\3--\1 \4"),

@@ -13,15 +13,16 @@ from dpframe.errors import FileError
 
 
 @contextlib.contextmanager
-def atomic(path: Path) -> Iterator[IO[bytes]]:
+def atomic(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Give a file that becomes ``path`` when the block ends, and vanishes when it fails or is killed.
 
-    Where the system has them, the file has no name until it is whole.
+    Where the system has them, the file has no name until it is whole. ``mode`` is who may read it, less what the
+    process's mask takes away.
     """
     temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"
     try:
         folder = os.open(path.parent, os.O_RDONLY)
-        descriptor, unnamed = _create(folder, path.parent, temporary)
+        descriptor, unnamed = _create(folder, path.parent, temporary, mode)
         try:
             with os.fdopen(descriptor, "r+b") as file:
                 yield file
@@ -53,8 +54,8 @@ def _link(file: IO[bytes], folder: int, name: str) -> bool:
     return True
 
 
-def _create(folder: int, parent: Path, name: str) -> tuple[int, bool]:
+def _create(folder: int, parent: Path, name: str, mode: int) -> tuple[int, bool]:
     """Open a new file for writing; the flag tells that it has no name yet."""
     with contextlib.suppress(AttributeError, OSError):
-        return os.open(parent, os.O_TMPFILE | os.O_RDWR, 0o666), True
-    return os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666, dir_fd=folder), False
+        return os.open(parent, os.O_TMPFILE | os.O_RDWR, mode), True
+    return os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode, dir_fd=folder), False

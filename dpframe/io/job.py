@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,6 +42,80 @@ Progress = Callable[[int, int], None]
 """Called with the rows done and the rows in all."""
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How the columns of a release lie in a file: types, row groups, and what the file says of itself.
+
+    Parameters
+    ----------
+    plan
+        The plan; columns that it does not randomise are copied.
+    fields
+        The Arrow fields of the columns that leave, in order, as they came in.
+    pandas_types
+        The pandas extension dtypes that columns had.
+    """
+
+    plan: Plan
+    fields: Mapping[str, pa.Field]
+    pandas_types: Mapping[str, str]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return list(self.fields)
+
+    @property
+    def group_rows(self) -> int:
+        """Rows of a group: fewer where a row's sets may hold many items, which the plan says."""
+        words = sum(column.space.code_words for column in self.plan.columns)
+        return ROW_GROUP_ROWS // max(1, words * 64 // GROUP_ITEMS)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns as they are written."""
+        return pa.schema([self._field(name, self._stored_type(name)) for name in self.names])
+
+    def decoded(self, group: Batch) -> pa.Table:
+        """Return released codes, and columns passed through, as the table that is written."""
+        arrays = [self._values(name, group[name]) if name in self.plan.names else group[name] for name in self.names]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def _values(self, name: str, codes: Any) -> pa.Array:
+        stored = self._stored_type(name)
+        return as_stored(self.plan[name].space.decode(codes, coded_type(stored)), stored)
+
+    def _stored_type(self, name: str) -> pa.DataType:
+        """Return the type that is written; strings to decode are dictionaries, so that none is touched per row."""
+        type_ = self.fields[name].type
+        if name in self.plan.passthrough:
+            return plain_type(type_)
+        if is_list(type_) and is_text(type_.value_type):
+            space: Any = self.plan[name].space
+            # By the space, not the column; items are many, and a byte for each is enough more often than not.
+            narrow = space.inner_space.listed.natural_type.index_type
+            inner = pa.dictionary(narrow, indexed(type_.value_type).value_type)
+            field = pa.field(type_.value_field.name, inner, type_.value_field.nullable)
+            return pa.large_list(field) if pa.types.is_large_list(type_) else pa.list_(field)
+        return indexed(type_) if is_text(type_) else output_type(type_)
+
+    def _seen_type(self, name: str) -> pa.DataType:
+        """Return the type that readers shall see."""
+        type_ = self.fields[name].type
+        return plain_type(type_) if type_.num_fields and name in self.plan.passthrough else output_type(type_)
+
+    def _field(self, name: str, type_: pa.DataType) -> pa.Field:
+        may_be_null = name in self.plan.names and "nullable" in self.plan[name].space.tag
+        return pa.field(name, type_, nullable=self.fields[name].nullable or may_be_null)
+
+    def metadata(self, info: ReleaseInfo) -> dict[str, str]:
+        """Return fresh file metadata: the plan, pandas' dtypes, and the schema that readers shall see."""
+        seen = [self._field(name, self._seen_type(name)) for name in self.names]
+        metadata = arrow_metadata(info.to_json()) | {"pandas": _pandas_metadata(seen, self.pandas_types)}
+        schema = pa.schema(seen, metadata=metadata)
+        return metadata | {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
+
+
 @dataclass
 class Job:
     """One conversion: reads batches, releases them, orders them if asked, writes row groups."""
@@ -58,6 +133,7 @@ class Job:
         kept = {*self.plan.names, *self.plan.passthrough}
         self.names = [name for name in self.table.names if name in kept]
         self.fields = {name: self.table.schema.field(name) for name in self.names}
+        self.layout = Layout(self.plan, self.fields, self.table.pandas_types)
         check_types(self.table.fields(self.plan.names), spaces)
         self.digest, self.first_row = Digest(self.plan), 0
         self.tables = Tables(self.plan, self.key)
@@ -66,19 +142,20 @@ class Job:
 
     def run(self, file: IO[bytes], sink: Sink) -> ReleaseInfo:
         """Write the whole output file; what is spilled goes to the folder of the sink."""
-        sink.check(self._stored_schema())
+        layout = self.layout
+        sink.check(layout.schema)
         batches = self._shuffled(sink.path.parent) if self.plan.shuffle else self._released()
-        with sink.open(file, self._stored_schema()) as writer:
-            rows = _in_background(
-                lambda table: writer.write(table, self._group_rows),
-                map(self._decoded, row_groups(batches, self._group_rows)),
+        with sink.open(file, layout.schema) as writer:
+            rows = in_background(
+                lambda table: writer.write(table, layout.group_rows),
+                map(layout.decoded, row_groups(batches, layout.group_rows)),
             )
             if self.watch is not None:
                 self.watch.warn()
             drawn_from = None if self.plan.sample is None else self.table.n
             tables = self.tables.measured()
             info = ReleaseInfo(self.plan, rows, self.digest.hexdigest(tables), drawn_from, self.measured, tables)
-            writer.describe(self._metadata(info))
+            writer.describe(layout.metadata(info))
         return info
 
     def _released(self) -> Iterator[Batch]:
@@ -125,53 +202,6 @@ class Job:
             for bucket in range(spill.buckets):
                 yield spill.read(bucket)
 
-    @property
-    def _group_rows(self) -> int:
-        """Rows of a group: fewer where a row's sets may hold many items, which the plan says."""
-        words = sum(column.space.code_words for column in self.plan.columns)
-        return ROW_GROUP_ROWS // max(1, words * 64 // GROUP_ITEMS)
-
-    def _decoded(self, group: Batch) -> pa.Table:
-        arrays = [self._values(name, group[name]) if name in self.plan.names else group[name] for name in self.names]
-        return pa.Table.from_arrays(arrays, schema=self._stored_schema())
-
-    def _values(self, name: str, codes: Any) -> pa.Array:
-        stored = self._stored_type(name)
-        return as_stored(self.plan[name].space.decode(codes, coded_type(stored)), stored)
-
-    def _stored_type(self, name: str) -> pa.DataType:
-        """Return the type that is written; strings to decode are dictionaries, so that none is touched per row."""
-        type_ = self.fields[name].type
-        if name in self.plan.passthrough:
-            return plain_type(type_)
-        if is_list(type_) and is_text(type_.value_type):
-            space: Any = self.plan[name].space
-            # By the space, not the column; items are many, and a byte for each is enough more often than not.
-            narrow = space.inner_space.listed.natural_type.index_type
-            inner = pa.dictionary(narrow, indexed(type_.value_type).value_type)
-            field = pa.field(type_.value_field.name, inner, type_.value_field.nullable)
-            return pa.large_list(field) if pa.types.is_large_list(type_) else pa.list_(field)
-        return indexed(type_) if is_text(type_) else output_type(type_)
-
-    def _stored_schema(self) -> pa.Schema:
-        return pa.schema([self._field(name, self._stored_type(name)) for name in self.names])
-
-    def _seen_type(self, name: str) -> pa.DataType:
-        """Return the type that readers shall see."""
-        type_ = self.fields[name].type
-        return plain_type(type_) if type_.num_fields and name in self.plan.passthrough else output_type(type_)
-
-    def _field(self, name: str, type_: pa.DataType) -> pa.Field:
-        may_be_null = name in self.plan.names and "nullable" in self.plan[name].space.tag
-        return pa.field(name, type_, nullable=self.fields[name].nullable or may_be_null)
-
-    def _metadata(self, info: ReleaseInfo) -> dict[str, str]:
-        """Return fresh file metadata: the plan, pandas' dtypes, and the schema that readers shall see."""
-        seen = [self._field(name, self._seen_type(name)) for name in self.names]
-        metadata = arrow_metadata(info.to_json()) | {"pandas": _pandas_metadata(seen, self.table.pandas_types)}
-        schema = pa.schema(seen, metadata=metadata)
-        return metadata | {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
-
 
 def _pandas_metadata(fields: list[pa.Field], dtypes: Mapping[str, str]) -> str:
     """Return pandas' schema metadata with dtypes only: no index, no names of index levels."""
@@ -188,7 +218,7 @@ def _pandas_metadata(fields: list[pa.Field], dtypes: Mapping[str, str]) -> str:
     return json.dumps({"index_columns": [], "column_indexes": [], "columns": columns, "pandas_version": pd.__version__})
 
 
-def _in_background(write: Callable[[pa.Table], None], tables: Iterator[pa.Table]) -> int:
+def in_background(write: Callable[[pa.Table], None], tables: Iterator[pa.Table]) -> int:
     """Write each table in a second thread, while the next is made; return the rows written."""
     rows = 0
     writing: Future[None] | None = None

@@ -73,8 +73,8 @@ class Spill:
         parts = [self._append_arrow(copied, a, b) for a, b in pairwise(edges)] if copied else []
         self._stretches.append(_Stretch(start, edges, list(coded), records.dtype, parts))
 
-    def read(self, bucket: int) -> Batch:
-        """Return a bucket's rows, in the order of their words."""
+    def read(self, bucket: int, *, words: bool = False) -> Batch:
+        """Return a bucket's rows, in the order of their words; these too on request, under the empty name."""
         if self._waiting:
             self._flush()
         if not self._stretches:
@@ -83,7 +83,7 @@ class Spill:
         records = np.frombuffer(b"".join(self._fetch(*s.place(bucket)) for s in self._stretches), dtype)
         order = rank(records["0"])
         records = reordered(records, order)
-        batch: Batch = {name: np.ascontiguousarray(records[str(i)]) for i, name in enumerate(names) if name}
+        batch: Batch = {name: np.ascontiguousarray(records[str(i)]) for i, name in enumerate(names) if name or words}
         if self._stretches[0].parts:
             copied = pa.concat_tables(_from_ipc(self._fetch(*s.parts[bucket])) for s in self._stretches)
             copied = copied.unify_dictionaries().combine_chunks()

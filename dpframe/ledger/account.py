@@ -95,9 +95,9 @@ class Account:
         receipt = hashlib.sha256(facts.encode()).hexdigest()[:32]
         self._enter(receipt, Cost(inferred.budget, inferred.step), INFERENCE)
 
-    def spend(self, cost: Cost, what: str = "release") -> str:
-        """Enter a spend, for good, and return its receipt."""
-        receipt = secrets.token_hex(16)
+    def spend(self, cost: Cost, what: str = "release", receipt: str | None = None) -> str:
+        """Enter a spend, for good, and return its receipt; one of a name that is given is entered once."""
+        receipt = secrets.token_hex(16) if receipt is None else receipt
         self._enter(receipt, cost, what)
         return receipt
 

@@ -13,6 +13,7 @@ from dpframe.mechanisms.set_response import NullableSetResponse, SetResponse
 from dpframe.mechanisms.staircase import Staircase
 from dpframe.mechanisms.tabulated import Exponential, Matrix
 from dpframe.mechanisms.vector_noise import VectorNoise
+from dpframe.mechanisms.wrapped import WrappedGeometric
 
 __all__ = [
     "MECHANISMS",
@@ -34,6 +35,7 @@ __all__ = [
     "Staircase",
     "VectorNoise",
     "WithNull",
+    "WrappedGeometric",
     "mechanism_for",
     "mechanism_from_json",
 ]

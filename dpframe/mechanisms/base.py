@@ -59,6 +59,10 @@ class Family(Protocol):
     def metrics(self) -> frozenset[str]:
         """Kinds of metric (`Space.metric`) that the mechanisms are for."""
 
+    @property
+    def adds_in_group(self) -> bool:
+        """Whether the mechanisms' noise is added in the group of codes; see `Mechanism`."""
+
     def calibrate(self, space: Space, epsilon: float, delta: float) -> Mechanism:
         """Make the mechanism for a space, with the least noise that meets (ε, δ)."""
 
@@ -347,6 +351,9 @@ class Mechanism(Channel):
     """Kinds of metric (`Space.metric`) that the mechanism is for."""
     fixed: ClassVar[bool] = False
     """Whether the law is given as it is, and cannot follow a budget."""
+    adds_in_group: ClassVar[bool] = False
+    """Whether noise is added in the group of codes (Z_k by coordinate, bits by exclusive or), so that it commutes with
+    a one-time pad (sampling paper, Lemma III.1)."""
 
     epsilon: float
     delta: float
@@ -392,6 +399,22 @@ class Mechanism(Channel):
             fits = make(*shape, middle, delta).loss_beside(flag).delta(epsilon) <= delta
             low, high = (middle, high) if fits else (low, middle)
         return flag, make(*shape, low, delta)
+
+    def before_pad(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
+        """Return codes as they may go under a pad: what a mechanism does to a row beside adding noise is done here."""
+        return codes
+
+    def sample_padded(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
+        """Randomise codes under a pad; without it they are what `sample` gives of the plain codes.
+
+        Raises
+        ------
+        ParameterError
+            If the noise is not added in the group of the codes.
+        """
+        if not self.adds_in_group:
+            raise ParameterError(f"mechanism {self.tag} adds no noise in a group and cannot act under a pad")
+        return self.sample(codes, stream, first_row)
 
     def to_json(self) -> dict[str, Any]:
         """Return the mechanism as a JSON object with its tag."""

@@ -237,10 +237,19 @@ class BitFlip(FlipMechanism):
     size: int = field(init=False, repr=False, compare=False)
 
     tag: ClassVar[str] = "bitflip"
+    adds_in_group: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check_shape()
         _ = self.flips
+
+    def before_pad(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
+        """Return sets cut to ``max_size``: under a pad they have any size."""
+        return cut(np.asarray(codes, dtype=np.uint64), self.most, stream, first_row)
+
+    def sample_padded(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
+        """Flip bits by the words that `sample` flips them by, without the cut."""
+        return GivenFlips(self.items, None, self.flips).sample(codes, stream, first_row)
 
     @cached_property
     def flips(self) -> FlipLoss:

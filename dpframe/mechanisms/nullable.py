@@ -259,6 +259,7 @@ class NullFamily:
     kind: type[Mechanism]
 
     fixed: ClassVar[bool] = False
+    adds_in_group: ClassVar[bool] = False
 
     @property
     def tag(self) -> str:

@@ -27,6 +27,8 @@ class ResponseChannel(Mechanism):
     All analysis follows from the table of these two; subclasses say how the noise is drawn.
     """
 
+    adds_in_group: ClassVar[bool] = True
+
     @property
     @abstractmethod
     def table(self) -> ResponseTable:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 
 from dpframe.errors import ParameterError
 
-DOMAINS = ("noise", "order", "infer", "sample", "measure", "persons")
+DOMAINS = ("noise", "order", "infer", "sample", "measure", "persons", "pad", "records")
 BLOCK_BYTES = 16
 _ZEROS = np.zeros(1 << 20, dtype=np.uint8)
 

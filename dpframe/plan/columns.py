@@ -47,6 +47,10 @@ class Randomised(ABC):
         """Randomise the codes of the unit's columns."""
 
     @abstractmethod
+    def sample_padded(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
+        """Randomise codes under a pad, by the words of `sample`; see `Mechanism.sample_padded`."""
+
+    @abstractmethod
     def remade(self, epsilon: float, delta: float) -> Randomised:
         """Return the unit with its mechanism calibrated anew."""
 
@@ -146,6 +150,10 @@ class Column(Randomised):
         """Randomise the column's codes by its own stream."""
         return {self.name: self.mechanism.sample(codes[self.name], stream.column(self.name), first_row)}
 
+    def sample_padded(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
+        """Randomise the column's codes under a pad."""
+        return {self.name: self.mechanism.sample_padded(codes[self.name], stream.column(self.name), first_row)}
+
     def remade(self, epsilon: float, delta: float) -> Column:
         """Return the column with its mechanism calibrated anew; one that is fixed stays."""
         return Column(self.name, self.space, self.mechanism.recalibrated(self.space, epsilon, delta))
@@ -212,6 +220,10 @@ class Group(Randomised):
         columns = [codes[name] for name in self.names]
         released = self.mechanism.sample_columns(columns, stream.column(self.names[0]), first_row)
         return dict(zip(self.names, released, strict=True))
+
+    def sample_padded(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
+        """Randomise the columns' codes: noise is added coordinate by coordinate, under pads as without."""
+        return self.sample(codes, stream, first_row)
 
     def remade(self, epsilon: float, delta: float) -> Group:
         """Return the group with its channel calibrated anew."""

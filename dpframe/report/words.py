@@ -14,6 +14,7 @@ MECHANISMS = {
     "staircase": "kept close by with a fixed chance, otherwise replaced by any value within the bounds",
     "gaussian": "noise from a bell curve added in whole steps; kept within the bounds",
     "nullable_gaussian": "bell-curve noise added in whole steps; whether the value is missing is randomised, too",
+    "wrapped_geometric": "noise added in whole steps, small steps being likelier; one bound follows on the other",
     "bitflip": "every item of the set is switched on or off with a fixed chance",
     "asymmetric_bitflip": "every item is switched on or off, with different chances for items held and not held",
     "nullable_bitflip": "every item is switched on or off; whether the set is missing is randomised, too",
@@ -35,6 +36,7 @@ NAMES = {
     "nullable_geometric": "Laplace (geometric on its grid), with missing values",
     "gaussian": "discrete Gaussian",
     "nullable_gaussian": "discrete Gaussian, with missing values",
+    "wrapped_geometric": "wrapped Laplace (geometric on a ring)",
     "vector": "Laplace on every coordinate (geometric on its grid)",
     "nullable_vector": "Laplace on every coordinate (geometric on its grid), with missing values",
 }

@@ -32,6 +32,7 @@ from dpframe.mechanisms import (
     Staircase,
     VectorNoise,
     WithNull,
+    WrappedGeometric,
     mechanism_for,
     mechanism_from_json,
 )
@@ -174,6 +175,27 @@ CASES: list[Case] = [
         for e, d in [(1e-6, 0.0), (1.0, 0.0), (5.0, 0.3), (20.0, 1e-6), (800.0, 0.0)]
     ),
     case(GammaDiagonal, (200, 300), 3.0),
+    *(
+        case(WrappedGeometric, size, e, d)
+        for size, e, d in [
+            (1, 1.0, 0.0),
+            (1, 1.0, 0.1),
+            (2, 1e-6, 0.0),
+            (2, 1.0, 0.2),
+            (3, 1.0, 0.0),
+            (3, 800.0, 0.0),
+            (4, 3.0, 1e-6),
+            (8, 20.0, 1e-6),
+            (17, 1.0, 0.0),
+            (17, 2.0, 0.3),
+            (34, 1e-6, 1e-6),
+            (40, 8.0, 1e-3),
+            (40, 30.0, 0.0),
+            (513, 5.0, 1e-6),
+            (65_537, 1.0, 0.0),
+            (1 << 20, 2.0, 0.0),
+        ]
+    ),
     *(
         case(cls, span, e, d)
         for cls in (Geometric, null_geometric)

@@ -1,0 +1,183 @@
+"""The command ``dpframe vertical``: tables split between curators, each step a command of the party that takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpframe.cli.spaces import read_spaces
+from dpframe.cli.terminal import plain
+from dpframe.errors import ParameterError
+from dpframe.ledger.ledger import Ledger
+from dpframe.vertical.curator import Curator
+from dpframe.vertical.keys import PUBLIC, SHARED, SIGNING, Identity, read_public
+from dpframe.vertical.researcher import Researcher
+from dpframe.vertical.run import Run, new_run
+from dpframe.vertical.server import Server
+
+app = typer.Typer(
+    help="Randomise a table whose columns lie with several curators: the server that does it sees nothing of it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+RunFile = Annotated[Path, typer.Argument(metavar="RUN", help="The run's file, from vertical plan.", show_default=False)]
+Folder = Annotated[Path, typer.Argument(help="The party's own folder, with its keys.", show_default=False)]
+
+
+@app.command()
+def keygen(
+    folder: Folder,
+    share: Annotated[
+        bool,
+        typer.Option("--share", help="Make the curators' shared secret, too: one of them does, the others copy it."),
+    ] = False,
+) -> None:
+    """Make a party's keys in a folder of its own; the public one goes into the run."""
+    identity = Identity.create(folder)
+    typer.echo(f"{folder / SIGNING}: keep it; {folder / PUBLIC}: give it to whoever makes the run")
+    if share:
+        identity.share()
+        typer.echo(f"{folder / SHARED}: give it to the other curators, and to nobody else")
+
+
+@app.command()
+def plan(
+    target: Annotated[Path, typer.Argument(metavar="RUN", help="The run's file to write.", show_default=False)],
+    curator: Annotated[
+        list[str],
+        typer.Option(
+            help="NAME=SPACES,KEY: the curator's file of spaces and its public key; repeat.", show_default=False
+        ),
+    ],
+    server: Annotated[Path, typer.Option(help="The server's public key.", show_default=False)],
+    rows: Annotated[int, typer.Option(help="Records that all curators have in common.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="Budget ε, replace-one, per person.", show_default=False)],
+    delta: Annotated[
+        float | None, typer.Option(help="Budget δ; 0 earns no credit for order.  [default: min(1e-6, rows^-1.5)]")
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns to randomise together, e.g. sex,income; repeat.", show_default=False),
+    ] = None,
+    mechanism: Annotated[
+        list[str] | None, typer.Option(help="Another mechanism, COLUMN=TAG; repeat.", show_default=False)
+    ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help='Rows of the secret sample, or "optimal"; all by default.', show_default=False)
+    ] = None,
+    local_epsilon: Annotated[
+        float | None, typer.Option(help="The most that a curator who colludes may learn.", show_default=False)
+    ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(help="Table that its curator measures beside the rows, e.g. sex; repeat.", show_default=False),
+    ] = None,
+    measure_share: Annotated[float, typer.Option(help="Their share of what the promise allows.")] = 0.5,
+    pad: Annotated[str, typer.Option(help="one-time, or stream: short keys instead of long pads.")] = "one-time",
+) -> None:
+    """Make a run: which columns are whose, under which promise; everybody gets the file, it is public."""
+    run = new_run(
+        dict(map(_curator, curator)),
+        read_public(server),
+        n=rows,
+        epsilon=epsilon,
+        delta=delta,
+        pad=pad,
+        mechanisms=dict(map(_mechanism, mechanism or [])),
+        measure=[_names(text) for text in measure] if measure else None,
+        measure_share=measure_share,
+        groups=[_names(text) for text in group or []],
+        sample=int(sample) if sample is not None and sample.isdecimal() else sample,
+        local_epsilon=local_epsilon,
+    )
+    run.write(target)
+    typer.echo(f"{target}: run {run.id[:16]}, {run.rows:,} of {rows:,} records, pads {run.pad}")
+    for line in run.plan.lines():
+        typer.echo(line)
+
+
+@app.command()
+def encrypt(
+    run: RunFile,
+    folder: Folder,
+    source: Annotated[Path, typer.Argument(help="The curator's table: Parquet or CSV.", show_default=False)],
+    id: Annotated[str, typer.Option(help="The column of record ids.", show_default=False)],
+    message: Annotated[Path, typer.Option(help="File to write for the server.", show_default=False)],
+    pad: Annotated[
+        Path, typer.Option(help="File to write for the researcher, and for nobody else.", show_default=False)
+    ],
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(help="Another curator's message: its records are compared before anything is spent; repeat."),
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger to spend from; see dpframe ledger.", show_default=False)
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)] = None,
+) -> None:
+    """As a curator: rank the rows, take the sample, and write its padded codes and the pad."""
+    curator = Curator(Run.read(run), folder)
+    header = curator.encrypt(source, message, pad, id=id, beside=beside or [], ledger=ledger, dataset=dataset)
+    typer.echo(f"{message}: {header.rows:,} rows of {header.sender} under a pad, for the server")
+    typer.echo(f"{pad}: the pad, for the researcher")
+    if ledger is not None and dataset is not None:
+        typer.echo(f"Ledger: {plain(dataset)} has {Ledger(ledger).remaining(dataset)} left")
+
+
+@app.command()
+def perturb(
+    run: RunFile,
+    folder: Folder,
+    messages: Annotated[list[Path], typer.Argument(help="The curators' messages.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.", show_default=False)],
+) -> None:
+    """As the server: join the messages and add the plan's noise."""
+    header = Server(Run.read(run), folder).perturb(messages, output)
+    typer.echo(f"{output}: {header.rows:,} rows randomised under their pads, for the researcher")
+
+
+@app.command()
+def decrypt(
+    run: RunFile,
+    perturbed: Annotated[Path, typer.Argument(help="What the server wrote.", show_default=False)],
+    pads: Annotated[list[Path], typer.Argument(help="The curators' pads.", show_default=False)],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Release to write: Parquet, or CSV by the ending.", show_default=False),
+    ],
+    without: Annotated[
+        list[str] | None, typer.Option(help="A curator who withheld its pad; repeat.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """As the researcher: subtract the pads and write an ordinary release."""
+    info = Researcher(Run.read(run)).decrypt(perturbed, pads, output, without=without or [])
+    if as_json:
+        typer.echo(info.to_json())
+        return
+    typer.echo(f"{output}: a release of {info.n:,} rows")
+    for line in info.plan.lines():
+        typer.echo(line)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _mechanism(text: str) -> tuple[str, str]:
+    column, sign, tag = text.rpartition("=")
+    if not (column and sign and tag):
+        raise ParameterError("--mechanism takes COLUMN=TAG, e.g. --mechanism age=randomized_response")
+    return column, tag
+
+
+def _curator(text: str) -> tuple[str, tuple[dict[str, object], str]]:
+    name, sign, files = text.partition("=")
+    spaces, comma, key = files.rpartition(",")
+    if not (name and sign and spaces and comma and key):
+        raise ParameterError("--curator takes NAME=SPACES,KEY, e.g. --curator alice=alice.json,alice/public.key")
+    return name, (dict(read_spaces(Path(spaces))), read_public(key))

@@ -1,0 +1,55 @@
+"""Tables split between curators: randomised by a server that sees nothing of them (sampling paper, §III).
+
+Curators hold different columns of the same records. Each ranks its rows by a keyed hash of their ids, takes the m
+lowest, and pads their codes; a server joins the padded rows by position and adds the plan's noise, which commutes with
+pads; a researcher subtracts the pads and has an ordinary release.
+
+Who may know what, and what that rests on:
+
+- *Server*: sees codes under pads, which are uniform whatever the data, the number of records n and the plan. It is
+  honest but curious: it must add the noise it says, once, and forget its key. It must not collude with the researcher:
+  noise key and pads together give the plain sample.
+- *Researcher*, and whoever gets the release: rows of a secret sample in a secret order, by the curators' keyed hash
+  under a secret they do not have; so the plan's (ε, δ) holds, with the credit for order and sample.
+- *A curator* knows the sample and the order in which rows leave. One who colludes with the researcher has only the
+  local guarantee, `Plan.local`, about the other columns. One who sees the release alone does not learn which row is
+  whose from its place: the researcher puts rows in a fresh order.
+- *Pads* are one-time: a curator encrypts a run once, a server perturbs it once, a researcher uses a pad once. With
+  ``pad="stream"`` uniformity is computational (AES-256), with ``pad="one-time"`` perfect, as far as the operating
+  system's randomness is.
+- That curators have the same records is compared by a keyed digest, which tells whoever has no secret only that
+  they are the same.
+
+Examples
+--------
+>>> import os, shutil, tempfile
+>>> import pandas as pd
+>>> import dpframe as dpf
+>>> here, folder = os.getcwd(), tempfile.mkdtemp()
+>>> os.chdir(folder)
+>>> ids = range(1_000)
+>>> alice = pd.DataFrame({"id": ids, "job": ["farm", "shop"] * 500})
+>>> bob = pd.DataFrame({"id": ids, "age": [30, 60] * 500}).sample(frac=1, random_state=1)
+>>> parties = {name: Identity.create(name) for name in ("alice", "bob", "server")}
+>>> keys = {name: identity.public for name, identity in parties.items()}
+>>> secret = parties["alice"].share()
+>>> path = shutil.copy("alice/shared.secret", "bob/shared.secret")
+>>> curators = {"alice": ({"job": ["farm", "shop"]}, keys["alice"]), "bob": ({"age": (0, 99)}, keys["bob"])}
+>>> run = new_run(curators, keys["server"], n=1_000, epsilon=1, sample=900)
+>>> header = Curator(run, "alice").encrypt(alice, "alice.message", "alice.pad", id="id")
+>>> header = Curator(run, "bob").encrypt(bob, "bob.message", "bob.pad", id="id", beside=["alice.message"])
+>>> header = Server(run, "server").perturb(["alice.message", "bob.message"], "noisy")
+>>> info = Researcher(run).decrypt("noisy", ["alice.pad", "bob.pad"], "release.parquet")
+>>> dpf.read_parquet("release.parquet").dp.mean("age", by="job").columns.tolist()
+['estimate', 'std_error', 'lower', 'upper']
+>>> os.chdir(here)
+>>> shutil.rmtree(folder)
+"""
+
+from dpframe.vertical.curator import Curator
+from dpframe.vertical.keys import Identity, read_public
+from dpframe.vertical.researcher import Researcher
+from dpframe.vertical.run import Member, Run, new_run
+from dpframe.vertical.server import Server
+
+__all__ = ["Curator", "Identity", "Member", "Researcher", "Run", "Server", "new_run", "read_public"]

@@ -1,0 +1,282 @@
+"""A curator: ranks its rows by the shared secret, pads their codes, and hands out message and pad."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dpframe.central.tables import Tables
+from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
+from dpframe.io.atomic import atomic
+from dpframe.io.batches import Batch, length, row_groups
+from dpframe.io.checks import check_types, located
+from dpframe.io.files import FileInput
+from dpframe.io.frames import wrap
+from dpframe.io.inputs import open_input
+from dpframe.io.spill import BUCKET_ROWS, Spill
+from dpframe.io.table import Table
+from dpframe.io.types import output_type
+from dpframe.ledger.account import Account
+from dpframe.noise.keystream import Keystream
+from dpframe.release.packed import packed
+from dpframe.vertical.keys import Identity
+from dpframe.vertical.messages import ROWS, Header, Message, MessageWriter, check_new
+from dpframe.vertical.pads import PadStream, padded
+from dpframe.vertical.ranks import Records, row_tags, tag_key
+from dpframe.vertical.run import Member, Run
+
+_DONE = "encrypted for this run"
+
+
+@dataclass(frozen=True)
+class Curator:
+    """A party that holds columns of the records.
+
+    Parameters
+    ----------
+    run
+        The run.
+    folder
+        The curator's folder, with its signing key and the curators' shared secret.
+
+    Raises
+    ------
+    ParameterError
+        If the key in the folder is no curator's of the run.
+    """
+
+    run: Run
+    folder: str | Path
+
+    def __post_init__(self) -> None:
+        _ = self.member
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The curator's keys."""
+        return Identity(Path(self.folder))
+
+    @cached_property
+    def member(self) -> Member:
+        """What the run says of the curator."""
+        own = self.identity.public
+        for member in self.run.curators:
+            if member.key == own:
+                return member
+        raise ParameterError(f"the key in {self.folder} is no curator's of this run; pass the folder of one")
+
+    def encrypt(
+        self,
+        source: Any,
+        message: str | Path,
+        pad: str | Path,
+        *,
+        id: str,
+        beside: Sequence[str | Path] = (),
+        ledger: Any = None,
+        dataset: str | None = None,
+    ) -> Header:
+        """Write the padded codes of the sample for the server, and their pad for the researcher.
+
+        Everything is checked first, then the budget is spent, then pads are drawn.
+
+        Parameters
+        ----------
+        source
+            A path of Parquet or CSV files, or a frame, with the ids and the curator's columns; others are not read.
+        message
+            The file for the server. It is public: without the pad it is uniform noise.
+        pad
+            The file for the researcher, of mode 0600: whoever has it can read the message before the server adds noise.
+        id
+            The column of record ids, whole numbers or text, each once.
+        beside
+            Messages of other curators, whose sets of records are compared with this one before anything is spent.
+        ledger, dataset
+            A `Ledger`, or its path, and the dataset in it from which the run spends all of its promise.
+
+        Returns
+        -------
+        The header of the message.
+
+        Raises
+        ------
+        FileError
+            If a file is in the way, the run was encrypted before, or the records are not those of ``beside``.
+        ParameterError, ColumnError
+            For a table that does not fit the run: another number of rows, an id that is null or appears twice, a value
+            that its space cannot hold.
+        BudgetExceeded, LedgerError
+            If the ledger does not allow the spend; nothing is drawn then.
+        """
+        account, table = Account.of(ledger, dataset), self._opened(source, id)
+        message, pad = Path(message), Path(pad)
+        for path in (message, pad):
+            check_new(path, "encrypted")
+        self.identity.check_unused(f"{self.run.id}.encrypted", _DONE)
+        with Spill(message.parent, (table.n // BUCKET_ROWS).bit_length()) as spill:
+            tables = self._gather(table, id, spill)
+            records = self._records(spill, id)
+            self._compare(records, beside)
+            if account is not None:
+                account.spend(
+                    account.cost(self.run.plan), "vertical", f"vertical {self.member.name} {self.run.id[:32]}"
+                )
+            self.identity.use(f"{self.run.id}.encrypted", _DONE)
+            facts: dict[str, Any] = {"records": records, "fields": self._fields(table)}
+            if tables is not None:
+                facts["tables"] = packed(tables.measured())
+            return self._write(spill, facts, message, pad)
+
+    def _opened(self, source: Any, id: str) -> Table:
+        """Return the table, once it is known to have the columns, types and rows of the run."""
+        table: Table = open_input(source) if isinstance(source, str | Path) else wrap(source)
+        if table.text is not None:
+            raise AlreadySanitizedError("the table is a release already; encrypt the original table")
+        for name in (id, *self.member.columns):
+            if name not in table.names:
+                raise ColumnError(
+                    "is in the run but not in the table; rename the table's, or make a new run", column=name
+                )
+        if id in self.member.columns:
+            raise ParameterError(f"id {id!r} is a column of the run; ids do not leave, so take it out of the run")
+        if table.n != self.run.plan.n:
+            raise ParameterError(
+                f"the run is for {self.run.plan.n:,} records and the table has {table.n:,}; make a new run for these"
+            )
+        spaces = self.run.spaces(self.member.columns)
+        if isinstance(table, FileInput):
+            table = table.typed(spaces)
+            check_types(table.fields(list(spaces)), spaces)
+        return table
+
+    def _gather(self, table: Table, id: str, spill: Spill) -> Tables | None:
+        """Code all rows into buckets by their tags; count the curator's tables."""
+        key, plan = tag_key(self.identity.shared, self.run.digest), self.run.plan
+        cuts = Keystream(secrets.token_bytes(32), self.run.digest)
+        measures = self.run.tables_of(self.member)
+        tables = Tables(replace(plan, measures=measures), secrets.token_bytes(32)) if measures else None
+        first = 0
+        for ids, codes in self._coded(table, id):
+            if tables is not None:
+                tables.add(codes, first)
+            for unit in plan.columns:
+                if unit.name in codes:
+                    mechanism = unit.mechanism
+                    codes[unit.name] = mechanism.before_pad(codes[unit.name], cuts.column(unit.name), first)
+            try:
+                spill.add(row_tags(ids, key, first), codes)
+            except ColumnError as error:
+                raise located(error, id) from None
+            first += len(ids)
+        return tables
+
+    def _coded(self, table: Table, id: str) -> Iterator[tuple[pa.Array, Batch]]:
+        """Yield ids and codes in batches."""
+        spaces, plan = self.run.spaces(self.member.columns), self.run.plan
+        if table.held:
+            whole, first = table.codes(spaces, plan.nulls), 0
+            for ids in table.arrays(id):
+                codes = {name: column[first : first + len(ids)] for name, column in whole.items()}
+                yield ids, codes
+                first += len(ids)
+            return
+        first = 0
+        for batch in table.batches([id, *spaces]):
+            codes = {}
+            for name, space in spaces.items():
+                try:
+                    codes[name] = space.encode(batch[name], nulls=plan.nulls_of(name))
+                except ColumnError as error:
+                    raise located(error, name, first) from None
+            yield batch[id], codes
+            first += len(batch[id])
+
+    def _records(self, spill: Spill, id: str) -> str:
+        """Return the keyed digest of the records, each of which must have one row."""
+        records = Records(tag_key(self.identity.shared, self.run.digest))
+        for bucket in range(spill.buckets):
+            found = spill.read(bucket, words=True)
+            try:
+                if found:
+                    records.add(found[""])
+            except ColumnError as error:
+                raise located(error, id) from None
+        return records.hexdigest()
+
+    def _compare(self, records: str, beside: Sequence[str | Path]) -> None:
+        """Refuse messages of other records."""
+        for path in beside:
+            other = Message.open(path)
+            sender = self.run.member(other.header.sender)
+            other.verify("codes", self.run.id, sender.key, self.run.spaces(sender.columns))
+            if other.header.facts.get("records") != records:
+                raise FileError(
+                    f"{path} is of other records, or was made with another shared secret: curators need one secret and "
+                    "the same ids; nothing was spent"
+                )
+
+    def _fields(self, table: Table) -> str:
+        """Return the columns' names and types, which are public, as text."""
+        spaces = self.run.spaces(self.member.columns)
+        fields = []
+        for field in table.fields(list(spaces)):
+            # Objects have no type of their own.
+            type_ = spaces[field.name].natural_type if pa.types.is_null(field.type) else field.type
+            fields.append(pa.field(field.name, output_type(type_), field.nullable))
+        return base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
+
+    def _write(self, spill: Spill, facts: Mapping[str, Any], message: Path, pad: Path) -> Header:
+        """Pad the sample's rows, in the order of their tags, and write both files; the pad has its name last."""
+        run, spaces = self.run, self.run.spaces(self.member.columns)
+        key = secrets.token_bytes(32) if run.pad == "stream" else None
+        pads = PadStream(spaces, key, run.digest)
+        with ExitStack() as stack:
+            pad_file = stack.enter_context(atomic(pad, 0o600))
+            message_file = stack.enter_context(atomic(message))
+            pad_writer = MessageWriter(pad_file, spaces if key is None else {})
+            writer = MessageWriter(message_file, spaces)
+            for codes in row_groups(_first(spill, run.rows), ROWS):
+                drawn = pads.take(length(codes))
+                writer.write(padded(spaces, codes, drawn))
+                if key is None:
+                    pad_writer.write(drawn)
+            header = writer.finish(Header("codes", run.id, self.member.name, 0, facts), self.identity)
+            told = {"message": header.digest, "pad": run.pad} | ({} if key is None else {"key": key.hex()})
+            pad_writer.finish(Header("pad", run.id, self.member.name, 0, told), self.identity)
+        return header
+
+
+def _first(spill: Spill, rows: int) -> Iterator[Batch]:
+    """Yield the rows of the lowest tags, in their order."""
+    for bucket in range(spill.buckets):
+        found = spill.read(bucket)
+        if found and rows:
+            part = {name: column[:rows] for name, column in found.items()}
+            rows -= length(part)
+            yield part
+
+
+def fields_of(header: Header, names: Sequence[str]) -> dict[str, pa.Field]:
+    """Read back the columns' types that a curator's header tells.
+
+    Raises
+    ------
+    FileError
+        If it tells none, or of other columns.
+    """
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(header.facts.get("fields", ""))))
+    except (ValueError, TypeError, pa.ArrowException):
+        schema = pa.schema([])
+    if set(schema.names) != set(names):
+        raise FileError(f"the message of curator {header.sender} tells no types of its columns; make a new run")
+    return {field.name: field for field in schema}

@@ -1,0 +1,211 @@
+"""Messages between the parties: Parquet files of codes, whose header is public, signed and bound to one run.
+
+The header is JSON in the file's metadata. It holds a digest of all codes, column by column and whatever the row
+groups, and is signed by its sender: so a file that was changed, damaged or swapped is refused before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpframe.errors import FileError
+from dpframe.io.batches import Batch, length, row_groups
+from dpframe.spaces import Space
+from dpframe.vertical.keys import Identity, verified
+
+ROWS = 1 << 17
+"""Rows that are worked on at a time."""
+
+_HEADER, _SIGNATURE = b"dpframe.vertical", b"dpframe.signature"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a message says of itself, to everyone.
+
+    ``kind`` is ``"codes"`` (a curator's, padded), ``"pad"``, or ``"perturbed"``; ``facts`` are those of the kind.
+    """
+
+    kind: str
+    run: str
+    sender: str
+    rows: int
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    content: str = ""
+    schema: int = _SCHEMA
+
+    @property
+    def text(self) -> str:
+        """The header as JSON text, which is signed."""
+        return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the header, and so of the whole message."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @classmethod
+    def from_text(cls, text: str | bytes) -> Header:
+        """Read a header back; `ValueError` or `TypeError` for what is none."""
+        header = cls(**json.loads(text))
+        kinds = (header.kind, header.run, header.sender, header.content)
+        if not all(isinstance(kind, str) for kind in kinds) or not isinstance(header.facts, dict):
+            raise TypeError
+        return header
+
+
+def check_new(path: Path, once: str) -> None:
+    """Raise `FileError` for a file that is there already, or that lies in no folder."""
+    if path.exists():
+        raise FileError(f"{path} is there already, and a run is {once} once; take another name")
+    if not path.parent.is_dir():
+        raise FileError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
+
+
+class _Content:
+    """Digest of codes, column by column."""
+
+    def __init__(self, names: Iterator[str] | Mapping[str, Any]) -> None:
+        self._columns = {name: hashlib.sha256() for name in names}
+
+    def add(self, codes: Batch) -> None:
+        for name, digest in self._columns.items():
+            digest.update(_little(codes[name]).data)
+
+    def hexdigest(self) -> str:
+        parts = [[name, digest.hexdigest()] for name, digest in self._columns.items()]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _stored(space: Space) -> pa.DataType:
+    # As bytes: Parquet has no integers of fewer than four, and would read back what three of them hold as nothing.
+    return pa.binary(space.code_type.itemsize * max(1, space.code_words))
+
+
+def _to_arrow(codes: Any, type_: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(type_, len(codes), [None, pa.py_buffer(_little(codes))])
+
+
+def _to_codes(array: pa.Array, space: Space) -> Any:
+    kind, words = space.code_type.newbyteorder("<"), max(1, space.code_words)
+    start = array.offset * kind.itemsize * words
+    flat = np.frombuffer(array.buffers()[1], kind, count=len(array) * words, offset=start)
+    return (flat.reshape(-1, words) if space.code_words else flat).astype(space.code_type, copy=False)
+
+
+def _little(codes: Any) -> Any:
+    return np.ascontiguousarray(codes, dtype=codes.dtype.newbyteorder("<"))
+
+
+class MessageWriter:
+    """Writes codes, and a signed header when all are there."""
+
+    def __init__(self, file: IO[bytes], spaces: Mapping[str, Space]) -> None:
+        self._spaces, self._content, self._rows = spaces, _Content(spaces), 0
+        self._schema = pa.schema([pa.field(name, _stored(space), nullable=False) for name, space in spaces.items()])
+        # Codes under a pad are uniform: nothing compresses them, and no statistics are to be had.
+        self._writer = pq.ParquetWriter(
+            file, self._schema, compression="none", use_dictionary=False, write_statistics=False, store_schema=False
+        )
+
+    def write(self, codes: Batch) -> None:
+        """Write the codes of the next rows."""
+        self._content.add(codes)
+        self._rows += length(codes)
+        arrays = [_to_arrow(codes[field.name], field.type) for field in self._schema]
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+
+    def finish(self, header: Header, sender: Identity) -> Header:
+        """Write the header with the codes' number and digest, signed; return it."""
+        header = replace(header, rows=self._rows, content=self._content.hexdigest())
+        signed = {_HEADER: header.text, _SIGNATURE: sender.sign(header.text.encode())}
+        self._writer.add_key_value_metadata({key.decode(): value for key, value in signed.items()})
+        self._writer.close()
+        return header
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message as it was read; made by `open`, checked by `verify`."""
+
+    path: Path
+    header: Header
+    signature: str
+
+    @classmethod
+    def open(cls, path: str | Path) -> Message:
+        """Read the header of a message.
+
+        Raises
+        ------
+        FileError
+            If it is none, or of a newer schema.
+        """
+        path = Path(path)
+        try:
+            found: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
+        except (pa.ArrowException, OSError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            raise FileError(f"{path} {'does not exist' if missing else 'is damaged or no Parquet file'}") from None
+        try:
+            header, signature = Header.from_text(found[_HEADER]), found[_SIGNATURE].decode("ascii")
+        except (KeyError, ValueError, TypeError, RecursionError):
+            raise FileError(f"{path} is no message of a vertical run; encrypt and perturb write them") from None
+        if header.schema != _SCHEMA:
+            raise FileError(f"{path} has schema {header.schema}, this version reads {_SCHEMA}; upgrade dpframe")
+        return cls(path, header, signature)
+
+    def verify(self, kind: str, run: str, public: str, spaces: Mapping[str, Space]) -> None:
+        """Check who made the message, for which run, and that it is unchanged.
+
+        Raises
+        ------
+        FileError
+            If any of it is not so.
+        """
+        header = self.header
+        if header.kind != kind:
+            raise FileError(f"{self.path} is a message of kind {header.kind!r} and not {kind!r}; pass the other file")
+        if header.run != run:
+            raise FileError(f"{self.path} is of another run; pass the one that was made for this run")
+        changed = FileError(f"{self.path} is not what {header.sender} signed: it was changed or damaged; get it again")
+        if not verified(public, self.signature, header.text.encode()):
+            raise changed
+        content, rows = _Content(spaces), 0
+        for codes in self.batches(spaces):
+            content.add(codes)
+            rows += length(codes)
+        if rows != header.rows or content.hexdigest() != header.content:
+            raise changed
+
+    def batches(self, spaces: Mapping[str, Space], rows: int = ROWS) -> Iterator[Batch]:
+        """Yield the codes of columns, so many rows at a time whatever the row groups.
+
+        Raises
+        ------
+        FileError
+            If the file is damaged, or has other columns.
+        """
+        return row_groups(self._batches(spaces, rows), rows)
+
+    def _batches(self, spaces: Mapping[str, Space], rows: int) -> Iterator[Batch]:
+        damaged = FileError(f"{self.path} is not what {self.header.sender} signed: it was damaged; get it again")
+        try:
+            with pq.ParquetFile(self.path, memory_map=False, pre_buffer=False) as file:
+                stored = [(name, _stored(space)) for name, space in spaces.items()]
+                if [(field.name, field.type) for field in file.schema_arrow] != stored:
+                    raise damaged
+                for batch in file.iter_batches(rows):
+                    yield {name: _to_codes(batch.column(name), space) for name, space in spaces.items()}
+        except (pa.ArrowException, OSError, ValueError):
+            raise damaged from None

@@ -1,0 +1,307 @@
+"""A run: what all parties agree on in public, once, before anything is encrypted.
+
+It names the curators, their columns and their public keys, the server's public key, the plan over all columns, the kind
+of pads and a fresh nonce. Its digest, the run's id, stands in every message and enters every key: nothing of one run
+fits another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dpframe.accounting.budget import Budget
+from dpframe.codec import check_names
+from dpframe.errors import FileError, ParameterError, PlanError, name_list
+from dpframe.io.atomic import atomic
+from dpframe.mechanisms import MECHANISMS
+from dpframe.plan.build import build_plan, default_delta
+from dpframe.plan.measures import Measure
+from dpframe.plan.measuring import Wish
+from dpframe.plan.plan import Plan
+from dpframe.spaces import Space, as_space
+from dpframe.vertical.keys import check_public
+from dpframe.vertical.pads import PADS
+
+SCHEMA = 1
+
+_NONCE = "64 hexadecimal digits, fresh for every run; leave it out"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A curator in a run: its name, the columns that it holds, and its public key."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
+            raise ParameterError("a curator's name must be text that can be printed, and not empty")
+        if not isinstance(self.columns, list | tuple) or not self.columns:
+            raise ParameterError(f"curator {self.name} must hold one column or more")
+        object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "key", check_public(self.key, f"the key of curator {self.name}"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all parties of a run know; frozen, public, and checked when it is made.
+
+    Parameters
+    ----------
+    plan
+        The plan over the columns of all curators, for the ``n`` records that they have in common. Every mechanism of it
+        must add noise in a group.
+    curators
+        Two or more; each column of the plan is one curator's.
+    server
+        The server's public key.
+    pad
+        ``"one-time"``: pads of the operating system's randomness, perfectly uniform, as large as the sample.
+        ``"stream"``: pads expanded from 32 secret bytes; what they hide is hidden computationally.
+    nonce
+        32 fresh random bytes in hexadecimal.
+
+    Raises
+    ------
+    ParameterError, PlanError
+        For curators, columns, keys or a plan that break these rules.
+    """
+
+    plan: Plan
+    curators: tuple[Member, ...]
+    server: str
+    pad: str = "one-time"
+    nonce: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "curators", tuple(self.curators))
+        object.__setattr__(self, "server", check_public(self.server, "server"))
+        object.__setattr__(self, "nonce", check_public(self.nonce or secrets.token_hex(32), "nonce", _NONCE))
+        if self.pad not in PADS:
+            raise ParameterError(f"pad must be one of {', '.join(PADS)}")
+        names = [member.name for member in self.curators]
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise ParameterError("curators must be two or more, of different names")
+        keys = {self.server, *(member.key for member in self.curators)}
+        if len(keys) <= len(names):
+            raise ParameterError("curators and server must have different keys; let keygen make one for each")
+        self._check_columns()
+        self._check_plan()
+
+    def _check_columns(self) -> None:
+        held = [name for member in self.curators for name in member.columns]
+        for name in held:
+            if held.count(name) > 1:
+                raise ParameterError(f"column {name!r} is held by two curators; rename it, or leave it to one of them")
+        if set(held) != set(self.plan.names):
+            stray = sorted(set(held) ^ set(self.plan.names))[0]
+            raise PlanError(f"column {stray!r} must be in the plan and at one of the curators; make the run anew")
+
+    def _check_plan(self) -> None:
+        plan = self.plan
+        if plan.n is None or not plan.shuffle or plan.passthrough or plan.contributions != 1 or plan.privacy_id:
+            raise PlanError(
+                "the plan of a run needs the number of records n and a secret order, one row for each record, and "
+                "nothing passed through; build it with new_run"
+            )
+        if plan.inferred is not None or plan.reused is not None or plan.leaks:
+            raise PlanError("the plan of a run has no inferred spaces; declare each column's space")
+        for unit in plan.units:
+            if not unit.mechanism.adds_in_group:
+                raise PlanError(
+                    f"column {unit.label}: mechanism {unit.mechanism.tag} adds no noise in a group, so it cannot act "
+                    f"under a pad; use {' or '.join(padded_tags(unit.space)) or 'another space'}"
+                )
+        for measure in plan.measures:
+            if not any(set(measure.columns) <= set(member.columns) for member in self.curators):
+                raise PlanError(
+                    f"the table of {name_list(measure.columns)} is of two curators, and each measures its own columns "
+                    "alone; leave it out"
+                )
+
+    @property
+    def rows(self) -> int:
+        """Rows of the sample."""
+        return self.plan.sample or self.plan.n or 0
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the run's JSON."""
+        return hashlib.sha256(self.to_json().encode()).digest()
+
+    @property
+    def id(self) -> str:
+        """The digest in hexadecimal, by which messages name their run."""
+        return self.digest.hex()
+
+    def spaces(self, names: Sequence[str]) -> dict[str, Space]:
+        """Return the spaces of columns, in the plan's order."""
+        return {name: space for name, space in self.plan.spaces.items() if name in names}
+
+    def tables_of(self, member: Member) -> tuple[Measure, ...]:
+        """Return the tables that a curator measures."""
+        return tuple(m for m in self.plan.measures if set(m.columns) <= set(member.columns))
+
+    def member(self, name: str) -> Member:
+        """Return a curator by its name.
+
+        Raises
+        ------
+        ParameterError
+            If there is none of that name.
+        """
+        for member in self.curators:
+            if member.name == name:
+                return member
+        known = name_list(member.name for member in self.curators)
+        raise ParameterError(f"curator {name_list([str(name)])} is not in the run; its curators are {known}")
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the run as JSON text: public facts only."""
+        curators = [{"name": m.name, "columns": list(m.columns), "key": m.key} for m in self.curators]
+        data = {
+            "schema": SCHEMA,
+            "nonce": self.nonce,
+            "pad": self.pad,
+            "server": self.server,
+            "curators": curators,
+            "plan": json.loads(self.plan.to_json()),
+        }
+        return json.dumps(data, indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Run:
+        """Read a run from JSON text, and check it.
+
+        Raises
+        ------
+        PlanError
+            For text that is no run, or of a newer schema.
+        """
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            raise PlanError("this is no run of a vertical release; new_run makes one") from None
+        check_names(data, "a run", ["schema", "nonce", "pad", "server", "curators", "plan"])
+        if type(data["schema"]) is not int or data["schema"] != SCHEMA:
+            raise PlanError(f"the run has another schema, this version reads {SCHEMA}; upgrade dpframe")
+        if not isinstance(data["curators"], list) or not data["nonce"]:
+            raise PlanError("a run has a list of curators, and a nonce")
+        for member in data["curators"]:
+            check_names(member, "a curator", ["name", "columns", "key"])
+        plan = Plan.from_json(json.dumps(data["plan"], ensure_ascii=False))
+        members = tuple(Member(**member) for member in data["curators"])
+        return cls(plan, members, data["server"], data["pad"], data["nonce"])
+
+    @classmethod
+    def read(cls, path: str | Path) -> Run:
+        """Read a run from a JSON file; `FileError` if there is none."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            raise FileError(f"{path} is not a readable run; dpframe vertical plan writes one") from None
+
+    def write(self, path: str | Path) -> None:
+        """Write the run to a JSON file."""
+        with atomic(Path(path)) as file:
+            file.write((self.to_json(indent=2) + "\n").encode())
+
+
+def padded_tags(space: Space) -> list[str]:
+    """Return the mechanisms for a space that can act under a pad, the one that is taken by default first.
+
+    Examples
+    --------
+    >>> padded_tags(as_space((0, 120))), padded_tags(as_space(["F", "M"]))
+    (['wrapped_geometric', 'randomized_response'], ['randomized_response'])
+    """
+    fitting = [f.tag for f in MECHANISMS.values() if space.metric in f.metrics and f.adds_in_group]
+    return sorted(fitting, key=lambda tag: (tag == "randomized_response") == space.is_numeric)
+
+
+def new_run(
+    curators: Mapping[str, tuple[Mapping[str, Any], str]],
+    server: str,
+    *,
+    n: int,
+    epsilon: float,
+    delta: float | None = None,
+    pad: str = "one-time",
+    mechanisms: Mapping[str, Any] | None = None,
+    measure: Sequence[Sequence[str]] | None = None,
+    measure_share: float = 0.5,
+    **options: Any,
+) -> Run:
+    """Make a run under a fresh nonce, with its plan.
+
+    Parameters
+    ----------
+    curators
+        ``{name: (spaces, public key)}``: the columns of each curator with their spaces, as `dpframe.make_plan` takes
+        them, and its public key.
+    server
+        The server's public key.
+    n
+        Records that all curators have in common.
+    epsilon, delta
+        The promise, replace-one, per person, to whoever is no curator. ``delta=None`` is min(1e-6, n^−1.5).
+    pad
+        See `Run`.
+    mechanisms
+        Other mechanisms, by their tags, than each space's own under a pad: randomised response of finite columns,
+        wrapped geometric noise of grids (randomised response where null is a value), bit flips of sets.
+    measure
+        Tables that a curator measures of its own columns beside the rows, for ``measure_share`` of what is spent.
+    **options
+        ``groups``, ``sample``, ``allocation``, ``local_epsilon`` and ``nulls`` as in `dpframe.plan.build_plan`.
+        ``sample="optimal"`` is the best by this accounting; `dpframe.accounting.best_sample` is the paper's m*, which
+        knows of no credit for the order.
+
+    Raises
+    ------
+    ParameterError, PlanError
+        For what breaks the rules of a plan or of a run.
+
+    Examples
+    --------
+    >>> spaces = {"alice": {"education": ["low", "high"]}, "bob": {"income": ["low", "mid", "high"]}}
+    >>> keys = {"alice": "aa" * 32, "bob": "bb" * 32}
+    >>> curators = {name: (spaces[name], keys[name]) for name in spaces}
+    >>> run = new_run(curators, "cc" * 32, n=1_000, epsilon=1, groups=[("education", "income")], sample=500)
+    >>> run.rows, Run.from_json(run.to_json()) == run
+    (500, True)
+    """
+    members = tuple(Member(name, tuple(spaces), key) for name, (spaces, key) in curators.items())
+    for name in [name for member in members for name in member.columns]:
+        if sum(name in member.columns for member in members) > 1:
+            raise ParameterError(f"column {name!r} is held by two curators; rename it, or leave it to one of them")
+    known = {name: as_space(spec) for spaces, _ in curators.values() for name, spec in spaces.items()}
+    options["groups"] = [tuple(group) for group in options.get("groups", ())]
+    grouped = {name for group in options["groups"] for name in group}
+    chosen = {name: _own_tag(name, space) for name, space in known.items() if name not in grouped} | dict(
+        mechanisms or {}
+    )
+    delta = default_delta(n) if delta is None else delta
+    wish = Wish(None if measure is None else tuple(tuple(table) for table in measure), measure_share)
+    measures = wish.measures(known, Budget(epsilon, delta), None, n, 1)
+    plan = build_plan(known, epsilon=epsilon, delta=delta, n=n, mechanisms=chosen, measures=measures, **options)
+    return Run(plan, members, server, pad)
+
+
+def _own_tag(name: str, space: Space) -> str:
+    tags = padded_tags(space)
+    if not tags:
+        raise ParameterError(
+            f"column {name!r}: space {space.tag} has no noise that can act under a pad; group it, or declare it "
+            "without nulls, or as a list of values"
+        )
+    return tags[0]

@@ -1,0 +1,126 @@
+"""The server: joins the curators' messages by position and adds the plan's noise to codes that it cannot read."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dpframe.errors import FileError, ParameterError
+from dpframe.io.atomic import atomic
+from dpframe.io.batches import Batch, length
+from dpframe.noise.keystream import Keystream
+from dpframe.plan.plan import Plan
+from dpframe.vertical.keys import Identity
+from dpframe.vertical.messages import Header, Message, MessageWriter, check_new
+from dpframe.vertical.run import Run
+
+_DONE = "perturbed this run"
+
+
+def perturbed(codes: Batch, plan: Plan, key: bytes, first_row: int = 0) -> Batch:
+    """Randomise padded codes: without the pads they are what `dpframe.release.release` gives of the plain codes.
+
+    Sampling paper, Lemma III.1: with group noise z, (x + V) + z − V = x + z.
+    """
+    stream, out = Keystream(key, plan.digest), Batch()
+    for unit in plan.units:
+        out |= unit.sample_padded(codes, stream, first_row)
+    return {name: out[name] for name in plan.names}
+
+
+@dataclass(frozen=True)
+class Server:
+    """The party that joins and randomises.
+
+    Parameters
+    ----------
+    run
+        The run.
+    folder
+        The server's folder, with its signing key.
+
+    Raises
+    ------
+    ParameterError
+        If the key in the folder is not the server's of the run.
+    """
+
+    run: Run
+    folder: str | Path
+
+    def __post_init__(self) -> None:
+        if self.identity.public != self.run.server:
+            raise ParameterError(f"the key in {self.folder} is not the server's of this run; pass the server's folder")
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The server's keys."""
+        return Identity(Path(self.folder))
+
+    def perturb(self, messages: Sequence[str | Path], target: str | Path) -> Header:
+        """Randomise what the curators sent, once for each run, with a key that is fresh and forgotten.
+
+        Parameters
+        ----------
+        messages
+            The curators' files, one of each, in any order.
+        target
+            The file to write, for the researcher.
+
+        Returns
+        -------
+        The header of what was written.
+
+        Raises
+        ------
+        FileError
+            If a message is missing, twice there, of another run, changed, of other records or of another number of
+            rows, the target is there, or the run was perturbed before.
+        """
+        target, run = Path(target), self.run
+        check_new(target, "perturbed")
+        self.identity.check_unused(f"{run.id}.perturbed", _DONE)
+        found = self._checked(messages)
+        self.identity.use(f"{run.id}.perturbed", _DONE)
+        key, first = secrets.token_bytes(32), 0
+        with atomic(target) as file:
+            writer = MessageWriter(file, run.plan.spaces)
+            for codes in self._joined(found):
+                writer.write(perturbed(codes, run.plan, key, first))
+                first += length(codes)
+            # With their signatures: what curators say of types and tables goes through the server unchanged.
+            facts = {name: [message.header.text, message.signature] for name, message in found.items()}
+            return writer.finish(Header("perturbed", run.id, "server", 0, facts), self.identity)
+
+    def _checked(self, paths: Sequence[str | Path]) -> dict[str, Message]:
+        """Return the messages by curator, once all are there, whole, and of the same records."""
+        run = self.run
+        found: dict[str, Message] = {}
+        for path in paths:
+            message = Message.open(path)
+            member = run.member(message.header.sender)
+            message.verify("codes", run.id, member.key, run.spaces(member.columns))
+            if member.name in found:
+                raise FileError(f"{path} is the second message of curator {member.name}; pass one of each curator")
+            if message.header.rows != run.rows:
+                raise FileError(f"{path} has {message.header.rows:,} rows, the sample {run.rows:,}; encrypt it anew")
+            found[member.name] = message
+        missing = [member.name for member in run.curators if member.name not in found]
+        if missing:
+            raise FileError(f"the message of curator {missing[0]} is missing; pass one of each curator")
+        if len({message.header.facts.get("records") for message in found.values()}) > 1:
+            raise FileError(
+                f"the messages of {', '.join(found)} are of different records, or were made with different shared "
+                "secrets: curators need one secret and the same ids; make a new run"
+            )
+        return {member.name: found[member.name] for member in run.curators}
+
+    def _joined(self, messages: Mapping[str, Message]) -> Iterator[Batch]:
+        """Yield the codes of all columns, joined by position."""
+        spaces = {name: self.run.spaces(self.run.member(name).columns) for name in messages}
+        readers = [message.batches(spaces[name]) for name, message in messages.items()]
+        for parts in zip(*readers, strict=True):
+            yield {name: codes for part in parts for name, codes in part.items()}

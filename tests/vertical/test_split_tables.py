@@ -1,0 +1,334 @@
+"""From the curators' tables to the release: what comes out, who learns what, and what is charged."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import Counter
+from itertools import combinations, permutations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from parties import Parties
+from scipy import stats
+
+import dpframe as dpf
+from dpframe.accounting import sampled
+from dpframe.errors import BudgetExceeded, ColumnError, ParameterError
+from dpframe.io.verify import verify_file
+from dpframe.ledger.ledger import Ledger
+from dpframe.vertical import Identity, Researcher, Run, messages, new_run, ranks
+from dpframe.vertical.messages import Message
+
+N = 600
+SPACES = {
+    "sex": ["F", "M"],
+    "job": ["farm", "shop", "office"],
+    "age": (0, 99),
+    "hobbies": dpf.Subset(["chess", "tennis", "choir"], 2),
+    "town": dpf.Nullable(dpf.Categorical(["north", "south"])),
+}
+CERTAIN = {"epsilon": 200.0, "delta": 0.0, "mechanisms": {"age": "randomized_response"}}
+"""40 or more for each column: that one of a test's values changes has a probability below 1e-12."""
+
+
+def people(n: int = N) -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    age = rng.integers(20, 70, n)
+    return pd.DataFrame(
+        {
+            "id": [f"person {i}" for i in rng.permutation(n)],
+            "sex": rng.choice(["F", "M"], n),
+            "job": np.where(age < 40, "shop", rng.choice(["farm", "office"], n)),
+            "age": age,
+            "hobbies": [["chess"] if a % 2 else ["choir", "tennis"] for a in age],
+            "town": rng.choice(np.array(["north", "south", None], dtype=object), n),
+        }
+    )
+
+
+def halves(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return two curators' tables, each in an order of its own."""
+    return {
+        "alice": frame[["id", "job", "hobbies"]].sample(frac=1, random_state=1),
+        "bob": frame[["id", "sex", "age", "town"]].sample(frac=1, random_state=2),
+    }
+
+
+def rows_of(frame: pd.DataFrame) -> Counter[Any]:
+    frame = frame.drop(columns="id", errors="ignore").sort_index(axis=1)
+    plain = frame.map(lambda v: str(sorted(v)) if isinstance(v, list | np.ndarray) else str(v)).replace("None", "nan")
+    return Counter(plain.itertuples(index=False, name=None))
+
+
+@pytest.fixture
+def parties(tmp_path: Path) -> Parties:
+    return Parties.make(tmp_path, halves(people()), SPACES, groups=[("job", "sex")], sample=400)
+
+
+@pytest.mark.parametrize("pad", ["one-time", "stream"])
+def test_rows_are_joined_whatever_their_order(tmp_path: Path, pad: str) -> None:
+    parties = Parties.make(tmp_path, halves(people()), SPACES, groups=[("job", "sex")], pad=pad, **CERTAIN)
+    info = parties.through()
+    safe = dpf.read_parquet(parties.release)
+    assert (len(safe), info.n, info.rows) == (N, N, None)
+    assert rows_of(safe) == rows_of(people())
+    assert {parties.pad(name).stat().st_mode & 0o777 for name in parties.frames} == {0o600}
+
+
+def test_three_curators_and_files_of_other_kinds(tmp_path: Path) -> None:
+    frame = people().assign(id=np.arange(N) * 7)
+    frames = {
+        "alice": frame[["id", "job"]].sample(frac=1, random_state=1),
+        "bob": frame[["id", "age", "town"]].sample(frac=1, random_state=2),
+        "carol": frame[["id", "sex", "hobbies"]].sample(frac=1, random_state=3),
+    }
+    parties = Parties.make(tmp_path, frames, SPACES, **CERTAIN)
+    frames["alice"].to_csv(tmp_path / "alice.csv", index=False)
+    frames["carol"].assign(id=frames["carol"]["id"].astype(str)).to_parquet(tmp_path / "carol.parquet", index=False)
+    parties.encrypt("alice", tmp_path / "alice.csv")
+    parties.encrypt("bob", pa.Table.from_pandas(frames["bob"], preserve_index=False))
+    parties.encrypt("carol", tmp_path / "carol.parquet")
+    parties.perturb()
+    parties.decrypt()
+    assert rows_of(dpf.read_parquet(parties.release)) == rows_of(frame)
+
+
+def test_the_sample_is_of_the_table_and_the_release_says_how_it_was_made(parties: Parties) -> None:
+    info = parties.through()
+    safe = dpf.read_parquet(parties.release)
+    assert (info.n, info.rows, len(safe)) == (400, N, 400)
+    assert safe.dp.release == info
+    assert info.plan == parties.run.plan
+    certificate = verify_file(parties.release)
+    assert certificate.ok, certificate.failures
+    assert list(safe.columns) == ["job", "hobbies", "sex", "age", "town"]
+    assert str(safe["age"].dtype) == "int64"
+
+
+def test_estimates_across_curators_cover_the_truth(tmp_path: Path) -> None:
+    """Six standard errors are exceeded with probability 2e-9 each."""
+    frame = people(20_000)
+    parties = Parties.make(tmp_path, halves(frame), SPACES, epsilon=4.0, groups=[("job", "sex")], sample=15_000)
+    parties.through()
+    safe = dpf.read_parquet(parties.release)
+    joint = safe.dp.crosstab("job", "sex", normalize=True)
+    truth = pd.crosstab(frame["job"], frame["sex"], normalize=True)
+    for job in SPACES["job"]:
+        for sex in SPACES["sex"]:
+            off = joint.loc[job, ("estimate", sex)] - truth.loc[job, sex]
+            assert abs(off) < 6 * joint.loc[job, ("std_error", sex)] < 0.2
+    mean = safe.dp.mean("age")
+    assert abs(mean["estimate"] - frame["age"].mean()) < 6 * mean["std_error"]
+    support = safe.dp.support("hobbies")
+    share = np.mean([list(h) == ["chess"] for h in frame["hobbies"]])
+    assert abs(support.loc["chess", "estimate"] - share) < 6 * support.loc["chess", "std_error"]
+
+
+def test_a_curator_who_withholds_its_pad_is_left_out(parties: Parties) -> None:
+    parties.encrypt_all()
+    parties.perturb()
+    parties.decrypt(pads=[parties.pad("alice")], without=["bob"])
+    safe = dpf.read_parquet(parties.release)
+    assert list(safe.columns) == ["job", "hobbies"]
+    assert safe.dp.value_counts("job")["estimate"].sum() == pytest.approx(N)
+    with pytest.raises(ParameterError, match="'sex' was released, but is not in this table"):
+        safe.dp.value_counts("sex")
+
+
+def test_without_its_pad_a_column_is_uniform_noise(tmp_path: Path) -> None:
+    """Chi-squared with error probability 1e-9 a column and pair."""
+    frame = people(20_000).assign(sex="F", job="shop")
+    parties = Parties.make(tmp_path, halves(frame), SPACES, groups=[("job", "sex")], epsilon=20.0)
+    parties.encrypt_all()
+    parties.perturb()
+    plan = parties.run.plan
+    for path, names in ((parties.message("bob"), ["sex", "age", "town"]), (parties.perturbed, list(plan.names))):
+        (codes,) = Message.open(path).batches(parties.run.spaces(names))
+        for name in {"sex", "age", "town", "job"} & set(names):
+            assert stats.chisquare(np.bincount(codes[name], minlength=plan[name].space.size)).pvalue > 1e-9
+    pairs = np.bincount(codes["sex"].astype(int) * 3 + codes["job"], minlength=6)
+    assert stats.chisquare(pairs).pvalue > 1e-9
+
+
+def test_no_id_leaves_and_no_order(parties: Parties, tmp_path: Path) -> None:
+    parties.through()
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert b"person" not in path.read_bytes()
+    # Rows of the release stand in another order than rows left the server in.
+    run = parties.run
+    (codes,) = Message.open(parties.perturbed).batches(run.plan.spaces)
+    (pads,) = Message.open(parties.pad("bob")).batches(run.spaces(["sex", "age", "town"]))
+    left = (codes["age"].astype(int) - pads["age"]) % 100
+    kept = dpf.read_parquet(parties.release)["age"].to_numpy()
+    assert sorted(left) == sorted(kept)
+    assert (left != kept).any()
+
+
+def test_the_sample_and_its_order_are_uniform() -> None:
+    """Of four rows two are drawn: twelve ordered pairs, over 12,000 nonces. One key each, so the same every time."""
+    counts: Counter[tuple[int, ...]] = Counter()
+    ids = pa.array([10, 11, 12, 13])
+    for nonce in range(12_000):
+        tags = ranks.row_tags(ids, ranks.tag_key(bytes(range(32)), nonce.to_bytes(32, "big")))
+        counts[tuple(np.lexsort((tags[:, 0], tags[:, 1]))[:2].tolist())] += 1
+    assert len(counts) == 12
+    assert stats.chisquare(list(counts.values())).pvalue > 1e-6
+
+
+def test_rows_in_table_order_would_break_the_bound_and_rows_in_rank_order_meet_it() -> None:
+    """Theorem III.2 for n = 4, m = 2, three values at γ = 3.7: 1.0185 in table order beside the bound 0.8544."""
+    gamma, n, m, values = 3.7, 4, 2, range(3)
+    channel = np.full((3, 3), 1 / (gamma + 2)) + np.eye(3) * (gamma - 1) / (gamma + 2)
+
+    def law(table: tuple[int, ...], draws: list[tuple[int, ...]]) -> np.ndarray:
+        return sum(np.multiply.outer(channel[table[a]], channel[table[b]]) for a, b in draws) / len(draws)
+
+    def worst(draws: list[tuple[int, ...]]) -> float:
+        pairs = [(t, (*t[:i], v, *t[i + 1 :])) for t in product(values, repeat=n) for i in range(n) for v in values]
+        return max(float(np.log(law(one, draws) / law(other, draws)).max()) for one, other in pairs)
+
+    assert worst(list(combinations(range(n), m))) == pytest.approx(1.0185, abs=5e-5)
+    bound, _ = sampled(math.log(gamma), 0.0, m, n)
+    assert bound == pytest.approx(0.8544, abs=5e-5)
+    assert worst(list(permutations(range(n), m))) == pytest.approx(bound, rel=1e-9)
+
+
+def test_the_best_sample_is_found() -> None:
+    keys = ("aa" * 32, "bb" * 32)
+    curators = {name: ({name[0]: list("xyz")}, key) for name, key in zip(("alice", "bob"), keys, strict=True)}
+    options: dict[str, Any] = {"n": 5_000, "epsilon": 0.5, "delta": 0.0, "groups": [("a", "b")]}
+    best = new_run(curators, "cc" * 32, sample="optimal", **options)
+    errors = {
+        size: new_run(curators, "cc" * 32, sample=size, **options).plan.forecast().loc[("marginal", "a"), "std_error"]
+        for size in (best.rows, 500, 5_000)
+    }
+    assert best.rows == min(errors, key=lambda size: errors[size])
+
+
+def test_tags_tell_ids_apart() -> None:
+    """Ids of all lengths, about the length of a block, with noughts behind them, and in slices and dictionaries."""
+    texts = ["", "a", "a\0", "a\0\0", *("x" * n for n in range(1, 40)), *("x" * n + "\0" for n in range(13, 18))]
+    array, key = pa.array(texts), bytes(range(32))
+    tags = ranks.row_tags(array, key)
+    assert len({row.tobytes() for row in tags}) == len(set(texts))
+    np.testing.assert_array_equal(ranks.row_tags(array[3:20], key), tags[3:20])
+    np.testing.assert_array_equal(ranks.row_tags(array.dictionary_encode(), key), tags)
+    np.testing.assert_array_equal(ranks.row_tags(pa.chunked_array([array[:5], array[5:]]), key), tags)
+    np.testing.assert_array_equal(ranks.row_tags(array.cast(pa.large_string()), key), tags)
+    assert (ranks.row_tags(array, bytes(32)) != tags).any(axis=1).all()
+    assert ranks.row_tags(array[:0], key).shape == (0, 2)
+    wide = ranks.row_tags(pa.array([-(2**63), 2**63 - 1, 7]), key)
+    np.testing.assert_array_equal(wide, ranks.row_tags(pa.array([str(-(2**63)), str(2**63 - 1), "7"]), key))
+
+
+def test_a_release_in_csv(parties: Parties) -> None:
+    parties.run = new_run(
+        {m.name: (parties.run.spaces(set(m.columns) - {"hobbies"}), m.key) for m in parties.run.curators},
+        parties.run.server,
+        n=N,
+        epsilon=1.0,
+    )
+    parties.encrypt_all()
+    parties.perturb()
+    Researcher(parties.run).decrypt(parties.perturbed, parties.pads, parties.root / "safe.csv")
+    assert len(dpf.read_csv(parties.root / "safe.csv").dp.crosstab("job", "sex")) == 3
+
+
+def test_categories_come_back_as_they_went_in(parties: Parties) -> None:
+    kind = pd.CategoricalDtype(["farm", "shop", "office"])
+    parties.encrypt("alice", parties.frames["alice"].astype({"job": kind}))
+    parties.encrypt("bob")
+    parties.perturb()
+    parties.decrypt()
+    assert isinstance(dpf.read_parquet(parties.release)["job"].dtype, pd.CategoricalDtype)
+
+
+def test_another_nonce_draws_another_sample(parties: Parties) -> None:
+    ids, secret = pa.array([f"person {i}" for i in range(N)]), Identity(parties.root / "alice").shared
+    again = new_run(
+        {m.name: (parties.run.spaces(m.columns), m.key) for m in parties.run.curators},
+        parties.run.server,
+        n=N,
+        epsilon=1.0,
+    )
+    assert again.nonce != parties.run.nonce
+    one, other = (np.argsort(ranks.row_tags(ids, ranks.tag_key(secret, r.digest))[:, 1]) for r in (parties.run, again))
+    assert (one != other).any()
+
+
+def test_the_ledger_is_charged_before_anything_is_drawn_and_once(parties: Parties, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("rich", epsilon=2.0, delta=1e-3, accounting="basic")
+    ledger.create("poor", epsilon=0.5, delta=1e-3)
+    with pytest.raises(BudgetExceeded):
+        parties.encrypt("alice", ledger=ledger, dataset="poor")
+    assert not parties.message("alice").exists()
+    assert not parties.pad("alice").exists()
+    parties.encrypt("alice", ledger=ledger, dataset="rich")
+    spent = ledger.spent("rich")
+    assert spent.epsilon == 1.0
+    # As after a crash that left the spend and nothing else: the same run again costs nothing more.
+    shutil.rmtree(tmp_path / "alice" / "used")
+    parties.message("alice").unlink()
+    parties.pad("alice").unlink()
+    parties.encrypt("alice", ledger=ledger, dataset="rich")
+    assert ledger.spent("rich") == spent
+
+
+def test_the_promise_is_that_of_sample_and_order_and_a_curator_has_the_local_one(parties: Parties) -> None:
+    plan = parties.run.plan
+    assert (plan.shuffle, plan.sample, plan.n) == (True, 400, N)
+    assert plan.verify().ok
+    assert plan.local.epsilon > plan.epsilon == 1.0
+    capped = Parties.make(parties.root / "capped", parties.frames, SPACES, local_epsilon=2.0)
+    assert capped.run.plan.local.epsilon <= 2.0
+
+
+def test_tables_that_curators_measure_are_the_releases(tmp_path: Path) -> None:
+    frame = people(5_000)
+    measure = [("sex",), ("job",), ("age",)]
+    parties = Parties.make(tmp_path, halves(frame), SPACES, epsilon=2.0, measure=measure)
+    info = parties.through()
+    assert [table.measure.columns for table in info.tables if table.measure.kind != "sum"]
+    assert verify_file(parties.release).ok
+    safe = dpf.read_parquet(parties.release)
+    counts = safe.dp.value_counts("sex")
+    off = counts.loc["F", "estimate"] - (frame["sex"] == "F").sum()
+    assert abs(off) < 6 * counts.loc["F", "std_error"]  # exceeded with probability 2e-9
+    rows = Parties.make(tmp_path / "rows", halves(frame), SPACES, epsilon=2.0)
+    rows.through()
+    alone = dpf.read_parquet(rows.release).dp.value_counts("sex")
+    assert counts.loc["F", "std_error"] < alone.loc["F", "std_error"] / 2
+
+
+def test_row_groups_and_batches_change_nothing(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "ROWS", 64)
+    monkeypatch.setattr("dpframe.vertical.curator.ROWS", 64)
+    parties.encrypt_all()
+    assert pq.read_metadata(parties.message("alice")).num_row_groups == 7
+    monkeypatch.undo()
+    parties.perturb()
+    parties.decrypt()
+    assert verify_file(parties.release).ok
+
+
+def test_a_table_of_categories_beyond_the_space_is_refused_by_its_row(parties: Parties) -> None:
+    wrong = parties.frames["alice"].reset_index(drop=True)
+    wrong.loc[3, "job"] = "swordfish"
+    with pytest.raises(ColumnError, match="column 'job' at row position 3") as caught:
+        parties.encrypt("alice", wrong)
+    assert "swordfish" not in str(caught.value)
+    assert not parties.message("alice").exists()
+
+
+def test_runs_are_read_back(parties: Parties) -> None:
+    parties.run.write(parties.root / "run.json")
+    assert Run.read(parties.root / "run.json") == parties.run
+    assert Run.read(parties.root / "run.json").id == parties.run.id
