@@ -23,6 +23,7 @@ LAYERS = [
     ["estimate"],
     ["learning", "report"],
     ["api"],
+    ["engines"],
     ["cli"],
     ["__init__", "__main__"],
 ]

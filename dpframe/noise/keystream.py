@@ -167,9 +167,14 @@ class ScatteredReader(PlaneReader):
             part[:] = blocks.reshape(len(part), -1, width)[np.arange(len(part)), slots]
 
 
+def derived_key(key: bytes, use: bytes) -> bytes:
+    """Return a key of another use, from that of the noise: neither tells of the other."""
+    return hashlib.blake2b(use, key=key, digest_size=32).digest()
+
+
 def choice_key(key: bytes) -> bytes:
-    """Return the key that rows of persons are chosen with, from that of the noise: neither tells of the other."""
-    return hashlib.blake2b(b"rows of persons", key=key, digest_size=32).digest()
+    """Return the key that rows of persons are chosen with."""
+    return derived_key(key, b"rows of persons")
 
 
 def cipher_at(subkey: bytes, position: int) -> CipherContext:

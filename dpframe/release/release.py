@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -156,32 +156,52 @@ class Digest:
             column.name: [_factors(column.name, word) for word in range(max(1, column.space.code_words))]
             for column in plan.columns
         }
-        self._sum = int.from_bytes(plan.digest[:8], "little")
+        self._first = self._sum = int.from_bytes(plan.digest[:8], "little")
         self.count = 0
 
     def update(self, codes: Mapping[str, Codes]) -> None:
         """Add rows, given by their released codes."""
         count = len(next(iter(codes.values()))) if codes else 0
         self.count += count
-        for start in range(0, count, 1 << 15):
-            rows: U64 = np.zeros(min(1 << 15, count - start), dtype=np.uint64)
-            for name, factors in self._factors.items():
-                column = codes[name][start : start + (1 << 15)]
-                for word, (shift, factor) in enumerate(factors):
-                    part = (column[:, word] if column.ndim == 2 else column).astype(np.uint64)
-                    part += shift
-                    part *= factor
-                    rows ^= part >> np.uint64(29)
-                    rows += part
-            rows ^= rows >> np.uint64(32)
-            rows *= np.uint64(0xD6E8FEB86659FD93)
-            rows ^= rows >> np.uint64(32)
+        for rows in mixed_rows(codes, self._factors):
             self._sum = (self._sum + int(rows.sum(dtype=np.uint64))) % (1 << 64)
+
+    def merge(self, other: Digest) -> None:
+        """Add the rows of another digest under the same plan."""
+        self._sum = (self._sum + other._sum - self._first) % (1 << 64)
+        self.count += other.count
 
     def hexdigest(self, tables: Sequence[MeasuredTable] = ()) -> str:
         """Return the digest as text: 16 letters for the rows, and as many for the tables measured beside them."""
         rows = f"{self._sum:016x}"
         return rows + sealed(rows, tables) if tables else rows
+
+
+def mixed_rows(codes: Mapping[str, Codes], factors: Mapping[str, Sequence[U64]]) -> Iterator[U64]:
+    """Yield a word for each row, some rows at a time, into which all words of its columns are mixed.
+
+    Parameters
+    ----------
+    codes
+        Codes by column, 1-d or of several words a row.
+    factors
+        For each column and word what it is shifted and multiplied by.
+    """
+    count = len(next(iter(codes.values()))) if codes else 0
+    for start in range(0, count, 1 << 15):
+        rows: U64 = np.zeros(min(1 << 15, count - start), dtype=np.uint64)
+        for name, words in factors.items():
+            column = codes[name][start : start + (1 << 15)]
+            for word, (shift, factor) in enumerate(words):
+                part = (column[:, word] if column.ndim == 2 else column).astype(np.uint64)
+                part += shift
+                part *= factor
+                rows ^= part >> np.uint64(29)
+                rows += part
+        rows ^= rows >> np.uint64(32)
+        rows *= np.uint64(0xD6E8FEB86659FD93)
+        rows ^= rows >> np.uint64(32)
+        yield rows
 
 
 def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:
