@@ -64,16 +64,21 @@ class ArrowForm(Form):
 
 @dataclass(frozen=True)
 class ReadForm(ArrowForm):
-    """pandas frames as `dpframe.read_parquet` makes them of a Parquet release."""
+    """pandas frames as `dpframe.read_parquet` makes them of a Parquet release, but with lists of Arrow's."""
 
     def table(self, batch: Batch, first: int, text: str) -> pd.DataFrame:
         """Return a DataFrame."""
         arrow = super().table(batch, first, text)
         kept = {"pandas": self.parquet.pandas_metadata}
-        frame: pd.DataFrame = with_signed_indices(arrow.replace_schema_metadata(kept)).to_pandas()
+        frame: pd.DataFrame = with_signed_indices(arrow.replace_schema_metadata(kept)).to_pandas(types_mapper=_nested)
         frame.index = pd.RangeIndex(first, first + len(frame), name="shuffled" if self.parquet.plan.shuffle else None)
         frame.attrs = {METADATA_KEY: text}
         return frame
+
+
+def _nested(type_: pa.DataType) -> Any:
+    """Return pandas' dtype of lists and the like: of objects Dask would make text."""
+    return pd.ArrowDtype(type_) if type_.num_fields else None
 
 
 @dataclass(frozen=True)
