@@ -16,12 +16,14 @@ from typing import Any, TypeVar, Unpack
 
 import pandas as pd
 
+from dpframe.api.accessor import DpAccessor
 from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.forms import Form, PandasForm, ReadForm
 from dpframe.engines.job import Prepared, check_plan_fits, prepared, purse_for
 from dpframe.engines.readers import PandasReader, ParquetReader, Part
+from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
 from dpframe.engines.staging import Written, check_target, staged
 from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
@@ -33,11 +35,12 @@ from dpframe.io.parquet_form import ParquetForm
 from dpframe.io.parquet_reader import ParquetInput
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
-from dpframe.release.info import arrow_metadata
+from dpframe.release.info import ReleaseInfo, arrow_metadata
 
 try:
     import dask
     import dask.dataframe as dd
+    from dask.dataframe.extensions import register_dataframe_accessor
     from dask.delayed import Delayed
 except ImportError:
     raise ImportError("dask is not installed; pip install 'dpframe[dask]'") from None
@@ -282,3 +285,55 @@ def _lazy(table: DaskTable, ready: Prepared) -> Any:
     parts = table.buckets(ready, Gather(ready))
     meta = ready.work.form.table({}, 0, ready.text)
     return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False)
+
+
+def opened(frame: Any) -> EngineRelease:
+    """Return a Dask frame as a release that estimates read, which counts its rows."""
+    return EngineRelease.of(open_table(frame))
+
+
+@register_dataframe_accessor("dp")
+class DaskAccessor(DpAccessor):
+    """Differential privacy for a Dask DataFrame: ``frame.dp.sanitize(plan)``, then ``safe.dp.mean("age")``.
+
+    On a raw frame: `plan` and `sanitize`. On a release: all methods of `Estimates`, whose counts are taken by workers.
+    Every estimate computes the frame anew: persist it, or write the release and read that.
+    """
+
+    @property
+    def _meta(self) -> pd.DataFrame:
+        frame: Any = self._frame
+        meta: pd.DataFrame = frame._meta
+        return meta
+
+    def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
+        """Plan how the frame would be sanitised; see `make_plan`."""
+        return make_plan(self._frame, epsilon, delta, **options)
+
+    def sanitize(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        *,
+        plan: Plan | None = None,
+        key: bytes | None = None,
+        ledger: Any = None,
+        dataset: str | None = None,
+        part: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Randomise every row of the frame, under a ready plan or one that is made first; see `sanitize`."""
+        account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
+        if plan is None:
+            plan, options = make_plan(self._frame, epsilon, delta, **account, **options), {}
+        return sanitize(self._frame, plan, key=key, **account, **options)
+
+    @property
+    def release(self) -> ReleaseInfo:
+        """What the frame says about its own release; `NotSanitizedError` if it is none."""
+        return DpAccessor(self._meta).release
+
+    def _lines(self) -> list[str]:
+        first, *rest = DpAccessor(self._meta)._lines()
+        # Of rows that are not computed there are none to count.
+        return [first.replace("<DataFrame.dp: not sanitized, 0 rows", "<Dask DataFrame.dp: not sanitized"), *rest]

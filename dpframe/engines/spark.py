@@ -17,12 +17,13 @@ from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.forms import ArrowForm, Form
 from dpframe.engines.job import Prepared, check_plan_fits, prepared, purse_for
+from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
 from dpframe.engines.staging import check_target
 from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
 from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError, name_list
-from dpframe.io.frames import ArrowFrame, wrap
+from dpframe.io.frames import ArrowFrame, Frame, wrap
 from dpframe.io.inputs import open_input
 from dpframe.io.parquet_form import ParquetForm
 from dpframe.io.released import read_info
@@ -39,7 +40,7 @@ except ImportError:
     raise ImportError("pyspark is not installed; pip install 'dpframe[spark]'") from None
 
 from dpframe.engines.spark_sink import FORMAT, ReleaseSink, release_text
-from dpframe.engines.spark_tasks import BUCKET, FILE, RESULT, ROW, ROWS, Each, Gather, Scatter, SparkReader
+from dpframe.engines.spark_tasks import BUCKET, FILE, RESULT, ROW, ROWS, Each, Gather, PlainReader, Scatter, SparkReader
 
 T = TypeVar("T")
 
@@ -58,8 +59,7 @@ class SparkTable(EngineTable):
     """The Spark frame."""
 
     def _selected(self) -> Any:
-        beside = [FILE, ROW] if self.reader.id is None else [self.reader.id]
-        return self.frame.select(*(_quoted(name) for name in (*self.reader.names, *beside)))
+        return self.frame.select(*(_quoted(name) for name in (*self.reader.names, *self.reader.beside)))
 
     def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
         """Do a task with every partition."""
@@ -107,9 +107,7 @@ def open_table(source: Any, id: str | None = None) -> SparkTable:
     frame = _read(source) if isinstance(source, str | Path) else source
     if not hasattr(frame, "mapInArrow"):
         raise ParameterError(f"{type(source).__name__} is no Spark DataFrame, and no path of Parquet files; pass one")
-    names, text = list(frame.columns), release_text(frame.schema)
-    schema = frame.limit(0).toArrow().schema.with_metadata(None if text is None else arrow_metadata(text))
-    template = wrap(schema.empty_table())
+    names, template = list(frame.columns), _template(frame)
     if id is None:
         addressed, firsts, count = _by_file(frame)
         return SparkTable(template, count, SparkReader(names, firsts), addressed, by_id=False)
@@ -117,8 +115,21 @@ def open_table(source: Any, id: str | None = None) -> SparkTable:
         raise ParameterError(f"id names {id!r}, which is not a column; columns are {name_list(names)}")
     check_id(template.fields([id])[0], id)
     names.remove(id)
-    template = wrap(schema.empty_table().select(names))
+    template = _template(frame.drop(id))
     return SparkTable(template, _by_id(frame, id), SparkReader(names, id=id), frame, by_id=True)
+
+
+def _template(frame: Any) -> Frame:
+    """Return a table of the same columns, without rows."""
+    text = release_text(frame.schema)
+    schema = frame.limit(0).toArrow().schema.with_metadata(None if text is None else arrow_metadata(text))
+    return wrap(schema.empty_table())
+
+
+def opened(frame: Any) -> EngineRelease:
+    """Return a Spark frame as a release that estimates read, which counts its rows."""
+    template, reader = _template(frame), PlainReader(list(frame.columns))
+    return EngineRelease.of(SparkTable(template, int(frame.count()), reader, frame, by_id=False))
 
 
 def _read(source: str | Path) -> Any:

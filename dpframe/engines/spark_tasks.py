@@ -35,6 +35,11 @@ class SparkReader:
     id: str | None = None
     key: bytes = field(default=bytes(32), repr=False)
 
+    @property
+    def beside(self) -> list[str]:
+        """The columns of addresses."""
+        return [FILE, ROW] if self.id is None else [self.id]
+
     def only(self, names: Sequence[str], plain: Collection[str]) -> SparkReader:
         """Return a reader of some columns."""
         return replace(self, names=list(names))
@@ -58,6 +63,21 @@ class SparkReader:
         if any(file not in self.firsts for file in known.tolist()):
             raise FileError("a file of the table is new since its rows were counted; release the table anew")
         return np.array([self.firsts[file] for file in known.tolist()], np.uint64)[which] + rows.astype(np.uint64)
+
+
+@dataclass(frozen=True)
+class PlainReader(SparkReader):
+    """Reads batches of a release, whose rows have no addresses."""
+
+    @property
+    def beside(self) -> list[str]:
+        """No further columns."""
+        return []
+
+    def __call__(self, part: Iterator[pa.RecordBatch], first: int) -> Pieces:
+        """Yield rows, a fair number at a time."""
+        for table in gathered(part, AT_ONCE):
+            yield ArrowFrame(table), 0
 
 
 def gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]:

@@ -49,6 +49,5 @@ def _plain(series):
 
 
 def _value(value):
-    return (
-        tuple(value) if isinstance(value, list | tuple | set) or (hasattr(value, "tolist") and value.shape) else value
-    )
+    listed = isinstance(value, list | tuple | set) or (hasattr(value, "tolist") and value.shape)
+    return tuple(value) if listed else value

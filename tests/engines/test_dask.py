@@ -84,6 +84,36 @@ class TestSameAsPandas:
         assert engine.make_plan(frame, epsilon=3, spaces=plan.spaces) == plan
 
 
+class TestEstimates:
+    def test_the_same_as_of_pandas(self, flat, plan, expected):
+        frame = dd.from_pandas(flat, npartitions=4, sort=False)
+        safe = frame.dp.sanitize(plan=plan, key=KEY).persist()
+        pd.testing.assert_frame_equal(safe.dp.mean("age", by="sex"), expected.dp.mean("age", by="sex"))
+        pd.testing.assert_frame_equal(safe.dp.crosstab("sex", "education"), expected.dp.crosstab("sex", "education"))
+        pd.testing.assert_series_equal(dpf.Estimates(safe).var("income"), expected.dp.var("income"))
+        assert safe.dp.release == expected.dp.release
+        assert safe.dp.verify()
+        assert repr(safe.dp) == repr(expected.dp)
+        with pytest.warns(dpf.AlteredReleaseWarning, match="the release 5,000: rows chosen by noisy values"):
+            safe[safe["age"] > 30].dp.mean("age")
+
+    def test_what_is_not_there(self, flat, plan):
+        frame = dd.from_pandas(flat, npartitions=2)
+        with pytest.raises(dpf.NotSanitizedError, match="carries no release plan"):
+            dpf.Estimates(frame)
+        assert "not sanitized, 5 columns" in repr(frame.dp)
+        with pytest.raises(dpf.ParameterError, match="not drawn by an engine; write the release"):
+            frame.dp.sanitize(plan=plan).dp.synthesize()
+
+    @pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
+    def test_spaces_are_found_as_on_one_machine(self, flat):
+        found = dpf.make_plan(flat, epsilon=3, infer_share=0.3)
+        frame = dd.from_pandas(flat, npartitions=3, sort=False)
+        mine = frame.dp.plan(epsilon=3, infer_share=0.3)
+        assert mine.names == found.names
+        assert [c.space.tag for c in mine.columns] == [c.space.tag for c in found.columns]
+
+
 class TestFiles:
     def test_same_as_parquet(self, table, full_plan, tmp_path):
         source = write_files(table, tmp_path / "in")
@@ -136,18 +166,18 @@ class TestIds:
         known = known[[*plan.names, "name"]]
         twice = known.assign(name=known["name"].where(np.arange(ROWS) != 7, known["name"].iloc[9]))
         missing = known.assign(name=known["name"].where(np.arange(ROWS) != 7))
-        with pytest.raises(dpf.ColumnError, match="'name'.*some rows twice.*take another column"):
+        with pytest.raises(dpf.ColumnError, match=r"'name'.*some rows twice.*take another column"):
             engine.sanitize(dd.from_pandas(twice, npartitions=4), plan, id="name")
-        with pytest.raises(dpf.ColumnError, match="'name'.*is null in some rows.*fill them"):
+        with pytest.raises(dpf.ColumnError, match=r"'name'.*is null in some rows.*fill them"):
             engine.sanitize(dd.from_pandas(missing, npartitions=4), plan, id="name")
 
     def test_what_needs_places(self, known, flat, plan):
         frame = dd.from_pandas(known[[*plan.names, "person"]], npartitions=2)
-        with pytest.raises(dpf.ParameterError, match="sample needs places.*to Parquet first"):
+        with pytest.raises(dpf.ParameterError, match=r"sample needs places.*to Parquet first"):
             engine.sanitize(frame, plan_of(flat, spaces=plan.spaces, sample=900), id="person")
-        with pytest.raises(dpf.ParameterError, match="id names 'nobody'.*columns are"):
+        with pytest.raises(dpf.ParameterError, match=r"id names 'nobody'.*columns are"):
             engine.sanitize(frame, plan, id="nobody")
-        with pytest.raises(dpf.ColumnError, match="'income': has type double, and id must be.*cast it"):
+        with pytest.raises(dpf.ColumnError, match=r"'income': has type double, and id must be.*cast it"):
             engine.sanitize(frame, plan, id="income")
 
 
@@ -221,7 +251,7 @@ class TestLedger:
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, full_plan, target, **account)
         other = write_files(table.assign(age=table["age"].to_numpy()[::-1]), tmp_path / "other")
-        with pytest.raises(dpf.LedgerError, match="the input or the plan changed since the interrupted run.*forget"):
+        with pytest.raises(dpf.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"):
             engine.sanitize(other, full_plan, target, **account)
         info = engine.sanitize(source, full_plan, target, **account)
         assert info.n == ROWS
@@ -250,7 +280,7 @@ class TestRefusals:
             engine.sanitize(frame, plan, tmp_path / "out", compression="zip")
 
     def test_what_is_no_table(self, flat, plan, tmp_path):
-        with pytest.raises(dpf.ParameterError, match="DataFrame is no Dask DataFrame.*pass one"):
+        with pytest.raises(dpf.ParameterError, match=r"DataFrame is no Dask DataFrame.*pass one"):
             engine.sanitize(flat, plan)
         flat.to_csv(tmp_path / "in.csv")
         with pytest.raises(dpf.FileError, match="is CSV, of which engines read no parts; convert it to Parquet"):
