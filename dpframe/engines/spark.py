@@ -26,6 +26,7 @@ from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedErr
 from dpframe.io.frames import ArrowFrame, Frame, wrap
 from dpframe.io.inputs import open_input
 from dpframe.io.parquet_form import ParquetForm
+from dpframe.io.parquet_reader import ParquetInput
 from dpframe.io.released import read_info
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
@@ -35,7 +36,7 @@ try:
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as sf
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StringType, StructField, StructType
 except ImportError:
     raise ImportError("pyspark is not installed; pip install 'dpframe[spark]'") from None
 
@@ -133,14 +134,21 @@ def opened(frame: Any) -> EngineRelease:
 
 
 def _read(source: str | Path) -> Any:
-    text = open_input(source).text if Path(source).exists() else None
-    if text is not None:
-        read_info(text)
-    frame = session().read.parquet(str(source))
-    if text is None:
+    """Return Parquet files as a frame; what this process sees of them is read as on one machine."""
+    if not Path(source).exists():
+        return session().read.parquet(str(source))
+    files = open_input(source)
+    if not isinstance(files, ParquetInput):
+        raise FileError(f"{source} is {files.form}, of which engines read no parts; convert it to Parquet")
+    path = str(Path(source).absolute())
+    frame = session().read.parquet(path)
+    if files.partitions:
+        # Text whatever it looks like: Spark would read 01 as a number.
+        texts = [StructField(f.name, StringType()) if f.name in files.partitions else f for f in frame.schema.fields]
+        frame = session().read.schema(StructType(texts)).parquet(path)
+    if files.text is None:
         return frame
-    marked = [sf.col(name).alias(name, metadata={METADATA_KEY: text}) for name in frame.columns]
-    return frame.select(*marked)
+    return frame.select(*(_quoted(name).alias(name, metadata={METADATA_KEY: files.text}) for name in frame.columns))
 
 
 def session() -> Any:

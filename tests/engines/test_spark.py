@@ -71,6 +71,7 @@ def test_a_session(spark, tmp_path, monkeypatch):
     the_key_is_nowhere(safe, tmp_path)
     rows_by_id(spark, table, plan, tmp_path)
     what_is_refused(spark, safe, source, plan, tmp_path)
+    folders_are_text(spark, table, tmp_path)
     rows_that_change(spark, source, table, plan, tmp_path)
 
 
@@ -163,6 +164,17 @@ def what_is_refused(spark, safe, source, plan, tmp_path):
         pyspark.errors.PythonException, match=r"has dpframe .*, and the driver 0\.0\.9: install dpframe"
     ):
         old.collect()
+
+
+def folders_are_text(spark, table, tmp_path):
+    for number, part in (("01", table[:60]), ("1", table[60:100])):
+        (tmp_path / "parts" / f"number={number}").mkdir(parents=True)
+        part[["age"]].to_parquet(tmp_path / "parts" / f"number={number}" / "part.parquet")
+    frame = engine.open_table(tmp_path / "parts")
+    assert frame.names == ["age", "number"]
+    assert frame.frame.select("number").distinct().orderBy("number").toArrow()["number"].to_pylist() == ["01", "1"]
+    batches = sorted(frame.batches(["age", "number"]), key=lambda batch: batch["number"][0].as_py())
+    assert [age for batch in batches for age in batch["age"].to_pylist()] == table["age"][:100].tolist()
 
 
 def rows_that_change(spark, source, table, plan, tmp_path):
