@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from pathlib import Path
@@ -46,6 +46,9 @@ except ImportError:
     raise ImportError("dask is not installed; pip install 'dpframe[dask]'") from None
 
 T = TypeVar("T")
+
+Sent = list[bytes | DpframeError]
+"""What a part sends to a bucket."""
 
 WAVE = 64
 """Parts whose results are held at a time."""
@@ -99,12 +102,25 @@ class Scatter:
 
     ready: Prepared
 
-    def __call__(self, pieces: Pieces) -> list[list[bytes]]:
-        """Return the lists."""
-        lists: list[list[bytes]] = [[] for _ in self.ready.buckets]
-        for bucket, content in self.ready.scattered(pieces):
-            lists[bucket].append(content)
+    def __call__(self, pieces: Pieces) -> list[Sent]:
+        """Return the lists, or an error in every one: Dask logs the arguments of a task that raises, here raw rows."""
+        lists: list[Sent] = [[] for _ in self.ready.buckets]
+        try:
+            for bucket, content in self.ready.scattered(pieces):
+                lists[bucket].append(content)
+        except DpframeError as error:
+            return [[error.with_traceback(None)] for _ in lists]
         return lists
+
+
+def arrived(sent: Iterable[Sent]) -> list[bytes]:
+    """Return what parts sent to a bucket, or raise the error of one of them."""
+    content: list[bytes] = []
+    for part in chain.from_iterable(sent):
+        if isinstance(part, DpframeError):
+            raise part
+        content.append(part)
+    return content
 
 
 @dataclass(frozen=True)
@@ -113,9 +129,9 @@ class Gather:
 
     ready: Prepared
 
-    def __call__(self, number: int, sent: list[list[bytes]]) -> pd.DataFrame:
+    def __call__(self, number: int, sent: list[Sent]) -> pd.DataFrame:
         """Return the frame."""
-        frame: pd.DataFrame = self.ready.gathered(number, list(chain.from_iterable(sent)))
+        frame: pd.DataFrame = self.ready.gathered(number, arrived(sent))
         return frame
 
 
@@ -127,9 +143,9 @@ class Write:
     folder: str
     compression: str
 
-    def __call__(self, number: int, sent: list[list[bytes]]) -> Written:
+    def __call__(self, number: int, sent: list[Sent]) -> Written:
         """Return what was written."""
-        return self.ready.written(number, list(chain.from_iterable(sent)), self.folder, self.compression)
+        return self.ready.written(number, arrived(sent), self.folder, self.compression)
 
 
 def open_table(source: Any, id: str | None = None) -> DaskTable:

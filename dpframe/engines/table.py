@@ -62,6 +62,8 @@ class EngineTable(ABC):
     reader: Reader
     by_id: bool = field(kw_only=True)
     """Whether rows have addresses of their own in place of a place in the table."""
+    checks: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    """Sums of checks that were made, by what was checked: the digest of a job's input is the check before its spend."""
 
     @abstractmethod
     def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
@@ -124,13 +126,17 @@ class EngineTable(ABC):
 
     def check(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> int:
         """Read every value, and return a sum that tells this table from others."""
+        asked = repr((dict(spaces), nulls, sorted(inferred)))
+        if asked in self.checks:
+            return self.checks[asked]
         check_types(self.fields(list(spaces)), spaces)
         rows, total = 0, 0
         for count, part in self.only(list(spaces)).results(Check(dict(spaces), nulls, tuple(inferred))):
             rows, total = rows + count, total + part
         if rows != self.n:
             raise FileError(CHANGED)
-        return total % (1 << 64)
+        self.checks[asked] = total % (1 << 64)
+        return self.checks[asked]
 
     def look(self, work: Work, counted: Callable[[Sequence[Any]], None]) -> Look:
         """Do the first pass; the counts of measured tables are handed on."""

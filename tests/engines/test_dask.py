@@ -188,12 +188,26 @@ def swapped(part, switch):
     return part
 
 
+def spoiled(part, switch):
+    return part.assign(age=part["age"].astype(float).where(np.arange(len(part)) != 3)) if switch.exists() else part
+
+
 def shortened(part, switch):
     return part.iloc[1:] if switch.exists() else part
 
 
 class TestChanged:
     """Another version of a row never leaves under one key."""
+
+    def test_values_that_are_refused_raise_where_there_are_no_rows(self, flat, plan, tmp_path):
+        """Dask logs the arguments of a task that raises."""
+        switch = tmp_path / "changed"
+        frame = dd.from_pandas(flat, npartitions=3).map_partitions(spoiled, switch, meta=flat.iloc[:0])
+        safe = engine.sanitize(frame, plan)
+        switch.touch()
+        with pytest.raises(dpf.ColumnError, match=r"'age' at row position 3: is null") as caught:
+            safe.compute()
+        assert any(entry.name == "arrived" for entry in caught.traceback)
 
     @pytest.mark.parametrize("change", [swapped, shortened])
     def test_partitions_under_a_lazy_frame(self, flat, plan, tmp_path, change):
