@@ -214,8 +214,8 @@ def make_plan(
 ) -> Plan:
     """Plan how a Dask frame or Parquet files would be sanitised; see `dpframe.make_plan`.
 
-    Private inference reads the columns whose spaces are not declared three or four times, all through this process:
-    declare spaces, or infer them on a machine that reads the files once, where the table is large.
+    Private inference reads the columns whose spaces are not declared three or four times; workers count, and the noise
+    is added here.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
@@ -16,6 +17,8 @@ from dpframe.engines.forms import Form
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, Look, Pieces, Work
 from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError
+from dpframe.infer.column import Counter
+from dpframe.infer.private import counting
 from dpframe.io.checks import check_types
 from dpframe.io.frames import Frame
 from dpframe.io.table import Codes
@@ -45,6 +48,14 @@ class Outcome:
 def read_columns(names: Sequence[str], pieces: Pieces) -> list[dict[str, Any]]:
     """Return columns of some rows, as `Table.batches` gives them."""
     return [dict(batch) for frame, _ in pieces for batch in frame.batches(names)]
+
+
+def count_rows(counters: Mapping[str, Counter], pieces: Pieces) -> dict[str, Counter]:
+    """Return counters, none of which has counted anything, with the counts of some rows."""
+    own = deepcopy(dict(counters))
+    for frame, _ in pieces:
+        counting(frame.batches)(own)
+    return own
 
 
 @dataclass(frozen=True)
@@ -114,6 +125,12 @@ class EngineTable(ABC):
         """Yield columns in batches, all of which pass the driver."""
         for batches in self.only(names).results(partial(read_columns, list(names))):
             yield from batches
+
+    def count(self, counters: Mapping[str, Counter]) -> None:
+        """Count rows on the workers; counts alone come to the driver."""
+        for found in self.only(list(counters)).results(partial(count_rows, dict(counters))):
+            for name, counter in counters.items():
+                counter.merge(found[name])
 
     def arrays(self, name: str) -> Iterable[pa.Array]:
         """Return one column as Arrow arrays."""

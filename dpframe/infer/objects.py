@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -117,6 +117,9 @@ class _Kinds(Counter):
     def add(self, values: Any) -> None:
         self.counts += self.reading.kinds(values)
 
+    def merge(self, other: Self) -> None:
+        self.counts += other.counts
+
 
 class _Read(Counter):
     """Counts values as an Arrow column of a type."""
@@ -126,6 +129,9 @@ class _Read(Counter):
 
     def add(self, values: Any) -> None:
         self.counter.add(self.reading.read(values, self.type))
+
+    def merge(self, other: Self) -> None:
+        self.counter.merge(other.counter)
 
 
 class Objects(Task):

@@ -19,6 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, FileError, ParameterError
+from dpframe.infer.column import Counter
+from dpframe.infer.private import counting
 from dpframe.io.checks import check_types, located
 from dpframe.io.kinds import coded_field
 from dpframe.io.streamed import Streamed
@@ -216,6 +218,10 @@ class FileInput(Streamed):
 
     @abstractmethod
     def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]: ...
+
+    def count(self, counters: Mapping[str, Counter]) -> None:
+        """Add all rows of columns to a counter for each."""
+        counting(self.batches)(counters)
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
         """Return a table that is read with each row as often as is said, without the column that names persons."""

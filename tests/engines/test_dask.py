@@ -8,6 +8,7 @@ import pytest
 from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 
 import dpframe as dpf
+from dpframe.api import planning
 from dpframe.engines import job
 
 dd = pytest.importorskip("dask.dataframe", reason="pip install 'dpframe[dask]'")
@@ -106,12 +107,18 @@ class TestEstimates:
             frame.dp.sanitize(plan=plan).dp.synthesize()
 
     @pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
-    def test_spaces_are_found_as_on_one_machine(self, flat):
-        found = dpf.make_plan(flat, epsilon=3, infer_share=0.3)
-        frame = dd.from_pandas(flat, npartitions=3, sort=False)
-        mine = frame.dp.plan(epsilon=3, infer_share=0.3)
-        assert mine.names == found.names
-        assert [c.space.tag for c in mine.columns] == [c.space.tag for c in found.columns]
+    @pytest.mark.parametrize("source", ["frame", "files"])
+    def test_spaces_are_found_as_on_one_machine(self, table, flat, tmp_path, monkeypatch, source):
+        """Under one key: workers count what one machine counts."""
+        monkeypatch.setattr(planning.secrets, "token_bytes", lambda size: KEY)
+        if source == "frame":
+            mine = dd.from_pandas(flat, npartitions=3, sort=False).dp.plan(epsilon=3, infer_share=0.3)
+            assert mine == dpf.make_plan(dd.from_pandas(flat, npartitions=1).compute(), epsilon=3, infer_share=0.3)
+        else:
+            files = write_files(table, tmp_path / "in")
+            mine = engine.make_plan(files, epsilon=3, infer_share=0.3)
+            assert mine == dpf.plan_parquet(files, epsilon=3, infer_share=0.3)
+        assert not mine.not_found
 
 
 class TestFiles:
