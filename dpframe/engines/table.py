@@ -20,7 +20,7 @@ from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError
 from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
 from dpframe.io.checks import check_types
-from dpframe.io.frames import Frame
+from dpframe.io.frames import Frame, PandasFrame
 from dpframe.io.table import Codes
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
@@ -66,7 +66,6 @@ class EngineTable(ABC):
     """
 
     held: ClassVar[bool] = False
-    objects: ClassVar[bool] = False
 
     template: Frame
     n: int
@@ -91,6 +90,11 @@ class EngineTable(ABC):
     def only(self, names: Sequence[str], plain: Collection[str] = ()) -> Self:
         """Return the table whose tasks read some columns, and leave some of these as they are."""
         return replace(self, reader=self.reader.only(names, plain))
+
+    @property
+    def objects(self) -> bool:
+        """Whether type null stands for objects, as in pandas partitions."""
+        return isinstance(self.template, PandasFrame)
 
     @property
     def text(self) -> str | None:

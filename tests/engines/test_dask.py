@@ -121,6 +121,22 @@ class TestEstimates:
         assert not mine.not_found
 
 
+class TestObjects:
+    """Sets and mixed objects, which Dask keeps where it is not told to make text of objects."""
+
+    @pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
+    def test_are_read_as_on_one_machine(self, table, monkeypatch):
+        table = table.assign(hobbies=table["hobbies"].map(set), occupation=table["occupation"].astype(object))
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_pandas(table, npartitions=3, sort=False)
+            with monkeypatch.context() as patch:
+                patch.setattr(planning.secrets, "token_bytes", lambda size: KEY)
+                plan = frame.dp.plan(epsilon=4, infer_share=0.5)
+                assert plan == dpf.make_plan(table, epsilon=4, infer_share=0.5)
+            safe = engine.sanitize(frame, plan, key=KEY).compute()
+        pd.testing.assert_frame_equal(safe, dpf.sanitize(table, plan=plan, key=KEY))
+
+
 class TestFiles:
     def test_same_as_parquet(self, table, full_plan, tmp_path):
         source = write_files(table, tmp_path / "in")
