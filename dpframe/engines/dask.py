@@ -1,8 +1,6 @@
 """Releases of Dask frames, and of Parquet files by Dask's workers: lazy, and the same however often they are computed.
 
->>> from dpframe.engines import dask as engine             # doctest: +SKIP
->>> safe = engine.sanitize(frame, plan)                    # doctest: +SKIP
->>> safe.dp.mean("age")                                    # doctest: +SKIP
+Importing this gives Dask frames a ``.dp``.
 """
 
 from __future__ import annotations

@@ -224,6 +224,9 @@ def make_plan(
 ) -> Plan:
     """Plan how a Spark frame or Parquet files would be sanitised; see `dpframe.make_plan`.
 
+    Private inference reads the columns whose spaces are not declared three times; workers count, and the noise is added
+    here.
+
     Parameters
     ----------
     source, id

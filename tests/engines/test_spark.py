@@ -36,6 +36,9 @@ def spark(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*roots, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
     (tmp_path / "events").mkdir()
     options = {
+        # Java compiles what runs once for as long as all else takes.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.daemon.module": "warm_daemon",
