@@ -1,6 +1,7 @@
 """Shared tables."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 # Before NumPy is imported: threads of BLAS in several test processes would only wait for one another.
@@ -20,6 +21,18 @@ settings.register_profile("fixed", derandomize=True)
 settings.register_profile("quick", derandomize=True, max_examples=15)
 if os.environ.get("CI"):
     settings.load_profile("fixed")
+
+NEEDS = {
+    "dask": ["dpframe/engines/dask.py"],
+    "pyspark": ["dpframe/engines/spark.py", "dpframe/engines/spark_sink.py", "tests/engines/warm_daemon.py"],
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave modules uncollected that need an extra which is not installed."""
+    absent = [config.rootpath / path for module, paths in NEEDS.items() if find_spec(module) is None for path in paths]
+    config.option.ignore = [*(config.option.ignore or []), *map(str, absent)]
+
 
 DATA = Path(os.environ.get("DPFRAME_DATA", Path(__file__).parents[2] / "shared" / "data"))
 KEY = bytes(range(32))

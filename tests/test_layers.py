@@ -23,7 +23,7 @@ LAYERS = [
     ["estimate"],
     ["learning", "report"],
     ["api"],
-    ["vertical"],
+    ["vertical", "engines"],
     ["cli"],
     ["__init__", "__main__"],
 ]

@@ -134,8 +134,7 @@ def sanitize_parquet(
     path, account = check_target(Path(target), table), Account.of(ledger, dataset, part)
     sink, left_out = Sink(path, compression), (options.get("drop") or ()) if plan is None else plan.drop
     sink.check(table.schema.field(name) for name in table.names if name not in left_out)
-    if compression not in CODECS:
-        raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
+    check_codec(compression)
     with purse_of(table, path, request, account, key) as purse:
         chosen = of_persons(table, request, purse.choice)
         ready = prepare(chosen, request, purse)
@@ -147,6 +146,12 @@ def sanitize_parquet(
 
 
 CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
+
+
+def check_codec(compression: str) -> None:
+    """Raise `ParameterError` for a codec that Parquet does not know."""
+    if compression not in CODECS:
+        raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
 
 
 def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
@@ -197,14 +202,14 @@ def _read(table: FileInput, columns: list[str] | None) -> pd.DataFrame:
         if name not in table.names:
             raise ColumnError("is not in the file", column=name)
     # Not pandas' own reader: of a directory it keeps the first file's attrs, whatever the others say.
-    frame: pd.DataFrame = _with_signed_indices(table.read(names)).to_pandas()
+    frame: pd.DataFrame = with_signed_indices(table.read(names)).to_pandas()
     index = [name for name in names if name not in frame.columns]
     frame = frame.reset_index(index)[list(names)] if index else frame
     frame.attrs = {} if table.text is None else {"dpframe": table.text}
     return frame
 
 
-def _with_signed_indices(table: pa.Table) -> pa.Table:
+def with_signed_indices(table: pa.Table) -> pa.Table:
     """Return a table whose dictionaries have signed indices, which is all that older pyarrow gives to pandas."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
@@ -276,9 +281,8 @@ def write_parquet(
     ...     dpf.read_parquet(f"{folder}/safe.parquet").dp.release == info
     True
     """
-    if compression not in CODECS:
-        raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
-    arrow = _as_table(table)
+    check_codec(compression)
+    arrow = as_table(table)
     if plan is not None:
         attached = attach(arrow, plan)
         arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **attached.schema.metadata})
@@ -294,7 +298,7 @@ def write_parquet(
     return source.info
 
 
-def _as_table(table: Any) -> pa.Table:
+def as_table(table: Any) -> pa.Table:
     """Return a table as Arrow, a pandas release with its dtypes and its description."""
     if isinstance(table, pd.DataFrame):
         return _from_pandas(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +79,17 @@ def purse_of(
     table: FileInput, path: Path, request: Request, account: Account | None, key: bytes | None
 ) -> Iterator[Purse]:
     """Give what a conversion is paid from; under a ledger it is a job, whose key goes when all is written."""
+    with purse_of_input(
+        lambda: job_keys.digest_files([file for file, _ in table.files]), path, request, account, key
+    ) as purse:
+        yield purse
+
+
+@contextmanager
+def purse_of_input(
+    digest_input: Callable[[], bytes], path: Path, request: Request, account: Account | None, key: bytes | None
+) -> Iterator[Purse]:
+    """Give the same for any input that has a digest, which is taken where there is a ledger."""
     if account is None:
         yield Purse(None, key)
         return
@@ -87,6 +98,6 @@ def purse_of(
     wanted = digest(request)
     if account.part is not None:
         wanted = hashlib.sha256(wanted + account.part.encode()).digest()
-    binding = job_keys.bind(job_keys.digest_files([file for file, _ in table.files]), wanted)
+    binding = job_keys.bind(digest_input(), wanted)
     with job_keys.job(account.ledger, account.dataset, job_keys.job_name(path), binding) as job:
         yield JobPurse(account, job=job)

@@ -247,7 +247,7 @@ class Draft:
         """Draw the spaces that are not known, and make the plan."""
         assert self.measurement is not None
         assert self.allowed is not None
-        inference = self.measurement.draw(table.batches, key)
+        inference = self.measurement.draw(table.batches, key, table.count)
         left = tuple(column.name for column in self.measurement.columns)
         spaces = {**self.spaces, **inference.spaces}
         inferred = Inferred(

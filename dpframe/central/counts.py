@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dpframe.mechanisms.set_channel import cut
 from dpframe.noise.gaussian import Ints, gaussian_table
-from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.keystream import ColumnStream, Rows
 from dpframe.plan.measures import ball_of, is_cut, item_count
 from dpframe.spaces import Space
 
@@ -104,11 +104,12 @@ class Items:
     def __post_init__(self) -> None:
         self.counts = np.zeros(item_count(self.space), dtype=np.int64)
 
-    def add(self, codes: Codes, first_row: int) -> None:
-        """Count the items of sets, the first of which is of this row of the table."""
+    def add(self, codes: Codes, rows: Rows) -> None:
+        """Count the items of sets, the first of which is of this row of the table, or which are of these rows."""
+        stream, first_row = self.stream.at(rows)
         step = max(1, _BITS // (64 * codes.shape[1]))
         for start in range(0, len(codes), step):
-            part = cut(codes[start : start + step].astype(np.uint64), self.most, self.stream, first_row + start)
+            part = cut(codes[start : start + step].astype(np.uint64), self.most, stream, first_row + start)
             held = np.unpackbits(part.astype("<u8").view(np.uint8), axis=1, bitorder="little")
             self.counts += held[:, : len(self.counts)].sum(axis=0, dtype=np.int64)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpframe.central.counts import Codes, Items, Joint, Total, Vectors, cells_of, noisy
 from dpframe.noise.gaussian import Ints
-from dpframe.noise.keystream import ColumnStream, Keystream
+from dpframe.noise.keystream import ColumnStream, Keystream, Rows
 from dpframe.plan.measures import Measure, MeasuredTable, cell_count, equal_starts, fine_cells, is_cut
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
@@ -65,8 +65,8 @@ class Tables:
     def _shape(self, measure: Measure) -> tuple[int, ...]:
         return tuple(cell_count(self._spaces[name], self._cells(measure, name)) for name in measure.columns)
 
-    def add(self, codes: Mapping[str, Codes], first_row: int) -> None:
-        """Count rows, the first of which is this one of the table."""
+    def add(self, codes: Mapping[str, Codes], rows: Rows) -> None:
+        """Count rows, the first of which is this one of the table, or which have these places in it."""
         if not self._measures:
             return
         count = len(next(iter(codes.values())))
@@ -81,7 +81,26 @@ class Tables:
                 first, *by = measure.columns
                 sums.add(part[first], cells[by[0], 0] if by else np.zeros(len(part[first]), dtype=np.intp))
         for measure, items in self._items.items():
-            items.add(codes[measure.columns[0]], first_row)
+            items.add(codes[measure.columns[0]], rows)
+
+    @property
+    def counts(self) -> list[Ints]:
+        """The exact counts so far, for `merge`: as secret as the rows."""
+        sums = np.array([total.value for total in self._sums.values()], dtype=object)
+        return [sums, *self._arrays]
+
+    def merge(self, counts: Sequence[Ints]) -> None:
+        """Add the `counts` of other rows, which were taken elsewhere."""
+        sums, *rest = counts
+        for total, value in zip(self._sums.values(), sums, strict=True):
+            total.value += int(value)
+        for mine, more in zip(self._arrays, rest, strict=True):
+            mine += more
+
+    @property
+    def _arrays(self) -> list[Ints]:
+        joints = [joint.counts for joint in self._joints.values()]
+        return [*joints, *(i.counts for i in self._items.values()), *(v.counts for v in self._vectors.values())]
 
     def measured(self) -> tuple[MeasuredTable, ...]:
         """Return the noisy tables, in the order of the plan's measures: once, when all rows have been counted."""

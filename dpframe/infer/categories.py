@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,11 @@ class _Values(Counter):
         self.nulls += values.null_count
         pairs = pc.value_counts(values.drop_null())
         self._keep(pairs.field(0), pairs.field(1))
+
+    def merge(self, other: Self) -> None:
+        self.nulls += other.nulls
+        table = other._summed()
+        self._keep(table["value"], table["rows"])
 
     def _keep(self, values: pa.Array, counts: pa.Array) -> None:
         self._parts.append(pa.table({"value": values, "rows": counts}))

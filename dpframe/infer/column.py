@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,6 +26,10 @@ class Counter(ABC):
     @abstractmethod
     def add(self, values: Any) -> None:
         """Count a batch: an Arrow array, or the objects of a column without a type."""
+
+    @abstractmethod
+    def merge(self, other: Self) -> None:
+        """Add what another counter of the same round counted of other rows."""
 
 
 class Task(ABC):
@@ -84,6 +88,9 @@ class _Nulls(Counter):
 
     def add(self, values: Any) -> None:
         self.count += values.null_count
+
+    def merge(self, other: Self) -> None:
+        self.count += other.count
 
 
 class Presence(Task):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +111,10 @@ class _InCells(Counter):
         present, missing = _numbers(values)
         self.nulls += missing
         self.counts += self.grid.count(present)
+
+    def merge(self, other: Self) -> None:
+        self.nulls += other.nulls
+        self.counts += other.counts
 
 
 class Numbers(Task):

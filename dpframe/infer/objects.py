@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -91,17 +91,27 @@ def _listed(values: Any) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class _Reading:
-    """How kinds are counted, how values are read as a type, and which ways there are."""
+    """How kinds are counted, how values are read as a type, and which ways there are; ``name`` is its own here."""
 
+    name: str
     kinds: Callable[[Any], npt.NDArray[np.int64]]
     read: Callable[[Any, pa.DataType], pa.Array]
     ways: Mapping[str, _Way]
 
+    def __reduce__(self) -> str:
+        # Pickled as the global that it is: counters travel to workers.
+        return self.name
 
-_OBJECTS = _Reading(lambda values: kind_counts(_listed(values)), lambda values, t: read_as(_listed(values), t), _WAYS)
+
+_OBJECTS = _Reading(
+    "_OBJECTS", lambda values: kind_counts(_listed(values)), lambda values, t: read_as(_listed(values), t), _WAYS
+)
 
 _WRITTEN = _Reading(
-    written_kind_counts, read_written, {name: way for name, way in _WAYS.items() if can_be_written(way.type)}
+    "_WRITTEN",
+    written_kind_counts,
+    read_written,
+    {name: way for name, way in _WAYS.items() if can_be_written(way.type)},
 )
 
 
@@ -119,6 +129,9 @@ class _Kinds(Counter):
     def add(self, values: Any) -> None:
         self.counts += self.reading.kinds(values)
 
+    def merge(self, other: Self) -> None:
+        self.counts += other.counts
+
 
 class _Read(Counter):
     """Counts values as an Arrow column of a type."""
@@ -128,6 +141,9 @@ class _Read(Counter):
 
     def add(self, values: Any) -> None:
         self.counter.add(self.reading.read(values, self.type))
+
+    def merge(self, other: Self) -> None:
+        self.counter.merge(other.counter)
 
 
 class Objects(Task):

@@ -19,7 +19,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.infer.categories import Items, Ranks, Texts, is_text
-from dpframe.infer.column import Presence, Task
+from dpframe.infer.column import Counter, Presence, Task
 from dpframe.infer.cost import Histogram, Spending, spend
 from dpframe.infer.from_data import IDENTIFIER
 from dpframe.infer.numbers import Numbers, Times, is_number, is_time
@@ -37,6 +37,21 @@ MOST_ITEMS = 8
 
 Read = Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
 """Gives the named columns in batches; of columns without a type, the objects."""
+
+Count = Callable[[Mapping[str, Counter]], None]
+"""Adds all rows of columns to a counter for each."""
+
+
+def counting(read: Read) -> Count:
+    """Return what counts the batches that are read."""
+
+    def count(counters: Mapping[str, Counter]) -> None:
+        for batch in read(list(counters)):
+            for name, counter in counters.items():
+                counter.add(batch[name])
+
+    return count
+
 
 _ROUNDS = 4
 """Times that the data is read: kinds of objects first, then three for numbers."""
@@ -127,7 +142,7 @@ class Measurement:
         spending = spend(budget, histograms, n, contributions) if histograms else None
         return cls(public, n, budget, contributions, most_items, request, names, spending)
 
-    def draw(self, read: Read, key: bytes) -> Inference:
+    def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
 
         Parameters
@@ -138,6 +153,8 @@ class Measurement:
         key
             32 secret bytes. Noise is bound to the request too: columns, n, budget and ``request``.
             One key serves one table: over changed data the same request would reveal the difference.
+        count
+            Counts rows in place of ``read``, where that is not done batch by batch.
         """
         request = _digest(self.columns, self.n, self.budget, self.contributions, self.most_items, self.request)
         stream = Keystream(key, request)
@@ -154,7 +171,7 @@ class Measurement:
                 if (at := task.asks(i)) is not None
             }
             if asking:
-                _round(i, asking, read, self.spending, stream)
+                _round(i, asking, count or counting(read), self.spending, stream)
             threshold |= {name: limits[at] for name, (_, at) in asking.items() if limits[at]}
         return Inference(
             {task.field.name: task.space() for task in tasks},
@@ -179,12 +196,10 @@ def _public(column: Field) -> Field:
     return replace(column, type=pa.dictionary(pa.int32(), entries, ordered=type_.ordered))
 
 
-def _round(i: int, asking: Mapping[str, tuple[Task, int]], read: Read, spending: Spending, stream: Keystream) -> None:
+def _round(i: int, asking: Mapping[str, tuple[Task, int]], count: Count, spending: Spending, stream: Keystream) -> None:
     """Read the data once, and add to every column's counts the noise of the histogram that it asks for."""
     counters = {name: task.counter() for name, (task, _) in asking.items()}
-    for batch in read(list(counters)):
-        for name, counter in counters.items():
-            counter.add(batch[name])
+    count(counters)
     for name, (task, at) in asking.items():
         words = stream.column(name, "infer").skip(i * _PLANES)
         task.measure(counters[name], spending.noises[at], spending.thresholds[at], words)

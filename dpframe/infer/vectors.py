@@ -9,7 +9,7 @@ length, or with a null or NaN in it, is no vector: it counts as null, or beyond 
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +51,10 @@ class _Lengths(Counter):
         lengths = np.where(lengths > LONGEST, 0, lengths)[lengths >= 0]
         self.counts += np.bincount(lengths, minlength=LONGEST + 1)
 
+    def merge(self, other: Self) -> None:
+        self.nulls += other.nulls
+        self.counts += other.counts
+
 
 class _Norms(Counter):
     def __init__(self, grid: Grid, length: int, nullable: bool) -> None:
@@ -65,6 +69,10 @@ class _Norms(Counter):
             self.nulls += broken
         else:
             self.counts[-1] += broken
+
+    def merge(self, other: Self) -> None:
+        self.nulls += other.nulls
+        self.counts += other.counts
 
 
 def _first_grid() -> Grid:

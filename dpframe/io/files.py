@@ -7,7 +7,7 @@ import glob
 import itertools
 import os
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,8 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, FileError, ParameterError
+from dpframe.infer.column import Counter
+from dpframe.infer.private import counting
 from dpframe.io.checks import check_types, located
 from dpframe.io.kinds import coded_field
+from dpframe.io.streamed import Streamed
 from dpframe.io.table import Codes
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
@@ -87,7 +90,7 @@ def _partition_keys(path: Path) -> dict[str, str | None]:
 
 
 @dataclass(frozen=True)
-class FileInput(ABC):
+class FileInput(Streamed):
     """One or more files of one schema, read as a table; made by ``open`` of a format's class.
 
     Hive partition keys of a directory (``region=north/part-0.parquet``) are columns of text, whatever their values;
@@ -98,8 +101,6 @@ class FileInput(ABC):
     """The name of the format."""
     held: ClassVar[bool] = False
     objects: ClassVar[bool] = False
-    apart: ClassVar[bool] = False
-    """Whether a release's description lies in a file of its own, which may be another's."""
 
     source: str
     files: tuple[File, ...]
@@ -218,6 +219,10 @@ class FileInput(ABC):
     @abstractmethod
     def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]: ...
 
+    def count(self, counters: Mapping[str, Counter]) -> None:
+        """Add all rows of columns to a counter for each."""
+        counting(self.batches)(counters)
+
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
         """Return a table that is read with each row as often as is said, without the column that names persons."""
         schema = self.schema.remove(self.schema.get_field_index(person))
@@ -245,6 +250,19 @@ class FileInput(ABC):
                     raise located(error, name, first_row) from None
             first_row += len(next(iter(batch.values()), ()))
         return {}
+
+    def coded(self, spaces: Mapping[str, Space], rows: int) -> Iterator[Codes]:
+        """Yield the codes of columns, in batches; see `Streamed.coded`."""
+        first_row = 0
+        for batch in self.batches(list(spaces), rows):
+            codes = {}
+            for name, space in spaces.items():
+                try:
+                    codes[name] = space.encode(batch[name])
+                except ColumnError as error:
+                    raise located(error, name, first_row) from None
+            yield codes
+            first_row += len(next(iter(batch.values()), ()))
 
     @abstractmethod
     def read(self, names: Sequence[str]) -> pa.Table:

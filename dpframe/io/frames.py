@@ -16,6 +16,8 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
+from dpframe.infer.column import Counter
+from dpframe.infer.private import counting
 from dpframe.io.checks import located
 from dpframe.io.kinds import as_coded, as_stored, coded_field, coded_type
 from dpframe.io.passthrough import Order, copied, passed
@@ -71,6 +73,10 @@ class Frame(ABC):
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield all rows at once, as Arrow arrays; of object columns the objects."""
         yield {name: self.array(name) for name in names}
+
+    def count(self, counters: Mapping[str, Counter]) -> None:
+        """Add all rows of columns to a counter for each."""
+        counting(self.batches)(counters)
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
         """Return a table with each row as often as is said, without the column that names persons."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -44,6 +44,17 @@ class ParquetInput(FileInput):
 
     form: ClassVar[str] = "Parquet"
 
+    groups: tuple[int, ...] | None = None
+    """Row groups that are read of every file; None for all."""
+
+    def parts(self) -> Iterator[ParquetInput]:
+        """Yield the table's parts, of one row group of one file each, in order."""
+        for path, keys in self.files:
+            with _open(path) as reader:
+                rows = [reader.metadata.row_group(group).num_rows for group in range(reader.num_row_groups)]
+            for group, count in enumerate(rows):
+                yield replace(self, files=((path, keys),), n=count, groups=(group,))
+
     @staticmethod
     def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
         with _open(path) as reader:
@@ -75,7 +86,7 @@ class ParquetInput(FileInput):
             stored = [name for name in names if name not in keys]
             texts = self._dictionaries(path, [name for name in stored if name not in plain])
             with _open(path, texts) as reader:
-                for batch in _read(reader, path, rows, stored):
+                for batch in _read(reader, path, rows, stored, self.groups):
                     columns = {
                         name: batch.column(name) if name in plain else as_coded(batch.column(name)) for name in stored
                     }
@@ -101,9 +112,11 @@ class ParquetInput(FileInput):
 _DAMAGED = "is damaged: a part of it cannot be read"
 
 
-def _read(reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    groups: list[list[int] | None] = [None]
-    if any(_nests_dictionary(reader.schema_arrow.field(name).type) for name in names):
+def _read(
+    reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str], only: Sequence[int] | None
+) -> Iterator[pa.RecordBatch]:
+    groups: list[list[int] | None] = [None if only is None else list(only)]
+    if only is None and any(_nests_dictionary(reader.schema_arrow.field(name).type) for name in names):
         # Arrow cannot read these across the border of two row groups.
         groups = [[group] for group in range(reader.num_row_groups)]
     for group in groups:

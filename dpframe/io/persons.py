@@ -121,26 +121,28 @@ class _Kept:
         return at, self._rows // owned + (ranks < self._rows % owned)
 
 
-def person_words(ids: pa.Array, key: bytes, first_row: int = 0) -> Words:
-    """Return 128 bits for each id, shape (rows, 2): equal where ids are."""
+def person_words(
+    ids: pa.Array, key: bytes, first_row: int = 0, role: str = "privacy_id", noun: str = "a person"
+) -> Words:
+    """Return 128 bits for each id, shape (rows, 2): equal where ids are; messages say what the ids are for."""
     if isinstance(ids, pa.ChunkedArray):
         ids = ids.combine_chunks()
     if ids.null_count:
         row = int(np.flatnonzero(pc.is_null(ids).to_numpy(zero_copy_only=False))[0]) + first_row
-        raise ColumnError("is null, and privacy_id names a person in every row; drop such rows, or fill them", row=row)
+        raise ColumnError(f"is null, and {role} names {noun} in every row; drop such rows, or fill them", row=row)
     if pa.types.is_dictionary(ids.type):
         # Arrow decodes no dictionary of views; equal entries have equal words.
         entries = ids.dictionary
         if entries.null_count == 0 and len(entries):
             places: npt.NDArray[np.int64] = ids.indices.to_numpy(zero_copy_only=False)
-            return np.asarray(person_words(entries, key)[places])
-        return person_words(ids.cast(entries.type), key, first_row)
+            return np.asarray(person_words(entries, key, 0, role, noun)[places])
+        return person_words(ids.cast(entries.type), key, first_row, role, noun)
     if pa.types.is_integer(ids.type):
         values = ids.to_numpy(zero_copy_only=False)
         wide = values if values.dtype.itemsize == 8 else values.astype(np.int64)
         return np.stack([wide.view(np.uint64), np.zeros(len(ids), dtype=np.uint64)], axis=1)
     if not is_text(ids.type):
-        raise ColumnError(f"has type {ids.type}, and privacy_id must be whole numbers or text; cast it to text")
+        raise ColumnError(f"has type {ids.type}, and {role} must be whole numbers or text; cast it to text")
     texts = ids.cast(pa.large_string()).to_numpy(zero_copy_only=False)
     secret = blake2b(b"persons", key=key, digest_size=16).hexdigest()
     halves = [pd.util.hash_array(texts, hash_key=half, categorize=False) for half in (secret[:16], secret[16:])]

@@ -21,10 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError, warn
-from dpframe.io.checks import located
 from dpframe.io.files import FileInput
 from dpframe.io.frames import Frame, wrap
 from dpframe.io.inputs import open_input
+from dpframe.io.streamed import Streamed, of_engine
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
@@ -94,7 +94,7 @@ class Source:
                 "the table carries no release plan; sanitise it first, or, if it was released and lost its metadata, "
                 "give it back with attach(table, plan)"
             )
-        if isinstance(self._table, FileInput):
+        if isinstance(self._table, Streamed):
             self._table = self._table.typed({c.name: c.space.released for c in self.plan.columns})
         self.n = int(self._table.n)
         self.rows = self._table_rows()
@@ -157,7 +157,7 @@ class Source:
     @property
     def _is_small(self) -> bool:
         table = self._table
-        return self.n <= CHECKED_ROWS and (table.apart if isinstance(table, FileInput) else True)
+        return self.n <= CHECKED_ROWS and (table.apart if isinstance(table, Streamed) else True)
 
     def column(self, name: str) -> Column:
         """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""
@@ -192,6 +192,8 @@ class Source:
             # Of fresh rows no more than the columns' types are needed.
             whole = table.read(table.names) if fresh is None else _empty(table)
             table = wrap(whole)
+        if isinstance(table, Streamed):
+            raise ParameterError("synthetic rows are not drawn by an engine; write the release, and draw them from it")
         if fresh is None:
             return table.rebuild(self.plan, codes, None, text)
         plan = replace(self.plan, passthrough=(), keeps_index=False)
@@ -224,19 +226,10 @@ class Source:
 
     def _encoded(self, columns: Sequence[Column]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
         """Yield the codes of columns, or raise `ColumnError` with the position of a value that is no code."""
-        if not isinstance(self._table, FileInput):
+        if not isinstance(self._table, Streamed):
             yield {c.name: self._table.encode(c.name, c.space.released, "error") for c in columns}
             return
-        first_row = 0
-        for batch in self._table.batches([c.name for c in columns], BATCH_ROWS):
-            codes = {}
-            for column in columns:
-                try:
-                    codes[column.name] = column.space.released.encode(batch[column.name])
-                except ColumnError as error:
-                    raise located(error, column.name, first_row) from None
-            yield codes
-            first_row += len(next(iter(batch.values()), ()))
+        yield from self._table.coded({c.name: c.space.released for c in columns}, BATCH_ROWS)
 
     def verify(self) -> bool:
         """Tell whether the randomised columns are those that were released, by count and digest.
@@ -269,7 +262,7 @@ class Source:
 
     def _digest(self) -> str:
         """Return the digest, or raise `ColumnError`; that of content that was seen before is known."""
-        content = None if isinstance(self._table, FileInput) else _content(self._table, self.plan.names)
+        content = None if isinstance(self._table, Streamed) else _content(self._table, self.plan.names)
         if content is None:
             return self._computed_digest()
         key = self.plan.digest, content
@@ -298,9 +291,12 @@ def _empty(table: FileInput) -> pa.Table:
     return pa.schema(fields).empty_table()
 
 
-def _opened(table: Any) -> Frame | FileInput:
-    if isinstance(table, FileInput):
+def _opened(table: Any) -> Frame | Streamed:
+    if isinstance(table, Streamed):
         return table
+    frame = of_engine(table)
+    if frame is not None:
+        return frame
     return open_input(table) if isinstance(table, str | Path) else wrap(table)
 
 

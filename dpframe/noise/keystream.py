@@ -15,11 +15,18 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
+from dpframe.arrays import U64
 from dpframe.errors import ParameterError
 
 DOMAINS = ("noise", "order", "infer", "sample", "measure", "persons", "pad", "records")
 BLOCK_BYTES = 16
 _ZEROS = np.zeros(1 << 20, dtype=np.uint8)
+_SCATTERED = 1 << 14
+"""Blocks that are encrypted at a time where rows do not follow one another."""
+
+Rows = int | U64
+"""Which words of a plane rows have: those from a row's number on; or one by one, the rows' numbers (shape (n,)), or
+addresses of 128 bits, that are no numbers (shape (n, 2), low half first)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class Keystream:
 
     key: bytes = field(repr=False)
     plan_digest: bytes = b""
+    rows: U64 | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, bytes | bytearray) or len(self.key) != 32:
@@ -59,7 +67,19 @@ class Keystream:
         """Return the stream of one column (its planes are numbered from 0)."""
         if domain not in DOMAINS:
             raise ParameterError(f"domain must be one of {', '.join(DOMAINS)}")
-        return ColumnStream(self.key, (domain.encode(), self.plan_digest, name.encode()))
+        return ColumnStream(self.key, (domain.encode(), self.plan_digest, name.encode()), rows=self.rows)
+
+    def at(self, rows: Rows) -> tuple[Keystream, int]:
+        """Return a stream, and the first of its rows, whose words are those of some rows.
+
+        Examples
+        --------
+        >>> stream, first = Keystream(bytes(32)).at(np.array([7, 5], dtype=np.uint64))
+        >>> whole = Keystream(bytes(32)).column("age").words(0, 0, 10)
+        >>> bool((stream.column("age").words(0, first, 2) == whole[[7, 5]]).all())
+        True
+        """
+        return (replace(self, rows=rows), 0) if isinstance(rows, np.ndarray) else (self, rows)
 
 
 @dataclass(frozen=True)
@@ -69,10 +89,16 @@ class ColumnStream:
     key: bytes = field(repr=False)
     path: tuple[bytes, ...]
     first_word: int = 0
+    rows: U64 | None = field(default=None, repr=False, compare=False)
+    """Which rows' words these are, one by one; None where word r is that of row r."""
 
     def skip(self, words: int) -> ColumnStream:
         """Return the same column's stream with its planes numbered from ``words`` on."""
         return replace(self, first_word=self.first_word + words)
+
+    def at(self, rows: Rows) -> tuple[ColumnStream, int]:
+        """Return a stream, and the first of its rows, whose words are those of some rows; see `Keystream.at`."""
+        return (replace(self, rows=rows), 0) if isinstance(rows, np.ndarray) else (self, rows)
 
     def reader(self, word: int, first_row: int, bits: int = 64) -> PlaneReader:
         """Return a reader of plane ``word`` whose next word is that of row ``first_row``.
@@ -80,6 +106,10 @@ class ColumnStream:
         ``bits`` is the width of the plane's words: 32, 64, or 128 (two 64-bit halves a row).
         """
         parts = (*self.path, (self.first_word + word).to_bytes(4, "little"), bytes([bits]))
+        if self.rows is not None:
+            # Addresses of 128 bits are blocks of a plane of their own.
+            parts = parts if self.rows.ndim == 1 else (*parts, b"address")
+            return ScatteredReader(_subkey(self.key, parts), self.rows[first_row:], bits)
         return PlaneReader(_subkey(self.key, parts), first_row * (bits // 8), bits)
 
     def words(self, word: int, first_row: int, count: int, bits: int = 64) -> npt.NDArray[np.unsignedinteger]:
@@ -109,9 +139,42 @@ class PlaneReader:
             self._cipher.update_into(_ZEROS[: len(part)].data, part.data)
 
 
+class ScatteredReader(PlaneReader):
+    """Reads the words that rows have, one by one: each is cut out of its block of the plane."""
+
+    def __init__(self, subkey: bytes, rows: U64, bits: int) -> None:
+        self.bits = bits
+        self._rows, self._at = rows, 0
+        self._blocks = Cipher(algorithms.AES(subkey), modes.ECB()).encryptor()  # noqa: S305 (of counters: CTR mode)
+
+    def fill(self, out: npt.NDArray[np.uint8]) -> None:
+        """Fill a contiguous byte array with the next rows' words."""
+        width = self.bits // 8
+        words = out.reshape(-1, width)
+        for start in range(0, len(words), _SCATTERED):
+            part = words[start : start + _SCATTERED]
+            rows = self._rows[self._at : self._at + len(part)]
+            self._at += len(part)
+            counters = np.zeros((len(part), 2), dtype=">u8")
+            if rows.ndim == 2:
+                counters[:, 0], counters[:, 1] = rows[:, 1], rows[:, 0]
+                slots = np.zeros(len(part), dtype=np.intp)
+            else:
+                slot = np.uint64(BLOCK_BYTES // width)
+                counters[:, 1] = rows // slot
+                slots = (rows % slot).astype(np.intp)
+            blocks = np.frombuffer(self._blocks.update(counters.tobytes()), np.uint8)
+            part[:] = blocks.reshape(len(part), -1, width)[np.arange(len(part)), slots]
+
+
+def derived_key(key: bytes, use: bytes) -> bytes:
+    """Return a key of another use, from that of the noise: neither tells of the other."""
+    return hashlib.blake2b(use, key=key, digest_size=32).digest()
+
+
 def choice_key(key: bytes) -> bytes:
-    """Return the key that rows of persons are chosen with, from that of the noise: neither tells of the other."""
-    return hashlib.blake2b(b"rows of persons", key=key, digest_size=32).digest()
+    """Return the key that rows of persons are chosen with."""
+    return derived_key(key, b"rows of persons")
 
 
 def cipher_at(subkey: bytes, position: int) -> CipherContext:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import U64
 from dpframe.errors import PlanError
-from dpframe.noise.keystream import Keystream
+from dpframe.noise.keystream import Keystream, Rows
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 
 Codes = npt.NDArray[np.integer]
 
 
-def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, first_row: int = 0) -> dict[str, Codes]:
+def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, rows: Rows = 0) -> dict[str, Codes]:
     """Randomise the codes of every column of the plan, rows in the order they came.
 
     Parameters
@@ -33,23 +33,25 @@ def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, first_row: int =
         The plan; its digest enters the noise.
     key
         32 secret bytes that serve this table under this plan only.
-    first_row
-        Position of the first row in the table; row ``first_row + i`` of the stream decides row i.
+    rows
+        Position of the first row in the table, or the positions (or addresses) of all rows: word r of the stream
+        decides row r.
 
     Returns
     -------
     Released codes by column, of the same dtypes.
     """
-    stream = Keystream(key, plan.digest)
+    stream, first_row = Keystream(key, plan.digest).at(rows)
     released: dict[str, Codes] = {}
     for unit in plan.units:
         released |= unit.sample(codes, stream, first_row)
     return {name: released[name] for name in plan.names}
 
 
-def order_words(plan: Plan, key: bytes, first_row: int, count: int) -> U64:
+def order_words(plan: Plan, key: bytes, rows: Rows, count: int) -> U64:
     """Return the 128-bit order words of rows as shape (count, 2), low half first."""
-    return Keystream(key, plan.digest).column("", domain="order").words(0, first_row, count, bits=128)
+    stream, first_row = Keystream(key, plan.digest).at(rows)
+    return stream.column("", domain="order").words(0, first_row, count, bits=128)
 
 
 def rank(words: U64) -> npt.NDArray[np.intp]:
@@ -89,8 +91,9 @@ class Selection:
             )
         self._last = self._threshold(plan.sample, count)
 
-    def _words(self, first_row: int, count: int) -> U64:
-        return self._stream.words(0, first_row, count, bits=128)
+    def _words(self, rows: Rows, count: int) -> U64:
+        stream, first_row = self._stream.at(rows)
+        return stream.words(0, first_row, count, bits=128)
 
     def _threshold(self, sample: int, count: int) -> tuple[int, int]:
         """Return the word (high, low) of the last row that is chosen, in two passes over the plane and no more memory.
@@ -111,11 +114,11 @@ class Selection:
         low, high = words[rank(words)[sample - before[bucket] - 1]]
         return int(high), int(low)
 
-    def mask(self, first_row: int, count: int) -> npt.NDArray[np.bool_] | None:
+    def mask(self, rows: Rows, count: int) -> npt.NDArray[np.bool_] | None:
         """Return which of some rows are chosen, or None for all of them."""
         if self._sample is None:
             return None
-        words = self._words(first_row, count)
+        words = self._words(rows, count)
         high, low = (np.uint64(part) for part in self._last)
         return np.asarray((words[:, 1] < high) | ((words[:, 1] == high) & (words[:, 0] <= low)))
 
@@ -153,32 +156,52 @@ class Digest:
             column.name: [_factors(column.name, word) for word in range(max(1, column.space.code_words))]
             for column in plan.columns
         }
-        self._sum = int.from_bytes(plan.digest[:8], "little")
+        self._first = self._sum = int.from_bytes(plan.digest[:8], "little")
         self.count = 0
 
     def update(self, codes: Mapping[str, Codes]) -> None:
         """Add rows, given by their released codes."""
         count = len(next(iter(codes.values()))) if codes else 0
         self.count += count
-        for start in range(0, count, 1 << 15):
-            rows: U64 = np.zeros(min(1 << 15, count - start), dtype=np.uint64)
-            for name, factors in self._factors.items():
-                column = codes[name][start : start + (1 << 15)]
-                for word, (shift, factor) in enumerate(factors):
-                    part = (column[:, word] if column.ndim == 2 else column).astype(np.uint64)
-                    part += shift
-                    part *= factor
-                    rows ^= part >> np.uint64(29)
-                    rows += part
-            rows ^= rows >> np.uint64(32)
-            rows *= np.uint64(0xD6E8FEB86659FD93)
-            rows ^= rows >> np.uint64(32)
+        for rows in mixed_rows(codes, self._factors):
             self._sum = (self._sum + int(rows.sum(dtype=np.uint64))) % (1 << 64)
+
+    def merge(self, other: Digest) -> None:
+        """Add the rows of another digest under the same plan."""
+        self._sum = (self._sum + other._sum - self._first) % (1 << 64)
+        self.count += other.count
 
     def hexdigest(self, tables: Sequence[MeasuredTable] = ()) -> str:
         """Return the digest as text: 16 letters for the rows, and as many for the tables measured beside them."""
         rows = f"{self._sum:016x}"
         return rows + sealed(rows, tables) if tables else rows
+
+
+def mixed_rows(codes: Mapping[str, Codes], factors: Mapping[str, Sequence[U64]]) -> Iterator[U64]:
+    """Yield a word for each row, some rows at a time, into which all words of its columns are mixed.
+
+    Parameters
+    ----------
+    codes
+        Codes by column, 1-d or of several words a row.
+    factors
+        For each column and word what it is shifted and multiplied by.
+    """
+    count = len(next(iter(codes.values()))) if codes else 0
+    for start in range(0, count, 1 << 15):
+        rows: U64 = np.zeros(min(1 << 15, count - start), dtype=np.uint64)
+        for name, words in factors.items():
+            column = codes[name][start : start + (1 << 15)]
+            for word, (shift, factor) in enumerate(words):
+                part = (column[:, word] if column.ndim == 2 else column).astype(np.uint64)
+                part += shift
+                part *= factor
+                rows ^= part >> np.uint64(29)
+                rows += part
+        rows ^= rows >> np.uint64(32)
+        rows *= np.uint64(0xD6E8FEB86659FD93)
+        rows ^= rows >> np.uint64(32)
+        yield rows
 
 
 def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:

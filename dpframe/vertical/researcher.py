@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from dpframe.api.parquet import check_target
 from dpframe.errors import FileError, PlanError
 from dpframe.io.batches import Batch, length, row_groups
 from dpframe.io.inputs import open_input
-from dpframe.io.job import Layout, in_background
+from dpframe.io.job import in_background
+from dpframe.io.parquet_form import ParquetForm
 from dpframe.io.sinks import Sink
 from dpframe.io.spill import BUCKET_ROWS, Spill
 from dpframe.plan.measures import Measure, MeasuredTable
@@ -141,12 +144,12 @@ class Researcher:
         members = [member for member in run.curators if member.name in pads]
         fields = {name: field for m in members for name, field in fields_of(heads[m.name], m.columns).items()}
         kept = {name: fields[name] for name in run.plan.names if name in fields}
-        layout, first = Layout(run.plan, kept, {}), 0
-        sink.check(layout.schema)
+        form, first = ParquetForm(run.plan, pa.schema(list(kept.values()))), 0
+        sink.check(form.schema)
         with (
             Spill(sink.path.parent, (run.rows // BUCKET_ROWS).bit_length()) as spill,
             sink.publishing() as (file, describe),
-            sink.open(file, layout.schema) as writer,
+            sink.open(file, form.schema) as writer,
         ):
             for codes in self._plain(source, {m: pads[m.name] for m in members}):
                 digest.update(codes)
@@ -154,13 +157,13 @@ class Researcher:
                 spill.add(words, {name: codes[name] for name in kept})
                 first += length(codes)
             rows = in_background(
-                lambda table: writer.write(table, layout.group_rows),
-                map(layout.decoded, row_groups(map(spill.read, range(spill.buckets)), layout.group_rows)),
+                lambda table: writer.write(table, form.group_rows),
+                map(form.decoded, row_groups(map(spill.read, range(spill.buckets)), form.group_rows)),
             )
             tables = self._tables([heads[member.name] for member in members])
             drawn_from = None if run.plan.sample is None else run.plan.n
             info = ReleaseInfo(run.plan, rows, digest.hexdigest(tables), drawn_from, False, tables)
-            writer.describe(layout.metadata(info))
+            writer.describe(form.metadata(info))
             describe(info.to_json())
         return info
 

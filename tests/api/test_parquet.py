@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
-from dpframe.io import job, spill
+from dpframe.io import job, parquet_form, spill
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest
 
@@ -67,7 +67,7 @@ def convert(source, target, **options):
 @pytest.fixture
 def small(monkeypatch):
     """Several row groups, buckets and spills from a small table."""
-    monkeypatch.setattr(job, "ROW_GROUP_ROWS", 1_024)
+    monkeypatch.setattr(parquet_form, "ROW_GROUP_ROWS", 1_024)
     monkeypatch.setattr(job, "BUCKET_ROWS", 700)
     monkeypatch.setattr(spill, "SPILL_ROWS", 500)
 
@@ -711,9 +711,9 @@ class TestAtomic:
 KILLED = """
 import os, pathlib, random, signal
 import dpframe as dpf
-from dpframe.io import job
+from dpframe.io import job, parquet_form
 
-job.BUCKET_ROWS = job.ROW_GROUP_ROWS = 4_000
+job.BUCKET_ROWS = parquet_form.ROW_GROUP_ROWS = 4_000
 plan, rng = dpf.Plan.read("plan.json"), random.Random(5)
 convert = lambda: dpf.sanitize_parquet("in.parquet", "work/out.parquet", plan=plan, batch_rows=3_000)
 for i in range(15):

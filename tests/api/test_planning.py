@@ -6,10 +6,11 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import KEY
 
 import dpframe as dpf
+from conftest import KEY
 from dpframe.api.planning import Purse, Request, prepare
+from dpframe.infer.private import counting
 from dpframe.io.frames import wrap
 from dpframe.io.parquet_reader import ParquetInput
 from dpframe.ledger.account import Account
@@ -109,6 +110,9 @@ class Lines:
 
     def arrays(self, name):
         return (batch[name] for batch in self.batches([name]))
+
+    def count(self, counters):
+        counting(self.batches)(counters)
 
     def batches(self, names):
         for start in range(1, len(self.lines), 700):

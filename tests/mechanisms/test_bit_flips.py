@@ -21,7 +21,7 @@ from strategies import examples
 
 import dpframe as dpf
 from dpframe.errors import ColumnError, OrderLeakWarning, ParameterError, PlanError, PrivacyLeakWarning
-from dpframe.io import job, spill
+from dpframe.io import job, parquet_form, spill
 from dpframe.io.parquet_reader import ParquetInput
 from dpframe.mechanisms import AsymmetricBitFlip, BitFlip, Matrix, RandomizedResponse, WithNull, mechanism_for
 from dpframe.mechanisms.bit_flips import cut
@@ -299,7 +299,7 @@ def test_every_kind_of_table_gives_the_same_release(hobbies, tmp_path):
 def test_parquet_gives_the_same_release_in_any_batches(hobbies, tmp_path, shuffle, monkeypatch):
     monkeypatch.setattr(spill, "SPILL_ROWS", 700)
     monkeypatch.setattr(job, "BUCKET_ROWS", 900)
-    monkeypatch.setattr(job, "ROW_GROUP_ROWS", 2_000)
+    monkeypatch.setattr(parquet_form, "ROW_GROUP_ROWS", 2_000)
     spaces = {"hobbies": Nullable(HOBBIES), "age": (0, 120)}
     rows = hobbies.copy()
     rows.loc[::9, "hobbies"] = None
@@ -332,7 +332,7 @@ def test_wide_sets_are_written_in_smaller_row_groups(tmp_path):
     space = Subset(range(64 * 300), max_size=1)
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 20.0, spaces={"x": space}, shuffle=True)
     footer = pq.ParquetFile(tmp_path / "out.parquet").metadata
-    expected = job.ROW_GROUP_ROWS // 600
+    expected = parquet_form.ROW_GROUP_ROWS // 600
     assert [footer.row_group(g).num_rows for g in range(footer.num_row_groups)] == [
         *[expected] * (rows // expected),
         rows % expected,

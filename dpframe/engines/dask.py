@@ -1,0 +1,353 @@
+"""Releases of Dask frames, and of Parquet files by Dask's workers: lazy, and the same however often they are computed.
+
+Importing this gives Dask frames a ``.dp``.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import Any, TypeVar, Unpack
+
+import pandas as pd
+
+from dpframe.api.accessor import DpAccessor
+from dpframe.api.options import PlanOptions
+from dpframe.api.parquet import check_codec
+from dpframe.api.planning import Request, planned
+from dpframe.engines.forms import Form, PandasForm, ReadForm
+from dpframe.engines.job import Prepared, check_plan_fits, prepared, purse_for
+from dpframe.engines.readers import PandasReader, ParquetReader, Part
+from dpframe.engines.releases import EngineRelease
+from dpframe.engines.shipped import shipped
+from dpframe.engines.staging import Written, check_target, staged
+from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
+from dpframe.engines.work import Pieces
+from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
+from dpframe.io.frames import ArrowFrame, PandasFrame, wrap
+from dpframe.io.inputs import open_input
+from dpframe.io.parquet_form import ParquetForm
+from dpframe.io.parquet_reader import ParquetInput
+from dpframe.ledger.account import Account
+from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo, arrow_metadata
+
+try:
+    import dask
+    import dask.dataframe as dd
+    from dask.dataframe.extensions import register_dataframe_accessor
+    from dask.delayed import Delayed
+except ImportError:
+    raise ImportError("dask is not installed; pip install 'dpframe[dask]'") from None
+
+T = TypeVar("T")
+
+Sent = list[bytes | DpframeError]
+"""What a part sends to a bucket."""
+
+WAVE = 64
+"""Parts whose results are held at a time."""
+
+
+@dataclass(frozen=True)
+class DaskTable(EngineTable):
+    """A Dask frame, or Parquet files, as parts that are read by tasks."""
+
+    parts: Sequence[tuple[Any, int]] = field(repr=False)
+    """What each task is given: a partition or a row group, and the place of its first row."""
+    files: ParquetInput | None = None
+
+    def tasks(self, task: Callable[[Pieces], Any], name: str) -> list[Delayed]:
+        """Return a task for each part."""
+        work = dask.delayed(shipped(Part(self.reader, task)), pure=False)
+        return [work(*part, dask_key_name=f"{name}-{number}") for number, part in enumerate(self.parts)]
+
+    def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
+        """Do a task with every part, some parts at a time: what comes of it may be large."""
+        tasks = self.tasks(Outcome(task), _name("look"))
+        for start in range(0, len(tasks), WAVE):
+            yield from dask.compute(*tasks[start : start + WAVE])
+
+    def form(self, plan: Plan) -> Form:
+        """Return the form in which a release leaves."""
+        if self.files is not None:
+            return ReadForm(ParquetForm(plan, self.files.schema, self.files.pandas_types))
+        assert isinstance(self.template, PandasFrame)
+        return PandasForm(plan, self.template.frame)
+
+    def buckets(self, ready: Prepared, gather: Callable[..., Any]) -> list[Delayed]:
+        """Return a task for each bucket, which is given what was scattered to it."""
+        name = _name("scatter")
+        sent = self.tasks(Scatter(ready), name)
+        work = dask.delayed(shipped(gather), pure=False)
+        return [
+            work(bucket.number, [part[bucket.number] for part in sent], dask_key_name=f"{name}-gather-{bucket.number}")
+            for bucket in ready.buckets
+        ]
+
+
+def _name(use: str) -> str:
+    # Random, not a digest of what the task carries: that is the key.
+    return f"dpframe-{use}-{secrets.token_hex(8)}"
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Gives the rows of a part as one list of sealed bytes for each bucket."""
+
+    ready: Prepared
+
+    def __call__(self, pieces: Pieces) -> list[Sent]:
+        """Return the lists, or an error in every one: Dask logs the arguments of a task that raises, here raw rows."""
+        lists: list[Sent] = [[] for _ in self.ready.buckets]
+        try:
+            for bucket, content in self.ready.scattered(pieces):
+                lists[bucket].append(content)
+        except DpframeError as error:
+            return [[error.with_traceback(None)] for _ in lists]
+        return lists
+
+
+def arrived(sent: Iterable[Sent]) -> list[bytes]:
+    """Return what parts sent to a bucket, or raise the error of one of them."""
+    content: list[bytes] = []
+    for part in chain.from_iterable(sent):
+        if isinstance(part, DpframeError):
+            raise part
+        content.append(part)
+    return content
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Gives a bucket's rows, from what all parts sent to it."""
+
+    ready: Prepared
+
+    def __call__(self, number: int, sent: list[Sent]) -> pd.DataFrame:
+        """Return the frame."""
+        frame: pd.DataFrame = self.ready.gathered(number, arrived(sent))
+        return frame
+
+
+@dataclass(frozen=True)
+class Write:
+    """Writes a bucket's file."""
+
+    ready: Prepared
+    folder: str
+    compression: str
+
+    def __call__(self, number: int, sent: list[Sent]) -> Written:
+        """Return what was written."""
+        return self.ready.written(number, arrived(sent), self.folder, self.compression)
+
+
+def open_table(source: Any, id: str | None = None) -> DaskTable:
+    """Return a Dask frame or Parquet files as a table; the rows of frames are counted.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither, or there is no such id column.
+    ColumnError
+        If ids are null, occur twice, or are of a type that is not told apart.
+    """
+    if isinstance(source, str | Path):
+        if id is not None:
+            raise ParameterError("id is for frames: rows of files are known by file and place; leave it out")
+        return _of_files(source)
+    if not isinstance(source, dd.DataFrame):
+        raise ParameterError(f"{type(source).__name__} is no Dask DataFrame, and no path of Parquet files; pass one")
+    names = list(source.columns)
+    template = wrap(source._meta)
+    if id is not None:
+        if id not in names:
+            raise ParameterError(f"id names {id!r}, which is not a column; columns are {name_list(names)}")
+        check_id(template.fields([id])[0], id)
+        names.remove(id)
+        _check_unique(source[id], id)
+        template = wrap(source._meta[names])
+    counts = source.map_partitions(len, meta=(None, "int64")).compute().tolist()
+    firsts = [0, *accumulate(counts)]
+    parts = list(zip(source.to_delayed(), firsts, strict=False))
+    return DaskTable(template, firsts[-1], PandasReader(names, id), parts, by_id=id is not None)
+
+
+def _check_unique(ids: Any, name: str) -> None:
+    sizes = ids.to_frame().groupby(name, dropna=False).size(split_out=ids.npartitions)
+    missing, most = dask.compute(ids.isna().sum(), sizes.max())
+    if missing:
+        raise ColumnError("is null in some rows, and id names every row; drop such rows, or fill them", column=name)
+    if most > 1:
+        raise ColumnError(TWICE, column=name)
+
+
+def _of_files(source: str | Path) -> DaskTable:
+    files = open_input(source)
+    if not isinstance(files, ParquetInput):
+        raise FileError(f"{source} is {files.form}, of which engines read no parts; convert it to Parquet")
+    metadata = None if files.text is None else arrow_metadata(files.text)
+    template = ArrowFrame(files.schema.with_metadata(metadata).empty_table())
+    parts, first = [], 0
+    for part in files.parts():
+        (path, keys), (group,) = part.files[0], part.groups or (0,)
+        parts.append(((str(path.absolute()), keys, group, part.n), first))
+        first += part.n
+    return DaskTable(template, files.n, ParquetReader(files, files.names), parts, files, by_id=False)
+
+
+def make_plan(
+    source: Any,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    ledger: Any = None,
+    dataset: str | None = None,
+    part: str | None = None,
+    **options: Unpack[PlanOptions],
+) -> Plan:
+    """Plan how a Dask frame or Parquet files would be sanitised; see `dpframe.make_plan`.
+
+    Private inference reads the columns whose spaces are not declared three or four times; workers count, and the noise
+    is added here.
+
+    Parameters
+    ----------
+    source
+        A Dask DataFrame, or the path of Parquet files.
+    epsilon, delta, ledger, dataset, part, **options
+        As for `dpframe.make_plan`.
+    """
+    return planned(open_table(source), epsilon, delta, Account.of(ledger, dataset, part), options)
+
+
+def sanitize(
+    source: Any,
+    plan: Plan,
+    target: str | Path | None = None,
+    *,
+    id: str | None = None,
+    key: bytes | None = None,
+    ledger: Any = None,
+    dataset: str | None = None,
+    part: str | None = None,
+    compression: str = "snappy",
+) -> Any:
+    """Randomise every row of a Dask frame, or of Parquet files, by Dask's workers.
+
+    Parameters
+    ----------
+    source
+        A Dask DataFrame, or the path of Parquet files that the workers see as well.
+    plan
+        The plan; see `make_plan`.
+    target
+        A new directory to write, of Parquet files whose footers have the plan. It appears whole or not at all. Without
+        it a lazy frame is returned.
+    id
+        A column of a frame that names every row once: whole numbers or text. Rows are then known by it, whatever
+        partition they are in, and the column is left out. Without it rows are known by their place, and partitions
+        must not change.
+    key
+        32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. It travels to the
+        workers inside tasks, and stands in no name, repr or log of them.
+    ledger, dataset, part
+        A `Ledger`, or its path, and the dataset in it (or the part of it) from which the release spends, before any
+        task draws. With ``target``, a job that is interrupted keeps its key beside the ledger, as
+        `dpframe.sanitize_parquet` does.
+    compression
+        Parquet compression codec.
+
+    Returns
+    -------
+    A Dask DataFrame in the secret order, with the plan in its ``attrs``, that is the same however often and wherever
+    it is computed; or, with ``target``, what the release says about itself.
+
+    Raises
+    ------
+    FileError
+        If files are missing or damaged, the target exists or the workers cannot write it, or rows or partitions have
+        changed since they were counted; a lazy frame raises this when it is computed.
+    ParameterError, ColumnError, AlreadySanitizedError, BudgetExceeded, LedgerError
+        As `dpframe.sanitize`.
+    """
+    check_codec(compression)
+    request, account = Request(plan=plan), Account.of(ledger, dataset, part)
+    path = None if target is None else check_target(target)
+    table = open_table(source, id)
+    check_plan_fits(table, plan)
+    table = table.only([*plan.names, *plan.passthrough], plan.passthrough)
+    with purse_for(table, request, account, key, path) as purse:
+        ready = prepared(table, request, purse)
+        keyed = table.keyed(ready.work.key)
+        if path is None:
+            return _lazy(keyed, ready)
+        with staged(path) as (folder, publish):
+            publish(dask.compute(*keyed.buckets(ready, Write(ready, str(folder), compression))))
+        return ready.info
+
+
+def _lazy(table: DaskTable, ready: Prepared) -> Any:
+    """Return the release as a Dask frame."""
+    divisions = None
+    if all(bucket.rows for bucket in ready.buckets):
+        divisions = (*(bucket.first for bucket in ready.buckets), ready.info.n - 1)
+    parts = table.buckets(ready, Gather(ready))
+    meta = ready.work.form.table({}, 0, ready.text)
+    return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False)
+
+
+def opened(frame: Any) -> EngineRelease:
+    """Return a Dask frame as a release that estimates read, which counts its rows."""
+    return EngineRelease.of(open_table(frame))
+
+
+@register_dataframe_accessor("dp")
+class DaskAccessor(DpAccessor):
+    """Differential privacy for a Dask DataFrame: ``frame.dp.sanitize(plan)``, then ``safe.dp.mean("age")``.
+
+    On a raw frame: `plan` and `sanitize`. On a release: all methods of `Estimates`, whose counts are taken by workers.
+    Every estimate computes the frame anew: persist it, or write the release and read that.
+    """
+
+    @property
+    def _meta(self) -> pd.DataFrame:
+        frame: Any = self._frame
+        meta: pd.DataFrame = frame._meta
+        return meta
+
+    def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
+        """Plan how the frame would be sanitised; see `make_plan`."""
+        return make_plan(self._frame, epsilon, delta, **options)
+
+    def sanitize(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        *,
+        plan: Plan | None = None,
+        key: bytes | None = None,
+        ledger: Any = None,
+        dataset: str | None = None,
+        part: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Randomise every row of the frame, under a ready plan or one that is made first; see `sanitize`."""
+        account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
+        if plan is None:
+            plan, options = make_plan(self._frame, epsilon, delta, **account, **options), {}
+        return sanitize(self._frame, plan, key=key, **account, **options)
+
+    @property
+    def release(self) -> ReleaseInfo:
+        """What the frame says about its own release; `NotSanitizedError` if it is none."""
+        return DpAccessor(self._meta).release
+
+    def _lines(self) -> list[str]:
+        first, *rest = DpAccessor(self._meta)._lines()
+        # Of rows that are not computed there are none to count.
+        return [first.replace("<DataFrame.dp: not sanitized, 0 rows", "<Dask DataFrame.dp: not sanitized"), *rest]

@@ -1,0 +1,120 @@
+"""One release by an engine: prepared and paid for on the driver, counted, and ready to be gathered by buckets."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpframe.api.parquet_job import purse_of_input
+from dpframe.api.planning import Purse, Request, prepare
+from dpframe.central.tables import Tables
+from dpframe.engines.forms import Form
+from dpframe.engines.staging import Written, write_part
+from dpframe.engines.table import EngineTable
+from dpframe.engines.work import Bucket, Pieces, Work
+from dpframe.errors import ParameterError
+from dpframe.ledger.account import Account
+from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.release import Selection
+
+BUCKET_ROWS = 1 << 18
+"""Rows of a bucket, about: it is put in order in one worker's memory."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A release that is paid for and counted: what is left is to gather its buckets, as often as one likes."""
+
+    work: Work
+    info: ReleaseInfo
+    buckets: tuple[Bucket, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """The description."""
+        return self.info.to_json()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("work", "info", "buckets")}
+
+    def scattered(self, pieces: Pieces) -> Iterator[tuple[int, bytes]]:
+        """Yield the rows of a part of the table, by bucket."""
+        return self.work.scatter(pieces)
+
+    def gathered(self, number: int, parts: list[bytes]) -> Any:
+        """Return a bucket as a table in the release's form."""
+        bucket = self.buckets[number]
+        return self.work.form.table(self.work.gather(bucket, parts), bucket.first, self.text)
+
+    def written(self, number: int, parts: list[bytes], folder: str, compression: str) -> Written:
+        """Write a bucket's file."""
+        bucket = self.buckets[number]
+        batch = self.work.gather(bucket, parts)
+        write = self.work.form.write
+        return write_part(folder, number, bucket.rows, lambda file: write(batch, file, self.info, compression))
+
+
+def check_plan_fits(table: EngineTable, plan: Plan) -> None:
+    """Raise `ParameterError` for what plans may ask for and rows in an engine do not have."""
+    if plan.privacy_id is not None:
+        raise ParameterError("privacy_id is not known to engines; keep as many rows of every person before")
+    if plan.keeps_index:
+        raise ParameterError("an engine keeps no index; make the plan with shuffle=True, or for another table")
+    if table.by_id and plan.sample is not None:
+        raise ParameterError("sample needs places, which rows by id have not; write the table to Parquet first")
+    if table.by_id and not plan.shuffle:
+        raise ParameterError("shuffle=False keeps an order, which rows by id have not; write it to Parquet first")
+
+
+@contextlib.contextmanager
+def purse_for(
+    table: EngineTable, request: Request, account: Account | None, key: bytes | None, path: Path | None
+) -> Iterator[Purse]:
+    """Give what a release is paid from: under a ledger the job that writes a directory, or a release that is lazy."""
+    if path is None:
+        if account is not None and key is not None:
+            raise ParameterError("key and ledger do not go together: under a ledger every release has its own key")
+        yield Purse(account, key)
+        return
+
+    def digest() -> bytes:
+        plan = request.plan
+        assert plan is not None
+        check = table.check({c.name: c.space for c in plan.columns}, plan.nulls, plan.imputed)
+        return hashlib.sha256(json.dumps([table.n, table.by_id, check]).encode()).digest()
+
+    with purse_of_input(digest, path, request, account, key) as purse:
+        yield purse
+
+
+def prepared(table: EngineTable, request: Request, purse: Purse) -> Prepared:
+    """Check, spend, take the key, and do the first pass.
+
+    Raises
+    ------
+    FileError
+        If the table has not the rows that were counted.
+    """
+    ready = prepare(table, request, purse)
+    plan, key = ready.plan, ready.key
+    form: Form = table.form(plan)
+    bits = ((plan.sample or table.n) // BUCKET_ROWS).bit_length()
+    work = Work(plan, form, bits, max(1, (table.n - 1).bit_length()), Selection(plan, key, table.n), key)
+    tables = Tables(plan, key)
+    look = table.keyed(key).look(work, tables.merge)
+    measured = tables.measured()
+    count = look.digest.count if plan.columns else int(look.tally.sum())
+    drawn_from = None if plan.sample is None else table.n
+    info = ReleaseInfo(plan, count, look.digest.hexdigest(measured), drawn_from, ready.own, measured)
+    firsts = np.cumsum(look.tally) - look.tally
+    found = zip(firsts.tolist(), look.tally.tolist(), look.checks.tolist(), strict=True)
+    return Prepared(work, info, tuple(Bucket(number, *bucket) for number, bucket in enumerate(found)))

@@ -1,0 +1,106 @@
+"""How workers read their part of a table: what an engine hands them, as frames with the addresses of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+import pyarrow as pa
+
+from dpframe.arrays import U64
+from dpframe.engines.work import Pieces
+from dpframe.errors import ColumnError
+from dpframe.io.files import BATCH_ROWS
+from dpframe.io.frames import ArrowFrame, PandasFrame
+from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.persons import person_words
+from dpframe.noise.keystream import derived_key
+
+ID_USE = b"ids of rows"
+
+
+class Reader(Protocol):
+    """Reads a part of a table, from what an engine hands a worker and the place of the part's first row."""
+
+    def __call__(self, part: Any, first: int) -> Pieces:
+        """Yield the part's rows, some at a time."""
+
+    def only(self, names: Sequence[str], plain: Collection[str]) -> Reader:
+        """Return a reader of some columns, of which some are not to be coded."""
+
+    def keyed(self, key: bytes) -> Reader:
+        """Return a reader of the same rows, whose addresses, if they have any but their places, come from a key."""
+
+
+@dataclass(frozen=True)
+class PandasReader:
+    """Reads pandas partitions; by their ids, if there is a column of these."""
+
+    names: Sequence[str]
+    id: str | None = None
+    key: bytes = field(default=bytes(32), repr=False)
+
+    def only(self, names: Sequence[str], plain: Collection[str]) -> PandasReader:
+        """Return a reader of some columns."""
+        return replace(self, names=list(names))
+
+    def keyed(self, key: bytes) -> PandasReader:
+        """Return a reader of the same rows, whose addresses are hashes under another key."""
+        return replace(self, key=derived_key(key, ID_USE))
+
+    def __call__(self, part: pd.DataFrame, first: int) -> Pieces:
+        """Yield the partition."""
+        frame = PandasFrame(part[list(self.names)])
+        if self.id is None:
+            yield frame, first
+        else:
+            yield frame, id_words(PandasFrame(part[[self.id]]).array(self.id), self.id, self.key)
+
+
+@dataclass(frozen=True)
+class ParquetReader:
+    """Reads row groups of Parquet files that workers see under the driver's paths."""
+
+    table: ParquetInput
+    names: Sequence[str]
+    plain: Collection[str] = ()
+
+    def only(self, names: Sequence[str], plain: Collection[str]) -> ParquetReader:
+        """Return a reader of some columns, of which some are read without dictionaries."""
+        return replace(self, names=list(names), plain=tuple(plain))
+
+    def keyed(self, key: bytes) -> ParquetReader:
+        """Return the reader: rows are known by their places."""
+        return self
+
+    def __call__(self, part: tuple[str, dict[str, str | None], int, int], first: int) -> Pieces:
+        """Yield batches of a row group, which is given by file, partition keys, number and rows."""
+        path, keys, group, rows = part
+        table = replace(self.table, files=((Path(path), keys),), n=rows, groups=(group,))
+        for batch in table.batches(self.names, BATCH_ROWS, self.plain):
+            frame = ArrowFrame(pa.table(batch))
+            yield frame, first
+            first += frame.n
+
+
+def id_words(ids: pa.Array, name: str, key: bytes) -> U64:
+    """Return the addresses of rows by their ids: whole numbers as they are, text by a keyed hash of 128 bits."""
+    try:
+        return person_words(ids, key, role="id", noun="a row")
+    except ColumnError as error:
+        raise error.located(name) from None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Reads a part and does a task with its rows; an engine calls it on a worker."""
+
+    reader: Reader
+    task: Callable[[Pieces], Any] = field(repr=False)
+
+    def __call__(self, part: Any, first: int) -> Any:
+        """Return what the task returns."""
+        return self.task(self.reader(part, first))

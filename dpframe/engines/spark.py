@@ -1,0 +1,338 @@
+"""Releases of Spark frames, and of Parquet files by Spark: lazy, and the same whatever is retried or done again."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar, Unpack
+from urllib.parse import unquote, urlparse
+
+from dpframe.api.options import PlanOptions
+from dpframe.api.parquet import check_codec
+from dpframe.api.planning import Request, planned
+from dpframe.engines.forms import ArrowForm, Form
+from dpframe.engines.job import Prepared, check_plan_fits, prepared, purse_for
+from dpframe.engines.releases import EngineRelease
+from dpframe.engines.shipped import shipped
+from dpframe.engines.staging import check_target
+from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
+from dpframe.engines.work import Pieces
+from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError, name_list
+from dpframe.io.frames import ArrowFrame, Frame, wrap
+from dpframe.io.inputs import open_input
+from dpframe.io.parquet_form import ParquetForm
+from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.released import read_info
+from dpframe.ledger.account import Account
+from dpframe.plan.plan import Plan
+from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
+
+try:
+    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StringType, StructField, StructType
+except ImportError:
+    raise ImportError("pyspark is not installed; pip install 'dpframe[spark]'") from None
+
+from dpframe.engines.spark_sink import FORMAT, ReleaseSink, release_text
+from dpframe.engines.spark_tasks import BUCKET, FILE, RESULT, ROW, ROWS, Each, Gather, PlainReader, Scatter, SparkReader
+
+T = TypeVar("T")
+
+NO_JAVA = (
+    "no Java was found, which Spark needs, of version 17 or 21: apt-get install openjdk-17-jre-headless, or set "
+    "JAVA_HOME to where one is"
+)
+
+
+@dataclass(frozen=True)
+class SparkTable(EngineTable):
+    """A Spark frame with the addresses of its rows beside its columns."""
+
+    reader: SparkReader
+    frame: Any = field(repr=False)
+    """The Spark frame."""
+
+    def _selected(self) -> Any:
+        return self.frame.select(*(_quoted(name) for name in (*self.reader.names, *self.reader.beside)))
+
+    def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
+        """Do a task with every partition."""
+        found = self._selected().mapInArrow(shipped(Each(self.reader, Outcome(task))), f"{RESULT} binary")
+        for row in found.collect():
+            yield pickle.loads(bytes(row[0]))  # noqa: S301 (of the release's own workers)
+
+    def form(self, plan: Plan) -> Form:
+        """Return the form in which a release leaves."""
+        assert isinstance(self.template, ArrowFrame)
+        return ArrowForm(ParquetForm(plan, self.template.table.schema.remove_metadata()))
+
+    def released(self, ready: Prepared) -> Any:
+        """Return the release as a Spark frame."""
+        session, count = self.frame.sparkSession, len(ready.buckets)
+        schema = f"{BUCKET} int, {ROWS} binary"
+        # A row for each bucket, so that none is without a task that looks for what is missing.
+        marks = session.range(0, count, 1, 1).select(
+            sf.col("id").cast("int").alias(BUCKET), sf.lit(b"").cast("binary").alias(ROWS)
+        )
+        sent = self._selected().mapInArrow(shipped(Scatter(self.reader, ready)), schema)
+        together = sent.unionByName(marks).repartitionById(count, sf.col(BUCKET))
+        plan, marked = ready.work.plan, {METADATA_KEY: ready.text}
+        kept = [f for f in self.frame.schema.fields if f.name in (*plan.names, *plan.passthrough)]
+        fields = [StructField(f.name, f.dataType, True, marked) for f in kept]
+        return together.mapInArrow(shipped(Gather(ready)), StructType(fields))
+
+
+def _quoted(name: str) -> Any:
+    return sf.col("`" + name.replace("`", "``") + "`")
+
+
+def open_table(source: Any, id: str | None = None) -> SparkTable:
+    """Return a Spark frame, or Parquet files, as a table whose rows are counted and have addresses.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither, or rows have no address: neither files nor an id column.
+    ColumnError
+        If ids are null, occur twice, or are of a type that is not told apart.
+    FileError
+        If there is no Java, or rows of the files are missing in the frame.
+    """
+    frame = _read(source) if isinstance(source, str | Path) else source
+    if not hasattr(frame, "mapInArrow"):
+        raise ParameterError(f"{type(source).__name__} is no Spark DataFrame, and no path of Parquet files; pass one")
+    names, template = list(frame.columns), _template(frame)
+    if id is None:
+        addressed, firsts, count = _by_file(frame)
+        return SparkTable(template, count, SparkReader(names, firsts), addressed, by_id=False)
+    if id not in names:
+        raise ParameterError(f"id names {id!r}, which is not a column; columns are {name_list(names)}")
+    check_id(template.fields([id])[0], id)
+    names.remove(id)
+    template = _template(frame.drop(id))
+    return SparkTable(template, _by_id(frame, id), SparkReader(names, id=id), frame, by_id=True)
+
+
+def _template(frame: Any) -> Frame:
+    """Return a table of the same columns, without rows."""
+    text = release_text(frame.schema)
+    schema = frame.limit(0).toArrow().schema.with_metadata(None if text is None else arrow_metadata(text))
+    return wrap(schema.empty_table())
+
+
+def opened(frame: Any) -> EngineRelease:
+    """Return a Spark frame as a release that estimates read, which counts its rows."""
+    template, reader = _template(frame), PlainReader(list(frame.columns))
+    return EngineRelease.of(SparkTable(template, int(frame.count()), reader, frame, by_id=False))
+
+
+def _read(source: str | Path) -> Any:
+    """Return Parquet files as a frame; what this process sees of them is read as on one machine."""
+    if not Path(source).exists():
+        return session().read.parquet(str(source))
+    files = open_input(source)
+    if not isinstance(files, ParquetInput):
+        raise FileError(f"{source} is {files.form}, of which engines read no parts; convert it to Parquet")
+    path = str(Path(source).absolute())
+    frame = session().read.parquet(path)
+    if files.partitions:
+        # Text whatever it looks like: Spark would read 01 as a number.
+        texts = [StructField(f.name, StringType()) if f.name in files.partitions else f for f in frame.schema.fields]
+        frame = session().read.schema(StructType(texts)).parquet(path)
+    if files.text is None:
+        return frame
+    return frame.select(*(_quoted(name).alias(name, metadata={METADATA_KEY: files.text}) for name in frame.columns))
+
+
+def session() -> Any:
+    """Return the Spark session that is active, or a new one.
+
+    Raises
+    ------
+    FileError
+        If there is no Java.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    home, remote = os.environ.get("JAVA_HOME"), os.environ.get("SPARK_REMOTE")
+    java = shutil.which("java") if home is None else shutil.which(str(Path(home, "bin", "java")))
+    if java is None and remote is None:
+        raise FileError(NO_JAVA)
+    return SparkSession.builder.getOrCreate()
+
+
+def _by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
+    """Return a frame with the addresses of its rows, the place of each file's first row, and the number of rows.
+
+    Files are in the order of their paths, as `dpframe.sanitize_parquet` reads them.
+    """
+    path, row = sf.col("_metadata.file_path"), sf.col("_metadata.row_index")
+    try:
+        addressed = frame.select("*", sf.xxhash64(path).alias(FILE), row.alias(ROW))
+        counts = frame.groupBy(path.alias("path"), sf.xxhash64(path).alias(FILE)).agg(
+            sf.count("*").alias("rows"), sf.max(row).alias("last")
+        )
+        found = [(r["path"], r[FILE], r["rows"], r["last"]) for r in counts.collect()]
+    except AnalysisException:
+        raise ParameterError(
+            "rows of the frame have no address that stays: pass id= with a column that names every row once, or write "
+            "the frame to Parquet and read it back"
+        ) from None
+    if any(count != last + 1 for _, _, count, last in found):
+        raise FileError(
+            "the frame has not all rows of its files, each once: pass id= with a column that names every row once, or "
+            "write the frame to Parquet and read it back"
+        )
+    found.sort(key=lambda file: PurePosixPath(unquote(urlparse(file[0]).path)))
+    firsts = [0, *accumulate(count for _, _, count, _ in found)]
+    places = {hashed: first for (_, hashed, _, _), first in zip(found, firsts, strict=False)}
+    if len(places) < len(found):
+        raise FileError("two files of the table have names that hash alike; rename one of them")
+    return addressed, places, firsts[-1]
+
+
+def _by_id(frame: Any, name: str) -> int:
+    """Return the number of rows, each of which has an id of its own."""
+    sizes = frame.groupBy(_quoted(name).alias(ROW)).agg(sf.count("*").alias("rows"))
+    found = sizes.agg(sf.sum("rows"), sf.max("rows"), sf.max(sf.col(ROW).isNull().cast("int"))).collect()[0]
+    count, most, missing = (int(value or 0) for value in found)
+    if missing:
+        raise ColumnError("is null in some rows, and id names every row; drop such rows, or fill them", column=name)
+    if most > 1:
+        raise ColumnError(TWICE, column=name)
+    return count
+
+
+def make_plan(
+    source: Any,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    id: str | None = None,
+    ledger: Any = None,
+    dataset: str | None = None,
+    part: str | None = None,
+    **options: Unpack[PlanOptions],
+) -> Plan:
+    """Plan how a Spark frame or Parquet files would be sanitised; see `dpframe.make_plan`.
+
+    Private inference reads the columns whose spaces are not declared three times; workers count, and the noise is added
+    here.
+
+    Parameters
+    ----------
+    source, id
+        As for `sanitize`.
+    epsilon, delta, ledger, dataset, part, **options
+        As for `dpframe.make_plan`.
+    """
+    return planned(open_table(source, id), epsilon, delta, Account.of(ledger, dataset, part), options)
+
+
+def sanitize(
+    source: Any,
+    plan: Plan,
+    target: str | Path | None = None,
+    *,
+    id: str | None = None,
+    key: bytes | None = None,
+    ledger: Any = None,
+    dataset: str | None = None,
+    part: str | None = None,
+    compression: str = "snappy",
+) -> Any:
+    """Randomise every row of a Spark frame, or of Parquet files, by Spark's workers.
+
+    Parameters
+    ----------
+    source
+        A Spark DataFrame, or the path of Parquet files. A frame's rows are known by their files and places there, and
+        it has all rows of these files; other frames need ``id``.
+    plan
+        The plan; see `make_plan`.
+    target
+        A new directory to write, that the driver and the workers see under one path, of Parquet files whose footers
+        have the plan. It appears whole or not at all. Without it a lazy frame is returned.
+    id
+        A column that names every row once: whole numbers or text. Rows are then known by it, and it is left out.
+    key
+        32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. It travels to the
+        workers inside functions, and stands in no query plan, log or repr.
+    ledger, dataset, part
+        A `Ledger`, or its path, and the dataset in it (or the part of it) from which the release spends, before any
+        task draws. With ``target``, a job that is interrupted keeps its key beside the ledger, as
+        `dpframe.sanitize_parquet` does.
+    compression
+        Parquet compression codec.
+
+    Returns
+    -------
+    A Spark DataFrame in the secret order, whose columns carry the plan in their metadata, that is the same however
+    often it is computed; or, with ``target``, what the release says about itself.
+
+    Raises
+    ------
+    FileError
+        If there is no Java, the target exists or cannot be written, or rows have changed since they were counted; of
+        a lazy frame Spark reports this when it is computed.
+    ParameterError, ColumnError, AlreadySanitizedError, BudgetExceeded, LedgerError
+        As `dpframe.sanitize`.
+    """
+    check_codec(compression)
+    request, account = Request(plan=plan), Account.of(ledger, dataset, part)
+    path = None if target is None else check_target(target)
+    table = open_table(source, id)
+    check_plan_fits(table, plan)
+    table = table.only([*plan.names, *plan.passthrough], plan.passthrough)
+    with purse_for(table, request, account, key, path) as purse:
+        ready = prepared(table, request, purse)
+        safe = table.keyed(ready.work.key).released(ready)
+        if path is None:
+            return safe
+        write(safe, path, compression)
+    return ready.info
+
+
+def write(frame: Any, target: str | Path, compression: str = "snappy") -> None:
+    """Write a lazy release to a new directory of Parquet files, there whole or not at all, with the plan in each.
+
+    Raises
+    ------
+    FileError
+        If the directory exists or cannot be written, or the frame has not the rows of its release.
+    NotSanitizedError
+        If it is no release.
+    """
+    check_codec(compression)
+    path = check_target(target)
+    info(frame)
+    frame.sparkSession.dataSource.register(ReleaseSink)
+    try:
+        frame.write.format(FORMAT).mode("append").option("compression", compression).save(str(path))
+    except PySparkException as error:
+        said = [line for line in str(error).splitlines() if line.startswith("dpframe.errors.")]
+        if not said:
+            raise
+        raise FileError(said[-1].partition(": ")[2]) from None
+
+
+def info(frame: Any) -> ReleaseInfo:
+    """Return what a Spark frame says about its own release.
+
+    Raises
+    ------
+    NotSanitizedError
+        If it is no release.
+    """
+    text = release_text(frame.schema)
+    if text is None:
+        raise NotSanitizedError("the frame carries no release plan; sanitize(frame, plan) makes a release")
+    return read_info(text)

@@ -1,0 +1,93 @@
+"""A sink of Spark's: a directory of Parquet files, the plan in every footer, that is there whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+from dpframe.engines.spark_tasks import gathered
+from dpframe.engines.staging import Written, check_target, publish, stage, write_part
+from dpframe.errors import FileError, NotSanitizedError
+from dpframe.io.parquet_form import ROW_GROUP_ROWS, ParquetForm
+from dpframe.io.released import read_info
+from dpframe.release.info import METADATA_KEY, ReleaseInfo
+
+FORMAT = "dpframe"
+
+
+@dataclass
+class Message(WriterCommitMessage):
+    """What a task wrote."""
+
+    files: tuple[Written, ...]
+
+
+class ReleaseSink(DataSource):
+    """Writes a lazy release: ``safe.write.format("dpframe").mode("append").save("new-directory")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT
+
+    def writer(self, schema: Any, overwrite: bool) -> ReleaseWriter:
+        """Return the writer of a frame, which is a release by what its columns say."""
+        text = release_text(schema)
+        if text is None:
+            raise NotSanitizedError("the frame carries no release plan; sanitize(frame, plan) makes a release")
+        return ReleaseWriter(text, self.options["path"], self.options.get("compression", "snappy"))
+
+
+def release_text(schema: Any) -> str | None:
+    """Return the description that a frame's columns carry, if it is a release."""
+    texts = {field.metadata.get(METADATA_KEY) for field in schema.fields} - {None}
+    return texts.pop() if len(texts) == 1 else None
+
+
+class ReleaseWriter(DataSourceArrowWriter):
+    """Writes files to a hidden directory beside the target, which becomes the target when all are there."""
+
+    def __init__(self, text: str, target: str, compression: str) -> None:
+        self.text, self.compression = text, compression
+        self.target = str(check_target(target))
+        self.folder = str(stage(Path(self.target)))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+        """Write the rows of a task to one file, of none to no file."""
+        groups = gathered(iterator, ROW_GROUP_ROWS)
+        first = next(groups, None)
+        if first is None or not first.num_rows:
+            return Message(())
+        info, rows = read_info(self.text), [0]
+
+        def write(file: Any) -> None:
+            form = ParquetForm(info.plan, first.schema)
+            with pq.ParquetWriter(file, form.schema, compression=self.compression, store_schema=False) as writer:
+                for group in (first, *groups):
+                    writer.write_table(group.cast(form.schema), row_group_size=form.group_rows)
+                    rows[0] += group.num_rows
+                writer.add_key_value_metadata(form.metadata(info))
+
+        written = write_part(self.folder, TaskContext.get().partitionId(), 0, write)
+        return Message((Written(written.number, written.name, rows[0]),))
+
+    def commit(self, messages: list[Any]) -> None:
+        """Make the directory the target, if all rows of the release are in it."""
+        files = [file for message in messages if message is not None for file in message.files]
+        info: ReleaseInfo = read_info(self.text)
+        if sum(file.rows for file in files) != info.n:
+            self.abort(messages)
+            raise FileError("the frame has not the rows of its release; write the release itself, as it was returned")
+        publish(Path(self.folder), Path(self.target), files)
+
+    def abort(self, messages: list[Any]) -> None:
+        """Remove what was written."""
+        shutil.rmtree(self.folder, ignore_errors=True)

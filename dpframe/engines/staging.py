@@ -1,0 +1,106 @@
+"""A directory of Parquet files that appears whole or not at all, written by many workers, some of them twice."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from dpframe.errors import FileError
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that a worker wrote whole: which part of the release it is, and its name until all are."""
+
+    number: int
+    name: str
+    rows: int
+
+
+def check_target(target: str | os.PathLike[str]) -> Path:
+    """Return the path of a directory to be made, or raise `FileError`."""
+    path = Path(target)
+    if "://" in str(target):
+        raise FileError(f"{target} is no path; name a directory that the driver and all workers see under one path")
+    if os.path.lexists(path):
+        raise FileError(f"{path} exists; an engine writes a new directory, so name another one or remove it")
+    if not path.parent.is_dir():
+        raise FileError(f"{path.parent} is not a directory; make it first")
+    return path.absolute()
+
+
+def stage(path: Path) -> Path:
+    """Make a hidden directory beside a path."""
+    folder = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    folder.mkdir()
+    return folder
+
+
+@contextlib.contextmanager
+def staged(path: Path) -> Iterator[tuple[Path, Callable[[Sequence[Written]], None]]]:
+    """Give a hidden directory beside a path, and what makes it that path, of the files that are to be kept.
+
+    An attempt of work that ends after another one of it leaves a file that nobody reads: it is gone before.
+    """
+    try:
+        folder = stage(path)
+        try:
+            yield folder, lambda written: publish(folder, path, written)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"{path} could not be written: {error.strerror or 'input/output error'}") from None
+
+
+def publish(folder: Path, path: Path, written: Sequence[Written]) -> None:
+    """Give the files their names, remove all others, and give the directory its own."""
+    kept = {file.name for file in written}
+    for other in list(folder.iterdir()):
+        if other.name not in kept:
+            other.unlink()
+    for file in written:
+        (folder / file.name).rename(folder / f"part-{file.number:05d}.parquet")
+    _sync(folder)
+    if os.path.lexists(path):
+        raise FileError(f"{path} exists by now; nothing was written")
+    folder.rename(path)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_part(folder: str, number: int, rows: int, write: Callable[[IO[bytes]], None]) -> Written:
+    """Write one part's file, whole and on disk when this returns, under a name of its own.
+
+    Raises
+    ------
+    FileError
+        If it cannot be written, for one where the worker does not see the directory.
+    """
+    name = f".part-{number:05d}.{secrets.token_hex(8)}.tmp"
+    path = Path(folder, name)
+    try:
+        with path.open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        reason = error.strerror or "input/output error"
+        raise FileError(
+            f"a worker cannot write to {path.parent}: {reason}; name a directory that the driver and all workers see"
+        ) from None
+    return Written(number, name, rows)

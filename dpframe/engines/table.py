@@ -1,0 +1,180 @@
+"""A table in an engine, as whoever plans and prepares a release sees it: what it holds is read by tasks on workers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.engines.forms import Form
+from dpframe.engines.readers import Reader
+from dpframe.engines.work import CHANGED, Check, Look, Pieces, Work
+from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError
+from dpframe.infer.column import Counter
+from dpframe.infer.private import counting
+from dpframe.io.checks import check_types
+from dpframe.io.frames import Frame, PandasFrame
+from dpframe.io.table import Codes
+from dpframe.plan.plan import Plan
+from dpframe.spaces import Space
+from dpframe.spaces.field import Field
+
+T = TypeVar("T")
+
+TWICE = "names some rows twice, and id must name every row once; take another column, or none"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Does a task, and returns an error that was raised on purpose as a value, which an engine does not log."""
+
+    task: Callable[..., Any]
+
+    def __call__(self, pieces: Pieces) -> Any:
+        """Return what the task returns, or its error."""
+        try:
+            return self.task(pieces)
+        except DpframeError as error:
+            return error.with_traceback(None)
+
+
+def read_columns(names: Sequence[str], pieces: Pieces) -> list[dict[str, Any]]:
+    """Return columns of some rows, as `Table.batches` gives them."""
+    return [dict(batch) for frame, _ in pieces for batch in frame.batches(names)]
+
+
+def count_rows(counters: Mapping[str, Counter], pieces: Pieces) -> dict[str, Counter]:
+    """Return counters, none of which has counted anything, with the counts of some rows."""
+    own = deepcopy(dict(counters))
+    for frame, _ in pieces:
+        counting(frame.batches)(own)
+    return own
+
+
+@dataclass(frozen=True)
+class EngineTable(ABC):
+    """A table in an engine, with as many rows as were counted; an engine is a class with `each`.
+
+    ``template`` is a table of the same columns without rows.
+    """
+
+    held: ClassVar[bool] = False
+
+    template: Frame
+    n: int
+    reader: Reader
+    by_id: bool = field(kw_only=True)
+    """Whether rows have addresses of their own in place of a place in the table."""
+    checks: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    """Sums of checks that were made, by what was checked: the digest of a job's input is the check before its spend."""
+
+    @abstractmethod
+    def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
+        """Do a task with every part of the table, and yield what comes of it, in any order."""
+
+    @abstractmethod
+    def form(self, plan: Plan) -> Form:
+        """Return the form in which a release leaves."""
+
+    def keyed(self, key: bytes) -> Self:
+        """Return the table with the addresses that its rows have under a key."""
+        return replace(self, reader=self.reader.keyed(key))
+
+    def only(self, names: Sequence[str], plain: Collection[str] = ()) -> Self:
+        """Return the table whose tasks read some columns, and leave some of these as they are."""
+        return replace(self, reader=self.reader.only(names, plain))
+
+    @property
+    def objects(self) -> bool:
+        """Whether type null stands for objects, as in pandas partitions."""
+        return isinstance(self.template, PandasFrame)
+
+    @property
+    def text(self) -> str | None:
+        """The description that a release carries, if the table is one."""
+        return self.template.text
+
+    @property
+    def names(self) -> list[str]:
+        """Column names, in order."""
+        return self.template.names
+
+    def fields(self, names: Sequence[str]) -> list[Field]:
+        """Return what is public about columns."""
+        return self.template.fields(names)
+
+    def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
+        """Refuse: rows of persons are chosen on one machine."""
+        raise ParameterError("privacy_id is not known to engines; keep as many rows of every person before")
+
+    def results(self, task: Callable[[Pieces], T]) -> Iterator[T]:
+        """Yield what comes of a task, or raise the error of the first row at fault."""
+        errors: list[DpframeError] = []
+        for outcome in self.each(task):
+            if isinstance(outcome, DpframeError):
+                errors.append(outcome)
+            elif not errors:
+                yield outcome
+        if errors:
+            raise min(errors, key=lambda error: getattr(error, "row", None) or 0)
+
+    def batches(self, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+        """Yield columns in batches, all of which pass the driver."""
+        for batches in self.only(names).results(partial(read_columns, list(names))):
+            yield from batches
+
+    def count(self, counters: Mapping[str, Counter]) -> None:
+        """Count rows on the workers; counts alone come to the driver."""
+        for found in self.only(list(counters)).results(partial(count_rows, dict(counters))):
+            for name, counter in counters.items():
+                counter.merge(found[name])
+
+    def arrays(self, name: str) -> Iterable[pa.Array]:
+        """Return one column as Arrow arrays."""
+        return (batch[name] for batch in self.batches([name]))
+
+    def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
+        """Read every value on the workers, so that one that is refused is found; return no codes."""
+        self.check(spaces, nulls, inferred)
+        return {}
+
+    def check(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> int:
+        """Read every value, and return a sum that tells this table from others."""
+        asked = repr((dict(spaces), nulls, sorted(inferred)))
+        if asked in self.checks:
+            return self.checks[asked]
+        check_types(self.fields(list(spaces)), spaces)
+        rows, total = 0, 0
+        for count, part in self.only(list(spaces)).results(Check(dict(spaces), nulls, tuple(inferred))):
+            rows, total = rows + count, total + part
+        if rows != self.n:
+            raise FileError(CHANGED)
+        self.checks[asked] = total % (1 << 64)
+        return self.checks[asked]
+
+    def look(self, work: Work, counted: Callable[[Sequence[Any]], None]) -> Look:
+        """Do the first pass; the counts of measured tables are handed on."""
+        whole: Look | None = None
+        for look in self.results(work.look):
+            counted(look.counts)
+            if whole is None:
+                whole = look
+            else:
+                whole.merge(look)
+        whole = work.look(iter(())) if whole is None else whole
+        if whole.rows != self.n:
+            raise FileError(CHANGED)
+        return whole
+
+
+def check_id(field: Field, name: str) -> None:
+    """Raise `ColumnError` for a type of ids that are not told apart."""
+    if not (pa.types.is_integer(field.type) or pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+        raise ColumnError(f"has type {field.type}, and id must be whole numbers or text; cast it to text", column=name)

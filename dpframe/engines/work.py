@@ -1,0 +1,267 @@
+"""What workers do with rows: code and count them, randomise and part them into buckets, put each bucket in order."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.arrays import U64
+from dpframe.central.tables import Tables
+from dpframe.engines.forms import Form
+from dpframe.engines.sealing import Rows as Sealed
+from dpframe.engines.sealing import Seal
+from dpframe.errors import ColumnError, FileError
+from dpframe.io.batches import Batch, joined, length, reordered
+from dpframe.io.frames import Frame
+from dpframe.io.table import Codes
+from dpframe.noise.gaussian import Ints
+from dpframe.noise.keystream import Rows, derived_key
+from dpframe.plan.plan import Plan
+from dpframe.release.release import Digest, Selection, mixed_rows, order_words, rank, release
+from dpframe.spaces import Space
+
+Pieces = Iterator[tuple[Frame, Rows]]
+"""Rows of a part of a table, some at a time, and where they stand in it: the first row's place, or each row's."""
+
+AT_ONCE = 1 << 18
+"""Rows that are parted into buckets at a time."""
+
+CHANGED = (
+    "the table is not what it was when its release was prepared: its rows or partitions changed since; release it anew"
+)
+
+
+def consecutive(rows: U64) -> Rows:
+    """Return the first of rows that follow one another, and other rows as they are.
+
+    Examples
+    --------
+    >>> consecutive(np.array([4, 5, 6], dtype=np.uint64)), consecutive(np.array([4, 6], dtype=np.uint64))
+    (4, array([4, 6], dtype=uint64))
+    """
+    if rows.ndim > 1 or not len(rows):
+        return rows
+    return int(rows[0]) if bool((np.diff(rows) == 1).all()) else rows
+
+
+def coded(frame: Frame, rows: Rows, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str]) -> Codes:
+    """Return the codes of columns, or raise `ColumnError` with the row's place in the whole table, if it has one."""
+    try:
+        return frame.codes(spaces, nulls, inferred)
+    except ColumnError as error:
+        if error.row is None or error.column is None:
+            raise
+        places = rows if isinstance(rows, np.ndarray) else range(rows, rows + frame.n)
+        row = None if np.ndim(places) > 1 else int(places[error.row])
+        raise ColumnError(error.rule, column=error.column, row=row) from None
+
+
+@dataclass(frozen=True)
+class RowChecks:
+    """A keyed word for every row, of its codes and its address: equal for what is equal, and for little else.
+
+    Two versions of a row have the same one with probability 2⁻⁶⁴.
+    """
+
+    spaces: Mapping[str, Space]
+    key: bytes = field(repr=False)
+
+    def __call__(self, codes: Codes, rows: Rows) -> U64:
+        """Return the words of some rows."""
+        count = length(codes)
+        places = rows if isinstance(rows, np.ndarray) else np.arange(rows, rows + count, dtype=np.uint64)
+        parts: dict[str, npt.NDArray[Any]] = {**codes, "": places}
+        factors = {
+            name: [self._factors(name, word) for word in range(1 if column.ndim == 1 else column.shape[1])]
+            for name, column in parts.items()
+        }
+        # The address stands last: what it adds is mixed with all the rest.
+        return np.concatenate([np.zeros(0, np.uint64), *mixed_rows(parts, factors)])
+
+    def _factors(self, name: str, word: int) -> U64:
+        text = len(name.encode()).to_bytes(8, "little") + name.encode() + word.to_bytes(4, "little")
+        return np.frombuffer(hmac.digest(self.key, text, "sha256"), dtype="<u8")[:2] | np.uint64(1)
+
+
+@dataclass(frozen=True)
+class Check:
+    """The pass before anything is spent: reads every value, counts rows, and sums up what tells the table apart."""
+
+    spaces: Mapping[str, Space]
+    nulls: str
+    inferred: Collection[str]
+
+    def __call__(self, pieces: Pieces) -> tuple[int, int]:
+        """Return the number of rows, and the sum of their checks under a key that is public."""
+        count, total, checks = 0, 0, RowChecks(self.spaces, bytes(32))
+        for frame, rows in pieces:
+            codes = coded(frame, rows, self.spaces, self.nulls, self.inferred)
+            count += frame.n
+            total += int(checks(codes, rows).sum(dtype=np.uint64)) if codes else 0
+        return count, total % (1 << 64)
+
+
+@dataclass
+class Look:
+    """What the first pass found."""
+
+    rows: int
+    tally: Ints
+    """Released rows, by bucket."""
+    checks: U64
+    """The sum of their checks, by bucket."""
+    digest: Digest
+    counts: list[Ints] = field(repr=False)
+    """Exact counts of the tables that are measured."""
+
+    def merge(self, other: Look) -> None:
+        """Add what was found in other rows; the tables' counts are added by who has the tables."""
+        self.rows += other.rows
+        self.tally += other.tally
+        self.checks += other.checks
+        self.digest.merge(other.digest)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Rows that stand together in the output: which they are in the secret order, and what they must add up to."""
+
+    number: int
+    first: int
+    rows: int
+    check: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of one release: everything that a worker needs, the key among it.
+
+    ``bits`` is the logarithm of the number of buckets, ``span`` the bits of a row's place where rows keep their order.
+    """
+
+    plan: Plan
+    form: Form
+    bits: int
+    span: int
+    selection: Selection = field(repr=False)
+    key: bytes = field(repr=False)
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets there are."""
+        return 1 << self.bits
+
+    def coded(self, frame: Frame, rows: Rows) -> Codes:
+        """Return the codes of the plan's columns."""
+        spaces = {column.name: column.space for column in self.plan.columns}
+        return coded(frame, rows, spaces, self.plan.nulls, self.plan.imputed)
+
+    def words(self, rows: Rows, count: int) -> U64:
+        """Return what rows are ordered by: their words of the secret order, or their places."""
+        if self.plan.shuffle:
+            return order_words(self.plan, self.key, rows, count)
+        places = rows if isinstance(rows, np.ndarray) else np.arange(rows, rows + count, dtype=np.uint64)
+        return np.stack([np.zeros(count, np.uint64), places << np.uint64(64 - self.span)], axis=1)
+
+    def places(self, words: U64) -> npt.NDArray[np.intp]:
+        """Return the buckets of rows."""
+        high = words[:, 1]
+        return (high >> np.uint64(64 - self.bits) if self.bits else np.zeros_like(high)).astype(np.intp)
+
+    @property
+    def row_checks(self) -> RowChecks:
+        """What the two passes are compared by."""
+        spaces = {column.name: column.space for column in self.plan.columns}
+        return RowChecks(spaces, derived_key(self.key, b"checks of rows"))
+
+    def look(self, pieces: Pieces) -> Look:
+        """Return the counts of some rows."""
+        tables, checks = Tables(self.plan, self.key), self.row_checks
+        tally, sums = np.zeros(self.buckets, np.int64), np.zeros(self.buckets, np.uint64)
+        look = Look(0, tally, sums, Digest(self.plan), tables.counts)
+        for frame, rows in pieces:
+            codes, count = self.coded(frame, rows), frame.n
+            if codes:
+                tables.add(codes, rows)
+            kept, released = self._released(codes, rows, count)
+            look.digest.update(released)
+            places = self.places(self.words(rows, count)[kept])
+            look.rows += count
+            look.tally += np.bincount(places, minlength=self.buckets)
+            np.add.at(look.checks, places, checks(codes, rows)[kept])
+        look.counts = tables.counts
+        return look
+
+    def _released(self, codes: Codes, rows: Rows, count: int) -> tuple[Any, Batch]:
+        """Return which rows are chosen, and the released codes of these."""
+        mask = self.selection.mask(rows, count)
+        kept = slice(None) if mask is None else np.flatnonzero(mask)
+        return kept, {name: column[kept] for name, column in release(codes, self.plan, self.key, rows).items()}
+
+    def scatter(self, pieces: Pieces) -> Iterator[tuple[int, bytes]]:
+        """Yield released rows by bucket, sealed; of one bucket there may be several."""
+        waiting: list[Batch] = []
+        for frame, rows in pieces:
+            codes, count = self.coded(frame, rows), frame.n
+            kept, released = self._released(codes, rows, count)
+            chosen = np.arange(count)[kept]
+            for name in self.plan.passthrough:
+                released[name] = self.form.copied(frame, name).take(pa.array(chosen))
+            words, checks = self.words(rows, count), self.row_checks(codes, rows)
+            waiting.append({"": np.column_stack([words, checks])[kept], **released})
+            if sum(map(length, waiting)) >= AT_ONCE:
+                yield from self._parted(joined(waiting))
+                waiting = []
+        if waiting:
+            yield from self._parted(joined(waiting))
+
+    def _parted(self, batch: Batch) -> Iterator[tuple[int, bytes]]:
+        seal, places = Seal(self.key), self.places(batch[""])
+        order = np.argsort(places, kind="stable")
+        edges = np.searchsorted(places[order], np.arange(self.buckets + 1))
+        batch = taken(batch, order)
+        for bucket in np.flatnonzero(np.diff(edges)).tolist():
+            part = {name: column[edges[bucket] : edges[bucket + 1]] for name, column in batch.items()}
+            words = part.pop("")
+            yield bucket, seal.close(Sealed(words[:, :2], words[:, 2], part), bucket)
+
+    def gather(self, bucket: Bucket, parts: Iterable[bytes]) -> Batch:
+        """Return the rows of a bucket in their order; of none no columns.
+
+        Raises
+        ------
+        FileError
+            If they are not those that the first pass saw.
+        """
+        seal = Seal(self.key)
+        opened = [seal.open(part, bucket.number) for part in parts]
+        count, check = sum(len(rows.words) for rows in opened), 0
+        for rows in opened:
+            check += int(rows.checks.sum(dtype=np.uint64))
+        if count != bucket.rows or check % (1 << 64) != bucket.check:
+            raise FileError(CHANGED)
+        if not opened:
+            return {}
+        words = np.concatenate([rows.words for rows in opened])
+        order = rank(words)
+        if bool((words[order[1:]] == words[order[:-1]]).all(axis=1).any()):
+            raise FileError("two rows of the table have one address, and would have one noise; release it by id=")
+        return taken(joined([rows.batch for rows in opened]), order)
+
+
+def taken(batch: Batch, order: npt.NDArray[np.intp]) -> Batch:
+    """Return rows of a batch in another order."""
+    return {
+        name: reordered(column, order) if isinstance(column, np.ndarray) and column.ndim == 1 else _taken(column, order)
+        for name, column in batch.items()
+    }
+
+
+def _taken(column: Any, order: npt.NDArray[np.intp]) -> Any:
+    return column[order] if isinstance(column, np.ndarray) else column.take(pa.array(order))

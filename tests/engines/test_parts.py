@@ -1,0 +1,112 @@
+"""What engines are made of, without any."""
+
+import os
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from cryptography.exceptions import InvalidTag
+
+import dpframe as dpf
+from dpframe.engines import staging
+from dpframe.engines.sealing import Rows, Seal
+from dpframe.engines.shipped import shipped
+
+KEY = bytes(range(32))
+
+
+class TestShipped:
+    def test_does_the_task(self):
+        assert shipped(sorted)([3, 1, 2]) == [1, 2, 3]
+
+    def test_another_version(self):
+        with pytest.raises(
+            RuntimeError, match=rf"a worker has dpframe {dpf.__version__}, and the driver 9\.9: install"
+        ):
+            shipped(sorted, "9.9")([1])
+
+    def test_without_the_package(self, monkeypatch):
+        work = shipped(sorted)
+        monkeypatch.setitem(sys.modules, "dpframe", None)
+        with pytest.raises(
+            RuntimeError, match=r"a worker cannot import dpframe \(.*install dpframe==.* on every worker"
+        ):
+            work([1])
+
+    def test_its_repr_shows_nothing(self):
+        assert "ords" not in repr(shipped(Words(KEY)))
+
+
+class Words:
+    """A task that carries something."""
+
+    def __init__(self, key):
+        self.key = key
+
+
+class TestSeal:
+    ROWS = Rows(np.ones((2, 2), np.uint64), np.ones(2, np.uint64), {"sex": np.array([1, 0], np.uint8)})
+
+    def test_is_opened_by_its_key_and_bucket_alone(self):
+        content = Seal(KEY).close(self.ROWS, 3)
+        np.testing.assert_array_equal(Seal(KEY).open(content, 3).batch["sex"], [1, 0])
+        for seal, bucket, other in (
+            (Seal(bytes(32)), 3, content),
+            (Seal(KEY), 4, content),
+            (Seal(KEY), 3, content[:-1] + bytes([content[-1] ^ 1])),
+        ):
+            with pytest.raises(InvalidTag):
+                seal.open(other, bucket)
+
+    def test_two_of_the_same_rows_differ(self):
+        one, two = Seal(KEY).close(self.ROWS, 3), Seal(KEY).close(self.ROWS, 3)
+        assert one != two
+        assert b"numpy" not in one
+        assert "key" not in repr(Seal(KEY))
+
+
+class TestStaging:
+    def write(self, folder, number, content=b"x"):
+        return staging.write_part(str(folder), number, 1, lambda file: file.write(content))
+
+    def test_the_files_that_are_named_and_no_other(self, tmp_path):
+        with staging.staged(tmp_path / "out") as (folder, publish):
+            twice, kept = self.write(folder, 0, b"first"), self.write(folder, 0, b"second")
+            assert twice.name != kept.name
+            assert not (tmp_path / "out").exists()
+            publish([kept, self.write(folder, 1)])
+        assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == {
+            "part-00000.parquet": b"second",
+            "part-00001.parquet": b"x",
+        }
+        assert os.listdir(tmp_path) == ["out"]
+
+    def test_nothing_is_left_of_what_fails(self, tmp_path):
+        with pytest.raises(KeyError), staging.staged(tmp_path / "out") as (folder, _):
+            self.write(folder, 0)
+            raise KeyError
+        assert not os.listdir(tmp_path)
+
+    def test_what_appears_meanwhile_stays(self, tmp_path):
+        with pytest.raises(dpf.FileError, match="exists by now"), staging.staged(tmp_path / "out") as (folder, publish):
+            (tmp_path / "out").mkdir()
+            publish([self.write(folder, 0)])
+        assert os.listdir(tmp_path) == ["out"]
+
+    def test_a_worker_that_does_not_see_the_folder(self, tmp_path):
+        with pytest.raises(dpf.FileError, match=r"a worker cannot write to .*driver and all workers see"):
+            self.write(tmp_path / "elsewhere", 0)
+
+
+def test_files_are_read_by_row_groups(tmp_path):
+    from dpframe.io.inputs import open_input
+
+    people = dpf.datasets.make_census(1_000, columns=["age", "sex"])
+    people.to_parquet(tmp_path / "in.parquet", row_group_size=300)
+    table = open_input(tmp_path / "in.parquet")
+    parts = list(table.parts())
+    assert [part.n for part in parts] == [300, 300, 300, 100]
+    ages = [batch["age"].to_pylist() for part in parts for batch in part.batches(["age", "sex"], 120)]
+    assert list(map(len, ages)) == [120, 120, 60] * 3 + [100]
+    assert [age for part in ages for age in part] == pq.read_table(tmp_path / "in.parquet")["age"].to_pylist()

@@ -1,0 +1,213 @@
+"""Spark on this machine. All that needs a session is one test: starting Java and its Python workers takes longest."""
+
+import contextlib
+import io
+import os
+import sys
+from pathlib import Path
+
+import java
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
+
+import dpframe as dpf
+from dpframe.engines import job
+from dpframe.engines.shipped import shipped
+
+pyspark = pytest.importorskip("pyspark", reason="pip install 'dpframe[spark]'")
+engine = pytest.importorskip("dpframe.engines.spark", reason="pip install 'dpframe[spark]'")
+sf = pytest.importorskip("pyspark.sql.functions")
+from dpframe.engines.spark_sink import Message, ReleaseWriter  # noqa: E402
+from dpframe.engines.staging import Written  # noqa: E402
+
+
+@pytest.fixture
+def spark(tmp_path, monkeypatch):
+    """A session that writes an event log, and tries what fails once more."""
+    home = java.home()
+    if home is None:
+        pytest.skip(java.MISSING)
+    roots = [str(Path(dpf.__file__).parents[1]), str(Path(__file__).parent)]
+    monkeypatch.setenv("JAVA_HOME", home)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*roots, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
+    (tmp_path / "events").mkdir()
+    options = {
+        # Java compiles what runs once for as long as all else takes.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.daemon.module": "warm_daemon",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.dir": f"file://{tmp_path}/events",
+        "spark.local.dir": str(tmp_path / "local"),
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+    }
+    builder = pyspark.sql.SparkSession.builder.master("local[2,3]")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+def test_a_session(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "BUCKET_ROWS", 2_000)
+    table = people()
+    plan = plan_of(table)
+    source = write_files(table, tmp_path / "in")
+    told = dpf.sanitize_parquet(source, tmp_path / "one.parquet", plan=plan, key=KEY)
+    expected = dpf.read_parquet(tmp_path / "one.parquet")
+    safe = engine.sanitize(source, plan, key=KEY)
+    the_same_however_it_is_computed(spark, safe, source, plan, expected)
+    a_directory_with_the_plan_in_every_footer(safe, told, expected, tmp_path)
+    the_key_is_nowhere(safe, tmp_path)
+    rows_by_id(spark, table, plan, tmp_path)
+    what_is_refused(spark, safe, source, plan, tmp_path)
+    folders_are_text(spark, table, tmp_path)
+    rows_that_change(spark, source, table, plan, tmp_path)
+
+
+def described(frame):
+    """Return a Spark release as pandas, with its description."""
+    out = frame.toArrow().to_pandas()
+    out.attrs = {"dpframe": engine.info(frame).to_json()}
+    return out
+
+
+def the_same_however_it_is_computed(spark, safe, source, plan, expected):
+    same(described(safe), expected)
+    pd.testing.assert_series_equal(dpf.Estimates(safe).mean("age"), expected.dp.mean("age"))
+    assert safe.agg(sf.sum("age")).collect()[0][0] == expected["age"].sum()  # another plan, in which columns are pruned
+    other = spark.read.parquet(str(source)).repartition(3).withColumn("age", sf.col("age") + 0)
+    same(described(engine.sanitize(other, plan, key=KEY)), expected)
+
+
+def a_directory_with_the_plan_in_every_footer(safe, told, expected, tmp_path):
+    engine.write(safe, tmp_path / "out")
+    out = dpf.read_parquet(tmp_path / "out")
+    same(out, expected)
+    assert out.dp.release == told
+    assert dpf.verify_file(tmp_path / "out").ok
+    with pytest.raises(dpf.FileError, match="exists; an engine writes a new directory"):
+        engine.write(safe, tmp_path / "out")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def the_key_is_nowhere(safe, tmp_path):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        safe.explain("extended")
+    said.write(repr(safe))
+    events = b"".join(path.read_bytes() for path in (tmp_path / "events").rglob("*") if path.is_file())
+    assert b"MapInArrow work(" in events
+    for form in (KEY, KEY.hex().encode(), repr(KEY)[2:-1].encode(), str(list(KEY))[1:-1].encode()):
+        assert form not in events
+        assert form not in said.getvalue().encode()
+
+
+def rows_by_id(spark, table, plan, tmp_path):
+    """A worker that dies, and another partitioning, change nothing; ids twice or missing are refused."""
+    numbers = np.random.default_rng(3).permutation(10**6)[:ROWS]
+    frame = spark.createDataFrame(pa.Table.from_pandas(table.assign(person=numbers), preserve_index=False))
+    mark = tmp_path / "died"
+    one = engine.sanitize(frame.repartition(3), plan, id="person", key=KEY)
+    two = engine.sanitize(frame.mapInArrow(ends_once(str(mark)), frame.schema), plan, id="person", key=KEY)
+    same(described(one), described(two))
+    assert mark.exists()
+    twice = frame.withColumn("person", sf.expr("person - person % 2"))
+    with pytest.raises(dpf.ColumnError, match=r"'person'.*names some rows twice.*take another column"):
+        engine.sanitize(twice, plan, id="person")
+    missing = frame.withColumn("person", sf.expr("if(person < 900, null, person)"))
+    with pytest.raises(dpf.ColumnError, match=r"'person'.*is null in some rows.*fill them"):
+        engine.sanitize(missing, plan, id="person")
+    with pytest.raises(dpf.ParameterError, match=r"no address that stays: pass id=.*or write the frame to Parquet"):
+        engine.sanitize(frame.drop("person"), plan)
+
+
+def ends_once(mark):
+    """Return a function of batches that ends the process of the first worker that comes by."""
+
+    def batches(parts):
+        import os
+
+        for part in parts:
+            if not os.path.exists(mark):
+                os.close(os.open(mark, os.O_CREAT))
+                os._exit(1)
+            yield part
+
+    return batches
+
+
+def what_is_refused(spark, safe, source, plan, tmp_path):
+    raw = spark.read.parquet(str(source))
+    with pytest.raises(dpf.FileError, match=r"has not all rows of its files.*pass id=.*or write the frame to Parquet"):
+        engine.sanitize(raw.where("age > 30"), plan)
+    with pytest.raises(dpf.AlreadySanitizedError, match="is a release already"):
+        engine.sanitize(safe.withColumn("person", sf.monotonically_increasing_id()), plan, id="person")
+    with pytest.raises(dpf.AlreadySanitizedError, match="is a release already"):
+        engine.sanitize(tmp_path / "one.parquet", plan)
+    with pytest.raises(dpf.ColumnError, match=r"'age' at row position 4321: .*Nullable"):
+        engine.sanitize(raw.withColumn("age", sf.expr("if(_metadata.row_index = 2321, null, age)")), plan)
+    with pytest.raises(dpf.NotSanitizedError, match="no release plan"):
+        engine.write(raw, tmp_path / "raw")
+    old = raw.select("age").mapInArrow(shipped(len, "0.0.9"), "age long")
+    with pytest.raises(
+        pyspark.errors.PythonException, match=r"has dpframe .*, and the driver 0\.0\.9: install dpframe"
+    ):
+        old.collect()
+
+
+def folders_are_text(spark, table, tmp_path):
+    for number, part in (("01", table[:60]), ("1", table[60:100])):
+        (tmp_path / "parts" / f"number={number}").mkdir(parents=True)
+        part[["age"]].to_parquet(tmp_path / "parts" / f"number={number}" / "part.parquet")
+    frame = engine.open_table(tmp_path / "parts")
+    assert frame.names == ["age", "number"]
+    assert frame.frame.select("number").distinct().orderBy("number").toArrow()["number"].to_pylist() == ["01", "1"]
+    batches = sorted(frame.batches(["age", "number"]), key=lambda batch: batch["number"][0].as_py())
+    assert [age for batch in batches for age in batch["age"].to_pylist()] == table["age"][:100].tolist()
+
+
+def rows_that_change(spark, source, table, plan, tmp_path):
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", epsilon=3.1, delta=1e-5)
+    safe = engine.sanitize(source, plan, ledger=ledger, dataset="survey")
+    assert ledger.history("survey")["what"].tolist() == ["release"]
+    cut = ROWS * 2 // 5
+    table[:cut].assign(age=table["age"][:cut].to_numpy()[::-1]).to_parquet(source / "a.parquet", row_group_size=600)
+    spark.catalog.refreshByPath(str(source))
+    with pytest.raises(pyspark.errors.PySparkException, match="rows or partitions changed since; release it anew"):
+        safe.toArrow()
+
+
+def test_a_sink_that_lacks_rows(tmp_path):
+    plan = dpf.make_plan(people(100), epsilon=1, delta=0, spaces=SPACES)
+    text = dpf.ReleaseInfo(plan, 100, "0" * 16).to_json()
+    writer = ReleaseWriter(text, str(tmp_path / "out"), "snappy")
+    files = (Written(0, "a.tmp", 60), Written(1, "b.tmp", 39))
+    with pytest.raises(dpf.FileError, match="has not the rows of its release; write the release itself"):
+        writer.commit([Message(files[:1]), None, Message(files[1:])])
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_java(monkeypatch, tmp_path):
+    monkeypatch.setattr(pyspark.sql.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    table = pd.DataFrame({"age": [1, 2, 3]})
+    table.to_parquet(tmp_path / "in.parquet")
+    plan = dpf.make_plan(table, epsilon=1, delta=0, spaces={"age": (0, 120)})
+    with pytest.raises(dpf.FileError, match=r"no Java.*17.*apt-get install openjdk-17-jre-headless.*JAVA_HOME"):
+        engine.sanitize(tmp_path / "in.parquet", plan)
