@@ -106,13 +106,13 @@ def encrypt(
     folder: Folder,
     source: Annotated[Path, typer.Argument(help="The curator's table: Parquet or CSV.", show_default=False)],
     id: Annotated[str, typer.Option(help="The column of record ids.", show_default=False)],
-    message: Annotated[Path, typer.Option(help="File to write for the server.", show_default=False)],
+    message: Annotated[Path, typer.Option(help="File to write for the server alone.", show_default=False)],
     pad: Annotated[
         Path, typer.Option(help="File to write for the researcher, and for nobody else.", show_default=False)
     ],
     beside: Annotated[
         list[Path] | None,
-        typer.Option(help="Another curator's message: its records are compared before anything is spent; repeat."),
+        typer.Option(help="Header of another curator's message: records are compared before any spend; repeat."),
     ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger to spend from; see dpframe ledger.", show_default=False)

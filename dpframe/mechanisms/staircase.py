@@ -47,9 +47,7 @@ class Staircase(Mechanism):
     randomised response on span/width + 1 points, dithered between them, so that loss and blanket are those of
     randomised response, exactly.
 
-    The width is the one with about the least error of a mean; of those only that divide span or span − 1 the matrix
-    can be inverted (`dpframe.mechanisms.box_sums`), and grids with many divisors have the better choice. Null is
-    one more point.
+    Null is one more point.
 
     Parameters
     ----------
@@ -59,21 +57,26 @@ class Staircase(Mechanism):
         The budget; see `dpframe.accounting.budget`.
     nullable
         Whether the code span + 1 is null.
+    width
+        Number of codes in the box of a value far from the ends: a divisor of span or span − 1, as only then the matrix
+        can be inverted (`dpframe.mechanisms.box_sums`), so that grids of many divisors have the better choice. By
+        default the one with about the least error of a mean. Plans hold it: a receiver searches for nothing.
 
     Examples
     --------
     >>> from dpframe.mechanisms import Geometric
     >>> m = Staircase(120, 8.0)
     >>> m.width, 7.9999 < m.loss.epsilon() <= 8.0
-    (6, True)
+    (5, True)
     >>> round(m.expected_error(), 1), round(Geometric(120, 8.0).expected_error(), 1)
-    (4.5, 14.7)
+    (1.7, 14.7)
     """
 
     span: int
     epsilon: float
     delta: float = 0.0
     nullable: bool = False
+    width: int = 0
     size: int = field(init=False, repr=False)
 
     tag: ClassVar[str] = "staircase"
@@ -85,7 +88,16 @@ class Staircase(Mechanism):
             raise ParameterError("nullable must be True or False: whether null is a value")
         object.__setattr__(self, "size", self.span + 1 + self.nullable)
         self._check_budget(self.epsilon, self.delta)
+        object.__setattr__(self, "width", self._checked_width())
         _ = self.table
+
+    def _checked_width(self) -> int:
+        width = check_whole(self.width, "width", 0, self.span)
+        if not width:
+            return _width(self.span, min(self.epsilon, _HUGE), self.nullable)
+        if self.span % width and (self.span - 1) % width:
+            raise ParameterError(f"width must divide {self.span} or {self.span - 1}, or no estimate could be had")
+        return width
 
     @classmethod
     def calibrate(cls, space: Space, epsilon: float, delta: float) -> Staircase:
@@ -106,12 +118,7 @@ class Staircase(Mechanism):
     @cached_property
     def table(self) -> BoxTable:
         """The integers that are sampled."""
-        return _table(self.span, self.epsilon, self.delta, self.nullable)
-
-    @property
-    def width(self) -> int:
-        """Number of codes in the box of a value far from the ends."""
-        return self.table.width
+        return _table(self.span, self.width, self.epsilon, self.delta, self.nullable)
 
     @property
     def own_metric(self) -> str:
@@ -247,9 +254,8 @@ def _farthest_error(table: BoxTable) -> float:
 
 
 @lru_cache(maxsize=256)
-def _table(span: int, epsilon: float, delta: float, nullable: bool) -> BoxTable:
+def _table(span: int, width: int, epsilon: float, delta: float, nullable: bool) -> BoxTable:
     """Return the integers for a budget, their loss within it."""
-    width = _width(span, min(epsilon, _HUGE), nullable)
     elsewhere = span + width * nullable
     with localcontext(DIGITS):
         share = (1 - Decimal(delta)) / (width * Decimal(min(epsilon, _HUGE)).exp() + elsewhere)

@@ -541,10 +541,10 @@ class Plan:
         >>> plan = build_plan({"sex": ["F", "M"], "age": (0, 100)}, epsilon=2.0)
         >>> plan.forecast(10_000)["std_error"].round(4)
         statistic  columns
-        marginal   sex           0.0096
-                   age          14.7098
-        joint      sex × age    17.5329
-        mean       age           1.1680
+        marginal   sex          0.0096
+                   age          0.2436
+        joint      sex × age    0.2903
+        mean       age          1.0299
         Name: std_error, dtype: float64
         >>> grouped = build_plan({"a": [1, 2], "b": [1, 2, 3]}, epsilon=1.0, groups=[("a", "b")])
         >>> table = grouped.forecast(10_000).loc["joint"]

@@ -7,8 +7,11 @@ pads; a researcher subtracts the pads and has an ordinary release.
 Who may know what, and what that rests on:
 
 - *Server*: sees codes under pads, which are uniform whatever the data, the number of records n and the plan. It is
-  honest but curious: it must add the noise it says, once, and forget its key. It must not collude with the researcher:
-  noise key and pads together give the plain sample.
+  honest but curious: it must add the noise it says, once, and forget noise and key: with them even the release tells it
+  the sums of its columns. It must not collude with the researcher: noise key and pads together give the plain sample.
+- *Messages* of curators are for the server alone, its output is for the researcher alone (all of mode 0600; send them
+  over channels that nobody else reads). A message and its pad together are the plain sample; a curator who has the
+  server's output finds her own values there, and so which row of the release is whose. Headers are public.
 - *Researcher*, and whoever gets the release: rows of a secret sample in a secret order, by the curators' keyed hash
   under a secret they do not have; so the plan's (ε, δ) holds, with the credit for order and sample.
 - *A curator* knows the sample and the order in which rows leave. One who colludes with the researcher has only the
@@ -37,7 +40,7 @@ Examples
 >>> curators = {"alice": ({"job": ["farm", "shop"]}, keys["alice"]), "bob": ({"age": (0, 99)}, keys["bob"])}
 >>> run = new_run(curators, keys["server"], n=1_000, epsilon=1, sample=900)
 >>> header = Curator(run, "alice").encrypt(alice, "alice.message", "alice.pad", id="id")
->>> header = Curator(run, "bob").encrypt(bob, "bob.message", "bob.pad", id="id", beside=["alice.message"])
+>>> header = Curator(run, "bob").encrypt(bob, "bob.message", "bob.pad", id="id", beside=["alice.message.header"])
 >>> header = Server(run, "server").perturb(["alice.message", "bob.message"], "noisy")
 >>> info = Researcher(run).decrypt("noisy", ["alice.pad", "bob.pad"], "release.parquet")
 >>> dpf.read_parquet("release.parquet").dp.mean("age", by="job").columns.tolist()

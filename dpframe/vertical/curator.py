@@ -28,7 +28,7 @@ from dpframe.ledger.account import Account
 from dpframe.noise.keystream import Keystream
 from dpframe.release.packed import packed
 from dpframe.vertical.keys import Identity
-from dpframe.vertical.messages import ROWS, Header, Message, MessageWriter, check_new
+from dpframe.vertical.messages import ROWS, Header, MessageWriter, check_new, header_file, read_header, write_header
 from dpframe.vertical.pads import PadStream, padded
 from dpframe.vertical.ranks import Records, row_tags, tag_key
 from dpframe.vertical.run import Member, Run
@@ -93,13 +93,15 @@ class Curator:
         source
             A path of Parquet or CSV files, or a frame, with the ids and the curator's columns; others are not read.
         message
-            The file for the server. It is public: without the pad it is uniform noise.
+            The file for the server and for nobody else, of mode 0600: without the pad it is uniform noise, with it the
+            plain sample. Its header, which tells nothing of values, is written beside it (``.header``).
         pad
             The file for the researcher, of mode 0600: whoever has it can read the message before the server adds noise.
         id
             The column of record ids, whole numbers or text, each once.
         beside
-            Messages of other curators, whose sets of records are compared with this one before anything is spent.
+            Headers of other curators' messages (``.header``), whose sets of records are compared with this one before
+            anything is spent.
         ledger, dataset
             A `Ledger`, or its path, and the dataset in it from which the run spends all of its promise.
 
@@ -213,12 +215,10 @@ class Curator:
         return records.hexdigest()
 
     def _compare(self, records: str, beside: Sequence[str | Path]) -> None:
-        """Refuse messages of other records."""
+        """Refuse headers of other records."""
         for path in beside:
-            other = Message.open(path)
-            sender = self.run.member(other.header.sender)
-            other.verify("codes", self.run.id, sender.key, self.run.spaces(sender.columns))
-            if other.header.facts.get("records") != records:
+            other = read_header(path, self.run.id, lambda name: self.run.member(name).key)
+            if other.facts.get("records") != records:
                 raise FileError(
                     f"{path} is of other records, or was made with another shared secret: curators need one secret and "
                     "the same ids; nothing was spent"
@@ -241,7 +241,7 @@ class Curator:
         pads = PadStream(spaces, key, run.digest)
         with ExitStack() as stack:
             pad_file = stack.enter_context(atomic(pad, 0o600))
-            message_file = stack.enter_context(atomic(message))
+            message_file = stack.enter_context(atomic(message, 0o600))
             pad_writer = MessageWriter(pad_file, spaces if key is None else {})
             writer = MessageWriter(message_file, spaces)
             for codes in row_groups(_first(spill, run.rows), ROWS):
@@ -252,6 +252,7 @@ class Curator:
             header = writer.finish(Header("codes", run.id, self.member.name, 0, facts), self.identity)
             told = {"message": header.digest, "pad": run.pad} | ({} if key is None else {"key": key.hex()})
             pad_writer.finish(Header("pad", run.id, self.member.name, 0, told), self.identity)
+        write_header(header_file(message), header, self.identity)
         return header
 
 

@@ -1,14 +1,15 @@
-"""Messages between the parties: Parquet files of codes, whose header is public, signed and bound to one run.
+"""Messages between the parties: Parquet files of codes, whose header is signed and bound to one run.
 
 The header is JSON in the file's metadata. It holds a digest of all codes, column by column and whatever the row
-groups, and is signed by its sender: so a file that was changed, damaged or swapped is refused before it is used.
+groups, and is signed by its sender: so a file that was changed, damaged or swapped is refused before it is used. A
+message is for its receiver alone, as pads turn it into what it hides; its header is public, and lies beside it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpframe.errors import FileError
+from dpframe.io.atomic import atomic
 from dpframe.io.batches import Batch, length, row_groups
 from dpframe.spaces import Space
 from dpframe.vertical.keys import Identity, verified
@@ -62,6 +64,41 @@ class Header:
         if not all(isinstance(kind, str) for kind in kinds) or not isinstance(header.facts, dict):
             raise TypeError
         return header
+
+
+def header_file(message: Path) -> Path:
+    """Return the name of the file that holds a message's header alone."""
+    return message.with_name(f"{message.name}.header")
+
+
+def write_header(path: Path, header: Header, sender: Identity) -> None:
+    """Write a header and its signature, for everyone."""
+    with atomic(path) as file:
+        file.write(json.dumps({"header": header.text, "signature": sender.sign(header.text.encode())}).encode())
+
+
+def read_header(path: str | Path, run: str, key_of: Callable[[str], str]) -> Header:
+    """Read a header back, signed by a sender of the run whose public key is known.
+
+    Raises
+    ------
+    FileError
+        If it is none, of another run, or changed.
+    """
+    try:
+        found = json.loads(Path(path).read_bytes())
+        header, signature = Header.from_text(found["header"]), str(found["signature"])
+    except FileNotFoundError:
+        raise FileError(f"{path} does not exist") from None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        raise FileError(
+            f"{path} is no header; pass the .header file that encrypt writes: a message is for the server alone"
+        ) from None
+    if header.kind != "codes" or header.run != run:
+        raise FileError(f"{path} is of another run; pass the one that was made for this run")
+    if not verified(key_of(header.sender), signature, header.text.encode()):
+        raise FileError(f"{path} is not what {header.sender} signed: it was changed or damaged; get it again")
+    return header
 
 
 def check_new(path: Path, once: str) -> None:

@@ -68,7 +68,7 @@ class Server:
         messages
             The curators' files, one of each, in any order.
         target
-            The file to write, for the researcher.
+            The file to write, of mode 0600, for the researcher and for nobody else.
 
         Returns
         -------
@@ -86,7 +86,7 @@ class Server:
         found = self._checked(messages)
         self.identity.use(f"{run.id}.perturbed", _DONE)
         key, first = secrets.token_bytes(32), 0
-        with atomic(target) as file:
+        with atomic(target, 0o600) as file:
             writer = MessageWriter(file, run.plan.spaces)
             for codes in self._joined(found):
                 writer.write(perturbed(codes, run.plan, key, first))

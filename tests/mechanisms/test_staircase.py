@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,7 +14,6 @@ from dpframe.accounting.audit import audit
 from dpframe.errors import ParameterError, PlanError
 from dpframe.mechanisms import Gaussian, Geometric, RandomizedResponse, Staircase, mechanism_for, mechanism_from_json
 from dpframe.mechanisms.box_sums import BoxSums
-from dpframe.noise.box_table import BoxTable
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.forecast import mean_errors
@@ -82,10 +80,7 @@ def test_the_width_is_near_the_best_for_means() -> None:
         chosen = mean_errors(Integer(0, span), Staircase(span, epsilon), None, 1)[0]
         tried = []
         for width in (w for w in range(1, span + 1) if span % w == 0 or (span - 1) % w == 0):
-            low = math.ceil(2**64 / (width * math.exp(epsilon) + span))
-            made = Staircase(span, epsilon)
-            made.__dict__["table"] = BoxTable(span, width, low, nullable=False)
-            tried.append(mean_errors(Integer(0, span), made, None, 1)[0])
+            tried.append(mean_errors(Integer(0, span), Staircase(span, epsilon, width=width), None, 1)[0])
         assert chosen <= 1.1 * min(tried)
 
 
@@ -140,6 +135,7 @@ def test_refusals() -> None:
         "staircase is for at most 1048576 steps, .* use geometric or fewer steps",
         lambda: mechanism_for(Integer(0, 2**21), 1.0, 0.0, "staircase"),
     )
+    refused(ParameterError, "width must divide 12 or 11, or no estimate", lambda: Staircase(12, 1.0, width=5))
     refused(ParameterError, "epsilon=1e-18 is too small for a grid", lambda: Staircase(1 << 20, 1e-18))
     refused(
         ParameterError,

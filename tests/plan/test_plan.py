@@ -144,9 +144,9 @@ def edited(**changes):
         (edited(columns__0__mechanism__mechanism="laplacian"), "'age': unknown mechanism tag; this version knows"),
         (
             edited(columns__0__mechanism__extra=1),
-            "mechanism staircase has the fields epsilon, span, and perhaps delta, nullable",
+            "mechanism staircase has the fields epsilon, span, and perhaps delta, nullable, width",
         ),
-        (edited(columns__0__mechanism__span=7), "'age': the mechanism has 8 codes, the space 121"),
+        (edited(columns__0__mechanism__span=240), "'age': the mechanism has 241 codes, the space 121"),
         (edited(columns__0__space__space="circle"), "'age': unknown space tag; this version knows"),
         (edited(columns__0__space__upper=-1), "'age': lower must be below upper"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import dpframe as dpf
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError, PlanError
 from dpframe.ledger.ledger import Ledger
 from dpframe.vertical import Curator, Identity, Member, Researcher, Run, Server, new_run, read_public
-from dpframe.vertical.messages import Header, Message, MessageWriter
+from dpframe.vertical.messages import Header, Message, MessageWriter, header_file
 
 N = 50
 SPACES: dict[str, Any] = {"sex": ["F", "M"], "job": ["farm", "shop", "office"], "age": (0, 99)}
@@ -128,10 +129,31 @@ def test_other_records_than_those_beside_cost_nothing(parties: Parties) -> None:
     ledger.create("d", epsilon=1.0, delta=1e-3)
     parties.encrypt("alice")
     wrong = parties.frames["bob"].assign(id=[f"salmon {i}" for i in range(N)])
-    call = lambda: parties.encrypt("bob", wrong, beside=[parties.message("alice")], ledger=ledger, dataset="d")  # noqa: E731
+    header = header_file(parties.message("alice"))
+    call = lambda: parties.encrypt("bob", wrong, beside=[header], ledger=ledger, dataset="d")  # noqa: E731
     refused(FileError, "is of other records, or .*another shared secret: .*the same ids; nothing was spent", call)
     assert ledger.spent("d").epsilon == 0
-    parties.encrypt("bob", beside=[parties.message("alice")])
+    parties.encrypt("bob", beside=[header])
+
+
+def test_curators_compare_headers_and_never_see_messages(parties: Parties, tmp_path: Path) -> None:
+    parties.encrypt("alice")
+    message = parties.message("alice")
+    header = header_file(message)
+    for path in (message, parties.pad("alice")):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def beside(path: Path) -> Callable[[], Any]:
+        return lambda: parties.encrypt("bob", beside=[path])
+
+    refused(FileError, "is no header; pass the .header file .* a message is for the server alone", beside(message))
+    refused(FileError, "absent does not exist", beside(tmp_path / "absent"))
+    changed = tmp_path / "changed"
+    changed.write_text(header.read_text().replace("records", "recorda"))
+    refused(FileError, "is not what alice signed: it was changed or damaged; get it again", beside(changed))
+    other = Parties.make(tmp_path / "other", parties.frames, SPACES)
+    other.encrypt("alice")
+    refused(FileError, "is of another run", beside(header_file(other.message("alice"))))
 
 
 def test_a_run_is_encrypted_once(parties: Parties, tmp_path: Path) -> None:
