@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dpframe.mechanisms import MECHANISMS, Matrix, Mechanism
+from dpframe.mechanisms import MECHANISMS, Gaussian, Matrix, Mechanism, WithNull
 from dpframe.plan.build import build_plan
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Product, Real, Space, Subset, Vector
@@ -32,7 +32,9 @@ READY: dict[str, list[tuple[Space, Callable[[float], Mechanism]]]] = {
     "matrix": [
         (Boolean(), lambda delta: Matrix.of([[0.7, 0.3], [0.4, 0.6]], delta)),
         (Integer(0, 2), lambda delta: Matrix.of([[0.5, 0.3, 0.2], [0.25, 0.5, 0.25], [0.2, 0.4, 0.4]], delta)),
-    ]
+    ],
+    # On more values its matrix is as good as singular.
+    "nullable_gaussian": [(Nullable(Integer(0, 2)), lambda delta: WithNull(Gaussian, (2,), 1.0, delta))],
 }
 
 

