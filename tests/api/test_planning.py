@@ -6,9 +6,9 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conftest import KEY
 
 import dpframe as dpf
-from conftest import KEY
 from dpframe.api.planning import Purse, Request, prepare
 from dpframe.infer.private import counting
 from dpframe.io.frames import wrap
