@@ -73,7 +73,7 @@ def test_from_keys_to_a_release(folders: Path, run: Call) -> None:
     ledger = Ledger(folders / "ledger.sqlite")
     ledger.create("bobs", epsilon=10.0, delta=1e-3)
     assert encrypted(folders, run, "alice", "alice.csv")[::2] == (0, "")
-    paid = ("--beside", folders / "alice.message", "--ledger", folders / "ledger.sqlite", "--dataset", "bobs")
+    paid = ("--beside", folders / "alice.message.header", "--ledger", folders / "ledger.sqlite", "--dataset", "bobs")
     code, out, err = encrypted(folders, run, "bob", "bob.parquet", *paid)
     assert (code, err) == (0, "")
     assert "300 rows of bob under a pad" in out

@@ -97,7 +97,7 @@ def test_rows_are_of_the_release_types_and_near_the_table(people, safe, told, n_
     assert drawn["hobbies"].map(len).max() <= 6
     for item in HOBBIES[:3]:
         real, found = (np.mean([item in one for one in frame["hobbies"]]) for frame in (people, drawn))
-        assert found == pytest.approx(real, abs=0.08)
+        assert found == pytest.approx(real, abs=0.12 if told._joints is None else 0.05)
 
 
 def test_pairs_are_those_of_the_fit(people, safe, tables):
