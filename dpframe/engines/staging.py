@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from dpframe.errors import FileError
+from dpframe.ledger.sqlite import sync_folder
 
 
 @dataclass(frozen=True)
@@ -68,19 +69,11 @@ def publish(folder: Path, path: Path, written: Sequence[Written]) -> None:
             other.unlink()
     for file in written:
         (folder / file.name).rename(folder / f"part-{file.number:05d}.parquet")
-    _sync(folder)
+    sync_folder(folder)
     if os.path.lexists(path):
         raise FileError(f"{path} exists by now; nothing was written")
     folder.rename(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(path.parent)
 
 
 def write_part(folder: str, number: int, rows: int, write: Callable[[IO[bytes]], None]) -> Written:

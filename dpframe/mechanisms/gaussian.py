@@ -14,13 +14,10 @@ from dpframe.accounting.finite import FiniteLoss
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 from dpframe.mechanisms.base import IntArray, Mechanism, register
-from dpframe.mechanisms.tabulated import LARGEST_TABLE, Weights
+from dpframe.mechanisms.tabulated import LARGEST_TABLE, MOST_CONDITION, Weights, condition
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import WORD, ChannelTable, integer_weights
 from dpframe.spaces import Space
-
-_CONDITION = 1e10
-"""Largest condition number of a matrix that is inverted: estimates keep five digits or more."""
 
 _SIGMAS = 1e-2, 1e9
 """Least and largest scale, in grid steps and in spans, that are looked at."""
@@ -72,7 +69,7 @@ class Gaussian(Mechanism):
         object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_TABLE - 1))
         object.__setattr__(self, "size", self.span + 1)
         self._check_budget(self.epsilon, self.delta)
-        if not np.linalg.cond(self.transition(), 1) < _CONDITION:
+        if not condition(self.transition()) < MOST_CONDITION:
             raise ParameterError(
                 f"gaussian noise of scale {self.sigma:.3g} on {self.span} steps gives a matrix that is as good as "
                 "singular, and no estimate could be had of a release; use staircase or geometric, or far fewer values"

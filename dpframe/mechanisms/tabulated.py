@@ -33,7 +33,7 @@ WORD = 1 << 64
 LARGEST_TABLE = 256
 """Most codes of a channel that is written out."""
 
-_CONDITION = 1e10
+MOST_CONDITION = 1e10
 """Largest condition number of a matrix that is inverted: estimates keep five digits or more."""
 
 _NOTHING = 1e-60
@@ -73,7 +73,7 @@ class Tabulated(Mechanism):
                 f"table loses more than epsilon={self.epsilon:g}, delta={self.delta:g}: its loss is "
                 f"{self.loss.epsilon(self.delta):.9g} at that delta; calibrate it anew"
             )
-        if not _condition(self._matrix) < _CONDITION:
+        if not condition(self._matrix) < MOST_CONDITION:
             raise ParameterError(
                 "table is singular, or so nearly that no estimate could be had of a release; "
                 "use a larger epsilon or another mechanism"
@@ -105,7 +105,7 @@ class Tabulated(Mechanism):
         return super().to_json() | {"table": ["".join(f"{w:0{digits}x}" for w in law) for law in self.table]}
 
 
-def _condition(matrix: FloatArray) -> float:
+def condition(matrix: FloatArray) -> float:
     """Return the condition number in the norm of columns, whose absolute sums are 1 in a channel's matrix."""
     try:
         return float(np.abs(np.linalg.inv(matrix)).sum(axis=0).max())
@@ -315,7 +315,7 @@ def _from_matrix(matrix: npt.ArrayLike) -> Weights:
             "as a released column stays in its space; dpframe.mechanisms.RectangularMatrix takes any other"
         )
     table = law_weights(rows)
-    if not _condition(rows.T) < _CONDITION:
+    if not condition(rows.T) < MOST_CONDITION:
         raise ParameterError("matrix is singular, or nearly: no estimate could be had of a release; give another one")
     return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def test_without_delta_they_are_found_too() -> None:
 def test_lengths_that_no_vector_has_are_refused_by_the_type() -> None:
     for size in (0, LONGEST + 1):
         table = arrow([[0.5] * size], pa.list_(pa.float64(), size))
-        ask = lambda table=table: dpf.sanitize(table, 1.0)  # noqa: E731
+        ask = partial(dpf.sanitize, table, 1.0)
         refused(ColumnError, "column 'c': has type .*1 to 4096 numbers; cut", ask)
 
 
@@ -174,7 +175,7 @@ def test_the_data_says_them_where_that_is_accepted() -> None:
 
 def test_declarations_to_paste_have_the_length_that_the_type_says() -> None:
     for kind, length in (("lists", "LENGTH"), ("a fixed size", "6")):
-        ask = lambda kind=kind: dpf.make_plan(COLUMNS[kind], 1.0, infer="public")  # noqa: E731
+        ask = partial(dpf.make_plan, COLUMNS[kind], 1.0, infer="public")
         refused(ParameterError, rf"spaces={{'c': Vector\({length}, BOUND\)}}", ask)
 
 

@@ -7,6 +7,7 @@ import json
 import shutil
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ def test_other_records_than_those_beside_cost_nothing(parties: Parties) -> None:
     parties.encrypt("alice")
     wrong = parties.frames["bob"].assign(id=[f"salmon {i}" for i in range(N)])
     header = header_file(parties.message("alice"))
-    call = lambda: parties.encrypt("bob", wrong, beside=[header], ledger=ledger, dataset="d")  # noqa: E731
+    call = partial(parties.encrypt, "bob", wrong, beside=[header], ledger=ledger, dataset="d")
     refused(FileError, "is of other records, or .*another shared secret: .*the same ids; nothing was spent", call)
     assert ledger.spent("d").epsilon == 0
     parties.encrypt("bob", beside=[header])
@@ -307,7 +308,7 @@ def test_messages_signed_by_another(parties: Parties) -> None:
     forged(parties, "bob", 30)
     message = Message.open(parties.message("bob"))
     public, spaces = parties.run.member("alice").key, parties.run.spaces(["sex", "age"])
-    call = lambda: message.verify("codes", parties.run.id, public, spaces)  # noqa: E731
+    call = partial(message.verify, "codes", parties.run.id, public, spaces)
     refused(FileError, "is not what bob signed: it was changed or damaged; get it again", call)
 
 
@@ -381,9 +382,8 @@ def test_a_decryption_that_fails_uses_nothing_up(parties: Parties, monkeypatch: 
 
 def test_places_that_nothing_can_be_written_to(parties: Parties) -> None:
     nowhere = parties.root / "nowhere" / "file"
-    call = lambda: Curator(parties.run, parties.root / "alice").encrypt(  # noqa: E731
-        parties.frames["alice"], nowhere, parties.pad("alice"), id="id"
-    )
+    curator = Curator(parties.run, parties.root / "alice")
+    call = partial(curator.encrypt, parties.frames["alice"], nowhere, parties.pad("alice"), id="id")
     refused(FileError, "cannot be written: there is no folder .*nowhere; make it first", call)
     parties.encrypt_all()
     server = Server(parties.run, parties.root / "server")
@@ -396,7 +396,7 @@ def test_places_that_nothing_can_be_written_to(parties: Parties) -> None:
         (parties.perturbed, "is part of the input; write to another place"),
         (parties.pad("bob"), "is one of the pads; write to another place"),
     ]:
-        refused(FileError, match, lambda: researcher.decrypt(parties.perturbed, parties.pads, target))  # noqa: B023
+        refused(FileError, match, partial(researcher.decrypt, parties.perturbed, parties.pads, target))
     parties.decrypt()
 
 
