@@ -197,7 +197,15 @@ def _of_files(source: str | Path) -> DaskTable:
         (path, keys), (group,) = part.files[0], part.groups or (0,)
         parts.append(((str(path.absolute()), keys, group, part.n), first))
         first += part.n
-    return DaskTable(template, files.n, ParquetReader(files, files.names), parts, files, by_id=False)
+    return DaskTable(
+        template,
+        files.n,
+        ParquetReader(files, files.names),
+        parts,
+        files,
+        by_id=False,
+        partitions=tuple(files.partitions),
+    )
 
 
 def make_plan(

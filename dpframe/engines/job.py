@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from dpframe.errors import ParameterError
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
+from dpframe.release.order_watch import warn_of
 from dpframe.release.release import Selection
 
 BUCKET_ROWS = 1 << 18
@@ -86,13 +86,10 @@ def purse_for(
         yield Purse(account, key)
         return
 
-    def digest() -> bytes:
-        plan = request.plan
-        assert plan is not None
-        check = table.check({c.name: c.space for c in plan.columns}, plan.nulls, plan.imputed)
-        return hashlib.sha256(json.dumps([table.n, table.by_id, check]).encode()).digest()
-
-    with purse_of_input(digest, path, request, account, key) as purse:
+    plan = request.plan
+    assert plan is not None
+    facts = json.dumps([table.n, table.by_id]).encode()
+    with purse_of_input(lambda: facts, path, request, account, key, partial(table.digest, plan)) as purse:
         yield purse
 
 
@@ -111,6 +108,8 @@ def prepared(table: EngineTable, request: Request, purse: Purse) -> Prepared:
     work = Work(plan, form, bits, max(1, (table.n - 1).bit_length()), Selection(plan, key, table.n), key)
     tables = Tables(plan, key)
     look = table.keyed(key).look(work, tables.merge)
+    if not plan.shuffle:
+        warn_of(look.rows, {name: stretch.order for name, stretch in look.stretches.items()}, table.partitions)
     measured = tables.measured()
     count = look.digest.count if plan.columns else int(look.tally.sum())
     drawn_from = None if plan.sample is None else table.n

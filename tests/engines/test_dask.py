@@ -73,6 +73,16 @@ class TestSameAsPandas:
         safe = engine.sanitize(dd.from_pandas(flat, npartitions=4, sort=False), plan, key=KEY).compute()
         same(safe, dpf.sanitize(flat, plan=plan, key=KEY))
 
+    def test_kept_orders_that_tell_of_rows(self, flat, plan, tmp_path):
+        plan = plan_of(flat, spaces=plan.spaces, shuffle=False)
+        rows = flat.sort_values("age", ignore_index=True)
+        with pytest.warns(dpf.OrderLeakWarning, match="the input is sorted by age and keeps its order: positions"):
+            engine.sanitize(dd.from_pandas(rows, npartitions=4, sort=False), plan)
+        (tmp_path / "in" / "sex=F").mkdir(parents=True)
+        flat[:100].drop(columns="sex").to_parquet(tmp_path / "in" / "sex=F" / "part.parquet")
+        with pytest.warns(dpf.OrderLeakWarning, match="the input is partitioned by sex and keeps its order"):
+            engine.sanitize(tmp_path / "in", plan_of(flat[:100], spaces=plan.spaces, shuffle=False))
+
     def test_columns_passed_through_and_dropped(self, flat):
         spaces = {"age": (0, 120), "income": SPACES["income"]}
         plan = plan_of(flat, spaces=spaces, passthrough=["sex", "occupation"], drop=["education"])
@@ -293,6 +303,30 @@ class TestLedger:
         info = engine.sanitize(source, full_plan, target, **account)
         assert info.n == ROWS
         assert len(ledger.history("survey")) == 1
+
+    def test_columns_that_are_passed_through_are_of_the_table(self, flat, ledger, tmp_path):
+        """In the digest of an interrupted job, and where a lazy frame is computed."""
+        plan = plan_of(flat, spaces={"age": (0, 120), "income": SPACES["income"]}, passthrough=["sex"], drop=REST)
+        account = {"ledger": ledger, "dataset": "survey"}
+        switch = tmp_path / "changed"
+        frame = dd.from_pandas(flat, npartitions=3).map_partitions(renamed, switch, meta=flat.iloc[:0])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "staged", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                engine.sanitize(frame, plan, tmp_path / "out", **account)
+        safe = engine.sanitize(frame, plan)
+        switch.touch()
+        with pytest.raises(dpf.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"):
+            engine.sanitize(frame, plan, tmp_path / "out", **account)
+        with pytest.raises(dpf.FileError, match="changed since; release it anew"):
+            safe.compute()
+
+
+REST = ["education", "occupation"]
+
+
+def renamed(part, switch):
+    return part.assign(sex=part["sex"].where(np.arange(len(part)) != 3)) if switch.exists() else part
 
 
 def interrupted(path):
