@@ -62,9 +62,14 @@ class SparkTable(EngineTable):
     def _selected(self) -> Any:
         return self.frame.select(*(_quoted(name) for name in (*self.reader.names, *self.reader.beside)))
 
+    def _shipped(self, task: Callable[..., Any]) -> Callable[..., Any]:
+        """Return work for Spark, which writes functions of more than a megabyte to files as they are."""
+        context = getattr(self.frame.sparkSession, "sparkContext", None)  # of Spark Connect there is none
+        return shipped(task, brought=None if context is None else context.broadcast)
+
     def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
         """Do a task with every partition."""
-        found = self._selected().mapInArrow(shipped(Each(self.reader, Outcome(task))), f"{RESULT} binary")
+        found = self._selected().mapInArrow(self._shipped(Each(self.reader, Outcome(task))), f"{RESULT} binary")
         for row in found.collect():
             yield pickle.loads(bytes(row[0]))  # noqa: S301 (of the release's own workers)
 
@@ -81,12 +86,12 @@ class SparkTable(EngineTable):
         marks = session.range(0, count, 1, 1).select(
             sf.col("id").cast("int").alias(BUCKET), sf.lit(b"").cast("binary").alias(ROWS)
         )
-        sent = self._selected().mapInArrow(shipped(Scatter(self.reader, ready)), schema)
+        sent = self._selected().mapInArrow(self._shipped(Scatter(self.reader, ready)), schema)
         together = sent.unionByName(marks).repartitionById(count, sf.col(BUCKET))
         plan, marked = ready.work.plan, {METADATA_KEY: ready.text}
         kept = [f for f in self.frame.schema.fields if f.name in (*plan.names, *plan.passthrough)]
         fields = [StructField(f.name, f.dataType, True, marked) for f in kept]
-        return together.mapInArrow(shipped(Gather(ready)), StructType(fields))
+        return together.mapInArrow(self._shipped(Gather(ready)), StructType(fields))
 
 
 def _quoted(name: str) -> Any:

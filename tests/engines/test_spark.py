@@ -49,6 +49,8 @@ def spark(tmp_path, monkeypatch):
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
         "spark.eventLog.dir": f"file://{tmp_path}/events",
+        # Larger functions go to files.
+        "spark.broadcast.UDFCompressionThreshold": "8192",
         "spark.local.dir": str(tmp_path / "local"),
         "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
     }
@@ -111,9 +113,12 @@ def the_key_is_nowhere(safe, tmp_path):
     said.write(repr(safe))
     events = b"".join(path.read_bytes() for path in (tmp_path / "events").rglob("*") if path.is_file())
     assert b"MapInArrow work(" in events
+    files = [path.read_bytes() for path in (tmp_path / "local").rglob("*") if path.is_file()]
+    assert max(map(len, files)) > 8192, "what does the work went by a file"
     for form in (KEY, KEY.hex().encode(), repr(KEY)[2:-1].encode(), str(list(KEY))[1:-1].encode()):
         assert form not in events
         assert form not in said.getvalue().encode()
+        assert not any(form in file for file in files)
 
 
 def rows_by_id(spark, table, plan, tmp_path):
