@@ -79,9 +79,7 @@ def purse_of(
     table: FileInput, path: Path, request: Request, account: Account | None, key: bytes | None
 ) -> Iterator[Purse]:
     """Give what a conversion is paid from; under a ledger it is a job, whose key goes when all is written."""
-    with purse_of_input(
-        lambda: job_keys.digest_files([file for file, _ in table.files]), path, request, account, key
-    ) as purse:
+    with purse_of_input(table.digest, path, request, account, key, table.keyed_digest) as purse:
         yield purse
 
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from dpframe.engines.forms import Form
 from dpframe.engines.readers import Reader
-from dpframe.engines.row_checks import RowChecks
 from dpframe.engines.work import CHANGED, Check, Look, Pieces, Work
 from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError
 from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
 from dpframe.io.checks import check_types
 from dpframe.io.frames import Frame, PandasFrame
+from dpframe.io.row_checks import RowChecks
 from dpframe.io.table import Codes
 from dpframe.noise.keystream import derived_key
 from dpframe.plan.plan import Plan

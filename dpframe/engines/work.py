@@ -13,12 +13,12 @@ import pyarrow as pa
 from dpframe.arrays import U64
 from dpframe.central.tables import Tables
 from dpframe.engines.forms import Form
-from dpframe.engines.row_checks import RowChecks, added
 from dpframe.engines.sealing import Rows as Sealed
 from dpframe.engines.sealing import Seal
 from dpframe.errors import ColumnError, FileError
 from dpframe.io.batches import Batch, joined, length, reordered
 from dpframe.io.frames import Frame
+from dpframe.io.row_checks import RowChecks, added
 from dpframe.io.table import Codes
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import Rows, derived_key

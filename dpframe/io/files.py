@@ -25,6 +25,7 @@ from dpframe.io.checks import check_types, located
 from dpframe.io.kinds import coded_field
 from dpframe.io.streamed import Streamed
 from dpframe.io.table import Codes
+from dpframe.ledger.job_keys import digest_files
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 
@@ -171,6 +172,15 @@ class FileInput(Streamed):
         """Return the columns in which pandas stored an index that has no name."""
         return ()
 
+    def digest(self) -> bytes:
+        """Return a digest of the input, by which an interrupted job knows it again."""
+        return digest_files([path for path, _ in self.files])
+
+    @property
+    def keyed_digest(self) -> Callable[[bytes], bytes] | None:
+        """What gives a digest under a key, for an input that has no files with names."""
+        return None
+
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
         """Return the table with the types that columns are read as, where the files do not say them.
 
@@ -191,7 +201,7 @@ class FileInput(Streamed):
     @property
     def partitions(self) -> list[str]:
         """Hive partition keys, by which rows are grouped."""
-        return list(self.files[0][1])
+        return [name for _, keys in self.files[:1] for name in keys]
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns."""
