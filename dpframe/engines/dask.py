@@ -19,7 +19,7 @@ from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.forms import Form, PandasForm, ReadForm
-from dpframe.engines.job import Prepared, check_plan_fits, prepared, purse_for
+from dpframe.engines.job import Prepared, check_plan_fits, chosen_for, prepared, purse_for
 from dpframe.engines.readers import PandasReader, ParquetReader, Part
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
@@ -288,8 +288,8 @@ def sanitize(
     path = None if target is None else check_target(target)
     table = open_table(source, id)
     check_plan_fits(table, plan)
-    table = table.only([*plan.names, *plan.passthrough], plan.passthrough)
     with purse_for(table, request, account, key, path) as purse:
+        table = chosen_for(table, plan, purse)
         ready = prepared(table, request, purse)
         keyed = table.keyed(ready.work.key)
         if path is None:

@@ -13,14 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpframe.engines.chosen import Chosen, ChosenReader, candidates, check_places, within
 from dpframe.engines.forms import Form
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, Look, Pieces, Work
-from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError
+from dpframe.errors import ColumnError, DpframeError, FileError
 from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
+from dpframe.io import persons
 from dpframe.io.checks import check_types
 from dpframe.io.frames import Frame, PandasFrame
+from dpframe.io.persons import Choice
 from dpframe.io.row_checks import RowChecks
 from dpframe.io.table import Codes
 from dpframe.noise.keystream import derived_key
@@ -114,9 +117,17 @@ class EngineTable(ABC):
         """Return what is public about columns."""
         return self.template.fields(names)
 
+    def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
+        """Return how often each row is taken: workers say which rows can be, and the driver chooses."""
+        check_places(self.by_id)
+        choice = Choice(rows, key, max(1, -(-self.n // persons.AT_ONCE)))
+        only, task = self.only([person], [person]), partial(candidates, person, choice)
+        return choice.counts(self.n, lambda turn: within(only.results(partial(task, turn)), self.n), persons.AT_ONCE)
+
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
-        """Refuse: rows of persons are chosen on one machine."""
-        raise ParameterError("privacy_id is not known to engines; keep as many rows of every person before")
+        """Return a table with each row as often as is said, without the column that names persons."""
+        template, n = self.template.of_persons(person, counts[:0]), int(counts.sum(dtype=np.int64))
+        return replace(self, template=template, n=n, reader=ChosenReader(self.reader, person, Chosen.of(counts)))
 
     def results(self, task: Callable[[Pieces], T]) -> Iterator[T]:
         """Yield what comes of a task, or raise the error of the first row at fault."""
@@ -180,7 +191,8 @@ class EngineTable(ABC):
     def digest(self, plan: Plan, key: bytes) -> bytes:
         """Return a digest under a key of the rows, their addresses, and all that a plan releases of them."""
         spaces = {column.name: column.space for column in plan.columns}
-        checks = RowChecks(derived_key(key, b"checks of rows"), plan.passthrough)
+        plain = (*plan.passthrough, *filter(None, [plan.privacy_id]))
+        checks = RowChecks(derived_key(key, b"checks of rows"), plain)
         sums = self.keyed(key).check(spaces, plan.nulls, plan.imputed, checks)
         return b"".join(half.to_bytes(8, "little") for half in sums)
 

@@ -63,8 +63,8 @@ def coded(frame: Frame, rows: Rows, spaces: Mapping[str, Space], nulls: str, inf
     except ColumnError as error:
         if error.row is None or error.column is None:
             raise
-        places = rows if isinstance(rows, np.ndarray) else range(rows, rows + frame.n)
-        row = None if np.ndim(places) > 1 else int(places[error.row])
+        places = placed(rows, frame.n) if frame.origin is None else frame.origin
+        row = None if places.ndim > 1 else int(places[error.row])
         raise ColumnError(error.rule, column=error.column, row=row) from None
 
 

@@ -10,6 +10,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 from urllib.parse import unquote
@@ -23,6 +24,7 @@ from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
 from dpframe.io.checks import check_types, located
 from dpframe.io.kinds import coded_field
+from dpframe.io.persons import row_counts
 from dpframe.io.streamed import Streamed
 from dpframe.io.table import Codes
 from dpframe.ledger.job_keys import digest_files
@@ -232,6 +234,10 @@ class FileInput(Streamed):
     def count(self, counters: Mapping[str, Counter]) -> None:
         """Add all rows of columns to a counter for each."""
         counting(self.batches)(counters)
+
+    def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
+        """Return how often each row is taken, so that there are so many of every person."""
+        return row_counts(partial(self.arrays, person), self.n, rows, key)
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
         """Return a table that is read with each row as often as is said, without the column that names persons."""

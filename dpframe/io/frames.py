@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,12 +16,14 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from dpframe.arrays import U64
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
 from dpframe.io.checks import located
 from dpframe.io.kinds import as_coded, as_stored, coded_field, coded_type
 from dpframe.io.passthrough import Order, copied, passed
+from dpframe.io.persons import row_counts
 from dpframe.io.table import Codes
 from dpframe.io.types import output_type
 from dpframe.plan.plan import Plan
@@ -42,6 +45,8 @@ class Frame(ABC):
 
     chosen: tuple[Frame, npt.NDArray[np.intp]] | None = None
     """The table of which rows were chosen, and which."""
+    origin: U64 | None = None
+    """Where the rows of that table stand in a larger one."""
 
     @property
     @abstractmethod
@@ -77,6 +82,10 @@ class Frame(ABC):
     def count(self, counters: Mapping[str, Counter]) -> None:
         """Add all rows of columns to a counter for each."""
         counting(self.batches)(counters)
+
+    def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
+        """Return how often each row is taken, so that there are so many of every person."""
+        return row_counts(partial(self.arrays, person), self.n, rows, key)
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
         """Return a table with each row as often as is said, without the column that names persons."""

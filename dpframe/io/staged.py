@@ -150,7 +150,11 @@ def _of_polars(source: Any) -> Stream:
 
     oldest = pl.CompatLevel.oldest()  # later ones have categories that Arrow does not decode
     schema = pl.DataFrame(schema=source.collect_schema()).to_arrow(compat_level=oldest).schema
-    frames = source.iter_slices(BATCH_ROWS) if isinstance(source, pl.DataFrame) else source.collect_batches()
+    if isinstance(source, pl.LazyFrame):
+        # Older versions of polars give no batches.
+        frames = source.collect_batches() if hasattr(source, "collect_batches") else [source.collect()]
+    else:
+        frames = source.iter_slices(BATCH_ROWS)
     return schema, (frame.to_arrow(compat_level=oldest).cast(schema) for frame in frames)
 
 

@@ -10,6 +10,7 @@ from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 import dpframe as dpf
 from dpframe.api import planning
 from dpframe.engines import job
+from dpframe.io import persons
 
 dd = pytest.importorskip("dask.dataframe", reason="pip install 'dpframe[dask]'")
 engine = pytest.importorskip("dpframe.engines.dask", reason="pip install 'dpframe[dask]'")
@@ -214,6 +215,64 @@ class TestIds:
             engine.sanitize(frame, plan, id="income")
 
 
+@pytest.fixture(scope="module", params=["number", "text"])
+def owned(request, table):
+    """Rows of persons, who own one to some twenty, in a mixed order."""
+    owners = (np.random.default_rng(4).random(ROWS) ** 3 * 900).astype(int)
+    return table.assign(person=owners if request.param == "number" else [f"p{i}" for i in owners])
+
+
+class TestPersons:
+    """As many rows of every person, those that one machine chooses."""
+
+    def test_frames(self, owned, plan, monkeypatch):
+        monkeypatch.setattr(persons, "AT_ONCE", 2_000)
+        owned = owned.drop(columns="hobbies")
+        plan = dpf.make_plan(owned, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3)
+        expected = dpf.sanitize(owned, plan=plan, key=KEY)
+        for parts in (1, 4):
+            frame = dd.from_pandas(owned, npartitions=parts, sort=False)
+            assert engine.make_plan(frame, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3) == plan
+            same(engine.sanitize(frame, plan, key=KEY).compute(), expected)
+
+    def test_files(self, owned, tmp_path):
+        source = write_files(owned, tmp_path / "in")
+        plan = dpf.make_plan(owned, 2, 1e-6, spaces=SPACES, privacy_id="person", contributions=2)
+        told = dpf.sanitize_parquet(source, tmp_path / "one.parquet", plan=plan, key=KEY)
+        assert engine.sanitize(source, plan, tmp_path / "out", key=KEY) == told
+        same(dpf.read_parquet(tmp_path / "out"), dpf.read_parquet(tmp_path / "one.parquet"))
+
+    def test_errors_tell_where_rows_stand(self, owned, plan, tmp_path):
+        owned = owned.drop(columns="hobbies")
+        plan = dpf.make_plan(owned, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3)
+        bad = owned.assign(sex=owned["sex"].astype(object).where(np.arange(ROWS) != 3_456))
+        with pytest.raises(dpf.ColumnError, match="'sex' at row position 3456: is null"):
+            engine.sanitize(dd.from_pandas(bad, npartitions=4, sort=False), plan)
+        nobody = owned.assign(person=owned["person"].astype(object).where(np.arange(ROWS) != 3_456))
+        nobody["person"] = nobody["person"].convert_dtypes()
+        with pytest.raises(dpf.ColumnError, match=r"'person' at row position 3456: is null.*drop such rows"):
+            engine.sanitize(dd.from_pandas(nobody, npartitions=4, sort=False), plan)
+        frame = dd.from_pandas(owned.assign(row=np.arange(ROWS)), npartitions=2, sort=False)
+        with pytest.raises(dpf.ParameterError, match=r"privacy_id needs places.*write the table to Parquet first"):
+            engine.sanitize(frame, plan, id="row")
+
+    def test_an_interrupted_job_is_of_these_persons(self, table, tmp_path):
+        ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+        ledger.create("survey", epsilon=2.1, delta=1e-5)
+        people = [table.assign(person=np.arange(ROWS) // size) for size in (2, 3)]
+        spaces = {"spaces": SPACES, "privacy_id": "person"}
+        plan = dpf.make_plan(people[1], 2, 1e-6, **spaces)
+        source = write_files(people[0], tmp_path / "in")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "staged", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                engine.sanitize(source, plan, tmp_path / "out", ledger=ledger, dataset="survey")
+        other = write_files(people[1], tmp_path / "other")
+        with pytest.raises(dpf.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"):
+            engine.sanitize(other, plan, tmp_path / "out", ledger=ledger, dataset="survey")
+        assert engine.sanitize(source, plan, tmp_path / "out", ledger=ledger, dataset="survey").n == ROWS // 2
+
+
 def swapped(part, switch):
     """Return a partition that changes when a file appears."""
     if switch.exists() and len(part):
@@ -358,13 +417,6 @@ class TestRefusals:
             engine.sanitize(tmp_path / "in.csv", plan)
         with pytest.raises(dpf.ParameterError, match="id is for frames"):
             engine.sanitize(tmp_path, plan, id="person")
-
-    def test_persons(self, flat):
-        people = flat.assign(person=np.arange(ROWS) // 2)
-        spaces = {name: space for name, space in SPACES.items() if name != "hobbies"}
-        plan = dpf.make_plan(people, epsilon=2, spaces=spaces, privacy_id="person", contributions=2)
-        with pytest.raises(dpf.ParameterError, match="privacy_id is not known to engines; keep as many rows"):
-            engine.sanitize(dd.from_pandas(people, npartitions=2), plan)
 
 
 @pytest.fixture(scope="module")
