@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpframe.arrays import U64
 from dpframe.engines.readers import Reader
@@ -26,7 +27,7 @@ _BLOCK = 64
 
 @dataclass(frozen=True)
 class Chosen:
-    """How often each row of a table is taken.
+    """How often each row of a table, or of a part of it, is taken.
 
     Examples
     --------
@@ -35,16 +36,20 @@ class Chosen:
     (array([2, 1], dtype=uint8), array([1, 2, 0], dtype=uint64))
     """
 
+    first: int
+    """The place of the part's first row in the table."""
     n: int
+    taken: int
+    """How many rows are taken before the part's."""
     packed: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, counts: Counts) -> Chosen:
+    def of(cls, counts: Counts, first: int = 0, taken: int = 0) -> Chosen:
         """Return counts in few bytes."""
-        return cls(len(counts), zlib.compress(counts.tobytes(), 1))
+        return cls(first, len(counts), taken, zlib.compress(counts.tobytes(), 1))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"n": self.n, "packed": self.packed}
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
     def _blocks(self) -> Counts:
@@ -54,17 +59,21 @@ class Chosen:
     @cached_property
     def _before(self) -> U64:
         ends: U64 = np.cumsum(self._blocks.sum(axis=1, dtype=np.uint64), dtype=np.uint64)
-        return np.concatenate([np.zeros(1, np.uint64), ends])
+        return np.concatenate([np.zeros(1, np.uint64), ends]) + np.uint64(self.taken)
 
     def often(self, rows: U64) -> Counts:
         """Return how often some rows are taken."""
-        if len(rows) and int(rows.max()) >= self.n:
+        return self._blocks.ravel().take(self._within(rows))
+
+    def _within(self, rows: U64) -> npt.NDArray[np.intp]:
+        """Return where rows stand in the part."""
+        if len(rows) and int(rows.max()) - self.first >= self.n:
             raise FileError(CHANGED)
-        return self._blocks.ravel().take(rows.astype(np.intp))
+        return rows.astype(np.intp) - self.first
 
     def places(self, rows: U64) -> U64:
         """Return where some rows stand once rows are chosen, each as often as it is taken."""
-        block, place = np.divmod(rows.astype(np.intp), _BLOCK)
+        block, place = np.divmod(self._within(rows), _BLOCK)
         known, which = np.unique(block, return_inverse=True)
         ends = np.cumsum(self._blocks[known], axis=1, dtype=np.uint64)
         often = self.often(rows)
@@ -76,11 +85,14 @@ class Chosen:
 
 @dataclass(frozen=True)
 class ChosenReader:
-    """Reads the rows that another reader reads, each as often as it is taken, without the column of persons."""
+    """Reads the rows that another reader reads, each as often as it is taken, without the column of persons.
+
+    How often that is, comes with each part, or is said here of all of them.
+    """
 
     inner: Reader
     person: str
-    chosen: Chosen
+    chosen: Chosen | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -97,11 +109,12 @@ class ChosenReader:
 
     def __call__(self, part: Any, first: Any) -> Pieces:
         """Yield rows with the places that they have among those that are taken."""
-        for frame, rows in self.inner(part, first):
+        inner, chosen = part if self.chosen is None else (part, self.chosen)
+        for frame, rows in self.inner(inner, first):
             origin = placed(rows, frame.n)
-            taken = frame.of_persons(self.person, self.chosen.often(origin))
+            taken = frame.of_persons(self.person, chosen.often(origin))
             taken.origin = origin
-            yield taken, consecutive(self.chosen.places(origin))
+            yield taken, consecutive(chosen.places(origin))
 
 
 def candidates(person: str, choice: Choice, turn: int, pieces: Pieces) -> Candidates:

@@ -181,7 +181,8 @@ class Stretch:
         codes, which = np.unique(self.codes, return_inverse=True)
         while len(codes) > SortedWatch.MOST_GROUPS:
             shift += 1
-            codes = np.unique(codes >> np.uint64(1))
+            codes = codes >> np.uint64(1)  # sorted as before
+            codes = codes[np.append(True, codes[1:] != codes[:-1])]
         if shift > self.shift:
             _, which = np.unique(self.codes >> np.uint64(shift - self.shift), return_inverse=True)
         by_code = np.argsort(which, kind="stable")

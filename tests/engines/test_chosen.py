@@ -27,6 +27,10 @@ def test_places(counts, random):
     expected = [place for row in rows.tolist() for place in np.flatnonzero(whole == row).tolist()]
     assert places.tolist() == expected
     assert chosen.often(rows).tolist() == counts[rows].tolist()
+    first = len(counts) // 3
+    part = Chosen.of(counts[first:], first, int(counts[:first].sum(dtype=int)))
+    later = rows[rows >= first]
+    assert part.places(later).tolist() == chosen.places(later).tolist()
 
 
 def test_rows_that_were_not_counted():

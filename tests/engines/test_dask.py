@@ -15,6 +15,7 @@ from dpframe.io import persons
 dd = pytest.importorskip("dask.dataframe", reason="pip install 'dpframe[dask]'")
 engine = pytest.importorskip("dpframe.engines.dask", reason="pip install 'dpframe[dask]'")
 dask = pytest.importorskip("dask")
+cloudpickle = pytest.importorskip("cloudpickle")
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +95,12 @@ class TestSameAsPandas:
     def test_a_plan_made_here(self, flat, plan):
         frame = dd.from_pandas(flat, npartitions=4, sort=False)
         assert engine.make_plan(frame, epsilon=3, spaces=plan.spaces) == plan
+
+    def test_the_key_stands_in_work_alone(self, flat, plan):
+        """Dask's workers move data to disk, and the results of work, but no work."""
+        graph = dict(engine.sanitize(dd.from_pandas(flat, npartitions=3), plan, key=KEY).optimize().dask)
+        secret = {type(node).__name__ for node in graph.values() if KEY in cloudpickle.dumps(node)}
+        assert secret == {"Task"}
 
 
 class TestEstimates:
