@@ -21,6 +21,7 @@ from dpframe.io.csv_reader import is_csv, sidecar
 from dpframe.io.files import BATCH_ROWS, SIDECAR, FileInput
 from dpframe.io.inputs import open_input
 from dpframe.io.job import Job, Progress
+from dpframe.io.pipeline import usual_threads
 from dpframe.io.released import Source, read_info
 from dpframe.io.sinks import Sink
 from dpframe.ledger.account import Account
@@ -86,6 +87,7 @@ def sanitize_parquet(
     dataset: str | None = None,
     part: str | None = None,
     batch_rows: int = BATCH_ROWS,
+    threads: int | None = None,
     compression: str = "snappy",
     progress: Progress | None = None,
     **options: Unpack[PlanOptions],
@@ -111,6 +113,9 @@ def sanitize_parquet(
         the ledger: repeated over the same input and plan it costs nothing more, and writes the same.
     batch_rows
         Rows worked on at a time; any number gives the same output.
+    threads
+        Threads that code and randomise, beside those that read and write: as many as there are processors, at most 4,
+        unless another number is given. Any number gives the same output; each holds a batch of rows.
     compression
         Parquet compression codec.
     progress
@@ -131,6 +136,7 @@ def sanitize_parquet(
     """
     table, request = open_input(source), Request(epsilon, delta, plan, options)
     batch_rows = check_whole(batch_rows, "batch_rows", of="rows")
+    threads = usual_threads() if threads is None else check_whole(threads, "threads", remedy=", or None")
     path, account = check_target(Path(target), table), Account.of(ledger, dataset, part)
     sink, left_out = Sink(path, compression), (options.get("drop") or ()) if plan is None else plan.drop
     sink.check(table.schema.field(name) for name in table.names if name not in left_out)
@@ -138,7 +144,8 @@ def sanitize_parquet(
     with purse_of(table, path, request, account, key) as purse:
         chosen = of_persons(table, request, purse.choice)
         ready = prepare(chosen, request, purse)
-        job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, progress or (lambda done, total: None))
+        shown = progress or (lambda done, total: None)
+        job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, shown, threads)
         with sink.publishing() as (file, describe):
             info = job.run(file, sink)
             describe(info.to_json())
