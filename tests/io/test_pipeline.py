@@ -53,7 +53,7 @@ def test_the_first_parts_error_is_raised_and_no_further_part_is_read(threads: in
 
     found = ordered(work, parts(), threads)
     assert [next(found) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(ValueError, match="^3$"):
+    with pytest.raises(ValueError, match=r"^3$"):
         next(found)
     assert len(read) <= 5 + threads
 
