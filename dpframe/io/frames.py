@@ -27,7 +27,8 @@ from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.spaces import Space, as_arrow
 from dpframe.spaces.field import Field
-from dpframe.spaces.python_values import elements, read_as
+from dpframe.spaces.object_reading import read_as
+from dpframe.spaces.python_values import elements
 
 _MOST_CATEGORIES = 1_000_000
 """More than these a pandas categorical column is not given."""

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from dpframe.codec import from_object, to_object
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.spaces.object_codes import encode_objects, uncollected
-from dpframe.spaces.python_values import Objects, as_arrow, elements, read_as
+from dpframe.spaces.object_reading import Objects, read_as
+from dpframe.spaces.python_values import as_arrow, elements
 
 Codes = npt.NDArray[np.unsignedinteger]
 Mask = npt.NDArray[np.bool_] | None

@@ -27,7 +27,8 @@ from dpframe.spaces.base import (
     register,
 )
 from dpframe.spaces.object_codes import plain_times
-from dpframe.spaces.python_values import Objects, as_number, nanoseconds
+from dpframe.spaces.object_reading import Objects
+from dpframe.spaces.python_values import as_number, nanoseconds
 
 Bools = npt.NDArray[np.bool_]
 

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_object, refuse_type, register
 from dpframe.spaces.object_codes import UNKNOWN, PlainCodes
-from dpframe.spaces.python_values import Objects, as_number, as_text
+from dpframe.spaces.object_reading import Objects
+from dpframe.spaces.python_values import as_number, as_text
 
 MOST_OPTIMAL = 16
 """Most ordered categories whose default is the optimal mechanism: a tenth of a second to calibrate and 4 kB in a

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpframe.errors import ParameterError, PlanError
 from dpframe.spaces.base import Codes, Mask, Space, register, space_from_json
 from dpframe.spaces.declare import TWO_NUMBERS, as_space, two_numbers
-from dpframe.spaces.python_values import Objects
+from dpframe.spaces.object_reading import Objects
 
 
 @register

@@ -20,7 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError
-from dpframe.spaces.python_values import Objects, by_type, is_missing
+from dpframe.spaces.object_reading import Objects, by_type
+from dpframe.spaces.python_values import is_missing
 
 _MOST_KEPT = 1 << 16
 """Codes of more objects than these are not kept while a column is read."""

@@ -17,7 +17,8 @@ from dpframe.errors import ColumnError, ParameterError, check_whole
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
 from dpframe.spaces.listed import Categorical
 from dpframe.spaces.object_codes import PlainLists, plain_lists, uncollected
-from dpframe.spaces.python_values import Objects, is_collection, is_missing
+from dpframe.spaces.object_reading import Objects
+from dpframe.spaces.python_values import is_collection, is_missing
 
 Bools = npt.NDArray[np.bool_]
 

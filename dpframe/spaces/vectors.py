@@ -22,7 +22,8 @@ from dpframe.spaces.ball import Ball
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
 from dpframe.spaces.lists import float_rows, is_list_of_floats
 from dpframe.spaces.object_codes import plain_lists
-from dpframe.spaces.python_values import by_type, is_collection, is_missing
+from dpframe.spaces.object_reading import by_type
+from dpframe.spaces.python_values import is_collection, is_missing
 
 Floats = npt.NDArray[np.float64]
 
