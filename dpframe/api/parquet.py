@@ -22,6 +22,7 @@ from dpframe.io.csv_reader import is_csv, sidecar
 from dpframe.io.files import BATCH_ROWS, SIDECAR, FileInput
 from dpframe.io.inputs import open_input
 from dpframe.io.job import Job, Progress
+from dpframe.io.pipeline import usual_threads
 from dpframe.io.released import Source, read_info
 from dpframe.io.sinks import Sink
 from dpframe.io.staged import staged
@@ -90,6 +91,7 @@ def sanitize_parquet(
     dataset: str | None = None,
     part: str | None = None,
     batch_rows: int = BATCH_ROWS,
+    threads: int | None = None,
     compression: str = "snappy",
     progress: Progress | None = None,
     **options: Unpack[PlanOptions],
@@ -117,6 +119,9 @@ def sanitize_parquet(
         the ledger: repeated over the same input and plan it costs nothing more, and writes the same.
     batch_rows
         Rows worked on at a time; any number gives the same output.
+    threads
+        Threads that code and randomise, beside those that read and write: as many as there are processors, at most 4,
+        unless another number is given. Any number gives the same output; each holds a batch of rows.
     compression
         Parquet compression codec.
     progress
@@ -137,6 +142,7 @@ def sanitize_parquet(
     """
     request, path = Request(epsilon, delta, plan, options), check_place(Path(target))
     batch_rows = check_whole(batch_rows, "batch_rows", of="rows")
+    threads = usual_threads() if threads is None else check_whole(threads, "threads", remedy=", or None")
     account, sink = Account.of(ledger, dataset, part), Sink(path, compression)
     check_codec(compression)
     with staged(source, path.parent) as table:
@@ -146,7 +152,8 @@ def sanitize_parquet(
         with purse_of(table, path, request, account, key) as purse:
             chosen = of_persons(table, request, purse.choice)
             ready = prepare(chosen, request, purse)
-            job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, progress or (lambda done, total: None))
+            shown = progress or (lambda done, total: None)
+            job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, shown, threads)
             with sink.publishing() as (file, describe):
                 info = job.run(file, sink)
                 describe(info.to_json())

@@ -11,12 +11,12 @@ import json
 import sys
 import time
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dpframe import __version__
 from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import plan_parquet, sanitize_parquet
 from dpframe.api.targets import check_alone, reached
@@ -59,7 +59,7 @@ REFUTED, BAD_INPUT, OVERDRAWN, FAULT, STOPPED = 1, 2, 3, 70, 130
 
 def _tell_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"dpframe {__version__}")
+        typer.echo(f"dpframe {import_module('dpframe').__version__}")
         raise typer.Exit
 
 

@@ -19,7 +19,7 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Boolean, Space
 from dpframe.spaces.field import Field
-from dpframe.spaces.python_values import KINDS, kind_counts, read_as
+from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
 from dpframe.spaces.written_values import can_be_written, read_written, written_kind_counts
 
 _SHARE = 0.1

@@ -30,7 +30,8 @@ from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.spaces import Space, as_arrow
 from dpframe.spaces.field import Field
-from dpframe.spaces.python_values import elements, read_as
+from dpframe.spaces.object_reading import read_as
+from dpframe.spaces.python_values import elements
 
 _MOST_CATEGORIES = 1_000_000
 """More than these a pandas categorical column is not given."""
@@ -334,7 +335,12 @@ class PandasFrame(Frame):
         yield {name: read[name](name) for name in names}
 
     def _batch(self, name: str) -> Any:
-        return list(self.frame[name]) if _is_open(self.frame[name].dtype) else self.array(name)
+        return self._listed(name) if _is_open(self.frame[name].dtype) else self.array(name)
+
+    def _listed(self, name: str) -> list[Any]:
+        """Return the objects of a column."""
+        listed: list[Any] = self.frame[name].to_numpy(dtype=object).tolist()
+        return listed
 
     def _entries(self, name: str) -> pa.Array:
         """Return a categorical column as a dictionary of text; entries that are no text are null."""
@@ -365,7 +371,7 @@ class PandasFrame(Frame):
             if tolerant and _is_category_of_text(self._column(name).dtype):
                 return space.encode(_nearest(self._entries(name), space, field.order), nulls=nulls)
             if _is_open(self.frame[name].dtype):
-                return space.encode(list(self.frame[name]), nulls=nulls, tolerant=tolerant)
+                return space.encode(self._listed(name), nulls=nulls, tolerant=tolerant)
             space.check_type(output_type(field.type))
             return space.encode(self.array(name), nulls=nulls, tolerant=tolerant)
         except ColumnError as error:
@@ -462,11 +468,7 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         return pd.Series(pd.Categorical.from_codes(values, labels, ordered=bool(ordered)), index=index)
     if _is_open(dtype):
         # Decoded by the space alone: what type the values had is not in the schema.
-        natural = space.natural_type
-        plain = natural.value_type if pa.types.is_dictionary(natural) else natural
-        # One by one: of lists of one length NumPy would make a table.
-        objects = np.fromiter(space.decode(codes, plain).to_pylist(), dtype=object, count=len(codes))
-        read: pd.Series[Any] = pd.Series(objects, index=index, dtype=dtype)
+        read: pd.Series[Any] = pd.Series(space.objects(codes), index=index, dtype=dtype)
         return read
     if isinstance(dtype, pd.ArrowDtype):
         type_ = dtype.pyarrow_dtype

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.noise.keystream import cipher_at
@@ -38,16 +40,15 @@ class HiddenFile:
             hidden = hidden[self._file.write(hidden) :]
         return start
 
-    def fetch(self, offset: int, length: int) -> bytes:
-        """Return bytes that were written."""
-        parts: list[bytes] = []
-        place = offset
-        while place < offset + length:
-            parts.append(os.pread(self._file.fileno(), offset + length - place, place))
-            if not parts[-1]:
+    def fetch_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Read what lies at an offset, decrypted, until ``out`` is full."""
+        raw, place = np.empty_like(out), 0
+        while place < len(raw):
+            count = os.preadv(self._file.fileno(), [raw[place:].data], offset + place)
+            if not count:
                 raise OSError("the spill file is shorter than what was written")
-            place += len(parts[-1])
-        return cipher_at(self._key, offset).update(b"".join(parts))
+            place += count
+        cipher_at(self._key, offset).update_into(raw.data, out.data)
 
     def append_table(self, table: pa.Table) -> tuple[int, int]:
         """Write a table; return where it begins and how long it is."""
@@ -59,5 +60,7 @@ class HiddenFile:
 
     def fetch_table(self, offset: int, length: int) -> pa.Table:
         """Return a table that was written."""
-        with pa.ipc.open_stream(self.fetch(offset, length)) as stream:
+        raw = np.empty(length, dtype=np.uint8)
+        self.fetch_into(offset, raw)
+        with pa.ipc.open_stream(pa.py_buffer(raw)) as stream:
             return stream.read_all()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -12,12 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpframe.arrays import U64
 from dpframe.central.tables import Tables
 from dpframe.errors import ColumnError
 from dpframe.io.batches import Batch, length, row_groups
 from dpframe.io.checks import check_types, located
 from dpframe.io.files import FileInput
 from dpframe.io.parquet_form import ParquetForm
+from dpframe.io.pipeline import in_background, ordered
 from dpframe.io.sinks import Sink
 from dpframe.io.spill import BUCKET_ROWS, Spill
 from dpframe.plan.columns import Column
@@ -40,13 +43,16 @@ class Job:
     key: bytes
     batch_rows: int
     progress: Progress
+    threads: int = 1
 
     def __post_init__(self) -> None:
         spaces = {column.name: column.space for column in self.plan.columns}
         self.table = self.table.typed(spaces, self.plan.imputed)
         self.form = ParquetForm(self.plan, self.table.schema, self.table.pandas_types)
         check_types(self.table.fields(self.plan.names), spaces)
-        self.digest, self.first_row = Digest(self.plan), 0
+        self.digest = Digest(self.plan)
+        # Whole numbers are added up, in whatever order.
+        self.counting = threading.Lock()
         self.tables = Tables(self.plan, self.key)
         self.selection = Selection(self.plan, self.key, self.table.n)
         self.watch = None if self.plan.shuffle else SortedWatch(self.table.partitions)
@@ -70,27 +76,42 @@ class Job:
 
     def _released(self) -> Iterator[Batch]:
         """Yield released codes, and columns passed through, in input order."""
-        return (batch for batch, _ in self._with_rows())
+        return (done.released for done in self._done())
 
-    def _with_rows(self) -> Iterator[tuple[Batch, slice | npt.NDArray[np.intp]]]:
-        """Yield the same with which of the batch's rows they are, and move `first_row` along."""
+    def _done(self) -> Iterator[_Done]:
+        """Yield the batches of the table when they are randomised, in input order, and take account of each."""
+        with closing(ordered(self._randomised, self._batches(), self.threads)) as batches:
+            for done in batches:
+                if self.watch is not None:
+                    self.watch.update(done.codes)
+                self.digest.merge(done.digest)
+                yield done
+                self.progress(done.first_row + done.count, self.table.n)
+
+    def _batches(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Yield batches of the table with the number of their first row."""
+        first_row = 0
         for batch in self.table.batches(self.form.names, self.batch_rows, self.plan.passthrough):
-            count = length(batch)
-            codes = {c.name: self._encode(c, batch[c.name], self.first_row) for c in self.plan.columns}
-            if self.watch is not None:
-                self.watch.update(codes)
-            self.tables.add(codes, self.first_row)
-            released: Batch = dict(release(codes, self.plan, self.key, self.first_row))
-            released.update((name, self.form.plain(name, batch[name])) for name in self.plan.passthrough)
-            mask = self.selection.mask(self.first_row, count)
-            rows: slice | npt.NDArray[np.intp] = slice(None)
-            if mask is not None:
-                rows = np.flatnonzero(mask)
-                released = {name: column.take(rows) for name, column in released.items()}
-            self.digest.update(released)
-            yield released, rows
-            self.first_row += count
-            self.progress(self.first_row, self.table.n)
+            yield first_row, batch
+            first_row += length(batch)
+
+    def _randomised(self, numbered: tuple[int, dict[str, pa.Array]]) -> _Done:
+        """Randomise a batch: what that gives depends on the key, the batch and its first row's number alone."""
+        first_row, batch = numbered
+        codes = {c.name: self._encode(c, batch[c.name], first_row) for c in self.plan.columns}
+        with self.counting:
+            self.tables.add(codes, first_row)
+        released: Batch = dict(release(codes, self.plan, self.key, first_row))
+        released.update((name, self.form.plain(name, batch[name])) for name in self.plan.passthrough)
+        count, digest = length(batch), Digest(self.plan)
+        words = order_words(self.plan, self.key, first_row, count) if self.plan.shuffle else None
+        mask = self.selection.mask(first_row, count)
+        if mask is not None:
+            rows = np.flatnonzero(mask)
+            released = {name: column.take(rows) for name, column in released.items()}
+            words = None if words is None else words[rows]
+        digest.update(released)
+        return _Done(first_row, count, codes, released, words, digest)
 
     def _encode(self, column: Column, array: pa.Array, first_row: int) -> npt.NDArray[np.unsignedinteger]:
         try:
@@ -102,23 +123,22 @@ class Job:
     def _shuffled(self, folder: Path) -> Iterator[Batch]:
         """Yield the released rows in their secret order, through encrypted buckets on disk."""
         with Spill(folder, ((self.plan.sample or self.table.n) // BUCKET_ROWS).bit_length()) as spill:
-            for batch, rows in self._with_rows():
-                count = length(batch) if isinstance(rows, slice) else int(rows.max(initial=-1)) + 1
-                spill.add(order_words(self.plan, self.key, self.first_row, count)[rows], batch)
+            for done in self._done():
+                if done.words is not None:
+                    spill.add(done.words, done.released)
             for bucket in range(spill.buckets):
                 yield spill.read(bucket)
 
 
-def in_background(write: Callable[[pa.Table], None], tables: Iterator[pa.Table]) -> int:
-    """Write each table in a second thread, while the next is made; return the rows written."""
-    rows = 0
-    writing: Future[None] | None = None
-    with ThreadPoolExecutor(1, thread_name_prefix="dpframe-writer") as thread:
-        for table in tables:
-            if writing is not None:
-                writing.result()
-            rows += table.num_rows
-            writing = thread.submit(write, table)
-        if writing is not None:
-            writing.result()
-    return rows
+@dataclass(frozen=True)
+class _Done:
+    """A batch that is randomised."""
+
+    first_row: int
+    count: int
+    codes: Mapping[str, npt.NDArray[np.unsignedinteger]]
+    """What the rows were, for the watch."""
+    released: Batch
+    words: U64 | None
+    """Order words of the released rows, where their order is secret."""
+    digest: Digest

@@ -17,6 +17,9 @@ from dpframe.arrays import U64, IntArray
 CHUNK = 1 << 14
 """Rows a pass works on at a time."""
 
+MOST_LISTED = 1 << 20
+"""Sets that are kept in a list."""
+
 
 def set_count(items: int, most: int, stop: int | None = None) -> int:
     """Return the number of sets of at most ``most`` of so many items, Σ C(items, r); counting ends beyond ``stop``.
@@ -93,8 +96,23 @@ class SetRanks:
                 left ^= lowest
         return np.asarray(ranks + self._starts[held])
 
+    @cached_property
+    def count(self) -> int:
+        """How many sets there are, or some number above `MOST_LISTED`."""
+        return set_count(self.items, self.most, MOST_LISTED)
+
+    @cached_property
+    def _every(self) -> U64:
+        """The sets of all numbers."""
+        return self._computed(np.arange(self.count))
+
     def unrank(self, ranks: IntArray) -> U64:
         """Return the sets of numbers, shape (n, words)."""
+        # Looked up where there are more rows than sets, about: that depends on the rows' number alone.
+        listed = self.count <= min(MOST_LISTED, 8 * len(ranks))
+        return self._every[ranks] if listed else self._computed(ranks)
+
+    def _computed(self, ranks: IntArray) -> U64:
         out = np.zeros((len(ranks), self.words), dtype=np.uint64)
         for start in range(0, len(ranks), CHUNK):
             self._unrank(ranks[start : start + CHUNK], out[start : start + CHUNK])

@@ -192,7 +192,7 @@ def _calibrated(
     named = set(allocation) if isinstance(allocation, Mapping) else set()
     # In known order beside central steps no share may follow from what inference gave (`calibration`); channels that
     # may fail are accounted for as in known order.
-    taking = [name for name, tag in chosen.items() if isinstance(tag, str) and family_for(known[name], tag).takes_delta]
+    taking = [name for name, tag in chosen.items() if isinstance(tag, str) and _takes_delta(name, known[name], tag)]
     fails = bool(taking) or any(column.mechanism.delta > 0 for column in ready.values())
     moving = terms.central is None or (terms.shuffled_rows is not None and not fails)
     for name in known:
@@ -213,6 +213,14 @@ def _calibrated(
     slacks = slacks_of([unit in taking for unit in rest], terms)
     made = calibrate(makers, shares, list(ready.values()), terms, slacks)
     return parted([*ready.values(), *made], known)
+
+
+def _takes_delta(name: str, space: Space, tag: str) -> bool:
+    """Tell whether a named mechanism needs a δ of its own; `ParameterError` if the space has no such mechanism."""
+    try:
+        return family_for(space, tag).takes_delta
+    except ParameterError as error:
+        raise ParameterError(f"column {name!r}: {error}") from None
 
 
 def _maker(unit: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> Maker:

@@ -13,15 +13,9 @@ import pyarrow.compute as pc
 
 from dpframe.codec import from_object, to_object
 from dpframe.errors import ColumnError, ParameterError, PlanError
-from dpframe.spaces.python_values import as_arrow, elements, is_missing, read_as
-
-_MOST_KEPT = 1 << 16
-"""Codes of more objects than these are not kept while a column is read."""
-
-_KEPT_TYPES = (str, int, float, bool)
-"""Types of which equal values have equal codes; a datetime equals another one at the end of summer time."""
-
-_UNREADABLE = "holds an object that cannot be read, as its own code fails; convert it to a plain value"
+from dpframe.spaces.object_codes import encode_objects, uncollected
+from dpframe.spaces.object_reading import Objects, read_as
+from dpframe.spaces.python_values import as_arrow, elements
 
 Codes = npt.NDArray[np.unsignedinteger]
 Mask = npt.NDArray[np.bool_] | None
@@ -208,35 +202,25 @@ class Space(ABC):
         """
 
     def _encode_objects(self, values: Sequence[Any], lenient: bool) -> tuple[Codes, Mask]:
-        """Do as `_encode` for values without a common type, one by one."""
-        codes: list[int] = []
-        nulls: list[int] = []
-        kept: dict[type, dict[Any, int]] = {kind: {} for kind in _KEPT_TYPES}
-        for row, value in enumerate(values):
-            known = kept.get(type(value))
-            code = None if known is None else known.get(value)
-            if code is None:
-                code_or_rule = self._code_or_rule(value, lenient)
-                if isinstance(code_or_rule, str):
-                    raise ColumnError(code_or_rule, row=row)
-                if code_or_rule is None:
-                    nulls.append(row)
-                code = code_or_rule or 0
-                if code_or_rule is not None and known is not None and len(known) < _MOST_KEPT:
-                    known[value] = code
-            codes.append(code)
-        missing = np.zeros(len(codes), dtype=np.bool_)
-        missing[nulls] = True
-        return self.code_array(codes), missing if nulls else None
+        """Do as `_encode` for values without a common type."""
+        return encode_objects(self, values, lenient)
 
-    def _code_or_rule(self, value: Any, lenient: bool) -> int | str | None:
-        """Return the code of an object, None for a null one, or the rule that it breaks."""
-        try:
-            return None if is_missing(value) else self._object_code(value, lenient)
-        except ColumnError as error:
-            return error.rule
-        except Exception:  # the code of a foreign class may raise anything
-            return _UNREADABLE
+    def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, npt.NDArray[np.bool_]] | None:
+        """Return the codes of objects of one class, none of them null, all at once; None where the class is not plain.
+
+        The second array tells which objects these codes are of. They are those of `_object_code`; what is left out is
+        read by that.
+        """
+        return None
+
+    def _objects(self, codes: Codes, missing: Mask) -> Objects:
+        """Return the value of every code as a Python object; ``codes`` are valid under ``missing`` too."""
+        natural = self.natural_type
+        plain = natural.value_type if pa.types.is_dictionary(natural) else natural
+        with uncollected():
+            listed = self._decode(codes, plain, missing).to_pylist()
+        # One by one: of lists of one length NumPy would make a table.
+        return np.fromiter(listed, dtype=object, count=len(codes))
 
     @abstractmethod
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
@@ -308,6 +292,10 @@ class Space(ABC):
         type_ = self.natural_type if type_ is None else type_
         self.check_type(type_)
         return self._decode(array, type_, None)
+
+    def objects(self, codes: npt.ArrayLike) -> Objects:
+        """Return the value of every code as a Python object, in an array of objects."""
+        return self._objects(self._checked_codes(codes), None)
 
     def _checked_codes(self, codes: Any) -> Codes:
         """Return valid codes as `encode` gives them, or raise `ParameterError`."""

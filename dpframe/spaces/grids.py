@@ -26,7 +26,11 @@ from dpframe.spaces.base import (
     refuse_type,
     register,
 )
+from dpframe.spaces.object_codes import plain_times
+from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import as_number, nanoseconds
+
+Bools = npt.NDArray[np.bool_]
 
 _INFINITE = "is infinite; declare Nullable(…) or pass nulls='impute' to have it clamped to the bounds"
 
@@ -65,6 +69,27 @@ class _Grid(Space):
         if not lenient and isinstance(number, float) and math.isinf(number):
             raise ColumnError(_INFINITE)
         return number
+
+    def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, Bools] | None:
+        values: npt.NDArray[Any]
+        if class_ is int:
+            values = np.clip(objects, -(2**63), 2**63 - 1).astype(np.int64)
+            sure = (values > -(2**63)) & (values < 2**63 - 1)
+        elif class_ is float and self._tells_floats:
+            values = objects.astype(np.float64)
+            sure = np.isfinite(values) | lenient
+        else:
+            return None
+        return self._encode(pa.array(values[sure]), True)[0], sure
+
+    @property
+    def _tells_floats(self) -> bool:
+        """Whether floats tell all values apart, so that a column of floats can be coded."""
+        try:
+            self.check_type(pa.float64())
+        except ColumnError:
+            return False
+        return True
 
     def labels(self) -> list[Any]:
         """Return every value of the grid; refused above a million steps."""
@@ -538,6 +563,12 @@ class Datetime(_Grid):
         offset = min(max(ticks - self._start, 0), (self.size - 1) * self._width)
         return (offset + self._width // 2) // self._width
 
+    def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, Bools] | None:
+        if self.object_type.unit != "us":
+            return None
+        found = plain_times(class_, objects, self.is_duration)
+        return None if found is None else (self._encode(found[0], True)[0], found[1])
+
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         tick = self._tick(type_)
         low, per_step = self._start // tick, self._width // tick
@@ -545,6 +576,16 @@ class Datetime(_Grid):
         if pa.types.is_date32(type_):
             return pa.array(values.astype(np.int32), mask=missing).view(type_)
         return pa.array(values, mask=missing).view(type_)
+
+    def _objects(self, codes: Codes, missing: Mask) -> Objects:
+        times = np.asarray(self._decode(codes, self.natural_type, None))
+        unit, kind = np.datetime_data(times.dtype)[0], times.dtype.kind
+        if unit == "ns":  # Python's own times end at the microsecond
+            return super()._objects(codes, missing)
+        found: Objects = times.astype(times.dtype if unit == "D" else f"{kind}8[us]").astype(object)
+        if missing is not None:
+            found[missing] = None
+        return found
 
     def _holds(self, value: Any, code: int) -> bool:
         ticks = nanoseconds(value, self.is_duration)

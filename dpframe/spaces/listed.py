@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_object, refuse_type, register
+from dpframe.spaces.object_codes import UNKNOWN, PlainCodes
+from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import as_number, as_text
 
 MOST_OPTIMAL = 16
@@ -64,6 +66,9 @@ class Boolean(Space):
         if not isinstance(value, bool | np.bool_):
             raise refuse_object("boolean", "Boolean()", "convert the column to bool or declare its categories")
         return int(value)
+
+    def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, npt.NDArray[np.bool_]] | None:
+        return (objects.astype(np.uint8), np.ones(len(objects), dtype=np.bool_)) if class_ is bool else None
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         return pa.array(codes.astype(np.bool_), mask=missing)
@@ -217,6 +222,29 @@ class _Listed(Space):
     @cached_property
     def _code_of(self) -> dict[Any, int]:
         return {label: code for code, label in enumerate(self.labels())}
+
+    @cached_property
+    def plain(self) -> PlainCodes:
+        """The codes of objects of Python's own classes, as `_object_code` has them."""
+        kind = self._value_set.type
+        if pa.types.is_string(kind):
+            return PlainCodes((str,), self._code_of)
+        return PlainCodes((bool,) if pa.types.is_boolean(kind) else (int, float), self._code_of)
+
+    def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, npt.NDArray[np.bool_]] | None:
+        if not any(class_ is one for one in self.plain.classes):
+            return None
+        codes = self.plain.of(objects)
+        if self._other is not None:
+            codes[codes == UNKNOWN] = self._other
+        sure = codes != UNKNOWN
+        return codes[sure].astype(self.code_type), sure
+
+    def _objects(self, codes: Codes, missing: Mask) -> Objects:
+        taken: Objects = np.array(self.labels(), dtype=object)[codes]
+        if missing is not None:
+            taken[missing] = None
+        return taken
 
     @cached_property
     def _narrow_codes(self) -> dict[Any, dict[float, int]]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dpframe.errors import ParameterError, PlanError
 from dpframe.spaces.base import Codes, Mask, Space, register, space_from_json
 from dpframe.spaces.declare import TWO_NUMBERS, as_space, two_numbers
+from dpframe.spaces.object_reading import Objects
 
 
 @register
@@ -186,14 +187,21 @@ class Nullable(Space):
             codes = np.where(missing[:, None] if self.code_words else missing, self.code_array([self.null]), codes)
         return codes, None
 
-    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+    def _inside(self, codes: Codes) -> tuple[Codes, npt.NDArray[np.bool_]]:
+        """Return the codes of the values, the first one where codes are null's, and where they are."""
         null = self.is_null(codes)
         # Whatever lies under a null slot must say nothing.
         inside = np.where(null[:, None] if self.code_words else null, codes.dtype.type(0), codes)
         if self.code_words:
             inside = inside[:, : self.inner.code_words]
-        inside = inside.astype(self.inner.code_type, copy=False)
+        return inside.astype(self.inner.code_type, copy=False), null
+
+    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
+        inside, null = self._inside(codes)
         return self.inner._decode(inside, type_, null)
+
+    def _objects(self, codes: Codes, missing: Mask) -> Objects:
+        return self.inner._objects(*self._inside(codes))
 
     def labels(self) -> list[Any]:
         """Return the inner labels and None."""

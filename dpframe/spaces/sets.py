@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,11 @@ import pyarrow.compute as pc
 from dpframe.errors import ColumnError, ParameterError, check_whole
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
 from dpframe.spaces.listed import Categorical
+from dpframe.spaces.object_codes import PlainLists, plain_lists, uncollected
+from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import is_collection, is_missing
+
+Bools = npt.NDArray[np.bool_]
 
 MOST_ITEMS = 1 << 16
 """Most items: a row's code is as many bits."""
@@ -25,6 +30,9 @@ LISTED_ITEMS = 16
 
 CHUNK_BYTES = 1 << 18
 """Bits are unpacked to bytes in chunks of about this size, which stay in cache."""
+
+_DTYPES = "OUb?hilqBHILQd"
+"""Letters of the dtypes whose elements are objects, or become Python's own that have the same code."""
 
 _OUTSIDE = "holds an item outside the declared list; declare it, or other=…"
 _NULL_ITEM = "holds a null item; remove it, or pass nulls='impute' to leave it out"
@@ -192,16 +200,21 @@ class Subset(Space):
                 raise ColumnError(_OUTSIDE, row=_row_of(first_row(unknown), lengths))
             codes = np.where(unknown, self._other, codes)
         words = self._packed(codes, lengths)
-        held = set_sizes(words)
-        if not lenient:
-            # Several items outside the list are one: the bucket for all of them.
-            bucket = 0 if self.other is None else _counted(codes == self._other, lengths)
-            twice = held + np.maximum(bucket - 1, 0) != lengths
-            if twice.any():
-                raise ColumnError(_TWICE, row=first_row(twice))
-        if self.strict and (held > self.most).any():
-            raise ColumnError(self._too_large, row=first_row(held > self.most))
+        if not lenient and (twice := self._twice(words, codes, lengths)).any():
+            raise ColumnError(_TWICE, row=first_row(twice))
+        if (large := self._large(words)).any():
+            raise ColumnError(self._too_large, row=first_row(large))
         return words, missing
+
+    def _twice(self, words: Codes, codes: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64]) -> Bools:
+        """Return which rows hold an item twice."""
+        # Several items outside the list are one: the bucket for all of them.
+        bucket = 0 if self.other is None else _counted(codes == self._other, lengths)
+        return np.asarray(set_sizes(words) + np.maximum(bucket - 1, 0) != lengths)
+
+    def _large(self, words: Codes) -> Bools:
+        """Return which rows are refused for their size."""
+        return set_sizes(words) > self.most if self.strict else np.zeros(len(words), dtype=np.bool_)
 
     @property
     def _too_large(self) -> str:
@@ -240,6 +253,20 @@ class Subset(Space):
         if self.strict and code.bit_count() > self.most:
             raise ColumnError(self._too_large)
         return code
+
+    def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, Bools] | None:
+        readable = plain_lists(class_, objects, _DTYPES)
+        if readable is None:
+            return None
+        sure = readable
+        lists = PlainLists.of(self.listed.plain, objects[sure], None if self.other is None else self._other)
+        words = self._packed(lists.codes, lists.lengths)
+        right = ~self._large(words)
+        if not lenient:
+            right &= ~self._twice(words, lists.codes, lists.lengths)
+        sure[sure] = lists.sure
+        sure[sure] = right
+        return words[right], sure
 
     def _item_bit(self, item: Any, lenient: bool) -> int:
         """Return the bit of an item, 0 for a null one that is left out."""
@@ -298,6 +325,17 @@ class Subset(Space):
         return maker.from_arrays(
             pa.array(offsets), items, type=list_type, mask=None if missing is None else pa.array(missing)
         )
+
+    def _objects(self, codes: Codes, missing: Mask) -> Objects:
+        members, lengths = _members(codes, np.min_scalar_type(-self.count))
+        items = np.array(self.listed.labels(), dtype=object)[np.asarray(members)].tolist()
+        ends = np.cumsum(lengths).tolist()
+        with uncollected():
+            lists = [items[start:end] for start, end in pairwise([0, *ends])]
+            sets = np.fromiter(lists, dtype=object, count=len(lists))
+        if missing is not None:
+            sets[missing] = None
+        return sets
 
     def _item_array(self, members: pa.Array, kind: pa.DataType) -> pa.Array:
         """Return item numbers as items of an Arrow type."""

@@ -7,6 +7,8 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, compress, repeat
+from operator import is_
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +21,8 @@ from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.ball import Ball
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
 from dpframe.spaces.lists import float_rows, is_list_of_floats
+from dpframe.spaces.object_codes import plain_lists
+from dpframe.spaces.object_reading import by_type
 from dpframe.spaces.python_values import is_collection, is_missing
 
 Floats = npt.NDArray[np.float64]
@@ -34,6 +38,9 @@ _HUGE = 1e150
 
 _NEAR = 1 + 1e-9
 """Values are in the space where their norm exceeds the bound by rounding alone."""
+
+_FLOATS = "efd"
+"""Letters of the dtypes of floats that are Python's own, or widen to them."""
 
 _NOT_NUMBERS = "holds what is no list of numbers, and its space holds nothing else; pass lists or arrays of floats"
 _NAN = "holds a NaN or null within a list; fill it, or make the whole list null and declare Nullable(…)"
@@ -171,7 +178,9 @@ class VectorSpace(Space):
 
     def _encode_objects(self, values: Sequence[Any], lenient: bool) -> tuple[Codes, Mask]:
         rows, missing = np.zeros((len(values), self.width)), np.zeros(len(values), dtype=np.bool_)
-        for row, value in enumerate(values):
+        left = self._fill(rows, values)
+        for row in left.tolist():
+            value = values[row]
             found = self._row_or_rule(value)
             if isinstance(found, str):
                 raise ColumnError(found, row=row)
@@ -179,6 +188,23 @@ class VectorSpace(Space):
             if found is not None:
                 rows[row] = found
         return self._coded(rows, lenient), missing if missing.any() else None
+
+    def _fill(self, rows: Floats, values: Sequence[Any]) -> npt.NDArray[np.intp]:
+        """Write all objects that are plain lists of so many floats into rows; return which are not."""
+        alone = np.ones(len(values), dtype=np.bool_)
+        for class_, at, objects in by_type(values):
+            fits = plain_lists(class_, objects, _FLOATS)
+            if fits is None or any(class_ is one for one in (set, frozenset)):
+                continue
+            fits[fits] = np.fromiter(map(len, objects[fits]), dtype=np.int64, count=int(fits.sum())) == self.width
+            items = list(chain.from_iterable(objects[fits]))
+            floats = np.fromiter(map(is_, map(type, items), repeat(float)), dtype=np.bool_, count=len(items))
+            whole = floats.reshape(-1, self.width).all(axis=1)
+            fits[fits] = whole
+            numbers = items if whole.all() else list(compress(items, np.repeat(whole, self.width).tolist()))
+            rows[at[fits]] = np.array(numbers, dtype=np.float64).reshape(-1, self.width)
+            alone[at[fits]] = False
+        return np.flatnonzero(alone)
 
     def _row_or_rule(self, value: Any) -> Floats | str | None:
         """Return the numbers of an object, None for a null one, or the rule that it breaks."""

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.spaces.python_values import KINDS, nanoseconds
+from dpframe.spaces.object_reading import KINDS
+from dpframe.spaces.python_values import nanoseconds
 
 _BOOLEAN = r"^(?i:true|false)$"
 _WHOLE = r"^[+-]?(0|[1-9][0-9]{0,18})$"

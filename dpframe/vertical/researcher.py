@@ -19,8 +19,8 @@ from dpframe.api.parquet import check_target
 from dpframe.errors import FileError, PlanError
 from dpframe.io.batches import Batch, length, row_groups
 from dpframe.io.inputs import open_input
-from dpframe.io.job import in_background
 from dpframe.io.parquet_form import ParquetForm
+from dpframe.io.pipeline import in_background
 from dpframe.io.sinks import Sink
 from dpframe.io.spill import BUCKET_ROWS, Spill
 from dpframe.plan.measures import Measure, MeasuredTable

@@ -25,7 +25,7 @@ from dpframe.infer.numbers import first_grid
 from dpframe.infer.private import Inference, Measurement
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset
 from dpframe.spaces.field import Field
-from dpframe.spaces.python_values import read_as
+from dpframe.spaces.object_reading import read_as
 
 BUDGET = Budget(0.1, 1e-7)
 """A tenth of (1, 1e-6), the default share."""

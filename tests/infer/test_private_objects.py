@@ -25,7 +25,7 @@ from dpframe.infer.private import Inference, Measurement
 from dpframe.io.frames import wrap
 from dpframe.plan.build import build_plan
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset, Vector
-from dpframe.spaces.python_values import KINDS, kind_counts, read_as
+from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
 
 AMPLE = Budget(20.0, 1e-6)
 

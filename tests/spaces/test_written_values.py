@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpframe.spaces.python_values import KINDS
+from dpframe.spaces.object_reading import KINDS
 from dpframe.spaces.written_values import can_be_written, is_blank, read_written, written_kind_counts
 
 TYPES = [pa.bool_(), pa.int64(), pa.float64(), pa.date32(), pa.timestamp("us"), pa.string()]

@@ -1,0 +1,71 @@
+"""Work on the parts of a table in several threads, whose results come in the parts' own order."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import pyarrow as pa
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+MOST_THREADS = 4
+"""Threads that are taken unless more are asked for: each holds a batch, and what reads and writes keeps up with few."""
+
+
+def usual_threads() -> int:
+    """Return as many threads as there are processors for this process, but few.
+
+    Examples
+    --------
+    >>> 1 <= usual_threads() <= MOST_THREADS
+    True
+    """
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(own or 1, MOST_THREADS)
+
+
+def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int) -> Generator[Result, None, None]:
+    """Yield what work makes of every part, in order; with several threads of as many parts and one more at a time.
+
+    An error is raised where its part's result would stand, so that of several the first part's is.
+
+    Examples
+    --------
+    >>> list(ordered(abs, [-3, 1, -2], 2))
+    [3, 1, 2]
+    """
+    if threads == 1:
+        yield from map(work, parts)
+        return
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="dpframe-worker") as pool:
+        try:
+            for part in parts:
+                waiting.append(pool.submit(work, part))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def in_background(write: Callable[[pa.Table], None], tables: Iterator[pa.Table]) -> int:
+    """Write each table in a second thread, while the next is made; return the rows written."""
+    rows = 0
+    writing: Future[None] | None = None
+    with ThreadPoolExecutor(1, thread_name_prefix="dpframe-writer") as thread:
+        for table in tables:
+            if writing is not None:
+                writing.result()
+            rows += table.num_rows
+            writing = thread.submit(write, table)
+        if writing is not None:
+            writing.result()
+    return rows

@@ -1,0 +1,216 @@
+"""Codes of objects: those of Python's own classes all at once, every other by itself.
+
+What an object's code is follows from the object alone. So each class is read for itself, rows that its reader is not
+sure of are read one by one, and so are all refusals found: in order, whatever else the column holds.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from operator import attrgetter, is_
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.errors import ColumnError
+from dpframe.spaces.object_reading import Objects, by_type
+from dpframe.spaces.python_values import is_missing
+
+_MOST_KEPT = 1 << 16
+"""Codes of more objects than these are not kept while a column is read."""
+
+_KEPT_TYPES = (str, int, float, bool)
+"""Types of which equal values have equal codes; a datetime equals another one at the end of summer time."""
+
+_UNREADABLE = "holds an object that cannot be read, as its own code fails; convert it to a plain value"
+
+UNKNOWN = -1
+"""Stands for a value that a list does not have."""
+
+Bools = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.unsignedinteger]
+
+
+class Reader(Protocol):
+    """What reads objects: a space."""
+
+    def code_array(self, codes: Sequence[int]) -> Codes:
+        """Return codes given as Python integers as an array."""
+
+    def _object_code(self, value: Any, lenient: bool) -> int: ...
+
+    def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, Bools] | None: ...
+
+
+def encode_objects(space: Reader, values: Sequence[Any], lenient: bool) -> tuple[Codes, Bools | None]:
+    """Return the code of every object (any valid one where null), and where objects are null, if any is.
+
+    Raises
+    ------
+    ColumnError
+        For the first object that has no code, with its row position.
+    """
+    first = space.code_array([0])
+    codes, missing = np.zeros((len(values), *first.shape[1:]), dtype=first.dtype), np.zeros(len(values), dtype=np.bool_)
+    alone = np.ones(len(values), dtype=np.bool_)
+    for class_, rows, objects in by_type(values):
+        null = _nulls(class_, objects)
+        missing[rows[null]], alone[rows[null]] = True, False
+        if null.any():
+            rows, objects = rows[~null], objects[~null]
+        found = space._class_codes(class_, objects, lenient) if len(rows) else None
+        if found is not None:
+            read, sure = found
+            codes[rows[sure]], alone[rows[sure]] = read, False
+    left = np.flatnonzero(alone)
+    if len(left):
+        codes[left], missing[left] = _one_by_one(space, [values[row] for row in left.tolist()], left, lenient)
+    return codes, missing if missing.any() else None
+
+
+def _nulls(class_: type, objects: Objects) -> Bools:
+    """Return which objects of a class are null, as far as the class is plain."""
+    if class_ is float:
+        return np.isnan(objects.astype(np.float64))
+    return np.full(len(objects), class_ is type(None))
+
+
+def _one_by_one(space: Reader, values: Sequence[Any], rows: npt.NDArray[np.intp], lenient: bool) -> tuple[Codes, Bools]:
+    """Return the codes of objects, each read by itself, and which of them are null."""
+    codes: list[int] = []
+    missing = np.zeros(len(values), dtype=np.bool_)
+    kept: dict[type, dict[Any, int]] = {kind: {} for kind in _KEPT_TYPES}
+    for at, value in enumerate(values):
+        known = kept.get(type(value))
+        code = None if known is None else known.get(value)
+        if code is None:
+            code_or_rule = _code_or_rule(space, value, lenient)
+            if isinstance(code_or_rule, str):
+                raise ColumnError(code_or_rule, row=int(rows[at]))
+            missing[at] = code_or_rule is None
+            code = code_or_rule or 0
+            if code_or_rule is not None and known is not None and len(known) < _MOST_KEPT:
+                known[value] = code
+        codes.append(code)
+    return space.code_array(codes), missing
+
+
+def _code_or_rule(space: Reader, value: Any, lenient: bool) -> int | str | None:
+    """Return the code of an object, None for a null one, or the rule that it breaks."""
+    try:
+        return None if is_missing(value) else space._object_code(value, lenient)
+    except ColumnError as error:
+        return error.rule
+    except Exception:  # the code of a foreign class may raise anything
+        return _UNREADABLE
+
+
+@dataclass(frozen=True)
+class PlainCodes:
+    """The codes of listed values, by objects of some of Python's own classes."""
+
+    classes: tuple[type, ...]
+    codes: dict[Any, int] = field(repr=False)
+
+    def of(self, objects: Sequence[Any] | Objects) -> npt.NDArray[np.int32]:
+        """Return the codes of objects, all of these classes, or `UNKNOWN`."""
+        return np.fromiter(map(self.codes.get, objects, repeat(UNKNOWN)), dtype=np.int32, count=len(objects))
+
+    def fits(self, objects: Sequence[Any]) -> Bools:
+        """Return which objects are of these classes: of others the hash may be foreign."""
+        found = np.zeros(len(objects), dtype=np.bool_)
+        for class_ in self.classes:
+            found |= np.fromiter(map(is_, map(type, objects), repeat(class_)), dtype=np.bool_, count=len(objects))
+        return found
+
+
+@dataclass(frozen=True)
+class PlainLists:
+    """Collections of objects in one row: the codes of their items, and where each collection's begin.
+
+    ``sure`` tells of which collections all items have codes; the others are left out of ``codes`` and ``lengths``.
+    """
+
+    codes: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int64]
+    sure: Bools
+
+    @classmethod
+    def of(cls, plain: PlainCodes, objects: Objects, other: int | None) -> PlainLists:
+        """Read lists, tuples and sets; text outside the list has the code ``other``, if there is one."""
+        count = len(objects)
+        lengths = np.fromiter(map(len, objects), dtype=np.int64, count=count)
+        items = list(chain.from_iterable(objects))
+        fits = plain.fits(items)
+        codes = plain.of(items if fits.all() else [item for item, fit in zip(items, fits, strict=True) if fit])
+        if not fits.all():
+            codes, spread = np.full(len(items), UNKNOWN, dtype=np.int32), codes
+            codes[fits] = spread
+        if other is not None and plain.classes == (str,):
+            codes[fits & (codes == UNKNOWN)] = other
+        sure = np.ones(count, dtype=np.bool_)
+        unknown = codes == UNKNOWN
+        if unknown.any():
+            owners = np.repeat(np.arange(count), lengths)
+            sure[owners[unknown]] = False
+            codes, lengths = codes[sure[owners]], lengths[sure]
+        return cls(codes, lengths, sure)
+
+
+def plain_lists(class_: type, objects: Objects, dtypes: str) -> Bools | None:
+    """Return which objects of a class are lists, tuples or sets, whatever they hold; None for no such class.
+
+    Arrays of dtypes with some letters are replaced by lists.
+    """
+    if any(class_ is one for one in (list, tuple, set, frozenset)):
+        return np.ones(len(objects), dtype=np.bool_)
+    if class_ is not np.ndarray:
+        return None
+    fits = [array.ndim == 1 and array.dtype.char in dtypes for array in objects]
+    with uncollected():
+        for at in np.flatnonzero(fits).tolist():
+            objects[at] = objects[at].tolist()
+    return np.array(fits)
+
+
+def plain_times(class_: type, objects: Objects, duration: bool) -> tuple[pa.Array, Bools] | None:
+    """Return times of Python's own classes to the microsecond, and which objects they are of; None for other classes.
+
+    Times with a zone are left out.
+    """
+    sure = np.ones(len(objects), dtype=np.bool_)
+    if duration:
+        if class_ is not dt.timedelta:
+            return None
+        # Days beyond 64 bits of microseconds are left out.
+        days = np.fromiter(map(attrgetter("days"), objects), dtype=np.int64, count=len(objects))
+        sure = np.abs(days) < 10**8
+        return pa.array(objects[sure], pa.duration("us")), sure
+    if class_ is dt.date:
+        return pa.array(objects, pa.date32()).cast(pa.timestamp("us")), sure
+    if class_ is not dt.datetime:
+        return None
+    sure = np.fromiter(map(is_, map(attrgetter("tzinfo"), objects), repeat(None)), dtype=np.bool_, count=len(objects))
+    return pa.array(objects[sure], pa.timestamp("us")), sure
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep Python from looking for garbage while very many containers are made, of which none is any.
+
+    With a million lists in memory it would look through all of them again and again, for longer than the lists take.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
