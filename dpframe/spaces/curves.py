@@ -170,7 +170,7 @@ class Curve(BoundedVectors):
 def _check_grid(grid: Any) -> tuple[float, ...]:
     try:
         points = tuple(float(point) for point in grid)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         points = ()
     ascends = all(a < b for a, b in pairwise(points)) and bool(np.isfinite(points).all())
     if not 2 <= len(points) <= MOST_POINTS or not ascends:
