@@ -77,8 +77,10 @@ def assert_quiet(text: str) -> None:
 def counted(name: str) -> Iterator[Counter[str]]:
     """Give a counter of outcomes, and print it in the end."""
     found: Counter[str] = Counter()
-    yield found
-    print(f"\n{name}: {sum(found.values()):,} cases, {dict(found.most_common())}")
+    try:
+        yield found
+    finally:
+        print(f"\n{name}: {sum(found.values()):,} cases, {dict(found.most_common())}")
 
 
 # ------------------------------------------------------------------------------------------- values of any kind

@@ -72,7 +72,8 @@ def _add(draw: st.DrawFn, inside: Any, at: Any) -> None:
 
 
 def _swap(draw: st.DrawFn, inside: Any, at: Any) -> None:
-    other = draw(st.sampled_from(list(inside) if isinstance(inside, dict) else range(len(inside))))
+    there = list(inside) if isinstance(inside, dict) else range(len(inside))
+    other = there[draw(st.integers(0, len(there) - 1))]
     inside[at], inside[other] = inside[other], inside[at]
 
 
@@ -90,10 +91,11 @@ def mutated(draw: st.DrawFn, valid: str) -> str:
     data = json.loads(valid)
     for _ in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
         there = list(places(data))
-        if there:
-            # Where objects are long lists of numbers, the few other places are as likely.
-            own = [place for place in there if isinstance(place[1], str)]
-            inside, at = draw(st.sampled_from(own or there) | st.sampled_from(there))
+        # Where objects are long lists of numbers, the few other places are as likely.
+        own = [place for place in there if isinstance(place[1], str)]
+        chosen = own if own and draw(st.booleans()) else there
+        if chosen:
+            inside, at = chosen[draw(st.integers(0, len(chosen) - 1))]
             draw(st.sampled_from(CHANGES))(draw, inside, at)
     text = json.dumps(data, ensure_ascii=draw(st.booleans()))
     return draw(torn(text)) if draw(st.integers(0, 9)) == 0 else text

@@ -182,7 +182,7 @@ def listed(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if "ledger.sqlite" not in str(path))
 
 
-@cases(0.05, 25)
+@cases(0.02, 25)
 @given(data=st.data())
 def _commanded(found: Any, folder: Path, data: st.DataObject) -> None:
     given_in = (folder / "in.parquet").read_bytes()

@@ -49,7 +49,7 @@ def read(path: Path) -> None:
     assert len(str(frame.dp.report())) > 0
 
 
-@cases(0.1, 20)
+@cases(0.05, 20)
 @given(data=st.data())
 def _described(found: Any, path: Path, data: st.DataObject) -> None:
     text = data.draw(mutated(release_text()))
@@ -68,7 +68,7 @@ def test_descriptions(tmp_path: Path) -> None:
     assert found["PlanError"] + found["NotSanitizedError"] > 0
 
 
-@cases(0.03, 25)
+@cases(0.04, 25)
 @given(data=st.data())
 def _damaged(found: Any, path: Path, data: st.DataObject) -> None:
     whole = bytearray(written())

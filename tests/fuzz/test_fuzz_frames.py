@@ -245,7 +245,7 @@ def check(table: Any, given_options: dict[str, Any], account: dict[str, Any]) ->
     assert isinstance(repr(safe.dp), str)
 
 
-@cases(0.1, 40)
+@cases(0.05, 40)
 @given(data=st.data())
 def _released(found: Any, account: dict[str, Any], data: st.DataObject) -> None:
     frame = data.draw(frames())

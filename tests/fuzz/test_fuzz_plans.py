@@ -27,7 +27,7 @@ def check(text: str) -> None:
     assert plan.local.epsilon > 0
 
 
-@cases(0.3, 120)
+@cases(0.22, 120)
 @given(data=st.data())
 def _changed(found: Any, data: st.DataObject) -> None:
     text = data.draw(mutated(data.draw(st.sampled_from(plans()))))

@@ -42,7 +42,7 @@ SPEC = st.one_of(
 )
 
 
-@cases(0.2, 150)
+@cases(0.3, 150)
 @given(data=st.data())
 def _declared(found: Any, data: st.DataObject) -> None:
     spec = data.draw(SPEC)
@@ -58,7 +58,7 @@ def test_declarations() -> None:
     assert found["works"] > 0
 
 
-@cases(0.22, 150)
+@cases(0.32, 150)
 @given(data=st.data())
 def _made(found: Any, data: st.DataObject) -> None:
     kind = SPACES[data.draw(st.sampled_from(sorted(SPACES)))]
