@@ -182,10 +182,16 @@ def listed(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if "ledger.sqlite" not in str(path))
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return what stands in the files that commands read: they change only where they are named to be written."""
+    names = ("in.parquet", "in.csv", "secret.parquet", "release.parquet", "release.csv", "spaces.json", "plan.json")
+    return {folder / name: (folder / name).read_bytes() for name in names}
+
+
 @cases(0.02, 25)
 @given(data=st.data())
 def _commanded(found: Any, folder: Path, data: st.DataObject) -> None:
-    given_in = (folder / "in.parquet").read_bytes()
+    given_in, kept = (folder / "in.parquet").read_bytes(), contents(folder)
     valid = data.draw(st.sampled_from(["plan.json", "spaces.json"]))
     text = data.draw(mutated((folder / valid).read_text()))
     (folder / "changed.json").write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -200,6 +206,11 @@ def _commanded(found: Any, folder: Path, data: st.DataObject) -> None:
     if done.code in (2, 3):
         assert listed(folder) == before, words
         assert len(dpf.Ledger(folder / "ledger.sqlite").history()) == spent, words
+    for path, content in kept.items():
+        changed = path.read_bytes() != content
+        assert not changed or (done.code == 0 and words.count(path.name) == 1), words
+        if changed:
+            path.write_bytes(content)
     for name in set(listed(folder)) - set(before):
         if (folder / name).is_file():
             (folder / name).unlink()
