@@ -32,6 +32,16 @@ def test_numbers_beyond_all_floats_are_refused() -> None:
         dpf.Curve(range(3), 1.0, {"name": "RBF", "length_scale": HUGE}, rank=1)
 
 
+@pytest.mark.parametrize("bits", [16.0, True, "16", [16]])
+def test_bits_are_whole_numbers(bits: Any) -> None:
+    """16.0 is 16, and shifts nothing."""
+    with pytest.raises(ParameterError, match="bits must be 2, 4, 8 or 16"):
+        dpf.Vector(2, 1.0, bits=bits)
+    plan = build_plan({"a": dpf.Nullable(dpf.Vector(2, 1.0, bits=8))}, epsilon=1.0).to_json()
+    with pytest.raises(PlanError, match="bits must be 2, 4, 8 or 16"):
+        Plan.from_json(plan.replace('"bits": 8', f'"bits": {json.dumps(bits)}'))
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
