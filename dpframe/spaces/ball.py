@@ -64,9 +64,10 @@ class Ball:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "length", check_whole(self.length, "length", 1, LONGEST, of="coordinates"))
-        if not isinstance(self.bits, Integral) or self.bits not in BITS:
+        bits: Any = self.bits
+        if not isinstance(bits, Integral) or bits not in BITS:
             raise ParameterError("bits must be 2, 4, 8 or 16")
-        object.__setattr__(self, "bits", int(self.bits))
+        object.__setattr__(self, "bits", int(bits))
         if self.norm not in NORMS:
             raise ParameterError(f"norm must be one of {', '.join(NORMS)}")
         if int(self.measure(np.ones((1, self.length), dtype=np.int64))[0]) > self.limit:
