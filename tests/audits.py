@@ -49,11 +49,11 @@ def released(plan: Plan, code: int, key: int) -> Callable[[int], np.ndarray]:
     return sampler
 
 
-def seen(space: Space, pair: tuple[int, int]) -> Callable[[np.ndarray], np.ndarray]:
+def seen(space: Space, pair: tuple[int, int], power: int = 1) -> Callable[[np.ndarray], np.ndarray]:
     """Return what an attacker looks at: of sets the items of one input shown, less those of the other."""
     inner = space.inner if isinstance(space, Nullable) else space
     if inner.holds_vectors:
-        return lambda rows: nearer(space, inner, pair, rows)
+        return lambda rows: nearer(space, inner, pair, rows, power)
     if not isinstance(inner, Subset):
         return lambda rows: rows[:, 0] if rows.shape[1] == 1 else rows
     words = [space.code_array([code])[0] for code in pair]
@@ -67,14 +67,17 @@ def seen(space: Space, pair: tuple[int, int]) -> Callable[[np.ndarray], np.ndarr
     return view
 
 
-def nearer(space: Space, inner: Any, pair: tuple[int, int], rows: np.ndarray) -> np.ndarray:
-    """Return how much nearer released vectors lie to one input than to the other in l1: their log-ratio, in steps."""
+def nearer(space: Space, inner: Any, pair: tuple[int, int], rows: np.ndarray, power: int = 1) -> np.ndarray:
+    """Return how much nearer released vectors lie to one input than to the other: their log-ratio, up to a scale.
+
+    In ℓ1 for geometric noise, in squares of ℓ2 for Gaussian noise.
+    """
     null = (rows == space.code_array([space.size - 1])[0]).all(axis=1) & isinstance(space, Nullable)
     centre = inner.fixed_point
     first, second = (inner.ball.unpack(inner.code_array([centre if c >= inner.size else c])) for c in pair)
     shown = inner.ball.unpack(rows[:, : inner.ball.words])
-    found = np.abs(shown - second).sum(axis=1) - np.abs(shown - first).sum(axis=1)
-    return np.where(null, -(10**9), found)
+    found = (np.abs(shown - second) ** power).sum(axis=1) - (np.abs(shown - first) ** power).sum(axis=1)
+    return np.where(null, -(10**12), found)
 
 
 def drawn(mechanism: Any, code: int, key: int) -> Callable[[int], np.ndarray]:

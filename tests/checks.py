@@ -32,8 +32,10 @@ from dpframe.mechanisms import (
     WrappedGeometric,
     mechanism_from_json,
 )
+from dpframe.mechanisms.ball_channel import BallChannel
 from dpframe.mechanisms.bit_flips import FlipChannel
 from dpframe.mechanisms.geometric import GeometricChannel
+from dpframe.mechanisms.process import GaussianVectors
 from dpframe.mechanisms.set_channel import SetChannel
 from dpframe.mechanisms.set_response import SetResponse
 from dpframe.mechanisms.tabulated import Tabulated
@@ -358,6 +360,9 @@ def exact_epsilon(columns: list[list[int]]) -> Decimal:
 
 def check_mechanism(mechanism: Mechanism) -> None:
     """Check all that a mechanism states, against computations of its own."""
+    if isinstance(mechanism.inner, GaussianVectors):
+        check_process(mechanism, mechanism.inner)
+        return
     if isinstance(mechanism.inner, VectorChannel):
         check_vector_mechanism(mechanism, mechanism.inner)
         return
@@ -426,6 +431,51 @@ def check_vector_mechanism(mechanism: Mechanism, channel: VectorChannel) -> None
     _check_vector_fit(mechanism, exact)
 
 
+def check_process(mechanism: Mechanism, channel: GaussianVectors) -> None:
+    """Check the same of Gaussian noise on vectors: its law one coordinate at a time, its loss against two of them.
+
+    With all of the distance along one coordinate the loss is that of one discrete Gaussian, which is summed here.
+    """
+    _check_value(mechanism)
+    loss, asked = mechanism.loss, mechanism.budget
+    assert loss.pure() == loss.epsilon(0.0) == math.inf
+    assert asked.delta * 0.999 < loss.delta(asked.epsilon) <= asked.delta
+    assert asked.epsilon * 0.999 < loss.epsilon(asked.delta) <= asked.epsilon
+    _check_vector_chunks(mechanism, channel)
+    ball, sigma = channel.ball, float(channel.table.sigma2) ** 0.5
+    assert (ball.last - ball.radius) / 2 >= 6 * sigma
+    reach = math.ceil(12 * sigma)
+    law = np.exp(-(np.arange(-reach, reach + 1.0) ** 2) / 2 / sigma**2)
+    law /= law.sum()
+    flags = [mechanism.present] if isinstance(mechanism, WithNull) else []
+    shown, moves = [(1.0, 1.0, ball.radius)], []
+    for keep, flip in flags:
+        shown = [(keep, keep, ball.radius)]
+        moves = [(keep, flip, (ball.radius + 1) // 2), (flip, keep, (ball.radius + 1) // 2)]
+    for one, other, far in [*shown, *moves]:
+        for epsilon in (asked.epsilon / 3, asked.epsilon, 2 * asked.epsilon):
+            values = np.maximum(one * law[far:] - math.exp(epsilon) * other * law[:-far], 0.0).sum()
+            hidden = max(0.0, (1 - one) - math.exp(epsilon) * (1 - other))
+            assert values + hidden <= loss.delta(epsilon)
+    assert mechanism.expected_error() >= sigma * 0.79
+    _check_process_fit(channel, law, reach)
+
+
+def _check_process_fit(channel: GaussianVectors, law: np.ndarray, reach: int, rows: int = 200_000) -> None:
+    """Kolmogorov's test of every one of a few coordinates, and their correlations: each fails with probability 1e-9."""
+    ball = channel.ball
+    codes = np.zeros((rows, ball.words), dtype=np.uint64)
+    codes[:] = ball.pack(np.full((1, ball.length), ball.last // 2))
+    stream = Keystream(hashlib.sha256(repr(channel).encode()).digest()).column("fit")
+    noise = ball.unpack(channel.sample(codes, stream)) - ball.last // 2
+    below = np.cumsum(law)
+    for i in sorted({0, ball.length // 2, ball.length - 1}):
+        seen = np.cumsum(np.bincount(noise[:, i] + reach, minlength=len(law))) / rows
+        assert np.abs(seen - below).max() < math.sqrt(math.log(2e9) / 2 / rows)
+    if ball.length > 1:
+        assert abs(np.corrcoef(noise[:, 0], noise[:, -1])[0, 1]) < 6.2 / math.sqrt(rows)
+
+
 def exact_vectors(mechanism: Mechanism, channel: VectorChannel) -> tuple[list[list[int]], int]:
     """Return P(· | x) for every x as integers over one total: noise on each coordinate, of x drawn to the ball."""
     ball, one = channel.ball, [_clipped(channel.table, x) for x in range(channel.ball.last + 1)]
@@ -451,7 +501,7 @@ def _vector_error(mechanism: Mechanism, channel: VectorChannel, exact: np.ndarra
     return float((exact.T * far).sum(axis=1)[inside].max())
 
 
-def _check_vector_chunks(mechanism: Mechanism, channel: VectorChannel) -> None:
+def _check_vector_chunks(mechanism: Mechanism, channel: BallChannel) -> None:
     """Any split and first row give the same vectors, unused bits stay 0, and null stands alone."""
     rows, start, ball = 20_001, 5, channel.ball
     fields = np.random.default_rng(1).integers(0, ball.last + 1, (rows, ball.length))

@@ -46,6 +46,8 @@ def plans_with(tag: str, epsilon: float, delta: float) -> Iterator[Plan]:
         if isinstance(space, Product):
             columns = {f"a{i}": part for i, part in enumerate(space.spaces)}
             yield build_plan(columns, epsilon=epsilon, delta=delta, groups=[list(columns)])
+        elif MECHANISMS[tag].takes_delta and delta == 0:
+            continue
         elif tag not in FITS or FITS[tag](space):
             yield build_plan({"a": space}, epsilon=epsilon, delta=delta, mechanisms={"a": tag})
 
@@ -56,5 +58,7 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "gaussian": lambda space: space.size <= 4,
     "nullable_gaussian": lambda space: space.values <= 2,
     "asymmetric_bitflip": lambda space: 2 * space.most <= space.count,
+    "process": lambda space: space.ball.bits == 16,
+    "nullable_process": lambda space: space.inner.ball.bits == 16,
 }
 """Bounds on the spaces of some mechanisms."""

@@ -17,6 +17,7 @@ from fractions import Fraction
 
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import DIGITS, SLACK, check_delta, round_down, round_up
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import ParameterError
 
 _HUGE = 1e4
@@ -25,6 +26,11 @@ _HUGE = 1e4
 
 class PrivacyLoss(ABC):
     """The worst hockey-stick divergence between neighbouring rows, as a curve."""
+
+    @property
+    def step(self) -> Step | None:
+        """The step that lies above the curve, where the channel was made for one; see `gaussian_dp`."""
+        return None
 
     @abstractmethod
     def pure(self) -> float:

@@ -34,7 +34,7 @@ from dpframe.io.frames import Frame, wrap
 from dpframe.io.persons import row_counts
 from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
-from dpframe.mechanisms import Mechanism
+from dpframe.mechanisms import MECHANISMS, Mechanism
 from dpframe.noise.keystream import Keystream, choice_key
 from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.calibration import Terms, check_ready
@@ -342,8 +342,18 @@ def _ready(options: Mapping[str, Any]) -> list[Mechanism]:
 
 
 def _hides(options: Mapping[str, Any]) -> bool:
-    """Tell whether rows hide each other: they leave in a secret order, and no ready mechanism has a δ of its own."""
-    return bool(options["shuffle"]) and not options["passthrough"] and all(m.delta == 0 for m in _ready(options))
+    """Tell whether rows hide each other: they leave in a secret order, and no mechanism has a δ of its own."""
+    own = any(m.delta > 0 for m in _ready(options)) or bool(_taking(options))
+    return bool(options["shuffle"]) and not options["passthrough"] and not own
+
+
+def _taking(options: Mapping[str, Any]) -> list[str]:
+    """Return the columns whose mechanism, ready or by its name, may need a δ of its own."""
+    given = options["mechanisms"]
+    names = {name for family in MECHANISMS.values() if family.takes_delta for name in (family.tag, *family.aliases)}
+    if not isinstance(given, Mapping):
+        return []
+    return [column for column, tag in given.items() if (tag.tag if isinstance(tag, Mechanism) else tag) in names]
 
 
 def _check_ready(options: Mapping[str, Any], promise: Budget, inference: Step | None, tables: Step | None) -> None:
@@ -448,11 +458,12 @@ def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], 
 
     Names, shares, groups and rows are checked; how much noise there is, is calibrated only where it may fail.
     """
-    budget = rest if rest.epsilon < _SMALL else Budget(1.0, 0.0)
+    budget = rest if rest.epsilon < _SMALL or _taking(options) else Budget(1.0, 0.0)
     unknown, chosen = {column.name for column in left}, options.get("mechanisms") or {}
     if isinstance(chosen, Mapping):
         # Which mechanisms fit, and what they cost, is known with the spaces.
-        chosen = {k: tag for k, tag in chosen.items() if k not in unknown and not isinstance(tag, Mechanism)}
+        named = {k: getattr(tag, "tag", tag) if k in _taking(options) else tag for k, tag in chosen.items()}
+        chosen = {k: tag for k, tag in named.items() if k not in unknown and not isinstance(tag, Mechanism)}
     build_plan(spaces, epsilon=budget.epsilon, delta=budget.delta, **{**options, "mechanisms": chosen, "leaks": ()})
 
 

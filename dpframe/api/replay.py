@@ -267,7 +267,7 @@ def _most(measure: Measure, plan: Plan) -> int:
     space = plan[measure.columns[0]].space
     if measure.kind == "vectors":
         ball = ball_of(space)
-        return 4 * (ball.length + 1) * ball.last
+        return 4 * (ball.length + 1) * ball.unit
     return {"sum": space.values - 1, "items": 2 * measure.most}.get(measure.kind, 2)
 
 

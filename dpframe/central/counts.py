@@ -118,6 +118,7 @@ class Items:
 class Vectors:
     """The sums of vectors' whole coordinates u and U times their count, in the cells of another column or in one.
 
+    Where the grid has room around the ball, u is counted so many times: what the sums mean is the same to a rounding.
     Vectors are drawn to their ball first, as by their mechanism: a row moves sums by no more than the accountant takes.
 
     Examples
@@ -145,12 +146,12 @@ class Vectors:
         words, places = codes[kept][:, : ball.words].astype(np.uint64), cells[kept]
         step = max(1, _BITS // (64 * ball.words))
         for start in range(0, len(words), step):
-            odd = ball.odd(ball.unpack(ball.within(words[start : start + step])))
+            odd = ball.room * ball.odd(ball.unpack(ball.within(words[start : start + step])))
             part = places[start : start + step]
             for i, column in enumerate(odd.T):
                 # Sums of so few small numbers are whole in floats.
                 self.counts[:, i] += np.bincount(part, weights=column, minlength=self.cells).astype(np.int64)
-            self.counts[:, -1] += ball.last * np.bincount(part, minlength=self.cells)
+            self.counts[:, -1] += ball.unit * np.bincount(part, minlength=self.cells)
 
 
 def noisy(counts: Ints | Sequence[int], sigma2: float, stream: ColumnStream) -> Ints:

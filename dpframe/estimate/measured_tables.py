@@ -28,6 +28,7 @@ from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.numbers import bin_table, cut_at_quantiles, fine_shares, tilt_to_mean
 from dpframe.estimate.tables.refine import Refining
 from dpframe.estimate.tables.simple import simple_one_way
+from dpframe.estimate.tables.slopes import moved_by_slopes
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
 from dpframe.estimate.with_counts import CellCounts, MeasuredCounts
 from dpframe.io.released import Source
@@ -181,10 +182,15 @@ class TableColumn:
 
     def onto(self, axis: Axis) -> FloatArray:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
+        return np.asarray(self._exact(axis) @ self.spread)
+
+    def moved(self, axis: Axis, shares: FloatArray) -> FloatArray:
+        """Return what `onto` leaves out of a joint whose first axis is the column's: slopes within cells of the fit."""
+        return moved_by_slopes(shares, self._exact(axis), self.spread, self.cells - self.axis.has_null)
+
+    def _exact(self, axis: Axis) -> FloatArray:
         exact = into_cells(self.axis, axis)
-        if exact is None:
-            exact = aggregation(as_bins(self.axis), as_bins(axis))
-        return np.asarray(exact @ self.spread)
+        return aggregation(as_bins(self.axis), as_bins(axis)) if exact is None else exact
 
 
 def as_bins(axis: Axis) -> BinnedAxis:

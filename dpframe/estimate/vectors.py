@@ -91,16 +91,14 @@ class VectorColumn:
     @cached_property
     def _surrogates(self) -> tuple[FloatArray, FloatArray]:
         """φ and φ₂ of every code of a coordinate, in parts of the bound."""
-        last = self.space.ball.last
-        codes = np.arange(last + 1)
-        first = self.channel.noise.surrogate_at(lambda c: (2 * c - last) / last, codes)
-        return first, self.channel.noise.surrogate_at(lambda c: ((2 * c - last) / last) ** 2, codes)
+        first, second = self.channel.moments
+        return first / self.space.scale, second / self.space.scale**2
 
     @cached_property
     def _null(self) -> tuple[FloatArray, FloatArray, float]:
         """Surrogates at null: of the values, of their products, and of presence."""
         kept, flipped = self.column.mechanism.present
-        centre = np.full(self.length, -1 / self.space.ball.last)
+        centre = np.full(self.length, -1 / self.space.scale)
         share = -flipped / (kept - flipped)
         return share * centre, share * np.outer(centre, centre), share
 
@@ -196,14 +194,14 @@ class VectorColumn:
         sums = cells @ table.counts.astype(np.float64)
         noise = table.measure.sigma2 * cells.sum(axis=1)
         known = math.isfinite(rows)
-        counts = np.full(len(sums), rows * self.space.ball.last) if known else sums[:, -1]
+        counts = np.full(len(sums), rows * self.space.ball.unit) if known else sums[:, -1]
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = sums[:, :-1] / counts[:, None]
             eye = np.broadcast_to(np.eye(self.length), (len(mean), self.length, self.length))
             spread = eye if known else eye + mean[:, :, None] * mean[:, None, :]
             covariance = spread * (noise / counts**2)[:, None, None]
             most = self.length if self.space.ball.norm == "linf" else 1.0
-            own = np.maximum(most - (mean**2).sum(axis=1), 0.0) / (counts / self.space.ball.last)
+            own = np.maximum(most - (mean**2).sum(axis=1), 0.0) / (counts / self.space.ball.unit)
             covariance = covariance + sampling * own[:, None, None] * eye
             # A count that does not stand out of its noise leaves a quotient without a law.
             clear = counts > 4 * np.sqrt(noise)

@@ -1,12 +1,13 @@
 """Random channels on integer codes, a family a file, reached through one tag registry."""
 
-from dpframe.mechanisms.base import MECHANISMS, Channel, Mechanism, mechanism_for, mechanism_from_json
+from dpframe.mechanisms.base import MECHANISMS, Channel, Mechanism, family_for, mechanism_for, mechanism_from_json
 from dpframe.mechanisms.bit_flips import AsymmetricBitFlip, BitFlip
 from dpframe.mechanisms.gamma_diagonal import GammaDiagonal
 from dpframe.mechanisms.gaussian import Gaussian
 from dpframe.mechanisms.geometric import Geometric
 from dpframe.mechanisms.nullable import WithNull
 from dpframe.mechanisms.optimal import Optimal
+from dpframe.mechanisms.process import Process
 from dpframe.mechanisms.rectangular import RectangularMatrix
 from dpframe.mechanisms.response import RandomizedResponse, ResponseChannel
 from dpframe.mechanisms.set_response import NullableSetResponse, SetResponse
@@ -28,6 +29,7 @@ __all__ = [
     "Mechanism",
     "NullableSetResponse",
     "Optimal",
+    "Process",
     "RandomizedResponse",
     "RectangularMatrix",
     "ResponseChannel",
@@ -36,6 +38,7 @@ __all__ = [
     "VectorNoise",
     "WithNull",
     "WrappedGeometric",
+    "family_for",
     "mechanism_for",
     "mechanism_from_json",
 ]

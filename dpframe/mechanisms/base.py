@@ -52,8 +52,8 @@ class Family(Protocol):
         """The key in the registry."""
 
     @property
-    def alias(self) -> str | None:
-        """Another name by which it is asked for, on spaces of its metrics."""
+    def aliases(self) -> tuple[str, ...]:
+        """Other names by which it is asked for, on spaces of its metrics, the usual one first."""
 
     @property
     def metrics(self) -> frozenset[str]:
@@ -62,6 +62,13 @@ class Family(Protocol):
     @property
     def adds_in_group(self) -> bool:
         """Whether the mechanisms' noise is added in the group of codes; see `Mechanism`."""
+
+    @property
+    def takes_delta(self) -> bool:
+        """Whether there are such mechanisms with δ > 0 alone."""
+
+    def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
+        """Return the space that a mechanism of a budget randomises codes of."""
 
     def calibrate(self, space: Space, epsilon: float, delta: float) -> Mechanism:
         """Make the mechanism for a space, with the least noise that meets (ε, δ)."""
@@ -345,12 +352,14 @@ class Mechanism(Channel):
     """
 
     tag: ClassVar[str]
-    alias: ClassVar[str | None] = None
-    """Another name by which it is asked for: that of its kind, where spaces of other metrics have one of that name."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names by which it is asked for: that of its kind, where spaces of other metrics have one of that name."""
     metrics: ClassVar[frozenset[str]]
     """Kinds of metric (`Space.metric`) that the mechanism is for."""
     fixed: ClassVar[bool] = False
     """Whether the law is given as it is, and cannot follow a budget."""
+    takes_delta: ClassVar[bool] = False
+    """Whether there are such mechanisms with δ > 0 alone, so that they take part of a plan's."""
     adds_in_group: ClassVar[bool] = False
     """Whether noise is added in the group of codes (Z_k by coordinate, bits by exclusive or), so that it commutes with
     a one-time pad (sampling paper, Lemma III.1)."""
@@ -372,6 +381,11 @@ class Mechanism(Channel):
     def shape_of(cls, space: Space) -> tuple[Any, ...]:
         """Return the fields before ``epsilon`` that a space has: its number of codes."""
         return (space.size,)
+
+    @classmethod
+    def space_for(cls, space: Space, epsilon: float, delta: float) -> Space:
+        """Return the space whose codes a mechanism of a budget randomises: the given one, perhaps on a wider grid."""
+        return space
 
     @classmethod
     def calibrate(cls, space: Space, epsilon: float, delta: float) -> Self:
@@ -434,8 +448,8 @@ class Mechanism(Channel):
         object.__setattr__(self, "delta", check_delta(delta))
 
 
-def mechanism_for(space: Space, epsilon: float, delta: float, tag: str | None = None) -> Mechanism:
-    """Return the space's own mechanism, or the one of a tag, calibrated to (ε, δ).
+def family_for(space: Space, tag: str | None = None) -> Family:
+    """Return the family of the space's own mechanism, or of the one of a tag.
 
     Raises
     ------
@@ -444,11 +458,16 @@ def mechanism_for(space: Space, epsilon: float, delta: float, tag: str | None = 
     """
     tag = space.mechanism if tag is None else tag
     fitting = [family for family in MECHANISMS.values() if space.metric in family.metrics]
-    known = {family.tag: family for family in fitting} | {family.alias or family.tag: family for family in fitting}
+    known = {name: family for family in fitting for name in (family.tag, *family.aliases)}
     if tag not in known:
-        names = sorted(family.alias or family.tag for family in fitting)
+        names = sorted(next(iter(family.aliases), family.tag) for family in fitting)
         raise ParameterError(f"mechanism must be one of {', '.join(names)} for space {space.tag}")
-    return known[tag].calibrate(space, epsilon, delta)
+    return known[tag]
+
+
+def mechanism_for(space: Space, epsilon: float, delta: float, tag: str | None = None) -> Mechanism:
+    """Return the space's own mechanism, or the one of a tag, calibrated to (ε, δ); see `family_for`."""
+    return family_for(space, tag).calibrate(space, epsilon, delta)
 
 
 def mechanism_from_json(data: Mapping[str, Any]) -> Mechanism:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ from dpframe.mechanisms.base import (
 from dpframe.mechanisms.bit_flips import BitFlip
 from dpframe.mechanisms.gaussian import Gaussian
 from dpframe.mechanisms.geometric import Geometric
+from dpframe.mechanisms.process import Process
 from dpframe.mechanisms.set_channel import FlaggedSets, SetView
 from dpframe.mechanisms.vector_noise import VectorNoise
 from dpframe.noise.keystream import ColumnStream
@@ -267,9 +268,20 @@ class NullFamily:
         return f"nullable_{self.kind.tag}"
 
     @property
-    def alias(self) -> str:
-        """The kind's tag: a column's mechanism has one name, whether null is a value or not."""
-        return self.kind.tag
+    def aliases(self) -> tuple[str, ...]:
+        """The kind's names: a column's mechanism has one name, whether null is a value or not."""
+        return (self.kind.tag, *self.kind.aliases)
+
+    @property
+    def takes_delta(self) -> bool:
+        """As the kind does."""
+        return self.kind.takes_delta
+
+    def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
+        """Return the space around the kind's."""
+        around: Any = space
+        inner: Space = self.kind.space_for(around.inner, epsilon, delta)
+        return space if inner is around.inner else replace(around, inner=inner)
 
     @property
     def metrics(self) -> frozenset[str]:
@@ -287,5 +299,5 @@ class NullFamily:
         return WithNull(self.kind, tuple(data[name] for name in names), data["epsilon"], data["delta"])
 
 
-for _kind in (Geometric, Gaussian, BitFlip, VectorNoise):
+for _kind in (Geometric, Gaussian, BitFlip, VectorNoise, Process):
     register(NullFamily(_kind))

@@ -68,7 +68,7 @@ class SetResponse(SetMechanism):
     size: int = field(init=False, repr=False, compare=False)
 
     tag: ClassVar[str] = "set_response"
-    alias: ClassVar[str | None] = "randomized_response"
+    aliases: ClassVar[tuple[str, ...]] = ("randomized_response",)
 
     def __post_init__(self) -> None:
         self._check_shape()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,16 +25,14 @@ from dpframe.accounting.budget import round_down, round_up
 from dpframe.accounting.loss import NullFlagLoss, PrivacyLoss, RatioLoss, pure_rate
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.mechanisms.base import LARGEST_MATRIX, Channel, CodeFunction, IntArray, Mechanism, register
+from dpframe.mechanisms.ball_channel import CHUNK, BallChannel
+from dpframe.mechanisms.base import LARGEST_MATRIX, Channel, IntArray, Mechanism, register
 from dpframe.mechanisms.geometric import GivenNoise
 from dpframe.mechanisms.response_table import response_loss, response_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread, geometric_table
 from dpframe.spaces import Space
 from dpframe.spaces.ball import Ball
-
-CHUNK = 1 << 14
-"""Rows that are unpacked at a time."""
 
 _PLANES = 2
 """Planes of words that a coordinate has, whether its table needs both or not."""
@@ -48,38 +46,13 @@ _SAFE = 1 - Decimal(10) ** -50
 _DIGITS = Context(prec=60)
 
 
-class VectorChannel(Channel):
-    """Independent noise on the coordinates of vectors in a ball: all that follows from the table of its integers."""
-
-    @property
-    @abstractmethod
-    def ball(self) -> Ball:
-        """The ball that vectors are drawn to before noise is added."""
+class VectorChannel(BallChannel):
+    """Geometric noise on the coordinates of vectors in a ball: all that follows from the table of its integers."""
 
     @property
     @abstractmethod
     def table(self) -> GeometricTable:
         """The integers that every coordinate's noise is sampled from."""
-
-    @property
-    def own_metric(self) -> str:
-        """A norm's distance."""
-        return "vector"
-
-    @property
-    def diameter(self) -> float:
-        """Largest distance of two vectors in grid steps."""
-        return float(self.ball.last)
-
-    @property
-    def centre(self) -> int:
-        """The vector next to 0."""
-        return self.ball.centre
-
-    @property
-    def code_words(self) -> int:
-        """64-bit words in the code of a row."""
-        return self.ball.words
 
     @property
     def noise(self) -> GivenNoise:
@@ -141,16 +114,24 @@ class VectorChannel(Channel):
             found = [w * v for v in self.table.weights(coordinate) for w in found]
         return found, 1 << 128 * self.ball.length
 
-    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Refused: functions of a whole vector have too many values; coordinates have surrogates of their own."""
-        self._refuse()
+    @cached_property
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Surrogates of u and of u², by the released code of a coordinate, each of shape (2^bits,)."""
+        codes = np.arange(self.ball.last + 1)
+        return self.noise.surrogate_at(self._odd, codes), self.noise.surrogate_at(self._squares, codes)
 
-    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Refused, as `surrogate_at`."""
-        self._refuse()
+    def _odd(self, codes: IntArray) -> FloatArray:
+        return self.ball.odd(np.asarray(codes, dtype=np.int64)).astype(np.float64)
 
-    def _refuse(self) -> NoReturn:
-        raise ParameterError("vectors are not inverted as a whole; ask for mean or mean_curve")
+    def _squares(self, codes: IntArray) -> FloatArray:
+        return np.asarray(self._odd(codes) ** 2)
+
+    @property
+    def variances(self) -> tuple[float, float]:
+        """Variance of the surrogate of u for a coordinate next to 0, and the largest."""
+        own = self._squares(np.arange(self.ball.last + 1))
+        found = self.noise.apply(self.moments[0] ** 2, adjoint=True) - own
+        return float(found[self.ball.last // 2]), float(found.max())
 
     def expected_error(self, space: Space | None = None) -> float:
         """Return a bound on E‖Y − x‖ in grid steps, over all vectors x of the cube."""
@@ -229,8 +210,16 @@ class VectorNoise(VectorChannel, Mechanism):
 
     @classmethod
     def shape_of(cls, space: Space) -> tuple[Any, ...]:
-        """Return length, bits and norm."""
+        """Return length, bits and norm.
+
+        Raises
+        ------
+        ParameterError
+            For a grid with room: this noise ends where the ball does.
+        """
         vectors: Any = space
+        if vectors.ball.room > 1:
+            raise ParameterError("mechanism vector is for spaces without room; leave room out, or take gaussian")
         return vectors.ball.length, vectors.ball.bits, vectors.ball.norm
 
     @classmethod

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,11 @@ _REACH = 12
 _SINGLE = 256
 """Largest scale of one table; the fine part of a wider one has the scale `_RATIO`·`_STRIDE`."""
 _STRIDE, _RATIO = 64, 3
+_GUIDED = 16
+"""Leading bits of a word by which its place is looked up first."""
+_MANY = 1 << 12
+"""Words from which on a look-up pays."""
+_SPLIT = (1 << 32) - 1
 
 Ints = npt.NDArray[np.int64]
 
@@ -73,17 +78,26 @@ class GaussianTable:
         """Planes of the stream that a draw takes a word of 128 bits from."""
         return 1 if self.coarse is None else 1 + self.coarse.planes
 
-    def sample(self, stream: ColumnStream, plane: int, count: int) -> Ints:
-        """Return draws 0 … count − 1, from the planes ``plane`` on."""
-        words = stream.words(plane, 0, count, bits=128)
+    def sample(self, stream: ColumnStream, plane: int, count: int, first_row: int = 0) -> Ints:
+        """Return draws ``first_row`` … ``first_row + count − 1``, from the planes ``plane`` on."""
+        words = stream.words(plane, first_row, count, bits=128)
         drawn = self.invert(words[:, 1].astype(np.uint64), words[:, 0].astype(np.uint64))
         if self.coarse is not None:
-            drawn += _STRIDE * self.coarse.sample(stream, plane + 1, count)
+            drawn += _STRIDE * self.coarse.sample(stream, plane + 1, count, first_row)
         return drawn
 
     def invert(self, high: U64, low: U64) -> Ints:
         """Turn words of 128 bits, as two halves, into draws of this table alone."""
-        return inverted(self.high, self.low, high, low).astype(np.int64) - self.reach
+        guide = self._guide if len(high) >= _MANY else None
+        return inverted(self.high, self.low, high, low, guide).astype(np.int64) - self.reach
+
+    @cached_property
+    def _guide(self) -> npt.NDArray[np.uint32]:
+        """The place of all words that begin with so many bits, or `_SPLIT` where a limit divides them."""
+        starts = np.arange(1 << _GUIDED, dtype=np.uint64) << np.uint64(64 - _GUIDED)
+        ends = starts | np.uint64((1 << 64 - _GUIDED) - 1)
+        first, last = (np.searchsorted(self.high, words, side="left") for words in (starts, ends))
+        return np.where(first == last, first, _SPLIT).astype(np.uint32)
 
     def weights(self) -> dict[int, int]:
         """Return the weight over 2^128 of every draw of this table alone, read back from it."""
@@ -151,10 +165,18 @@ def limits_of(weights: Sequence[int]) -> tuple[U64, U64]:
     return high, np.array([limit & mask for limit in limits], dtype=np.uint64)
 
 
-def inverted(high: U64, low: U64, words_high: U64, words_low: U64) -> npt.NDArray[np.intp]:
+def inverted(
+    high: U64, low: U64, words_high: U64, words_low: U64, guide: npt.NDArray[np.uint32] | None = None
+) -> npt.NDArray[np.intp]:
     """Return for every word of 128 bits the first place whose limit is above it."""
     last = len(high) - 1
-    places = np.minimum(np.searchsorted(high, words_high, side="left"), last)
+    if guide is None:
+        places = np.searchsorted(high, words_high, side="left")
+    else:
+        places = guide[words_high >> np.uint64(64 - _GUIDED)].astype(np.intp)
+        split = np.flatnonzero(places == _SPLIT)
+        places[split] = np.searchsorted(high, words_high[split], side="left")
+    places = np.minimum(places, last)
     # Where the high halves are equal, which is next to never, the low ones decide.
     tied = np.flatnonzero(high[places] == words_high)
     while len(tied):

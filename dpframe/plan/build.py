@@ -9,11 +9,11 @@ from typing import Any
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, shares_of
 from dpframe.accounting.gaussian_dp import Step
-from dpframe.errors import DpframeWarning, ParameterError, tuple_label, warn
-from dpframe.mechanisms import GammaDiagonal, Mechanism, mechanism_for
+from dpframe.errors import DpframeWarning, ParameterError, name_list, tuple_label, warn
+from dpframe.mechanisms import GammaDiagonal, Mechanism, family_for, mechanism_for
 from dpframe.mechanisms.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.plan.allocation import shares_by_error
-from dpframe.plan.calibration import Maker, Terms, calibrate
+from dpframe.plan.calibration import Maker, Terms, calibrate, slacks_of
 from dpframe.plan.choice import errs_more, is_clearly_better, promising_rival, stand_in
 from dpframe.plan.columns import Column, Group, parted
 from dpframe.plan.inferred import Inferred
@@ -192,7 +192,8 @@ def _calibrated(
     named = set(allocation) if isinstance(allocation, Mapping) else set()
     # In known order beside central steps no share may follow from what inference gave (`calibration`); channels that
     # may fail are accounted for as in known order.
-    fails = any(column.mechanism.delta > 0 for column in ready.values())
+    taking = [name for name, tag in chosen.items() if isinstance(tag, str) and family_for(known[name], tag).takes_delta]
+    fails = bool(taking) or any(column.mechanism.delta > 0 for column in ready.values())
     moving = terms.central is None or (terms.shuffled_rows is not None and not fails)
     for name in known:
         if moving and known[name].size == 1 and name not in {*ready, *grouped, *named, *chosen}:
@@ -201,11 +202,16 @@ def _calibrated(
     makers: list[Maker] = [_maker(unit, known, chosen) for unit in rest]
     # A group has its columns' shares together, so that grouping leaves the budget of the others as it was.
     weights = [len(unit) if isinstance(unit, tuple) else 1 for unit in rest]
+    if allocation == "error" and taking:
+        raise ParameterError(
+            f'allocation="error" cannot weigh gaussian noise, which {name_list(taking)} has; give {{column: share}}'
+        )
     if allocation == "error":
         shares = shares_by_error(makers, weights, list(ready.values()), terms)
     else:
         shares = shares_of(rest, _by_unit(allocation, joined, known), weights)
-    made = calibrate(makers, shares, list(ready.values()), terms)
+    slacks = slacks_of([unit in taking for unit in rest], terms)
+    made = calibrate(makers, shares, list(ready.values()), terms, slacks)
     return parted([*ready.values(), *made], known)
 
 
@@ -217,7 +223,7 @@ def _maker(unit: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> 
 
     def make(epsilon: float, delta: float) -> Column:
         try:
-            return Column(unit, space, mechanism_for(space, epsilon, delta, tag))
+            return Column.calibrated(unit, space, epsilon, delta, tag)
         except ParameterError as error:
             raise ParameterError(f"column {unit!r}: {error}") from None
 

@@ -126,6 +126,8 @@ class Terms:
         slack = math.fsum(unit.mechanism.delta for unit in units)
         if slack == 0:
             return self.delta_of_losses([unit.column_loss for unit in units])
+        if any(unit.step for unit in units):
+            return self.delta_of_steps(*_told(units))
         if self.central is None:
             # The theory of shuffling and of privacy-loss distributions here is for pure columns.
             total = compose(unit.certified for unit in units)
@@ -140,6 +142,23 @@ class Terms:
         assert self.central is not None
         more = Step(0.0, min(delta * self.contributions * (1 + 1e-12), 1 - 1e-9))
         return replace(self, central=composed_steps([self.central, more]), secret=False, sample=None)
+
+    def delta_of_steps(self, steps: Sequence[Step], epsilons: Sequence[float], slack: float = 0.0) -> Bound:
+        """Return the same for rows in known order whose columns are steps, and others that lose so much.
+
+        ``slack`` is the chance that one of the others fails.
+        """
+        parts, own = response_parts(epsilons), [*steps, Step(0.0, slack)]
+        if self.central is None:
+            budget, total = self.sampled_budget, mixed_delta(parts, composed_steps(own), self.sampled_budget.epsilon)
+        else:
+            budget, k = self.budget, self.contributions
+            total = mixed_delta(parts * k, composed_steps([self.central, *own * k]), budget.epsilon)
+        if self.local is None:
+            return Bound(total, "composition")
+        apart = mixed_delta(parts, composed_steps(own), self.local.epsilon)
+        excess = apart / self.local.delta * budget.delta if self.local.delta else float(apart > 0)
+        return Bound(min(1.0, max(total, excess)), "composition")
 
     def delta_of_losses(self, parts: Sequence[ColumnLoss]) -> Bound:
         """Return the same for pure columns of which the accountant knows this much."""
@@ -195,13 +214,36 @@ def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step | None:
     return cover.step if math.isfinite(cover.ratio) else None
 
 
+def _told(units: Sequence[Randomised]) -> tuple[list[Step], list[float], float]:
+    """Return the units' steps, what the others lose, and the chance that one of these fails."""
+    others = [unit for unit in units if unit.step is None]
+    steps = [unit.step for unit in units if unit.step is not None]
+    return steps, [unit.certified.epsilon for unit in others], math.fsum(unit.mechanism.delta for unit in others)
+
+
+_TAKEN = 0.5
+"""Part of δ that columns share whose noise needs some of their own."""
+
+
+def slacks_of(taking: Sequence[bool], terms: Terms) -> list[float]:
+    """Return the δ of each column: equal parts of half of what a row may have for those whose noise needs some."""
+    count = sum(taking)
+    rows = terms.contributions if terms.central is not None else 1
+    return [terms.sampled_budget.delta * _TAKEN / count / rows if takes else 0.0 for takes in taking]
+
+
 def calibrate(
-    makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms
+    makers: Sequence[Maker],
+    shares: Sequence[float],
+    ready: Sequence[Randomised],
+    terms: Terms,
+    slacks: Sequence[float] = (),
 ) -> list[Randomised]:
     """Return the units with the largest losses, in the proportion of their shares, that keep the promise.
 
     ``ready`` units have their losses already. Columns are pure, whatever δ: it buys more in the accounting of the
-    whole. Only a single column without credit for its order takes δ itself.
+    whole. Only a single column without credit for its order takes δ itself, and those that have a part of it in
+    ``slacks`` (by default none).
 
     Raises
     ------
@@ -211,8 +253,11 @@ def calibrate(
     inside = terms.sampled_budget
     if not makers:
         return []
-    if len(makers) == 1 and not ready and terms.shuffled_rows is None and terms.central is None and terms.local is None:
+    taking, alone = any(slacks), terms.central is None and terms.local is None
+    if len(makers) == 1 and not ready and alone and (terms.shuffled_rows is None or taking):
         return [makers[0](inside.epsilon, inside.delta)]
+    if taking:
+        return _with_steps(makers, shares, ready, terms, slacks)
     failing = math.fsum(unit.mechanism.delta for unit in ready)
     if inside.delta == 0 or (failing > 0 and terms.central is None):
         whole = inside if terms.local is None else Budget(min(inside.epsilon, terms.local.epsilon), inside.delta)
@@ -239,7 +284,8 @@ def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised
     moving = [unit for unit in units if not unit.mechanism.fixed]
     fixed = [unit for unit in units if unit.mechanism.fixed]
     total = math.fsum(unit.mechanism.epsilon for unit in moving)
-    made = calibrate([u.remade for u in moving], [u.mechanism.epsilon / total for u in moving], fixed, terms)
+    shares, slacks = [u.mechanism.epsilon / total for u in moving], slacks_of([u.takes_delta for u in moving], terms)
+    made = calibrate([u.remade for u in moving], shares, fixed, terms, slacks)
     by_names = {unit.names: unit for unit in [*made, *fixed]}
     return tuple(by_names[unit.names] for unit in units)
 
@@ -260,6 +306,14 @@ def check_ready(ready: Sequence[Mechanism], terms: Terms) -> None:
     if not ready or terms.central is None:
         return
     failing, some = math.fsum(m.delta for m in ready), response_parts([terms.budget.epsilon * _SOME])
+    if any(m.loss.step for m in ready):
+        steps = [m.loss.step for m in ready if m.loss.step is not None]
+        others = [m for m in ready if m.loss.step is None]
+        losses_of = [m.loss.epsilon(m.delta) or 5e-324 for m in others]
+        slack = math.fsum(m.delta for m in others)
+        if terms.delta_of_steps(steps, [*losses_of, terms.budget.epsilon * _SOME], slack).value > terms.budget.delta:
+            raise ParameterError(_READY)
+        return
     if failing:
         allowed, losses = terms.failing(failing), response_parts([m.loss.epsilon(m.delta) or 5e-324 for m in ready])
     else:
@@ -359,6 +413,36 @@ def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, mode
     if total == 0:
         raise ParameterError(_READY if model.ready else _CENTRAL)
     return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+
+
+def _with_steps(
+    makers: Sequence[Maker],
+    shares: Sequence[float],
+    ready: Sequence[Randomised],
+    terms: Terms,
+    slacks: Sequence[float],
+) -> list[Randomised]:
+    """Return units in known order some of which are steps: what is lost follows from what is asked of them alone.
+
+    As in `_beside`. A unit with a δ of its own is made for the largest step within its (ε, δ).
+    """
+    steps, losses, failing = _told(ready)
+    pairs = list(zip(shares, slacks, strict=True))
+
+    def fits(total: float) -> bool:
+        taken = [promise_step(Budget(total * share, slack)) for share, slack in pairs if slack]
+        pure = [total * share for share, slack in pairs if not slack]
+        bound = terms.delta_of_steps([*steps, *taken], [*losses, *pure], failing)
+        return bound.value <= terms.sampled_budget.delta
+
+    start, most = terms.sampled_budget.epsilon, _MOST / min(shares)
+    low, high = 0.0, min(start, most)
+    while high < most and fits(high):
+        low, high = high, min(2 * high, most)
+    total = bisected(fits, low, high, _WIDTH, start * 1e-9)
+    if total == 0:
+        raise ParameterError(_READY if ready else _CENTRAL)
+    return [make(total * share, slack) for make, (share, slack) in zip(makers, pairs, strict=True)]
 
 
 def _between(low: float, high: float, start: float, most: float) -> float:

@@ -68,6 +68,7 @@ class Proof:
     method: str
     failures: tuple[str, ...] = ()
     law: ColumnLoss | None = None
+    step: Step | None = None
 
     @property
     def column_loss(self) -> ColumnLoss:
@@ -258,7 +259,8 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
         epsilon, delta, how = _in_steps(plan, proofs, rows, contributions, claimed.delta)
     else:
         terms = replace(plan.terms, budget=rows, contributions=contributions)
-        certified = _accounted if pure and rows.delta > 0 else _added
+        stepped = any(p.step for p in proofs)
+        certified = _stepped if stepped else _accounted if pure and rows.delta > 0 else _added
         epsilon, delta, how = certified(terms, proofs, rows, contributions)
     if plan.inferred is not None and plan.inferred.step is None:
         spent = plan.inferred.budget
@@ -361,9 +363,11 @@ def _in_steps(
         return math.inf, 1.0, "total: measured tables need more than the delta of the claim"
     central = composed_steps(parts.values())
     terms = replace(plan.terms, budget=claimed, contributions=contributions, local=None, central=central)
-    failing = math.fsum(p.claimed.delta for p in proofs)
     if not all(math.isfinite(p.epsilon) for p in proofs):
         return math.inf, 1.0, "total: a unit's loss is not bounded"
+    if any(p.step for p in proofs):
+        return _stepped(terms, proofs, claimed, contributions)
+    failing = math.fsum(p.claimed.delta for p in proofs)
     if failing:
         terms = terms.failing(failing)
     losses = response_parts([p.epsilon for p in proofs]) if failing else [p.column_loss for p in proofs]
@@ -421,13 +425,35 @@ def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int)
     return epsilon, delta, f"{_composition(contributions, epsilon, delta)}; {drawn}"
 
 
+def _stepped(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
+    """Return the δ at the claimed ε of rows some of whose units are steps, in known order, and how."""
+    terms = replace(terms, local=None)
+    others = [p for p in proofs if p.step is None]
+    if not all(math.isfinite(p.epsilon) for p in proofs):
+        return math.inf, 1.0, "total: a unit's loss is not bounded"
+    steps = [p.step for p in proofs if p.step is not None]
+    failing = math.fsum(p.claimed.delta for p in others)
+    bound = terms.delta_of_steps(steps, [p.epsilon for p in others], failing)
+    delta = _in_proportion(bound.value, terms, claimed)
+    how = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person; losses of a row's columns composed"]
+    how += [f"{p.unit} (mu={p.step.mu:.6g}, slack={p.step.delta:.3g})" for p in proofs if p.step is not None]
+    how.append("the order of rows earns nothing beside gaussian noise on them")
+    if contributions > 1:
+        how.append(f"{contributions} rows of one person")
+    return claimed.epsilon, min(1.0, delta), "; ".join(how)
+
+
+def _in_proportion(value: float, terms: Terms, claimed: Budget) -> float:
+    """Return the δ of a person: what holds for a row within `sampled_budget` holds for them within the claim."""
+    if value == terms.sampled_budget.delta:
+        return claimed.delta
+    return value / terms.sampled_budget.delta * claimed.delta if terms.sampled_budget.delta else math.inf
+
+
 def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
     """Return the δ at the claimed ε, from nothing but the losses and blankets that were proved, and how."""
     bound = terms.delta_of_losses([p.column_loss for p in proofs])
-    # What holds for a row within `sampled_budget` holds for the person within the claim, and in proportion.
-    delta = claimed.delta
-    if bound.value != terms.sampled_budget.delta:
-        delta = bound.value / terms.sampled_budget.delta * claimed.delta if terms.sampled_budget.delta else math.inf
+    delta = _in_proportion(bound.value, terms, claimed)
     how = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person"]
     if terms.shuffled_rows is None:
         how.append("losses of a row's columns composed by their privacy-loss distributions")
@@ -478,7 +504,7 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
         nearly = said.epsilon >= law.epsilon * (1 - _ALIKE) and said.blanket <= law.blanket * (1 + _ALIKE)
         if not nearly or said != law.at(said.epsilon, said.blanket):
             failures.append(f"column {unit!r} states the law {said!r} to the accountant; its integers have {law!r}")
-    return Proof(unit, mechanism.tag, claimed, epsilon, blanket, method, tuple(failures), law)
+    return Proof(unit, mechanism.tag, claimed, epsilon, blanket, method, tuple(failures), law, mechanism.loss.step)
 
 
 def _shared(mechanism: Mechanism) -> float:

@@ -14,8 +14,16 @@ import numpy.typing as npt
 
 from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import ColumnError, ParameterError, PlanError, tuple_label
-from dpframe.mechanisms import GammaDiagonal, Mechanism, mechanism_for, mechanism_from_json
+from dpframe.mechanisms import (
+    MECHANISMS,
+    GammaDiagonal,
+    Mechanism,
+    family_for,
+    mechanism_for,
+    mechanism_from_json,
+)
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Product, Space, as_space
 
@@ -65,6 +73,17 @@ class Randomised(ABC):
         asked = self.mechanism.budget
         # A channel that reveals nothing has no budget to speak of; the smallest float stands for 0.
         return Budget(self.mechanism.loss.epsilon(asked.delta) or 5e-324, asked.delta)
+
+    @property
+    def takes_delta(self) -> bool:
+        """Whether there are such mechanisms with δ > 0 alone, so that this one has part of a plan's."""
+        family = MECHANISMS.get(self.mechanism.tag)
+        return family is not None and family.takes_delta
+
+    @property
+    def step(self) -> Step | None:
+        """What the unit costs a row as a step, where its channel is made for one."""
+        return self.mechanism.loss.step
 
     @property
     def epsilon(self) -> float:
@@ -154,9 +173,22 @@ class Column(Randomised):
         """Randomise the column's codes under a pad."""
         return {self.name: self.mechanism.sample_padded(codes[self.name], stream.column(self.name), first_row)}
 
+    @classmethod
+    def calibrated(cls, name: str, space: Space, epsilon: float, delta: float, tag: str | None = None) -> Column:
+        """Return the column with the space's own mechanism or that of a tag, on a grid that suits its noise."""
+        family = family_for(space, tag)
+        suited = family.space_for(space, epsilon, delta)
+        return cls(name, suited, family.calibrate(suited, epsilon, delta))
+
     def remade(self, epsilon: float, delta: float) -> Column:
-        """Return the column with its mechanism calibrated anew; one that is fixed stays."""
-        return Column(self.name, self.space, self.mechanism.recalibrated(self.space, epsilon, delta))
+        """Return the column with its mechanism calibrated anew; one that is fixed stays.
+
+        Of mechanisms that there are with δ > 0 alone, δ stays as it is where none is given.
+        """
+        family = MECHANISMS[self.mechanism.tag]
+        delta = delta or (self.mechanism.delta if family.takes_delta else 0.0)
+        space = self.space if self.mechanism.fixed else family.space_for(self.space, epsilon, delta)
+        return Column(self.name, space, self.mechanism.recalibrated(space, epsilon, delta))
 
     def to_json(self, grouped: bool = False) -> dict[str, Any]:
         """Return the column as a JSON object; one in a group has no mechanism of its own."""

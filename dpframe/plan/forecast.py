@@ -108,13 +108,9 @@ def vector_errors(space: Space, mechanism: Mechanism, n: int) -> tuple[float, fl
     Of vectors at 0, and where it is largest; rows' own spread is left out, which is little beside the noise.
     """
     channel: Any = mechanism.inner
-    noise, last = channel.noise, channel.ball.last
-    codes = np.arange(last + 1)
-    values = (2 * codes - last) / last
-    squares = noise.surrogate_at(lambda c: (2 * c - last) / last, codes) ** 2
-    variances = noise.apply(squares, adjoint=True) - values**2
-    scale = vector_scale(space) / math.sqrt(n) / mechanism.present[0]
-    return scale * math.sqrt(float(variances[last // 2])), scale * math.sqrt(float(variances.max()))
+    at_centre, largest = channel.variances
+    scale = vector_scale(space) / channel.ball.radius / math.sqrt(n) / mechanism.present[0]
+    return scale * math.sqrt(at_centre), scale * math.sqrt(largest)
 
 
 def vector_scale(space: Space) -> float:

@@ -108,7 +108,7 @@ class Measure:
             # A row leaves one cell and enters another, or moves within one: by ‖(u, U)‖ in each, √2·√2·U in all, or by
             # ‖u − u'‖ alone, neither of which is more than `move`.
             ball = ball_of(space)
-            return BallNoise(self.sigma2, 2 * (ball.length + 1), ball.move, distance)
+            return BallNoise(self.sigma2, 2 * (ball.length + 1), ball.room * ball.move, distance)
         changed = min(2 * self.most, item_count(space)) if self.kind == "items" else 2
         return IntegerNoise(self.sigma2, changed, 1, distance)
 

@@ -335,8 +335,10 @@ class Plan:
         The columns' losses, composed, and what inference and measured tables spent: their counts are of this row as
         well, and no order hides them. Where neither order nor sample earns credit it is the promise itself.
         """
-        if self.terms.shuffled_rows is None and not self.terms.samples:
-            return self.release
+        kept = self.terms.shuffled_rows is None or any(unit.step for unit in self.units)
+        if kept and not self.terms.samples:
+            cap = math.inf if self.local_epsilon is None else self.local_epsilon
+            return Budget(min(self.epsilon, cap), self.delta)
         return self._local_rows if self._beside is None else compose([self._local_rows, self._beside])
 
     @property

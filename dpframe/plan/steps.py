@@ -33,10 +33,11 @@ def steps_of(
     if rows is not None:
         steps["rows"] = rows
     elif units:
-        columns = [Step(pure_step(unit.certified.epsilon).mu, unit.mechanism.delta) for unit in units]
+        columns = [unit.step or Step(pure_step(unit.certified.epsilon).mu, unit.mechanism.delta) for unit in units]
         together = composed_steps(columns * terms.contributions)
         whole = math.fsum(unit.certified.epsilon for unit in units) * terms.contributions * (1 + 1e-15)
-        steps["rows"] = Step(min(together.mu, pure_step(whole).mu) if whole < 100 else together.mu, together.delta)
+        added = whole < 100 and not any(unit.step for unit in units)
+        steps["rows"] = Step(min(together.mu, pure_step(whole).mu) if added else together.mu, together.delta)
     return steps
 
 

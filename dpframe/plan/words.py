@@ -122,6 +122,8 @@ def _order(plan: Described) -> str:
     if plan.terms.shuffled_rows is None:
         why = "columns are passed through" if plan.passthrough else "delta is 0" if plan.n else "n is not known"
         return f"secret, uniformly random; it earns no credit, as {why}"
+    if any(unit.step for unit in plan.units):
+        return "secret, uniformly random; it earns no credit beside gaussian noise on rows"
     method = plan.terms.delta_of(plan.units).method
     credit = f"accounted for by {ORDER_METHODS[method]}" if method in ORDER_METHODS else "of no use at this size"
     return f"secret, uniformly random among {plan.terms.shuffled_rows:,} rows; {credit}"

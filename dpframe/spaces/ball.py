@@ -2,7 +2,9 @@
 
 A coordinate is one of 2^bits codes c and stands for the odd number u = 2c − U, U = 2^bits − 1, of −U…U: so every
 pattern of bits is a vector, and the grid is the same on both sides of 0. Norms are those of u, in integers: a vector
-lies in the ball where its norm is at most U. Two neighbouring codes are one step apart, which is 2 in u.
+lies in the ball where its norm is at most its radius. Two neighbouring codes are one step apart, which is 2 in u.
+
+The radius is U, and a part of it where noise needs room: what is added to vectors of the ball then stays on the grid.
 """
 
 from __future__ import annotations
@@ -29,13 +31,16 @@ NORMS = ("l1", "l2", "linf")
 LONGEST = 4_096
 """Most coordinates."""
 
+LARGEST_ROOM = 1 << 12
+"""Most radii from 0 to an end of the grid."""
+
 Words = npt.NDArray[np.unsignedinteger[Any]]
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Ball:
-    """The vectors of odd whole numbers whose norm is at most 2^bits − 1.
+    """The vectors of odd whole numbers whose norm is at most (2^bits − 1)/room, rounded down.
 
     Parameters
     ----------
@@ -45,6 +50,8 @@ class Ball:
         Bits of a coordinate: 2, 4, 8 or 16.
     norm
         ``"l1"``, ``"l2"`` or ``"linf"``.
+    room
+        Radii from 0 to the grid's ends: a power of two, 1 where vectors fill the grid.
 
     Raises
     ------
@@ -61,8 +68,10 @@ class Ball:
     length: int
     bits: int
     norm: str
+    room: int = 1
 
     def __post_init__(self) -> None:
+        check_room(self.room)
         object.__setattr__(self, "length", check_whole(self.length, "length", 1, LONGEST, of="coordinates"))
         bits: Any = self.bits
         if not isinstance(bits, Integral) or bits not in BITS:
@@ -70,13 +79,27 @@ class Ball:
         object.__setattr__(self, "bits", int(bits))
         if self.norm not in NORMS:
             raise ParameterError(f"norm must be one of {', '.join(NORMS)}")
-        if int(self.measure(np.ones((1, self.length), dtype=np.int64))[0]) > self.limit:
-            raise ParameterError(f"bits={self.bits} are too few for {self.length} coordinates in {self.norm}; take 16")
+        if self.radius < 1 or int(self.measure(np.ones((1, self.length), dtype=np.int64))[0]) > self.limit:
+            room = f" with room={self.room}" if self.room > 1 else ""
+            remedy = "take 16" if self.bits < BITS[-1] else "raise epsilon, for which less room is enough"
+            raise ParameterError(
+                f"bits={self.bits} are too few for {self.length} coordinates in {self.norm}{room}; {remedy}"
+            )
 
     @property
     def last(self) -> int:
-        """U: the largest code of a coordinate, and the radius in u."""
+        """U: the largest code of a coordinate, and the largest u."""
         return (1 << self.bits) - 1
+
+    @property
+    def radius(self) -> int:
+        """The largest norm of u, odd."""
+        return self.last // self.room
+
+    @property
+    def unit(self) -> int:
+        """What stands for the radius in sums of u that do not depend on the room but for rounding: about U."""
+        return self.room * self.radius
 
     @property
     def size(self) -> int:
@@ -99,7 +122,7 @@ class Ball:
     @property
     def limit(self) -> int:
         """Most that `measure` may be."""
-        return self.last**2 if self.norm == "l2" else self.last
+        return self.radius**2 if self.norm == "l2" else self.radius
 
     def measure(self, odd: Ints) -> Ints:
         """Return ‖u‖₁, ‖u‖₂² or ‖u‖∞ of rows of whole numbers, without rounding."""
@@ -109,13 +132,13 @@ class Ball:
 
     @cached_property
     def farthest(self) -> int:
-        """Largest ‖c − c'‖₁ of two vectors' codes: half of twice the largest ‖u‖₁, at most √d·U in ℓ2.
+        """Largest ‖c − c'‖₁ of two vectors' codes: half of twice the largest ‖u‖₁, at most √d radii in ℓ2.
 
         ‖u‖₁ is even or odd as the number of coordinates is.
         """
         if self.norm == "linf":
-            return self.length * self.last
-        most = self.last if self.norm == "l1" else math.isqrt(self.length * self.last**2)
+            return self.length * self.radius
+        most = self.radius if self.norm == "l1" else math.isqrt(self.length * self.radius**2)
         return most - (most - self.length) % 2
 
     @property
@@ -125,13 +148,13 @@ class Ball:
 
     @property
     def move(self) -> int:
-        """Bound on ‖u − u'‖₂ of two vectors: 2U, and √d times as much in ℓ∞; ℓ1 is at least ℓ2."""
-        return 2 * self.last if self.norm != "linf" else math.isqrt(4 * self.length * self.last**2 - 1) + 1
+        """Bound on ‖u − u'‖₂ of two vectors: two radii, and √d times as much in ℓ∞; ℓ1 is at least ℓ2."""
+        return 2 * self.radius if self.norm != "linf" else math.isqrt(4 * self.length * self.radius**2 - 1) + 1
 
     @property
     def points(self) -> int:
         """Number of vectors in a cube within the ball: of the ball's own there is no formula."""
-        side = {"l1": self.last // self.length, "l2": math.isqrt(self.limit // self.length), "linf": self.last}
+        side = {"l1": self.radius // self.length, "l2": math.isqrt(self.limit // self.length), "linf": self.radius}
         return int((2 * ((side[self.norm] + 1) // 2)) ** self.length)
 
     def unpack(self, words: Words) -> Ints:
@@ -174,7 +197,7 @@ class Ball:
     def shrunk(self, odd: Ints) -> Ints:
         """Return vectors outside the ball drawn to 0 until their integer norm is within it."""
         size = self.measure(odd).astype(np.float64)
-        scale = self.last / (np.sqrt(size) if self.norm == "l2" else size)
+        scale = self.radius / (np.sqrt(size) if self.norm == "l2" else size)
         # Odd numbers toward 0, and ±1 where none is left: a norm may still be too large by those.
         shorter = np.floor((np.abs(odd) * np.minimum(scale, 1.0)[:, None] - 1) / 2).astype(np.int64)
         found = np.where(odd < 0, -1, 1) * (2 * np.maximum(shorter, 0) + 1)
@@ -184,3 +207,9 @@ class Ball:
             found[left, largest] -= 2 * np.sign(found[left, largest])
             left = left[self.measure(found[left]) > self.limit]
         return np.asarray(found)
+
+
+def check_room(room: object) -> None:
+    """Raise `ParameterError` unless this is a power of two that a grid may have room of."""
+    if isinstance(room, bool) or not isinstance(room, int) or not (1 <= room <= LARGEST_ROOM and room.bit_count() == 1):
+        raise ParameterError(f"room must be a power of two up to {LARGEST_ROOM}; leave it out")

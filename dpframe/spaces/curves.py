@@ -48,6 +48,8 @@ class Curve(BoundedVectors):
         Number of eigenfunctions.
     bits
         Bits of a coefficient: 2, 4, 8 or 16.
+    room
+        As of a `Vector`.
 
     Raises
     ------
@@ -78,6 +80,7 @@ class Curve(BoundedVectors):
     kernel: Any
     rank: int
     bits: int = 16
+    room: int = 1
 
     tag: ClassVar[str] = "curve"
 
@@ -92,7 +95,7 @@ class Curve(BoundedVectors):
     @cached_property
     def ball(self) -> Ball:
         """The coefficients, in integers."""
-        return Ball(self.rank, self.bits, "l2")
+        return Ball(self.rank, self.bits, "l2", self.room)
 
     @property
     def noun(self) -> str:
@@ -158,12 +161,12 @@ class Curve(BoundedVectors):
     def to_json(self) -> dict[str, Any]:
         """Return the space as a JSON object with its tag."""
         own = {"grid": list(self.grid), "bound": self.bound, "kernel": self.kernel.to_json(), "rank": self.rank}
-        return {"space": self.tag, **own, "bits": self.bits}
+        return {"space": self.tag, **own, "bits": self.bits} | ({"room": self.room} if self.room > 1 else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Space:
         """Read the fields back."""
-        check_names(data, f"space {cls.tag}", ["grid", "bound", "kernel", "rank"], ["bits"])
+        check_names(data, f"space {cls.tag}", ["grid", "bound", "kernel", "rank"], ["bits", "room"])
         return cls(**data)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpframe.codec import to_object
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.ball import Ball
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
@@ -67,6 +68,16 @@ class VectorSpace(Space):
     def values_of(self, parts: Floats) -> Floats:
         """Return values of coordinates in parts of the bound, row by row."""
         return row_products(parts, self.basis)
+
+    @property
+    def scale(self) -> int:
+        """The u that stands for the bound."""
+        return self.ball.radius
+
+    @property
+    def _reach(self) -> float:
+        """Largest norm of the coordinates, in parts of the bound."""
+        return self.ball.radius / self.scale
 
     @property
     def width(self) -> int:
@@ -215,13 +226,13 @@ class VectorSpace(Space):
         top = np.maximum(np.abs(parts).max(axis=1), 1.0)
         scaled = parts / top[:, None]
         with np.errstate(divide="ignore"):
-            scaled *= (self.ball.last * np.minimum(top, 1 / self._norms(scaled)))[:, None]
+            scaled *= (self.scale * np.minimum(top, self._reach / self._norms(scaled)))[:, None]
         codes = np.floor((scaled + self.ball.last + 1) / 2)
         return self.ball.within(self.ball.pack(np.clip(codes, 0, self.ball.last).astype(np.uint64)))
 
     def outside(self, values: Floats) -> npt.NDArray[np.bool_]:
         """Tell which values, shape (n, width), have a norm above the bound and are drawn to the ball."""
-        return np.asarray(self._norms(self.parts(values)) > _NEAR)
+        return np.asarray(self._norms(self.parts(values)) > self._reach * _NEAR)
 
     def _norms(self, rows: Floats) -> Floats:
         """Return the norms of rows, column by column: a sum along rows may depend on how many there are."""
@@ -239,7 +250,7 @@ class VectorSpace(Space):
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         rows = np.empty((len(codes), self.width))
         for part in self._chunks(len(codes)):
-            rows[part] = self.values_of(self.coordinates(codes[part]) / self.ball.last)
+            rows[part] = self.values_of(self.coordinates(codes[part]) / self.scale)
         t, lost = pa.types, None if missing is None else pa.array(missing)
         if missing is not None:
             rows[missing] = 0.0
@@ -272,7 +283,7 @@ class VectorSpace(Space):
         parts = self.parts(row[None, :])
         back = self.values_of(parts)[0]
         near = bool(np.abs(back - row).max() <= 1e-6 * max(float(np.abs(row).max()), 1e-300))
-        return near and float(self._norms(parts)[0]) <= _NEAR
+        return near and float(self._norms(parts)[0]) <= self._reach * _NEAR
 
     def _holds(self, value: Any, code: int) -> bool:
         return self.contains(value)
@@ -288,10 +299,16 @@ class BoundedVectors(VectorSpace):
 
     bound: float
 
+    def with_room(self, room: int) -> Self:
+        """Return the space on a grid that has room for noise; see `Vector`."""
+        space: Any = self
+        wide: Self = replace(space, room=room)
+        return wide
+
     @property
     def step(self) -> float:
         """Distance of neighbouring grid points of a coordinate."""
-        return 2 * self.bound / self.ball.last
+        return 2 * self.bound / self.scale
 
     @property
     def diameter(self) -> float:
@@ -329,11 +346,14 @@ class Vector(BoundedVectors):
         times and length times as much.
     bits
         Bits of a coordinate: 2, 4, 8 or 16.
+    room
+        How many bounds lie between 0 and the ends of a coordinate's grid, a power of two. Plans set it where a column
+        has Gaussian noise, which would leave a grid that ends at the bound.
 
     Raises
     ------
     ParameterError
-        For another length, bound, norm or number of bits.
+        For another length, bound, norm, number of bits or room.
 
     Examples
     --------
@@ -348,6 +368,7 @@ class Vector(BoundedVectors):
     bound: float
     norm: str = "l2"
     bits: int = 16
+    room: int = 1
 
     tag: ClassVar[str] = "vector"
 
@@ -358,7 +379,11 @@ class Vector(BoundedVectors):
     @cached_property
     def ball(self) -> Ball:
         """The coordinates, in integers."""
-        return Ball(self.length, self.bits, self.norm)
+        return Ball(self.length, self.bits, self.norm, self.room)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as a JSON object with its tag; its room only where there is some."""
+        return {"space": self.tag} | to_object(self, sparse=("room",))
 
     @property
     def positions(self) -> tuple[float, ...]:
@@ -391,6 +416,11 @@ class ReleasedVectors(VectorSpace):
     def ball(self) -> Ball:
         """The coordinates in a cube."""
         return Ball(self.of.ball.length, self.of.ball.bits, "linf")
+
+    @property
+    def scale(self) -> int:
+        """That of the space."""
+        return self.of.scale
 
     @property
     def released(self) -> Space:

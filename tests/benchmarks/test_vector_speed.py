@@ -76,13 +76,18 @@ def numeric() -> list[tuple[str, str]]:
 
 
 def _fits(tag: str, space: Space) -> bool:
-    return space.metric in MECHANISMS[tag].metrics
+    # Gaussian noise cannot be inverted on grids of so many values, and needs fine ones on vectors.
+    if space.metric not in MECHANISMS[tag].metrics or tag in ("gaussian", "nullable_gaussian"):
+        return False
+    bits = space.inner_space.ball.bits if space.holds_vectors else 16
+    return bits == 16 or not MECHANISMS[tag].takes_delta
 
 
 @pytest.mark.parametrize(("tag", "name"), numeric())
 def test_channels_of_numbers(benchmark: Any, tag: str, name: str) -> None:
-    space: Any = VECTORS[name]
-    mechanism, stream = mechanism_for(space, 1.0, 0.0, tag), Keystream(bytes(32)).column("a")
+    delta = 1e-6 if MECHANISMS[tag].takes_delta else 0.0
+    space: Any = MECHANISMS[tag].space_for(VECTORS[name], 1.0, delta)
+    mechanism, stream = mechanism_for(space, 1.0, delta, tag), Keystream(bytes(32)).column("a")
     rng = np.random.default_rng(0)
     if space.holds_vectors:
         length = space.inner_space.ball.length

@@ -17,6 +17,7 @@ from dpframe.estimate.tables.joints import fit_to_margins, geometric_joint
 from dpframe.estimate.tables.mixture import Mixture, _Descent, fit_mixture, targets_of
 from dpframe.estimate.tables.numbers import bin_table, cut_at_quantiles, fine_shares, tilt_to_mean
 from dpframe.estimate.tables.simple import near_margins, simple_one_way, simple_table
+from dpframe.estimate.tables.slopes import moved_by_slopes
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
 
@@ -415,3 +416,38 @@ def test_a_fit_is_the_same_every_time(codes, sizes):
     evidence = measure(codes, sizes, 6)
     one, other = (fit_mixture(evidence, classes=5, starts=2) for _ in range(2))
     assert (one.joint((0, 1)) == other.joint((0, 1))).all()
+
+
+@pytest.mark.parametrize("cells", [5, 7, 8, 11])
+def test_slopes_within_bins_follow_a_smooth_joint(cells: int) -> None:
+    """A normal joint of correlation 0.9 in 120 fine cells: known by twelve bins, asked for in others."""
+    from scipy.special import ndtr, ndtri
+
+    ends = ndtri(np.linspace(0, 1, 121))
+    middles, narrow = ndtri((np.arange(120) + 0.5) / 120), np.sqrt(1 - 0.81)
+    fine = np.diff(ndtr((ends[None, :] - 0.9 * middles[:, None]) / narrow), axis=1) / 120
+    bins, spread = np.kron(np.eye(12), np.ones((1, 10))), np.kron(np.eye(12), np.full((10, 1), 0.1))
+    asked = (np.arange(cells)[:, None] == np.arange(120) * cells // 120).astype(np.float64)
+    coarse, truth = bins @ fine @ bins.T, asked @ fine @ asked.T
+    flat = asked @ spread @ coarse @ (asked @ spread).T
+    first = asked @ spread @ coarse + moved_by_slopes(coarse, asked, spread, 12)
+    both = (asked @ spread @ first.T + moved_by_slopes(first.T, asked, spread, 12)).T
+    assert np.abs(both - truth).sum() < 0.15 * np.abs(flat - truth).sum()
+    np.testing.assert_allclose(first.sum(axis=1), (asked @ spread @ coarse).sum(axis=1), atol=1e-15)
+    np.testing.assert_allclose(first.sum(axis=0), coarse.sum(axis=0), atol=1e-15)
+    assert both.min() > -1e-12
+
+
+def test_slopes_leave_nulls_and_empty_bins_alone() -> None:
+    joint = np.array([[0.15, 0.05], [0.0, 0.0], [0.1, 0.3], [0.3, 0.1]])  # the last is null
+    spread = np.zeros((7, 4))
+    spread[[0, 1], 0] = spread[[2, 3], 1] = spread[[4, 5], 2] = 0.5
+    spread[6, 3] = 1.0
+    cells = np.zeros((3, 7))
+    cells[0, :1], cells[1, 1:6], cells[2, 6] = 1, 1, 1
+    moved = moved_by_slopes(joint, cells, spread, 3)
+    assert not moved[2].any()
+    assert moved[0, 0] > 0
+    assert np.isfinite(moved).all()
+    np.testing.assert_allclose(moved.sum(axis=0), 0, atol=1e-15)
+    assert not moved_by_slopes(joint[:1], cells[:, :2], spread[:2, :1], 1).any()

@@ -27,6 +27,7 @@ from dpframe.mechanisms import (
     Mechanism,
     NullableSetResponse,
     Optimal,
+    Process,
     RandomizedResponse,
     SetResponse,
     Staircase,
@@ -62,7 +63,12 @@ def null_vector(length: int, bits: int, norm: str, epsilon: float, delta: float 
     return WithNull(VectorNoise, (length, bits, norm), epsilon, delta)
 
 
+def null_process(length: int, bits: int, norm: str, room: int, epsilon: float, delta: float) -> WithNull:
+    return WithNull(Process, (length, bits, norm, room), epsilon, delta)
+
+
 NULL_TAGS = {
+    null_process: "nullable_process",
     null_geometric: "nullable_geometric",
     null_gaussian: "nullable_gaussian",
     null_flips: "nullable_bitflip",
@@ -133,7 +139,21 @@ VECTORS: list[Case] = [
     for e, d in [(1.0, 0.0), (2.0, 1e-3), (9.0, 0.0)]
 ]
 
+PROCESSES: list[Case] = [
+    case(cls, length, 16, norm, room, e, d)
+    for cls in (Process, null_process)
+    for length, norm, room, e, d in [
+        (1, "l2", 32, 4.0, 1e-6),
+        (2, "linf", 256, 1.0, 1e-6),
+        (3, "l1", 128, 1.0, 1e-6),
+        (24, "l2", 16, 5.0, 1e-3),
+        (24, "l2", 512, 0.3, 1e-9),
+        (400, "l2", 128, 1.0, 1e-6),
+    ]
+]
+
 CASES: list[Case] = [
+    *PROCESSES,
     *TABULATED,
     *SETS,
     *VECTORS,
@@ -258,7 +278,7 @@ def test_mechanisms_of_a_space(space: Space) -> None:
         assert (mechanism.epsilon, mechanism.delta) == (1.0, 1e-6)
         assert mechanism.expected_error(space) == pytest.approx(_farthest(mechanism, space), rel=1e-6)
     for tag in {*MECHANISMS, "sorcery"} - {*fitting}:
-        if tag in {cls.alias for cls in MECHANISMS.values()}:  # names it by its kind
+        if tag in {name for cls in MECHANISMS.values() for name in cls.aliases}:  # names it by its kind
             continue
         with pytest.raises(ParameterError, match=f"must be one of .*{space.mechanism.removeprefix('nullable_')}"):
             mechanism_for(space, 1.0, 0.0, tag)

@@ -62,7 +62,7 @@ def test_codes_outside_the_ball_are_drawn_to_it_before_noise() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    refused(ParameterError, "mechanism must be one of vector for space vector", lambda: _made("geometric"))
+    refused(ParameterError, "mechanism must be one of gaussian, vector for space vector", lambda: _made("geometric"))
     refused(ParameterError, "mechanism must be one of .* for space integer", lambda: _made("vector", Integer(0, 9)))
     refused(ParameterError, "epsilon is too small for vectors of 24", lambda: VectorNoise(24, 16, "l2", 1e-30))
     refused(PlanError, "the mechanism has .* codes", lambda: Column("a", LOAD, VectorNoise(23, 16, "l2", 1.0)))

@@ -321,7 +321,7 @@ def test_a_sample_of_rows_with_deltas_of_their_own() -> None:
 @pytest.mark.parametrize("tag", sorted(MECHANISMS))
 def test_every_mechanism_of_the_registry_has_a_certificate(tag: str, delta: float) -> None:
     plans = list(plans_with(tag, 2.0, delta))
-    assert plans
+    assert plans or (delta == 0 and MECHANISMS[tag].takes_delta)
     for plan in plans:
         (unit,) = plan.units
         assert unit.mechanism.tag == tag
