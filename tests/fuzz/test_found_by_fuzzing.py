@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.gaussian_process.kernels import RBF
@@ -30,6 +31,13 @@ def test_numbers_beyond_all_floats_are_refused() -> None:
         dpf.Curve([0, HUGE], 1.0, RBF(1.0), rank=1)
     with pytest.raises(ParameterError, match="kernel RBF has the numbers length_scale, each above 0"):
         dpf.Curve(range(3), 1.0, {"name": "RBF", "length_scale": HUGE}, rank=1)
+
+
+@pytest.mark.parametrize("values", [np.array("a"), np.array([["a"]]), np.float64(1)])
+def test_arrays_of_no_or_two_dimensions_are_no_list(values: Any) -> None:
+    for kind in (dpf.Categorical, dpf.Ordinal, dpf.Subset):
+        with pytest.raises(ParameterError, match=r"(categories|items) must be a list of values"):
+            kind(values)
 
 
 @pytest.mark.parametrize("bits", [16.0, True, "16", [16]])

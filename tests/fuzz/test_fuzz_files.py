@@ -54,10 +54,11 @@ def read(path: Path) -> None:
 def _described(found: Any, path: Path, data: st.DataObject) -> None:
     text = data.draw(mutated(release_text()))
     kept = data.draw(st.sampled_from([METADATA_KEY, PANDAS_ATTRS]))
-    value = text if kept == METADATA_KEY else json.dumps({METADATA_KEY: text})
+    value: str | bytes = text if kept == METADATA_KEY else json.dumps({METADATA_KEY: text})
     if data.draw(st.integers(0, 9)) == 0:
         value = data.draw(st.binary(max_size=20) | st.just(value[: len(value) // 2]))
-    pq.write_table(released().replace_schema_metadata({kept: value}), path)
+    raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    pq.write_table(released().replace_schema_metadata({kept: raw}), path)
     found[outcome(lambda: read(path))] += 1
 
 
