@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.gaussian_process.kernels import RBF
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import mu_of
+from dpframe.cli import main
 from dpframe.errors import ParameterError, PlanError
 from dpframe.plan.build import build_plan
 from dpframe.plan.inferred import Inferred, Measured
@@ -108,3 +110,34 @@ def test_the_least_delta_there_is() -> None:
 def test_the_largest_epsilon_there_is() -> None:
     """Twice of it is infinite; a warning of numpy's came of it, and then a NaN."""
     assert 0 < mu_of(-1.0, 1e308) < math.inf
+
+
+LONG = "9" * 400
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inspect", LONG],
+        ["verify", LONG],
+        ["estimate", LONG, "mean", "age"],
+        ["plan", "in.parquet", "--epsilon", "1", "-o", LONG],
+        ["sanitize", "in.parquet", LONG, "--epsilon", "1"],
+        ["sanitize", "in.parquet", "out.parquet", "--plan", LONG],
+        ["plan", "in.parquet", "--epsilon", "1", "--ledger", LONG, "--dataset", "survey"],
+        ["ledger", "show", LONG],
+        ["ledger", "forget", "l.sqlite", "--dataset", "survey", "--job", "\ud800"],
+    ],
+)
+def test_names_that_no_file_can_have_are_refused(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("warnings.showwarning", print)  # restored afterwards
+    pd.DataFrame({"age": range(50)}).to_parquet("in.parquet")
+    dpf.Ledger("l.sqlite").create("survey", 1.0)
+    with pytest.raises(SystemExit) as stopped:
+        main.main(words)
+    said = capsys.readouterr()
+    assert (stopped.value.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.parquet", "l.sqlite"]
