@@ -66,7 +66,7 @@ if typing.TYPE_CHECKING:
     from dpframe.api.transformer import Sanitizer
     from dpframe.learning import DebiasedLogisticRegression, DebiasedNaiveBayes, DebiasedRidge
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AlreadySanitizedError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
@@ -23,13 +24,14 @@ from dpframe.io.inputs import open_input
 from dpframe.io.job import Job, Progress
 from dpframe.io.released import Source, read_info
 from dpframe.io.sinks import Sink
+from dpframe.io.staged import staged
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, arrow_metadata
 
 
 def plan_parquet(
-    source: str | Path,
+    source: Any,
     epsilon: float | None = None,
     delta: float | None = None,
     *,
@@ -45,7 +47,8 @@ def plan_parquet(
     Parameters
     ----------
     source
-        A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob.
+        A file, a directory (its files are one table, its Hive partition keys columns of text), a glob, or a table that
+        is read in batches; see `sanitize_parquet`.
     epsilon, delta, target, max_epsilon, **options
         The promise, or the accuracy that decides it, and what else decides the plan; see `dpframe.make_plan`.
     ledger, dataset, part
@@ -68,14 +71,15 @@ def plan_parquet(
     >>> plan.n, plan.names
     (1000, ('age',))
     """
-    if target is not None or max_epsilon is not None:
-        check_alone(epsilon, target, ledger, dataset, part)
-        return reached(open_input(source), target, max_epsilon, delta, options).plan
-    return planned(open_input(source), epsilon, delta, Account.of(ledger, dataset, part), options)
+    with staged(source, Path(tempfile.gettempdir())) as table:
+        if target is not None or max_epsilon is not None:
+            check_alone(epsilon, target, ledger, dataset, part)
+            return reached(table, target, max_epsilon, delta, options).plan
+        return planned(table, epsilon, delta, Account.of(ledger, dataset, part), options)
 
 
 def sanitize_parquet(
-    source: str | Path,
+    source: Any,
     target: str | Path,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -95,7 +99,9 @@ def sanitize_parquet(
     Parameters
     ----------
     source
-        A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob.
+        A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob; or a polars
+        LazyFrame, a relation of DuckDB, or anything else with the Arrow C stream. These are read once, in batches, into
+        an encrypted file beside the target that has no name: where they stand there, rows are known by.
     target
         The file to write. It appears whole or not at all, and replaces an older one.
     epsilon, delta, **options
@@ -129,19 +135,21 @@ def sanitize_parquet(
     BudgetExceeded, LedgerError
         If the ledger does not allow the spend, or the input changed since an interrupted run.
     """
-    table, request = open_input(source), Request(epsilon, delta, plan, options)
+    request, path = Request(epsilon, delta, plan, options), check_place(Path(target))
     batch_rows = check_whole(batch_rows, "batch_rows", of="rows")
-    path, account = check_target(Path(target), table), Account.of(ledger, dataset, part)
-    sink, left_out = Sink(path, compression), (options.get("drop") or ()) if plan is None else plan.drop
-    sink.check(table.schema.field(name) for name in table.names if name not in left_out)
+    account, sink = Account.of(ledger, dataset, part), Sink(path, compression)
     check_codec(compression)
-    with purse_of(table, path, request, account, key) as purse:
-        chosen = of_persons(table, request, purse.choice)
-        ready = prepare(chosen, request, purse)
-        job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, progress or (lambda done, total: None))
-        with sink.publishing() as (file, describe):
-            info = job.run(file, sink)
-            describe(info.to_json())
+    with staged(source, path.parent) as table:
+        check_target(path, table)
+        left_out = (options.get("drop") or ()) if plan is None else plan.drop
+        sink.check(table.schema.field(name) for name in table.names if name not in left_out)
+        with purse_of(table, path, request, account, key) as purse:
+            chosen = of_persons(table, request, purse.choice)
+            ready = prepare(chosen, request, purse)
+            job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, progress or (lambda done, total: None))
+            with sink.publishing() as (file, describe):
+                info = job.run(file, sink)
+                describe(info.to_json())
     return info
 
 
@@ -218,8 +226,8 @@ def with_signed_indices(table: pa.Table) -> pa.Table:
     return table
 
 
-def check_target(path: Path, table: FileInput) -> Path:
-    """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
+def check_place(path: Path) -> Path:
+    """Return a path that may be written, or raise `FileError`: it is no folder, and stands in one."""
     try:
         path.exists()
     except OSError as error:  # a name that is too long, a folder that may not be entered
@@ -234,6 +242,12 @@ def check_target(path: Path, table: FileInput) -> Path:
         raise FileError(f"{path} is not a regular file; name another one to write")
     if not path.parent.is_dir():
         raise FileError(f"{path.parent} is not a directory; make it first")
+    return path
+
+
+def check_target(path: Path, table: FileInput) -> Path:
+    """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
+    check_place(path)
     inputs = {file.resolve() for file, _ in table.files}
     inside = Path(table.source).is_dir() and Path(table.source).resolve() in path.resolve().parents
     if path.resolve() in inputs or inside:

@@ -79,17 +79,20 @@ def purse_of(
     table: FileInput, path: Path, request: Request, account: Account | None, key: bytes | None
 ) -> Iterator[Purse]:
     """Give what a conversion is paid from; under a ledger it is a job, whose key goes when all is written."""
-    with purse_of_input(
-        lambda: job_keys.digest_files([file for file, _ in table.files]), path, request, account, key
-    ) as purse:
+    with purse_of_input(table.digest, path, request, account, key, table.keyed_digest) as purse:
         yield purse
 
 
 @contextmanager
 def purse_of_input(
-    digest_input: Callable[[], bytes], path: Path, request: Request, account: Account | None, key: bytes | None
+    digest_input: Callable[[], bytes],
+    path: Path,
+    request: Request,
+    account: Account | None,
+    key: bytes | None,
+    keyed: Callable[[bytes], bytes] | None = None,
 ) -> Iterator[Purse]:
-    """Give the same for any input that has a digest, which is taken where there is a ledger."""
+    """Give the same for any input that has a digest, or one under a key; both are taken where there is a ledger."""
     if account is None:
         yield Purse(None, key)
         return
@@ -99,5 +102,5 @@ def purse_of_input(
     if account.part is not None:
         wanted = hashlib.sha256(wanted + account.part.encode()).digest()
     binding = job_keys.bind(digest_input(), wanted)
-    with job_keys.job(account.ledger, account.dataset, job_keys.job_name(path), binding) as job:
+    with job_keys.job(account.ledger, account.dataset, job_keys.job_name(path), binding, keyed=keyed) as job:
         yield JobPurse(account, job=job)

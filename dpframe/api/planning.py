@@ -6,7 +6,6 @@ import hashlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -31,7 +30,6 @@ from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
 from dpframe.io.checks import check_columns, located
 from dpframe.io.frames import Frame, wrap
-from dpframe.io.persons import row_counts
 from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.mechanisms import MECHANISMS, Mechanism
@@ -159,7 +157,7 @@ def of_persons(table: T, request: Request, key: bytes) -> T:
     rows = options.get("contributions", 1) if plan is None else plan.contributions
     rows = check_whole(rows, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person beside privacy_id")
     try:
-        return table.of_persons(name, row_counts(partial(table.arrays, name), table.n, rows, key))
+        return table.of_persons(name, table.person_counts(name, rows, key))
     except ColumnError as error:
         raise located(error, name) from None
 

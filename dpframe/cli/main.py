@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpframe import __version__
 from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import check_target, plan_parquet, sanitize_parquet
 from dpframe.api.targets import check_alone, reached
@@ -47,7 +48,6 @@ from dpframe.report.report import Report
 
 app = typer.Typer(
     name="dpframe",
-    help="Make tables about people safe to share: every row randomised under differential privacy.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,6 +57,22 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(vertical_app, name="vertical")
 
 REFUTED, BAD_INPUT, OVERDRAWN, FAULT, STOPPED = 1, 2, 3, 70, 130
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"dpframe {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Make tables about people safe to share: every row randomised under differential privacy."""
+
 
 Epsilon = Annotated[float | None, typer.Option(help="Budget ε, replace-one, per person.", show_default=False)]
 Delta = Annotated[

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
+import numpy as np
 import pandas as pd
 
 from dpframe.api.accessor import DpAccessor
 from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
+from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import Form, PandasForm, ReadForm
-from dpframe.engines.job import Prepared, check_plan_fits, prepared, purse_for
+from dpframe.engines.job import Prepared, check_plan_fits, chosen_for, prepared, purse_for
 from dpframe.engines.readers import PandasReader, ParquetReader, Part
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
@@ -31,6 +33,7 @@ from dpframe.io.frames import ArrowFrame, PandasFrame, wrap
 from dpframe.io.inputs import open_input
 from dpframe.io.parquet_form import ParquetForm
 from dpframe.io.parquet_reader import ParquetInput
+from dpframe.io.persons import Counts
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, arrow_metadata
@@ -70,6 +73,18 @@ class DaskTable(EngineTable):
         tasks = self.tasks(Outcome(task), _name("look"))
         for start in range(0, len(tasks), WAVE):
             yield from dask.compute(*tasks[start : start + WAVE])
+
+    def of_persons(self, person: str, counts: Counts) -> DaskTable:
+        """Return a table with each row as often as is said; every task is told of its own rows alone."""
+        whole = super().of_persons(person, counts)
+        ends = [*(first for _, first in self.parts[1:]), len(counts)]
+        owned = [counts[first:end] for (_, first), end in zip(self.parts, ends, strict=True)]
+        taken = [0, *accumulate(int(part.sum(dtype=np.int64)) for part in owned)]
+        parts = [
+            ((part, Chosen.of(own, first, before)), first)
+            for (part, first), own, before in zip(self.parts, owned, taken, strict=False)
+        ]
+        return replace(whole, parts=parts, reader=ChosenReader(self.reader, person))
 
     def form(self, plan: Plan) -> Form:
         """Return the form in which a release leaves."""
@@ -197,7 +212,15 @@ def _of_files(source: str | Path) -> DaskTable:
         (path, keys), (group,) = part.files[0], part.groups or (0,)
         parts.append(((str(path.absolute()), keys, group, part.n), first))
         first += part.n
-    return DaskTable(template, files.n, ParquetReader(files, files.names), parts, files, by_id=False)
+    return DaskTable(
+        template,
+        files.n,
+        ParquetReader(files, files.names),
+        parts,
+        files,
+        by_id=False,
+        partitions=tuple(files.partitions),
+    )
 
 
 def make_plan(
@@ -280,8 +303,8 @@ def sanitize(
     path = None if target is None else check_target(target)
     table = open_table(source, id)
     check_plan_fits(table, plan)
-    table = table.only([*plan.names, *plan.passthrough], plan.passthrough)
     with purse_for(table, request, account, key, path) as purse:
+        table = chosen_for(table, plan, purse)
         ready = prepared(table, request, purse)
         keyed = table.keyed(ready.work.key)
         if path is None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dpframe.api.parquet_job import purse_of_input
-from dpframe.api.planning import Purse, Request, prepare
+from dpframe.api.planning import Purse, Request, of_persons, prepare
 from dpframe.central.tables import Tables
+from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import Form
 from dpframe.engines.staging import Written, write_part
 from dpframe.engines.table import EngineTable
@@ -24,7 +24,10 @@ from dpframe.errors import ParameterError
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
+from dpframe.release.order_watch import warn_of
 from dpframe.release.release import Selection
+
+T = TypeVar("T", bound=EngineTable)
 
 BUCKET_ROWS = 1 << 18
 """Rows of a bucket, about: it is put in order in one worker's memory."""
@@ -66,7 +69,7 @@ class Prepared:
 def check_plan_fits(table: EngineTable, plan: Plan) -> None:
     """Raise `ParameterError` for what plans may ask for and rows in an engine do not have."""
     if plan.privacy_id is not None:
-        raise ParameterError("privacy_id is not known to engines; keep as many rows of every person before")
+        check_places(table.by_id)
     if plan.keeps_index:
         raise ParameterError("an engine keeps no index; make the plan with shuffle=True, or for another table")
     if table.by_id and plan.sample is not None:
@@ -86,14 +89,17 @@ def purse_for(
         yield Purse(account, key)
         return
 
-    def digest() -> bytes:
-        plan = request.plan
-        assert plan is not None
-        check = table.check({c.name: c.space for c in plan.columns}, plan.nulls, plan.imputed)
-        return hashlib.sha256(json.dumps([table.n, table.by_id, check]).encode()).digest()
-
-    with purse_of_input(digest, path, request, account, key) as purse:
+    plan = request.plan
+    assert plan is not None
+    facts = json.dumps([table.n, table.by_id]).encode()
+    with purse_of_input(lambda: facts, path, request, account, key, partial(table.digest, plan)) as purse:
         yield purse
+
+
+def chosen_for(table: T, plan: Plan, purse: Purse) -> T:
+    """Return the rows that a plan asks for, of the columns that leave, as a table."""
+    names = [*plan.names, *plan.passthrough, *filter(None, [plan.privacy_id])]
+    return of_persons(table.only(names, plan.passthrough), Request(plan=plan), purse.choice)
 
 
 def prepared(table: EngineTable, request: Request, purse: Purse) -> Prepared:
@@ -111,6 +117,8 @@ def prepared(table: EngineTable, request: Request, purse: Purse) -> Prepared:
     work = Work(plan, form, bits, max(1, (table.n - 1).bit_length()), Selection(plan, key, table.n), key)
     tables = Tables(plan, key)
     look = table.keyed(key).look(work, tables.merge)
+    if not plan.shuffle:
+        warn_of(look.rows, {name: stretch.order for name, stretch in look.stretches.items()}, table.partitions)
     measured = tables.measured()
     count = look.digest.count if plan.columns else int(look.tally.sum())
     drawn_from = None if plan.sample is None else table.n

@@ -28,6 +28,10 @@ class Reader(Protocol):
     def __call__(self, part: Any, first: int) -> Pieces:
         """Yield the part's rows, some at a time."""
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read, those of addresses among them."""
+
     def only(self, names: Sequence[str], plain: Collection[str]) -> Reader:
         """Return a reader of some columns, of which some are not to be coded."""
 
@@ -50,6 +54,11 @@ class PandasReader:
     def keyed(self, key: bytes) -> PandasReader:
         """Return a reader of the same rows, whose addresses are hashes under another key."""
         return replace(self, key=derived_key(key, ID_USE))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return [*self.names, *filter(None, [self.id])]
 
     def __call__(self, part: pd.DataFrame, first: int) -> Pieces:
         """Yield the partition."""
@@ -75,6 +84,11 @@ class ParquetReader:
     def keyed(self, key: bytes) -> ParquetReader:
         """Return the reader: rows are known by their places."""
         return self
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return list(self.names)
 
     def __call__(self, part: tuple[str, dict[str, str | None], int, int], first: int) -> Pieces:
         """Yield batches of a row group, which is given by file, partition keys, number and rows."""

@@ -16,7 +16,7 @@ from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.forms import ArrowForm, Form
-from dpframe.engines.job import Prepared, check_plan_fits, prepared, purse_for
+from dpframe.engines.job import Prepared, check_plan_fits, chosen_for, prepared, purse_for
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
 from dpframe.engines.staging import check_target
@@ -45,9 +45,8 @@ from dpframe.engines.spark_tasks import BUCKET, FILE, RESULT, ROW, ROWS, Each, G
 
 T = TypeVar("T")
 
-NO_JAVA = (
-    "no Java was found, which Spark needs, of version 17 or 21: apt-get install openjdk-17-jre-headless, or set "
-    "JAVA_HOME to where one is"
+NEEDS_JAVA = (
+    "which Spark needs, of version 17 or 21: apt-get install openjdk-17-jre-headless, or set JAVA_HOME to where one is"
 )
 
 
@@ -55,16 +54,20 @@ NO_JAVA = (
 class SparkTable(EngineTable):
     """A Spark frame with the addresses of its rows beside its columns."""
 
-    reader: SparkReader
     frame: Any = field(repr=False)
     """The Spark frame."""
 
     def _selected(self) -> Any:
-        return self.frame.select(*(_quoted(name) for name in (*self.reader.names, *self.reader.beside)))
+        return self.frame.select(*(_quoted(name) for name in self.reader.columns))
+
+    def _shipped(self, task: Callable[..., Any]) -> Callable[..., Any]:
+        """Return work for Spark, which writes functions of more than a megabyte to files as they are."""
+        context = getattr(self.frame.sparkSession, "sparkContext", None)  # of Spark Connect there is none
+        return shipped(task, brought=None if context is None else context.broadcast)
 
     def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
         """Do a task with every partition."""
-        found = self._selected().mapInArrow(shipped(Each(self.reader, Outcome(task))), f"{RESULT} binary")
+        found = self._selected().mapInArrow(self._shipped(Each(self.reader, Outcome(task))), f"{RESULT} binary")
         for row in found.collect():
             yield pickle.loads(bytes(row[0]))  # noqa: S301 (of the release's own workers)
 
@@ -81,12 +84,12 @@ class SparkTable(EngineTable):
         marks = session.range(0, count, 1, 1).select(
             sf.col("id").cast("int").alias(BUCKET), sf.lit(b"").cast("binary").alias(ROWS)
         )
-        sent = self._selected().mapInArrow(shipped(Scatter(self.reader, ready)), schema)
+        sent = self._selected().mapInArrow(self._shipped(Scatter(self.reader, ready)), schema)
         together = sent.unionByName(marks).repartitionById(count, sf.col(BUCKET))
         plan, marked = ready.work.plan, {METADATA_KEY: ready.text}
         kept = [f for f in self.frame.schema.fields if f.name in (*plan.names, *plan.passthrough)]
         fields = [StructField(f.name, f.dataType, True, marked) for f in kept]
-        return together.mapInArrow(shipped(Gather(ready)), StructType(fields))
+        return together.mapInArrow(self._shipped(Gather(ready)), StructType(fields))
 
 
 def _quoted(name: str) -> Any:
@@ -157,7 +160,7 @@ def session() -> Any:
     Raises
     ------
     FileError
-        If there is no Java.
+        If there is no Java, or none that Spark runs on.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -165,8 +168,13 @@ def session() -> Any:
     home, remote = os.environ.get("JAVA_HOME"), os.environ.get("SPARK_REMOTE")
     java = shutil.which("java") if home is None else shutil.which(str(Path(home, "bin", "java")))
     if java is None and remote is None:
-        raise FileError(NO_JAVA)
-    return SparkSession.builder.getOrCreate()
+        raise FileError(f"no Java was found, {NEEDS_JAVA}")
+    try:
+        return SparkSession.builder.getOrCreate()
+    except PySparkException as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+    raise FileError(f"{java} does not run, {NEEDS_JAVA}")
 
 
 def _by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
@@ -291,8 +299,8 @@ def sanitize(
     path = None if target is None else check_target(target)
     table = open_table(source, id)
     check_plan_fits(table, plan)
-    table = table.only([*plan.names, *plan.passthrough], plan.passthrough)
     with purse_for(table, request, account, key, path) as purse:
+        table = chosen_for(table, plan, purse)
         ready = prepared(table, request, purse)
         safe = table.keyed(ready.work.key).released(ready)
         if path is None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpframe.engines.job import Prepared
-from dpframe.engines.readers import ID_USE, id_words
+from dpframe.engines.readers import ID_USE, Reader, id_words
 from dpframe.engines.work import Pieces, consecutive
 from dpframe.errors import FileError
 from dpframe.io.frames import ArrowFrame
@@ -36,9 +36,9 @@ class SparkReader:
     key: bytes = field(default=bytes(32), repr=False)
 
     @property
-    def beside(self) -> list[str]:
-        """The columns of addresses."""
-        return [FILE, ROW] if self.id is None else [self.id]
+    def columns(self) -> list[str]:
+        """The columns that are read, those of addresses among them."""
+        return [*self.names, *([FILE, ROW] if self.id is None else [self.id])]
 
     def only(self, names: Sequence[str], plain: Collection[str]) -> SparkReader:
         """Return a reader of some columns."""
@@ -70,9 +70,9 @@ class PlainReader(SparkReader):
     """Reads batches of a release, whose rows have no addresses."""
 
     @property
-    def beside(self) -> list[str]:
-        """No further columns."""
-        return []
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return list(self.names)
 
     def __call__(self, part: Iterator[pa.RecordBatch], first: int) -> Pieces:
         """Yield rows, a fair number at a time."""
@@ -103,7 +103,7 @@ def gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]
 class Each:
     """Does a task with a partition, and gives what comes of it as bytes."""
 
-    reader: SparkReader
+    reader: Reader
     task: Callable[[Pieces], Any] = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -116,7 +116,7 @@ class Each:
 class Scatter:
     """Gives the rows of a partition, sealed, with the bucket that they belong to."""
 
-    reader: SparkReader
+    reader: Reader
     ready: Prepared = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

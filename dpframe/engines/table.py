@@ -13,15 +13,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpframe.engines.chosen import Chosen, ChosenReader, candidates, check_places, within
 from dpframe.engines.forms import Form
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, Look, Pieces, Work
-from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError
+from dpframe.errors import ColumnError, DpframeError, FileError
 from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
+from dpframe.io import persons
 from dpframe.io.checks import check_types
 from dpframe.io.frames import Frame, PandasFrame
+from dpframe.io.persons import Choice
+from dpframe.io.row_checks import RowChecks
 from dpframe.io.table import Codes
+from dpframe.noise.keystream import derived_key
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
@@ -72,8 +77,10 @@ class EngineTable(ABC):
     reader: Reader
     by_id: bool = field(kw_only=True)
     """Whether rows have addresses of their own in place of a place in the table."""
-    checks: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    """Sums of checks that were made, by what was checked: the digest of a job's input is the check before its spend."""
+    partitions: tuple[str, ...] = field(default=(), kw_only=True)
+    """Keys of the folders that the table was read from."""
+    checked: set[str] = field(default_factory=set, repr=False, compare=False, kw_only=True)
+    """What was checked: the digest of a job's input is the check before its spend."""
 
     @abstractmethod
     def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
@@ -110,9 +117,17 @@ class EngineTable(ABC):
         """Return what is public about columns."""
         return self.template.fields(names)
 
+    def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
+        """Return how often each row is taken: workers say which rows can be, and the driver chooses."""
+        check_places(self.by_id)
+        choice = Choice(rows, key, max(1, -(-self.n // persons.AT_ONCE)))
+        only, task = self.only([person], [person]), partial(candidates, person, choice)
+        return choice.counts(self.n, lambda turn: within(only.results(partial(task, turn)), self.n), persons.AT_ONCE)
+
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
-        """Refuse: rows of persons are chosen on one machine."""
-        raise ParameterError("privacy_id is not known to engines; keep as many rows of every person before")
+        """Return a table with each row as often as is said, without the column that names persons."""
+        template, n = self.template.of_persons(person, counts[:0]), int(counts.sum(dtype=np.int64))
+        return replace(self, template=template, n=n, reader=ChosenReader(self.reader, person, Chosen.of(counts)))
 
     def results(self, task: Callable[[Pieces], T]) -> Iterator[T]:
         """Yield what comes of a task, or raise the error of the first row at fault."""
@@ -142,22 +157,44 @@ class EngineTable(ABC):
 
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
         """Read every value on the workers, so that one that is refused is found; return no codes."""
-        self.check(spaces, nulls, inferred)
+        if repr((dict(spaces), nulls, sorted(inferred))) not in self.checked:
+            self.check(spaces, nulls, inferred)
         return {}
 
-    def check(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> int:
-        """Read every value, and return a sum that tells this table from others."""
-        asked = repr((dict(spaces), nulls, sorted(inferred)))
-        if asked in self.checks:
-            return self.checks[asked]
+    def check(
+        self,
+        spaces: Mapping[str, Space],
+        nulls: str,
+        inferred: Collection[str] = (),
+        checks: RowChecks | None = None,
+    ) -> tuple[int, int]:
+        """Read every value, and return the sum of the rows' checks, if any are made.
+
+        Raises
+        ------
+        ColumnError
+            For a column whose type does not fit its space, or a value that the space cannot hold.
+        FileError
+            If the table has not the rows that were counted.
+        """
         check_types(self.fields(list(spaces)), spaces)
-        rows, total = 0, 0
-        for count, part in self.only(list(spaces)).results(Check(dict(spaces), nulls, tuple(inferred))):
-            rows, total = rows + count, total + part
+        plain = () if checks is None else checks.plain
+        rows, low, high = 0, 0, 0
+        task = Check(dict(spaces), nulls, tuple(inferred), checks)
+        for count, *sums in self.only([*spaces, *plain], plain).results(task):
+            rows, low, high = rows + count, low + sums[0], high + sums[1]
         if rows != self.n:
             raise FileError(CHANGED)
-        self.checks[asked] = total % (1 << 64)
-        return self.checks[asked]
+        self.checked.add(repr((dict(spaces), nulls, sorted(inferred))))
+        return low % (1 << 64), high % (1 << 64)
+
+    def digest(self, plan: Plan, key: bytes) -> bytes:
+        """Return a digest under a key of the rows, their addresses, and all that a plan releases of them."""
+        spaces = {column.name: column.space for column in plan.columns}
+        plain = (*plan.passthrough, *filter(None, [plan.privacy_id]))
+        checks = RowChecks(derived_key(key, b"checks of rows"), plain)
+        sums = self.keyed(key).check(spaces, plan.nulls, plan.imputed, checks)
+        return b"".join(half.to_bytes(8, "little") for half in sums)
 
     def look(self, work: Work, counted: Callable[[Sequence[Any]], None]) -> Look:
         """Do the first pass; the counts of measured tables are handed on."""

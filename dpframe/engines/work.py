@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,11 +18,13 @@ from dpframe.engines.sealing import Seal
 from dpframe.errors import ColumnError, FileError
 from dpframe.io.batches import Batch, joined, length, reordered
 from dpframe.io.frames import Frame
+from dpframe.io.row_checks import RowChecks, added
 from dpframe.io.table import Codes
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import Rows, derived_key
 from dpframe.plan.plan import Plan
-from dpframe.release.release import Digest, Selection, mixed_rows, order_words, rank, release
+from dpframe.release.order_watch import Stretch, merged, stretches
+from dpframe.release.release import Digest, Selection, order_words, rank, release
 from dpframe.spaces import Space
 
 Pieces = Iterator[tuple[Frame, Rows]]
@@ -50,6 +51,11 @@ def consecutive(rows: U64) -> Rows:
     return int(rows[0]) if bool((np.diff(rows) == 1).all()) else rows
 
 
+def placed(rows: Rows, count: int) -> U64:
+    """Return the places, or addresses, of all rows."""
+    return rows if isinstance(rows, np.ndarray) else np.arange(rows, rows + count, dtype=np.uint64)
+
+
 def coded(frame: Frame, rows: Rows, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str]) -> Codes:
     """Return the codes of columns, or raise `ColumnError` with the row's place in the whole table, if it has one."""
     try:
@@ -57,54 +63,30 @@ def coded(frame: Frame, rows: Rows, spaces: Mapping[str, Space], nulls: str, inf
     except ColumnError as error:
         if error.row is None or error.column is None:
             raise
-        places = rows if isinstance(rows, np.ndarray) else range(rows, rows + frame.n)
-        row = None if np.ndim(places) > 1 else int(places[error.row])
+        places = placed(rows, frame.n) if frame.origin is None else frame.origin
+        row = None if places.ndim > 1 else int(places[error.row])
         raise ColumnError(error.rule, column=error.column, row=row) from None
 
 
 @dataclass(frozen=True)
-class RowChecks:
-    """A keyed word for every row, of its codes and its address: equal for what is equal, and for little else.
-
-    Two versions of a row have the same one with probability 2⁻⁶⁴.
-    """
-
-    spaces: Mapping[str, Space]
-    key: bytes = field(repr=False)
-
-    def __call__(self, codes: Codes, rows: Rows) -> U64:
-        """Return the words of some rows."""
-        count = length(codes)
-        places = rows if isinstance(rows, np.ndarray) else np.arange(rows, rows + count, dtype=np.uint64)
-        parts: dict[str, npt.NDArray[Any]] = {**codes, "": places}
-        factors = {
-            name: [self._factors(name, word) for word in range(1 if column.ndim == 1 else column.shape[1])]
-            for name, column in parts.items()
-        }
-        # The address stands last: what it adds is mixed with all the rest.
-        return np.concatenate([np.zeros(0, np.uint64), *mixed_rows(parts, factors)])
-
-    def _factors(self, name: str, word: int) -> U64:
-        text = len(name.encode()).to_bytes(8, "little") + name.encode() + word.to_bytes(4, "little")
-        return np.frombuffer(hmac.digest(self.key, text, "sha256"), dtype="<u8")[:2] | np.uint64(1)
-
-
-@dataclass(frozen=True)
 class Check:
-    """The pass before anything is spent: reads every value, counts rows, and sums up what tells the table apart."""
+    """A pass before anything is spent: reads every value, counts rows, and sums up what tells the table apart."""
 
     spaces: Mapping[str, Space]
     nulls: str
     inferred: Collection[str]
+    checks: RowChecks | None = None
 
-    def __call__(self, pieces: Pieces) -> tuple[int, int]:
-        """Return the number of rows, and the sum of their checks under a key that is public."""
-        count, total, checks = 0, 0, RowChecks(self.spaces, bytes(32))
+    def __call__(self, pieces: Pieces) -> tuple[int, int, int]:
+        """Return the number of rows, and the sum of their checks, if any are made."""
+        count, low, high = 0, 0, 0
         for frame, rows in pieces:
             codes = coded(frame, rows, self.spaces, self.nulls, self.inferred)
             count += frame.n
-            total += int(checks(codes, rows).sum(dtype=np.uint64)) if codes else 0
-        return count, total % (1 << 64)
+            if self.checks is not None:
+                more_low, more_high = added(self.checks(codes, rows, frame.n, frame))
+                low, high = low + more_low, high + more_high
+        return count, low, high
 
 
 @dataclass
@@ -115,10 +97,12 @@ class Look:
     tally: Ints
     """Released rows, by bucket."""
     checks: U64
-    """The sum of their checks, by bucket."""
+    """The sum of the first halves of their checks, by bucket."""
     digest: Digest
     counts: list[Ints] = field(repr=False)
     """Exact counts of the tables that are measured."""
+    stretches: dict[str, Stretch] = field(default_factory=dict, repr=False)
+    """Where the rows of each code stand, if they keep their order."""
 
     def merge(self, other: Look) -> None:
         """Add what was found in other rows; the tables' counts are added by who has the tables."""
@@ -126,6 +110,7 @@ class Look:
         self.tally += other.tally
         self.checks += other.checks
         self.digest.merge(other.digest)
+        self.stretches = merged(self.stretches, other.stretches)
 
 
 @dataclass(frozen=True)
@@ -166,7 +151,7 @@ class Work:
         """Return what rows are ordered by: their words of the secret order, or their places."""
         if self.plan.shuffle:
             return order_words(self.plan, self.key, rows, count)
-        places = rows if isinstance(rows, np.ndarray) else np.arange(rows, rows + count, dtype=np.uint64)
+        places = placed(rows, count)
         return np.stack([np.zeros(count, np.uint64), places << np.uint64(64 - self.span)], axis=1)
 
     def places(self, words: U64) -> npt.NDArray[np.intp]:
@@ -177,8 +162,7 @@ class Work:
     @property
     def row_checks(self) -> RowChecks:
         """What the two passes are compared by."""
-        spaces = {column.name: column.space for column in self.plan.columns}
-        return RowChecks(spaces, derived_key(self.key, b"checks of rows"))
+        return RowChecks(derived_key(self.key, b"checks of rows"), self.plan.passthrough)
 
     def look(self, pieces: Pieces) -> Look:
         """Return the counts of some rows."""
@@ -192,9 +176,11 @@ class Work:
             kept, released = self._released(codes, rows, count)
             look.digest.update(released)
             places = self.places(self.words(rows, count)[kept])
+            if not self.plan.shuffle:
+                look.stretches = merged(look.stretches, stretches(codes, placed(rows, count)))
             look.rows += count
             look.tally += np.bincount(places, minlength=self.buckets)
-            np.add.at(look.checks, places, checks(codes, rows)[kept])
+            np.add.at(look.checks, places, checks(codes, rows, count, frame)[kept, 0])
         look.counts = tables.counts
         return look
 
@@ -213,7 +199,7 @@ class Work:
             chosen = np.arange(count)[kept]
             for name in self.plan.passthrough:
                 released[name] = self.form.copied(frame, name).take(pa.array(chosen))
-            words, checks = self.words(rows, count), self.row_checks(codes, rows)
+            words, checks = self.words(rows, count), self.row_checks(codes, rows, count, frame)[:, 0]
             waiting.append({"": np.column_stack([words, checks])[kept], **released})
             if sum(map(length, waiting)) >= AT_ONCE:
                 yield from self._parted(joined(waiting))

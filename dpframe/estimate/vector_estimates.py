@@ -76,6 +76,42 @@ class VectorEstimates(Reading):
         results |= dict(zip(BANDS, (point - reach, point + reach), strict=True))
         return self._curve_frame(results, mine, group, source)
 
+    def cov_curve(self, column: str) -> pd.DataFrame:
+        """Return the covariances of a curve's values at all pairs of points, over the rows that are not null.
+
+        Parameters
+        ----------
+        column
+            A randomised column whose space is `Curve` or `Vector`, of up to 256 numbers.
+
+        Returns
+        -------
+        DataFrame of points by points, with ``estimate, std_error, lower, upper`` as an outer level of its columns (as
+        `cov` has), in the square of the values' unit. Unbiased, from rows alone; its diagonal has the variances, which
+        noise may make negative. Errors are those of the population that the rows were drawn from: a little more than
+        those of the table.
+
+        Raises
+        ------
+        ParameterError
+            For a column that is not randomised or holds no vectors, or vectors of more numbers.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, dpframe as dpf
+        >>> x = np.random.default_rng(0).normal(size=(5_000, 2)) * [0.3, 0.1]
+        >>> frame = pd.DataFrame({"place": list(x)})
+        >>> safe = dpf.sanitize(frame, epsilon=30, delta=0, spaces={"place": dpf.Vector(2, bound=1.5)}, key=bytes(32))
+        >>> dpf.Estimates(safe).cov_curve("place")["estimate"].round(2).abs().to_numpy().tolist()
+        [[0.09, 0.0], [0.0, 0.01]]
+        """
+        mine = VectorColumn.of(self._source.column(column))
+        means = mine.means(self._source.codes([column]), None, 0.0)
+        point, variance = mine.covariances(self._source.codes([column]), means)
+        results = self._results(point, variance, (slice(None),))
+        index = pd.Index(mine.space.positions, name=POSITION)
+        return pd.concat({name: pd.DataFrame(results[name], index, index) for name in RESULTS}, axis=1)
+
     def _mean_vector(self, column: str, by: Any, weights: str | None, bins: Any, target: str) -> pd.DataFrame:
         """Return the mean at every coordinate or point, with intervals of its own."""
         if weights is not None:

@@ -21,7 +21,7 @@ from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.surrogates import own_squares
-from dpframe.mechanisms.vector_noise import VectorChannel
+from dpframe.mechanisms.ball_channel import BallChannel
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces.vectors import VectorSpace
@@ -30,6 +30,9 @@ Batches = Iterable[Mapping[str, npt.NDArray[Any]]]
 
 CHUNK = 1 << 13
 """Rows whose coordinates are unpacked at a time."""
+
+MOST_CROSSED = 256
+"""Numbers of a value up to which all their products are looked at."""
 
 DRAWS = 40_000
 """Draws that the quantile of the largest deviation is taken from: its level is off by 0.1 % in the standard error."""
@@ -70,7 +73,7 @@ class VectorColumn:
 
     column: Column
     space: VectorSpace
-    channel: VectorChannel
+    channel: BallChannel
 
     @classmethod
     def of(cls, column: Column) -> VectorColumn:
@@ -175,6 +178,51 @@ class VectorColumn:
             known = np.isfinite(residual).all(axis=(1, 2)) & (np.einsum("gii->gi", residual) > 0).all(axis=1)
             # Too few rows in a group leave no variance: then nothing is known of its mean.
             return Means(r, np.where(known[:, None, None], residual / p[:, None, None] ** 2, np.inf))
+
+    def covariances(self, batches: Batches, means: Means) -> tuple[FloatArray, FloatArray]:
+        """Return the covariances of a value's numbers where it is not null, and their variances, (width, width) each.
+
+        With r the mean of all rows h = (y − r)(y − r)ᵀ·present, y the numbers, has a surrogate in known products. Its
+        mean lacks the covariance of r, which is added. Rows' own spread of h is left in the variances: to tell it
+        from noise fourth moments would be needed.
+        """
+        basis, d = self.space.basis, self.space.width
+        if d > MOST_CROSSED:
+            raise ParameterError(f"covariances of {d} numbers are too many to estimate, at most {MOST_CROSSED} are")
+        crossed = np.einsum("ik,jk->kij", basis, basis).reshape(self.length, d * d)
+        centre, totals = basis @ means.values[0], np.zeros((3, d, d))
+        rows, weight, squared = 0, 0.0, 0.0
+        for codes in batches:
+            for start in range(0, len(codes[self.column.name]), CHUNK // 16):
+                part = codes[self.column.name][start : start + CHUNK // 16]
+                h, present = self._products(part, basis, crossed, centre)
+                totals += (h.sum(axis=0), np.einsum("nij,n->ij", h, present), (h * h).sum(axis=0))
+                rows, weight = rows + len(part), weight + float(present.sum())
+                squared += float(present @ present)
+        if rows < 2 or weight <= 0:
+            return np.full((d, d), np.nan), np.full((d, d), np.inf)
+        own = totals[0] / weight
+        spread = totals[2] - 2 * own * totals[1] + own**2 * squared
+        found = own + basis @ means.covariances[0] @ basis.T
+        return found * rows / (rows - 1), np.maximum(spread, 0.0) / weight**2
+
+    def _products(
+        self, codes: npt.NDArray[Any], basis: FloatArray, crossed: FloatArray, centre: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the surrogates of (y − r)(y − r)ᵀ·present, shape (n, width, width), and of presence."""
+        kept, flipped = self.column.mechanism.present
+        null, d = self._is_null(codes), len(basis)
+        fields = self.space.ball.unpack(codes)
+        at_null, square_at_null, absent = self._null
+        plain, second = (table[fields] for table in self._surrogates)
+        shown = plain @ basis.T
+        square = basis @ square_at_null @ basis.T
+        products = shown[:, :, None] * shown[:, None, :] + ((second - plain**2) @ crossed).reshape(-1, d, d)
+        products = np.where(null[:, None, None], square, (products - flipped * square) / kept)
+        values = np.where(null[:, None], basis @ at_null, (shown - flipped * (basis @ at_null)) / kept)
+        present = np.where(null, absent, (1 - flipped * absent) / kept)
+        moved = values[:, :, None] * centre
+        return products - moved - moved.transpose(0, 2, 1) + present[:, None, None] * np.outer(centre, centre), present
 
     def measured(self, table: MeasuredTable, cells: FloatArray, rows: float, sampling: float) -> Means:
         """Return the same from measured sums, whose last number is U times the count of vectors.

@@ -10,6 +10,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 from urllib.parse import unquote
@@ -23,8 +24,10 @@ from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
 from dpframe.io.checks import check_types, located
 from dpframe.io.kinds import coded_field
+from dpframe.io.persons import row_counts
 from dpframe.io.streamed import Streamed
 from dpframe.io.table import Codes
+from dpframe.ledger.job_keys import digest_files
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 
@@ -178,6 +181,15 @@ class FileInput(Streamed):
         """Return the columns in which pandas stored an index that has no name."""
         return ()
 
+    def digest(self) -> bytes:
+        """Return a digest of the input, by which an interrupted job knows it again."""
+        return digest_files([path for path, _ in self.files])
+
+    @property
+    def keyed_digest(self) -> Callable[[bytes], bytes] | None:
+        """What gives a digest under a key, for an input that has no files with names."""
+        return None
+
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
         """Return the table with the types that columns are read as, where the files do not say them.
 
@@ -198,7 +210,7 @@ class FileInput(Streamed):
     @property
     def partitions(self) -> list[str]:
         """Hive partition keys, by which rows are grouped."""
-        return list(self.files[0][1])
+        return [name for _, keys in self.files[:1] for name in keys]
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns."""
@@ -229,6 +241,10 @@ class FileInput(Streamed):
     def count(self, counters: Mapping[str, Counter]) -> None:
         """Add all rows of columns to a counter for each."""
         counting(self.batches)(counters)
+
+    def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
+        """Return how often each row is taken, so that there are so many of every person."""
+        return row_counts(partial(self.arrays, person), self.n, rows, key)
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
         """Return a table that is read with each row as often as is said, without the column that names persons."""

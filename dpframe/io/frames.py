@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,12 +16,14 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from dpframe.arrays import U64
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
 from dpframe.io.checks import located
 from dpframe.io.kinds import as_coded, as_stored, coded_field, coded_type
 from dpframe.io.passthrough import Order, copied, passed
+from dpframe.io.persons import row_counts
 from dpframe.io.table import Codes
 from dpframe.io.types import output_type
 from dpframe.plan.plan import Plan
@@ -42,6 +45,8 @@ class Frame(ABC):
 
     chosen: tuple[Frame, npt.NDArray[np.intp]] | None = None
     """The table of which rows were chosen, and which."""
+    origin: U64 | None = None
+    """Where the rows of that table stand in a larger one."""
 
     @property
     @abstractmethod
@@ -77,6 +82,10 @@ class Frame(ABC):
     def count(self, counters: Mapping[str, Counter]) -> None:
         """Add all rows of columns to a counter for each."""
         counting(self.batches)(counters)
+
+    def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
+        """Return how often each row is taken, so that there are so many of every person."""
+        return row_counts(partial(self.arrays, person), self.n, rows, key)
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
         """Return a table with each row as often as is said, without the column that names persons."""
@@ -168,7 +177,7 @@ class ArrowFrame(Frame):
                 array = as_stored(space.decode(released, output_type(coded_type(field.type))), field.type)
                 fields.append(pa.field(name, array.type, nullable=field.nullable or space.has_null))
             else:
-                array = copied(self.table.column(name), order)
+                array = copied(_without_inner_views(self.table.column(name)), order)
                 fields.append(pa.field(name, array.type, nullable=field.nullable))
             columns.append(array)
         return pa.table(columns, schema=pa.schema(fields, metadata=arrow_metadata(text)))
@@ -197,6 +206,14 @@ def _stored(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(type_):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(type_) else type_
+
+
+def _without_inner_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column whose lists and dictionaries have no views, of which Arrow takes no rows."""
+    t = pa.types
+    return (
+        column if t.is_string_view(column.type) or t.is_binary_view(column.type) else column.cast(_stored(column.type))
+    )
 
 
 def without_views(table: pa.Table) -> pa.Table:

@@ -12,7 +12,8 @@ chance below n²·2⁻¹²⁸.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -24,13 +25,14 @@ import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError
 from dpframe.io.types import is_text
-from dpframe.noise.keystream import Keystream
+from dpframe.noise.keystream import Keystream, Rows
 
 AT_ONCE = 1 << 21
 """Rows whose persons are held in memory at a time; of more rows the column of ids is read several times."""
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.uint8]
+Positions = npt.NDArray[np.int64]
 
 
 def row_counts(read: Callable[[], Iterable[pa.Array]], n: int, rows: int, key: bytes, at_once: int = AT_ONCE) -> Counts:
@@ -61,43 +63,91 @@ def row_counts(read: Callable[[], Iterable[pa.Array]], n: int, rows: int, key: b
     >>> int(counts[[0, 2, 3]].sum()), counts[[1, 4]].tolist()
     (2, [2, 2])
     """
-    counts = np.zeros(n, dtype=np.uint8)
-    passes = max(1, -(-n // at_once))
-    stream = Keystream(key).column("rows", "persons")
-    for part in range(passes):
-        kept = _Kept(rows)
+    choice = Choice(rows, key, max(1, -(-n // at_once)))
+
+    def read_part(part: int) -> Iterator[Candidates]:
         first = 0
         for ids in read():
-            persons = person_words(ids, key, first)
-            tags = stream.words(0, first, len(ids))
-            # The hash of a person is uniform only where it is one: whole numbers are spread over the passes as well.
-            mine = np.flatnonzero(_spread(persons) % np.uint64(passes) == part) if passes > 1 else np.arange(len(ids))
-            kept.add(persons[mine], tags[mine], first + mine, at_once)
+            yield choice.candidates(ids, first, part)
             first += len(ids)
-        at, often = kept.counted()
-        counts[at] = often
-    return counts
+
+    return choice.counts(n, read_part, at_once)
 
 
-class _Kept:
+Candidates = tuple[Words, Words, Positions]
+"""Persons, tags and positions of rows."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How rows are chosen: ``rows`` of every person, those of the smallest keyed tags, in a number of passes.
+
+    The tag of a row is a function of its position, so that parts of a table may be gone through in any order.
+    """
+
+    rows: int
+    key: bytes = field(repr=False)
+    passes: int = 1
+
+    def candidates(self, ids: pa.Array, places: Rows, part: int) -> Candidates:
+        """Return rows whose persons belong to a pass, by their ids, and the first row's position or each row's.
+
+        Raises
+        ------
+        ColumnError
+            For an id that is null, with its position, or of a type that is neither whole numbers nor text.
+        """
+        count = len(ids)
+        at = places if isinstance(places, np.ndarray) else np.arange(places, places + count)
+        try:
+            persons = person_words(ids, self.key)
+        except ColumnError as error:
+            raise ColumnError(error.rule, row=None if error.row is None else int(at[error.row])) from None
+        stream, first = Keystream(self.key).column("rows", "persons").at(places)
+        tags = stream.words(0, first, count)
+        # The hash of a person is uniform only where it is one: whole numbers are spread over the passes as well.
+        spread = _spread(persons) % np.uint64(self.passes)
+        mine = np.flatnonzero(spread == part) if self.passes > 1 else np.arange(count)
+        return persons[mine], tags[mine], at[mine].astype(np.int64)
+
+    def counts(self, n: int, read: Callable[[int], Iterable[Candidates]], at_once: int = AT_ONCE) -> Counts:
+        """Return how often each row is taken, from the candidates of each pass, in any order."""
+        counts = np.zeros(n, dtype=np.uint8)
+        for part in range(self.passes):
+            kept = Kept(self.rows)
+            for candidates in read(part):
+                kept.add(*candidates, at_once)
+            at, often = kept.counted()
+            counts[at] = often
+        return counts
+
+
+class Kept:
     """The rows of each person with the smallest tags, so many at the most."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
         self._persons: list[Words] = []
         self._tags: list[Words] = []
-        self._at: list[npt.NDArray[np.int64]] = []
+        self._at: list[Positions] = []
         self._held = 0
 
-    def add(self, persons: Words, tags: Words, at: npt.NDArray[Any], most: int) -> None:
+    def add(self, persons: Words, tags: Words, at: Positions, most: int) -> None:
         """Take in rows; where there are too many, rows that cannot be chosen any more are forgotten."""
         self._persons.append(persons)
         self._tags.append(tags)
-        self._at.append(at.astype(np.int64))
+        self._at.append(at)
         self._held += len(at)
         if self._held > 2 * most:
-            persons, tags, at, _, _ = self._smallest()
+            persons, tags, at = self.candidates()
             self._persons, self._tags, self._at, self._held = [persons], [tags], [at], len(at)
+
+    def candidates(self) -> Candidates:
+        """Return the rows that can be chosen yet, whatever rows there are elsewhere."""
+        if not self._held:
+            return np.zeros((0, 2), np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        persons, tags, at, _, _ = self._smallest()
+        return persons, tags, at
 
     def _smallest(self) -> tuple[npt.NDArray[Any], ...]:
         """Return persons, tags and positions of the rows kept, each row's rank within its person, and how many."""

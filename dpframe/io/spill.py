@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.io.batches import Batch, joined, length, reordered
-from dpframe.noise.keystream import cipher_at
+from dpframe.io.hidden_file import HiddenFile
 from dpframe.release.release import rank
 
 SPILL_ROWS = 1 << 17
@@ -28,17 +25,13 @@ BUCKET_ROWS = 1 << 19
 class Spill:
     """Released rows on disk, parted into buckets by the top bits of their order word.
 
-    The file has no name, only its owner may read it, and it is encrypted under a key that is held in
-    memory: its rows are in input order, which the release must not tell.
+    The file is hidden: its rows are in input order, which the release must not tell.
     """
 
     def __init__(self, folder: Path, bits: int) -> None:
         self._bits = min(bits, 16)
         self.buckets = 1 << self._bits
-        self._key = secrets.token_bytes(32)
-        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (closed by __exit__)
-        self._cipher = cipher_at(self._key, 0)
-        self._end = 0
+        self._file = HiddenFile(folder)
         self._waiting: list[Batch] = []
         self._stretches: list[_Stretch] = []
 
@@ -46,7 +39,7 @@ class Spill:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._file.close()
+        self._file.__exit__(None, None, None)
 
     def add(self, words: npt.NDArray[np.uint64], batch: Batch) -> None:
         """Add rows with their order words; few at a time are gathered first."""
@@ -68,7 +61,7 @@ class Spill:
         )
         for i, column in enumerate(coded.values()):
             records[str(i)] = column
-        start = self._append(reordered(records, order).view(np.uint8).data)
+        start = self._file.append(reordered(records, order).view(np.uint8).data)
         copied = {name: column.take(pa.array(order)) for name, column in batch.items() if name not in coded}
         parts = [self._append_arrow(copied, a, b) for a, b in pairwise(edges)] if copied else []
         self._stretches.append(_Stretch(start, edges, list(coded), records.dtype, parts))
@@ -80,41 +73,18 @@ class Spill:
         if not self._stretches:
             return {}
         names, dtype = self._stretches[0].names, self._stretches[0].dtype
-        records = np.frombuffer(b"".join(self._fetch(*s.place(bucket)) for s in self._stretches), dtype)
+        records = np.frombuffer(b"".join(self._file.fetch(*s.place(bucket)) for s in self._stretches), dtype)
         order = rank(records["0"])
         records = reordered(records, order)
         batch: Batch = {name: np.ascontiguousarray(records[str(i)]) for i, name in enumerate(names) if name or words}
         if self._stretches[0].parts:
-            copied = pa.concat_tables(_from_ipc(self._fetch(*s.parts[bucket])) for s in self._stretches)
+            copied = pa.concat_tables(self._file.fetch_table(*s.parts[bucket]) for s in self._stretches)
             copied = copied.unify_dictionaries().combine_chunks()
             batch.update((name, copied.column(name).take(pa.array(order))) for name in copied.column_names)
         return batch
 
     def _append_arrow(self, columns: Mapping[str, pa.Array], start: int, stop: int) -> tuple[int, int]:
-        sink = pa.BufferOutputStream()
-        batch = pa.table({name: column[start:stop] for name, column in columns.items()})
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_table(batch)
-        raw = sink.getvalue()
-        return self._append(memoryview(raw).cast("B")), raw.size
-
-    def _append(self, raw: memoryview) -> int:
-        start = self._end
-        hidden = memoryview(self._cipher.update(raw))
-        self._end += len(hidden)
-        while hidden:
-            hidden = hidden[self._file.write(hidden) :]
-        return start
-
-    def _fetch(self, offset: int, length: int) -> bytes:
-        parts: list[bytes] = []
-        place = offset
-        while place < offset + length:
-            parts.append(os.pread(self._file.fileno(), offset + length - place, place))
-            if not parts[-1]:
-                raise OSError("the spill file is shorter than what was written")
-            place += len(parts[-1])
-        return cipher_at(self._key, offset).update(b"".join(parts))
+        return self._file.append_table(pa.table({name: column[start:stop] for name, column in columns.items()}))
 
 
 @dataclass(frozen=True)
@@ -132,8 +102,3 @@ class _Stretch:
         """Return the offset and length of a bucket's records."""
         first, last = int(self.edges[bucket]), int(self.edges[bucket + 1])
         return self.start + first * self.dtype.itemsize, (last - first) * self.dtype.itemsize
-
-
-def _from_ipc(raw: bytes) -> pa.Table:
-    with pa.ipc.open_stream(raw) as stream:
-        return stream.read_all()

@@ -42,6 +42,9 @@ class Table(Protocol):
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns."""
 
+    def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
+        """Return how often each row is taken, so that there are so many of every person; see `persons.row_counts`."""
+
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
         """Return a table with each row as often as is said, without the column that names persons."""
 

@@ -28,7 +28,7 @@ import os
 import secrets
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
 from dpframe.ledger.ledger import Entry, Ledger
 from dpframe.ledger.sqlite import sync_folder
-from dpframe.noise.keystream import choice_key
+from dpframe.noise.keystream import choice_key, derived_key
 
 SCHEMA = 1
 
@@ -95,9 +95,9 @@ class _Record:
     tag: bytes
 
     @classmethod
-    def fresh(cls, dataset: str, name: str, bound: bytes) -> _Record:
+    def fresh(cls, dataset: str, name: str, bound: Callable[[bytes], bytes]) -> _Record:
         key = secrets.token_bytes(32)
-        return cls(dataset, name, secrets.token_hex(16), key, _tag(key, dataset, bound))
+        return cls(dataset, name, secrets.token_hex(16), key, _tag(key, dataset, bound(key)))
 
     @classmethod
     def parse(cls, text: bytes, path: Path) -> _Record | None:
@@ -118,8 +118,8 @@ class _Record:
         data = {"schema": SCHEMA, "dataset": self.dataset, "name": self.name, "release_id": self.release_id}
         return json.dumps(data | {"key": self.key.hex(), "tag": self.tag.hex()}).encode()
 
-    def fits(self, bound: bytes) -> bool:
-        return hmac.compare_digest(self.tag, _tag(self.key, self.dataset, bound))
+    def fits(self, bound: Callable[[bytes], bytes]) -> bool:
+        return hmac.compare_digest(self.tag, _tag(self.key, self.dataset, bound(self.key)))
 
 
 def _tag(key: bytes, dataset: str, bound: bytes) -> bytes:
@@ -177,8 +177,23 @@ class Job:
         return self.paid and not self._spent
 
 
+def _bound_to(binding: bytes, keyed: Callable[[bytes], bytes] | None) -> Callable[[bytes], bytes]:
+    """Return what a job is bound to, as a function of its key."""
+    if keyed is None:
+        return lambda key: binding
+    return lambda key: _framed((binding, keyed(derived_key(key, b"digest of the input"))))
+
+
 @contextlib.contextmanager
-def job(ledger: Ledger, dataset: str, name: str, binding: bytes, *, forget: bool = False) -> Iterator[Job]:
+def job(
+    ledger: Ledger,
+    dataset: str,
+    name: str,
+    binding: bytes,
+    *,
+    forget: bool = False,
+    keyed: Callable[[bytes], bytes] | None = None,
+) -> Iterator[Job]:
     """Run a job under a key that outlives it only if it is interrupted after it spent.
 
     Parameters
@@ -191,6 +206,9 @@ def job(ledger: Ledger, dataset: str, name: str, binding: bytes, *, forget: bool
         What decides the output beside the key; see `bind`.
     forget
         Delete the key of an interrupted run, whose spend stands, and start anew.
+    keyed
+        Gives a digest of the input under a key of the job's own, where only such a one tells inputs apart whatever
+        they are made for.
 
     Raises
     ------
@@ -217,11 +235,11 @@ def job(ledger: Ledger, dataset: str, name: str, binding: bytes, *, forget: bool
     >>> folder.cleanup()
     """
     ledger.total(dataset)  # a wrong name shall leave nothing behind
-    path = _key_path(ledger, dataset, name)
+    path, bound = _key_path(ledger, dataset, name), _bound_to(binding, keyed)
     with _locked(path) as file:
         record = _Record.parse(file.content(), path)
         paid = record is not None and ledger.find(record.release_id) is not None
-        fits = record is not None and record.fits(binding)
+        fits = record is not None and record.fits(bound)
         if paid and not fits and not forget:
             raise LedgerError(
                 f"the input or the plan changed since the interrupted run of {name_list([name])}, and its key must "
@@ -229,7 +247,7 @@ def job(ledger: Ledger, dataset: str, name: str, binding: bytes, *, forget: bool
             )
         resumed = fits and not forget
         if record is None or not resumed:
-            record, paid = _Record.fresh(dataset, name, binding), False
+            record, paid = _Record.fresh(dataset, name, bound), False
             file.store(record)
         running = Job(ledger, dataset, record.release_id, resumed, paid, record.key)
         try:

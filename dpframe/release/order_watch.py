@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import U64
 from dpframe.errors import OrderLeakWarning, name_list, warn
+
+
+@dataclass(frozen=True)
+class Order:
+    """How a column's rows stand: sorted, or those of equal codes together."""
+
+    is_sorted: bool
+    is_grouped: bool
+    groups: int
+    weight: float
+    """Σ ln(length!) over the runs of equal codes."""
+
+    def told_sorted(self, rows: int) -> bool:
+        """Tell whether it is sorted, and rows in random order hardly ever are."""
+        return self.is_sorted and self._unlikely(rows, math.log(2))
+
+    def told_grouped(self, rows: int) -> bool:
+        """Tell whether it is grouped, and rows in random order hardly ever are."""
+        return self.is_grouped and self._unlikely(rows, math.lgamma(self.groups + 1))
+
+    def _unlikely(self, rows: int, orders: float) -> bool:
+        """Tell whether rows in random order hardly ever look so; ``orders`` is ln of how many orders of runs do."""
+        chance = orders + self.weight - math.lgamma(rows + 1)
+        return rows >= SortedWatch.LEAST_ROWS and chance <= math.log(SortedWatch.CHANCE)
 
 
 @dataclass
@@ -50,10 +75,11 @@ class _Runs:
         few = len(self.ended) + len(heads) <= SortedWatch.MOST_GROUPS
         return few and len(np.unique(heads)) == len(heads) and self.ended.isdisjoint(heads.tolist())
 
-    def unlikely(self, rows: int, orders: float) -> bool:
-        """Tell whether rows in random order hardly ever look so; ``orders`` is ln of how many orders of runs do."""
-        chance = orders + self.weight + math.lgamma(self.length + 1) - math.lgamma(rows + 1)
-        return rows >= SortedWatch.LEAST_ROWS and chance <= math.log(SortedWatch.CHANCE)
+    @property
+    def order(self) -> Order:
+        """What is known of all rows."""
+        weight = self.weight + math.lgamma(self.length + 1)
+        return Order(self.up != self.down, self.grouped, len(self.ended) + 1, weight)
 
 
 def _folded(words: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
@@ -102,18 +128,101 @@ class SortedWatch:
 
     def warn(self) -> None:
         """Warn of such columns (to the curator only; never in the plan)."""
-        n, others = self._rows, {k: runs for k, runs in self._runs.items() if k not in self._partitions}
-        ordered = [k for k, r in others.items() if r.up != r.down and r.unlikely(n, math.log(2))]
-        grouped = [
-            name
-            for name, runs in others.items()
-            if name not in ordered and runs.grouped and runs.unlikely(n, math.lgamma(len(runs.ended) + 2))
-        ]
-        orders = (("sorted", ordered), ("grouped", grouped), ("partitioned", self._partitions))
-        says = " and ".join(f"{how} by {name_list(names)}" for how, names in orders if names)
-        if says:
-            warn(
-                f"the input is {says} and keeps its order: positions tell about rows; "
-                "use shuffle=True or reorder the rows at random first",
-                OrderLeakWarning,
-            )
+        warn_of(self._rows, {name: runs.order for name, runs in self._runs.items()}, self._partitions)
+
+
+def warn_of(rows: int, orders: Mapping[str, Order], partitions: Sequence[str] = ()) -> None:
+    """Warn of columns by which rows stand in an order that tells of them; see `SortedWatch`."""
+    others = {name: order for name, order in orders.items() if name not in partitions}
+    ordered = [name for name, order in others.items() if order.told_sorted(rows)]
+    grouped = [name for name, order in others.items() if name not in ordered and order.told_grouped(rows)]
+    found = (("sorted", ordered), ("grouped", grouped), ("partitioned", list(partitions)))
+    says = " and ".join(f"{how} by {name_list(names)}" for how, names in found if names)
+    if says:
+        warn(
+            f"the input is {says} and keeps its order: positions tell about rows; "
+            "use shuffle=True or reorder the rows at random first",
+            OrderLeakWarning,
+        )
+
+
+@dataclass
+class Stretch:
+    """Where the rows of each code of a column stand, from the first to the last, and how many there are.
+
+    It is taken of rows wherever they stand, and added up in any order: rows of a code stand together if there are as
+    many as from the first to the last. Of a column of many codes neighbouring ones are taken for one, which keeps what
+    is sorted sorted.
+    """
+
+    codes: U64
+    first: U64
+    last: U64
+    count: U64
+    shift: int = 0
+    """How many of the codes' last bits were left out."""
+
+    @classmethod
+    def of(cls, column: npt.NDArray[np.integer], places: U64) -> Stretch:
+        """Return the stretch of some rows, by their codes and places."""
+        codes = (column if column.ndim == 1 else _folded(column)).astype(np.uint64)
+        return cls(codes, places, places, np.ones(len(codes), np.uint64))._few(0)
+
+    def merged(self, other: Stretch) -> Stretch:
+        """Return the stretch of the rows of both."""
+        shift = max(self.shift, other.shift)
+        one, two = (part.codes >> np.uint64(shift - part.shift) for part in (self, other))
+        pairs = ((one, two), (self.first, other.first), (self.last, other.last), (self.count, other.count))
+        codes, first, last, count = map(np.concatenate, pairs)
+        return Stretch(codes, first, last, count, shift)._few(shift)
+
+    def _few(self, shift: int) -> Stretch:
+        """Return the same with each code once, and with no more codes than are watched."""
+        codes, which = np.unique(self.codes, return_inverse=True)
+        while len(codes) > SortedWatch.MOST_GROUPS:
+            shift += 1
+            codes = codes >> np.uint64(1)  # sorted as before
+            codes = codes[np.append(True, codes[1:] != codes[:-1])]
+        if shift > self.shift:
+            _, which = np.unique(self.codes >> np.uint64(shift - self.shift), return_inverse=True)
+        by_code = np.argsort(which, kind="stable")
+        starts = np.searchsorted(which[by_code], np.arange(len(codes)))
+        if not len(codes):
+            return self
+        return Stretch(
+            codes,
+            np.minimum.reduceat(self.first[by_code], starts),
+            np.maximum.reduceat(self.last[by_code], starts),
+            np.add.reduceat(self.count[by_code], starts),
+            shift,
+        )
+
+    @property
+    def order(self) -> Order:
+        """What is known of the rows, all of a table."""
+        together = bool((self.last - self.first + np.uint64(1) == self.count).all())
+        in_order = self.codes[np.argsort(self.first)]
+        up, down = bool((in_order[1:] > in_order[:-1]).all()), bool((in_order[1:] < in_order[:-1]).all())
+        weight = math.fsum(math.lgamma(count + 1) for count in self.count.tolist())
+        return Order(together and up != down, together and not self.shift, len(self.codes), weight)
+
+
+def stretches(codes: Mapping[str, npt.NDArray[np.integer]], places: U64) -> dict[str, Stretch]:
+    """Return the stretches of columns."""
+    return {name: Stretch.of(column, places) for name, column in codes.items()}
+
+
+def merged(one: Mapping[str, Stretch], other: Mapping[str, Stretch]) -> dict[str, Stretch]:
+    """Return the stretches of the rows of both, of which either may have none.
+
+    Examples
+    --------
+    >>> sex = np.array([1, 1, 0, 0, 0, 0, 1, 1, 1], dtype=np.uint8)
+    >>> places = np.arange(9, dtype=np.uint64)
+    >>> parts = [stretches({"sex": sex[part]}, places[part]) for part in (slice(4, 9), slice(0, 4))]
+    >>> order = merged(*parts)["sex"].order
+    >>> order.is_sorted, order.is_grouped, order.groups
+    (False, False, 2)
+    """
+    both = {name: one[name].merged(other[name]) for name in one.keys() & other.keys()}
+    return {**one, **other, **both}

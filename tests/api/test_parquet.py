@@ -748,7 +748,7 @@ class TestSpill:
             with job.Spill(tmp_path, 0) as spill:
                 spill.add(np.zeros((9, 2), np.uint64), {"i": np.zeros(9, np.uint8)})
                 spill.read(0)
-                contents.append(os.pread(spill._file.fileno(), 1_000, 0))
+                contents.append(os.pread(spill._file._file.fileno(), 1_000, 0))
         assert contents[0] != contents[1]
         assert len(contents[0]) == len(contents[1]) == 9 * 17
 

@@ -141,11 +141,11 @@ def test_an_interrupted_job_chooses_the_same_rows(tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpframe.api.planning.row_counts", watched)
+    monkeypatch.setattr("dpframe.io.files.row_counts", watched)
     with pytest.raises(KeyboardInterrupt):
         dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options)
     monkeypatch.undo()
-    monkeypatch.setattr("dpframe.api.planning.row_counts", watched)
+    monkeypatch.setattr("dpframe.io.files.row_counts", watched)
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options)
     assert (chosen[0] == chosen[1]).all()
     assert len(ledger.history("clinic")) == 1

@@ -488,3 +488,11 @@ def test_synthesize_refuses(files, run):
         code, _, err = run(*command)
         assert code == 2
         assert "the table is synthetic and carries no plan" in err
+
+
+def test_the_version_is_that_of_the_changelog_and_the_package(run):
+    changelog = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\d+\.\d+\.\d+) ", changelog, re.MULTILINE)
+    assert newest is not None
+    assert run("--version") == (0, f"dpframe {newest[1]}\n", "")
+    assert dpf.__version__ == newest[1]

@@ -10,10 +10,12 @@ from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 import dpframe as dpf
 from dpframe.api import planning
 from dpframe.engines import job
+from dpframe.io import persons
 
 dd = pytest.importorskip("dask.dataframe", reason="pip install 'dpframe[dask]'")
 engine = pytest.importorskip("dpframe.engines.dask", reason="pip install 'dpframe[dask]'")
 dask = pytest.importorskip("dask")
+cloudpickle = pytest.importorskip("cloudpickle")
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +75,16 @@ class TestSameAsPandas:
         safe = engine.sanitize(dd.from_pandas(flat, npartitions=4, sort=False), plan, key=KEY).compute()
         same(safe, dpf.sanitize(flat, plan=plan, key=KEY))
 
+    def test_kept_orders_that_tell_of_rows(self, flat, plan, tmp_path):
+        plan = plan_of(flat, spaces=plan.spaces, shuffle=False)
+        rows = flat.sort_values("age", ignore_index=True)
+        with pytest.warns(dpf.OrderLeakWarning, match="the input is sorted by age and keeps its order: positions"):
+            engine.sanitize(dd.from_pandas(rows, npartitions=4, sort=False), plan)
+        (tmp_path / "in" / "sex=F").mkdir(parents=True)
+        flat[:100].drop(columns="sex").to_parquet(tmp_path / "in" / "sex=F" / "part.parquet")
+        with pytest.warns(dpf.OrderLeakWarning, match="the input is partitioned by sex and keeps its order"):
+            engine.sanitize(tmp_path / "in", plan_of(flat[:100], spaces=plan.spaces, shuffle=False))
+
     def test_columns_passed_through_and_dropped(self, flat):
         spaces = {"age": (0, 120), "income": SPACES["income"]}
         plan = plan_of(flat, spaces=spaces, passthrough=["sex", "occupation"], drop=["education"])
@@ -83,6 +95,12 @@ class TestSameAsPandas:
     def test_a_plan_made_here(self, flat, plan):
         frame = dd.from_pandas(flat, npartitions=4, sort=False)
         assert engine.make_plan(frame, epsilon=3, spaces=plan.spaces) == plan
+
+    def test_the_key_stands_in_work_alone(self, flat, plan):
+        """Dask's workers move data to disk, and the results of work, but no work."""
+        graph = dict(engine.sanitize(dd.from_pandas(flat, npartitions=3), plan, key=KEY).optimize().dask)
+        secret = {type(node).__name__ for node in graph.values() if KEY in cloudpickle.dumps(node)}
+        assert secret == {"Task"}
 
 
 class TestEstimates:
@@ -204,6 +222,64 @@ class TestIds:
             engine.sanitize(frame, plan, id="income")
 
 
+@pytest.fixture(scope="module", params=["number", "text"])
+def owned(request, table):
+    """Rows of persons, who own one to some twenty, in a mixed order."""
+    owners = (np.random.default_rng(4).random(ROWS) ** 3 * 900).astype(int)
+    return table.assign(person=owners if request.param == "number" else [f"p{i}" for i in owners])
+
+
+class TestPersons:
+    """As many rows of every person, those that one machine chooses."""
+
+    def test_frames(self, owned, plan, monkeypatch):
+        monkeypatch.setattr(persons, "AT_ONCE", 2_000)
+        owned = owned.drop(columns="hobbies")
+        plan = dpf.make_plan(owned, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3)
+        expected = dpf.sanitize(owned, plan=plan, key=KEY)
+        for parts in (1, 4):
+            frame = dd.from_pandas(owned, npartitions=parts, sort=False)
+            assert engine.make_plan(frame, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3) == plan
+            same(engine.sanitize(frame, plan, key=KEY).compute(), expected)
+
+    def test_files(self, owned, tmp_path):
+        source = write_files(owned, tmp_path / "in")
+        plan = dpf.make_plan(owned, 2, 1e-6, spaces=SPACES, privacy_id="person", contributions=2)
+        told = dpf.sanitize_parquet(source, tmp_path / "one.parquet", plan=plan, key=KEY)
+        assert engine.sanitize(source, plan, tmp_path / "out", key=KEY) == told
+        same(dpf.read_parquet(tmp_path / "out"), dpf.read_parquet(tmp_path / "one.parquet"))
+
+    def test_errors_tell_where_rows_stand(self, owned, plan, tmp_path):
+        owned = owned.drop(columns="hobbies")
+        plan = dpf.make_plan(owned, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3)
+        bad = owned.assign(sex=owned["sex"].astype(object).where(np.arange(ROWS) != 3_456))
+        with pytest.raises(dpf.ColumnError, match="'sex' at row position 3456: is null"):
+            engine.sanitize(dd.from_pandas(bad, npartitions=4, sort=False), plan)
+        nobody = owned.assign(person=owned["person"].astype(object).where(np.arange(ROWS) != 3_456))
+        nobody["person"] = nobody["person"].convert_dtypes()
+        with pytest.raises(dpf.ColumnError, match=r"'person' at row position 3456: is null.*drop such rows"):
+            engine.sanitize(dd.from_pandas(nobody, npartitions=4, sort=False), plan)
+        frame = dd.from_pandas(owned.assign(row=np.arange(ROWS)), npartitions=2, sort=False)
+        with pytest.raises(dpf.ParameterError, match=r"privacy_id needs places.*write the table to Parquet first"):
+            engine.sanitize(frame, plan, id="row")
+
+    def test_an_interrupted_job_is_of_these_persons(self, table, tmp_path):
+        ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+        ledger.create("survey", epsilon=2.1, delta=1e-5)
+        people = [table.assign(person=np.arange(ROWS) // size) for size in (2, 3)]
+        spaces = {"spaces": SPACES, "privacy_id": "person"}
+        plan = dpf.make_plan(people[1], 2, 1e-6, **spaces)
+        source = write_files(people[0], tmp_path / "in")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "staged", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                engine.sanitize(source, plan, tmp_path / "out", ledger=ledger, dataset="survey")
+        other = write_files(people[1], tmp_path / "other")
+        with pytest.raises(dpf.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"):
+            engine.sanitize(other, plan, tmp_path / "out", ledger=ledger, dataset="survey")
+        assert engine.sanitize(source, plan, tmp_path / "out", ledger=ledger, dataset="survey").n == ROWS // 2
+
+
 def swapped(part, switch):
     """Return a partition that changes when a file appears."""
     if switch.exists() and len(part):
@@ -294,6 +370,30 @@ class TestLedger:
         assert info.n == ROWS
         assert len(ledger.history("survey")) == 1
 
+    def test_columns_that_are_passed_through_are_of_the_table(self, flat, ledger, tmp_path):
+        """In the digest of an interrupted job, and where a lazy frame is computed."""
+        plan = plan_of(flat, spaces={"age": (0, 120), "income": SPACES["income"]}, passthrough=["sex"], drop=REST)
+        account = {"ledger": ledger, "dataset": "survey"}
+        switch = tmp_path / "changed"
+        frame = dd.from_pandas(flat, npartitions=3).map_partitions(renamed, switch, meta=flat.iloc[:0])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "staged", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                engine.sanitize(frame, plan, tmp_path / "out", **account)
+        safe = engine.sanitize(frame, plan)
+        switch.touch()
+        with pytest.raises(dpf.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"):
+            engine.sanitize(frame, plan, tmp_path / "out", **account)
+        with pytest.raises(dpf.FileError, match="changed since; release it anew"):
+            safe.compute()
+
+
+REST = ["education", "occupation"]
+
+
+def renamed(part, switch):
+    return part.assign(sex=part["sex"].where(np.arange(len(part)) != 3)) if switch.exists() else part
+
 
 def interrupted(path):
     raise KeyboardInterrupt
@@ -324,13 +424,6 @@ class TestRefusals:
             engine.sanitize(tmp_path / "in.csv", plan)
         with pytest.raises(dpf.ParameterError, match="id is for frames"):
             engine.sanitize(tmp_path, plan, id="person")
-
-    def test_persons(self, flat):
-        people = flat.assign(person=np.arange(ROWS) // 2)
-        spaces = {name: space for name, space in SPACES.items() if name != "hobbies"}
-        plan = dpf.make_plan(people, epsilon=2, spaces=spaces, privacy_id="person", contributions=2)
-        with pytest.raises(dpf.ParameterError, match="privacy_id is not known to engines; keep as many rows"):
-            engine.sanitize(dd.from_pandas(people, npartitions=2), plan)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -33,6 +35,19 @@ class TestShipped:
             RuntimeError, match=r"a worker cannot import dpframe \(.*install dpframe==.* on every worker"
         ):
             work([1])
+
+    def test_what_others_bring_they_cannot_read(self):
+        brought = []
+
+        def bring(content):
+            brought.append(content)
+            return SimpleNamespace(value=content)
+
+        task = partial(bytes.__add__, KEY)
+        assert shipped(task, brought=bring)(b"!") == KEY + b"!"
+        assert KEY not in brought[0]
+        assert shipped(task, brought=bring)(b"?") == KEY + b"?"
+        assert brought[0] != brought[1], "each has a key of its own"
 
     def test_its_repr_shows_nothing(self):
         assert "ords" not in repr(shipped(Words(KEY)))

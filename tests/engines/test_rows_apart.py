@@ -1,12 +1,18 @@
 """Rows that do not follow one another have the noise, the place and the choice that they have among all rows."""
 
+from datetime import date
+from decimal import Decimal
+
 import numpy as np
+import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import dpframe as dpf
 from dpframe.central.tables import Tables
-from dpframe.engines.work import RowChecks, consecutive
+from dpframe.engines.work import consecutive
 from dpframe.io.frames import wrap
+from dpframe.io.row_checks import RowChecks, added, value_words
 from dpframe.noise.keystream import Keystream
 from dpframe.release.release import Digest, Selection, order_words, release
 
@@ -98,17 +104,69 @@ def test_tables_and_digests_of_parts_add_up(table, rows):
 
 
 def test_checks_know_rows_values_and_places(table, rows):
-    plan, codes = table
-    checks = RowChecks(plan.spaces, KEY)
-    whole = checks(codes, 0)
-    assert len(set(whole.tolist())) == ROWS
-    np.testing.assert_array_equal(checks({name: column[rows] for name, column in codes.items()}, rows), whole[rows])
-    assert not (checks(codes, 1) == whole).any()
-    assert not (RowChecks(plan.spaces, bytes(32))(codes, 0) == whole).any()
-    for name in plan.names:
+    _, codes = table
+    checks = RowChecks(KEY)
+    whole = checks(codes, 0, ROWS)
+    assert whole.shape == (ROWS, 2)
+    assert len(np.unique(whole)) == 2 * ROWS
+    mixed = checks({name: column[rows] for name, column in codes.items()}, rows, ROWS)
+    np.testing.assert_array_equal(mixed, whole[rows])
+    assert added(mixed) == added(whole)
+    assert not (checks(codes, 1, ROWS) == whole).any()
+    assert not (RowChecks(bytes(32))(codes, 0, ROWS) == whole).any()
+    for name in codes:
         changed = {**codes, name: codes[name].copy()}
         changed[name][5] ^= 1
-        assert np.flatnonzero(checks(changed, 0) != whole).tolist() == [5]
+        assert np.flatnonzero((checks(changed, 0, ROWS) != whole).all(axis=1)).tolist() == [5]
+
+
+def test_checks_of_sets_that_an_even_factor_would_not_tell_apart():
+    """Words that differ in their top bits, whose difference no odd factor changes, cancel in no key's sum."""
+    whole = np.zeros((50, 2), np.uint64)
+    other = whole | np.uint64(1 << 63)
+    for key in range(20):
+        checks = RowChecks(key.to_bytes(32, "big"))
+        assert not (checks({"items": whole}, 0, 50) == checks({"items": other}, 0, 50)).any()
+
+
+def test_checks_of_a_word_are_its_mac():
+    """By the definition: AES-CBC over the row's record, of which the last block counts."""
+    codes = {"age": np.arange(7, dtype=np.uint16), "set": np.arange(21, dtype=np.uint64).reshape(7, 3)}
+    checks = RowChecks(KEY)
+    places = np.arange(4, 11, dtype=np.uint64)
+    subkey = checks._subkey(places, codes)
+    for row, word in enumerate(checks(codes, 4, 7)):
+        record = places[row].tobytes() + codes["age"][row].tobytes() + codes["set"][row].tobytes()
+        cipher = Cipher(algorithms.AES(subkey), modes.CBC(bytes(16))).encryptor()
+        mac = cipher.update(record.ljust(48, b"\0"))[-16:]
+        assert word.tobytes() == mac
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, 2, None, 1]),
+        pa.array([1.5, 2, None, 1.5]),
+        pa.array(["a", "b", None, "a"]),
+        pa.array(["a", "b", None, "a"]).dictionary_encode(),
+        pa.array(["a", "b", None, "a"], pa.large_string()),
+        pa.array([True, False, None, True]),
+        pa.array([b"a", b"b", None, b"a"]),
+        pa.array([date(2020, 1, 1), date(2020, 1, 2), None, date(2020, 1, 1)]),
+        pa.array([Decimal("1.10"), Decimal("2.00"), None, Decimal("1.10")]),
+        pa.array([["a"], ["b", "c"], None, ["a"]]),
+        pa.array([{"x": 1}, {"x": 2}, None, {"x": 1}]),
+        [{"x", "y", "z"}, frozenset("ab"), None, {"z", "y", "x"}],
+    ],
+    ids=lambda values: str(getattr(values, "type", "objects")),
+)
+def test_words_of_values(values):
+    words = value_words(values, KEY)
+    assert (words[0] == words[3]).all()
+    assert len(np.unique(words, axis=0)) == 3
+    numbers = getattr(values, "type", None) in (pa.int64(), pa.float64())
+    assert (value_words(values, bytes(32))[:2] == words[:2]).any() == numbers
+    assert (value_words(values[::-1], KEY) == words[::-1]).all()
 
 
 def test_consecutive_rows_are_a_number():

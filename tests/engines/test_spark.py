@@ -1,6 +1,7 @@
 """Spark on this machine. All that needs a session is one test: starting Java and its Python workers takes longest."""
 
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -49,6 +50,8 @@ def spark(tmp_path, monkeypatch):
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
         "spark.eventLog.dir": f"file://{tmp_path}/events",
+        # Larger functions go to files.
+        "spark.broadcast.UDFCompressionThreshold": "8192",
         "spark.local.dir": str(tmp_path / "local"),
         "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
     }
@@ -73,6 +76,7 @@ def test_a_session(spark, tmp_path, monkeypatch):
     a_directory_with_the_plan_in_every_footer(safe, told, expected, tmp_path)
     the_key_is_nowhere(safe, tmp_path)
     rows_by_id(spark, table, plan, tmp_path)
+    rows_of_persons(spark, table, tmp_path)
     what_is_refused(spark, safe, source, plan, tmp_path)
     folders_are_text(spark, table, tmp_path)
     rows_that_change(spark, source, table, plan, tmp_path)
@@ -111,9 +115,12 @@ def the_key_is_nowhere(safe, tmp_path):
     said.write(repr(safe))
     events = b"".join(path.read_bytes() for path in (tmp_path / "events").rglob("*") if path.is_file())
     assert b"MapInArrow work(" in events
+    files = [path.read_bytes() for path in (tmp_path / "local").rglob("*") if path.is_file()]
+    assert max(map(len, files)) > 8192, "what does the work went by a file"
     for form in (KEY, KEY.hex().encode(), repr(KEY)[2:-1].encode(), str(list(KEY))[1:-1].encode()):
         assert form not in events
         assert form not in said.getvalue().encode()
+        assert not any(form in file for file in files)
 
 
 def rows_by_id(spark, table, plan, tmp_path):
@@ -133,6 +140,15 @@ def rows_by_id(spark, table, plan, tmp_path):
         engine.sanitize(missing, plan, id="person")
     with pytest.raises(dpf.ParameterError, match=r"no address that stays: pass id=.*or write the frame to Parquet"):
         engine.sanitize(frame.drop("person"), plan)
+
+
+def rows_of_persons(spark, table, tmp_path):
+    owned = table.assign(person=np.arange(ROWS) * 7 % 2_100)
+    source = write_files(owned, tmp_path / "persons")
+    plan = dpf.make_plan(owned, 2, 1e-6, spaces=SPACES, privacy_id="person", contributions=2)
+    dpf.sanitize_parquet(source, tmp_path / "persons.parquet", plan=plan, key=KEY)
+    safe = engine.sanitize(spark.read.parquet(str(source)).repartition(3), plan, key=KEY)
+    same(described(safe), dpf.read_parquet(tmp_path / "persons.parquet"))
 
 
 def ends_once(mark):
@@ -202,12 +218,23 @@ def test_a_sink_that_lacks_rows(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_java(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("found", "rule"), [(None, "no Java was found, which"), ("java-8", r"java does not run, which")]
+)
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+def test_without_java(monkeypatch, tmp_path, found, rule):
     monkeypatch.setattr(pyspark.sql.SparkSession, "getActiveSession", lambda: None)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    if found is not None:
+        (tmp_path / "java" / "bin").mkdir(parents=True)
+        (tmp_path / "java" / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / "java" / "bin" / "java").chmod(0o755)
     table = pd.DataFrame({"age": [1, 2, 3]})
     table.to_parquet(tmp_path / "in.parquet")
     plan = dpf.make_plan(table, epsilon=1, delta=0, spaces={"age": (0, 120)})
-    with pytest.raises(dpf.FileError, match=r"no Java.*17.*apt-get install openjdk-17-jre-headless.*JAVA_HOME"):
+    with pytest.raises(
+        dpf.FileError, match=rf"{rule} Spark needs.*17.*apt-get install openjdk-17-jre-headless.*JAVA_HOME"
+    ):
         engine.sanitize(tmp_path / "in.parquet", plan)
+    gc.collect()  # of the Java that did not start pyspark leaves a pipe open

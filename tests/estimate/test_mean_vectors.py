@@ -246,3 +246,41 @@ def test_noise_of_measured_sums_is_of_a_stream_of_its_own() -> None:
     assert one.counts.shape == (1, 4)
     assert two.counts.shape == (2, 4)
     assert np.abs(one.counts - two.counts.sum(axis=0)).min() > 1_000
+
+
+@pytest.mark.parametrize("null", [False, True])
+@pytest.mark.parametrize("options", [{}, {"mechanisms": {"v": "gaussian"}, "shuffle": False}])
+def test_covariances_are_unbiased_and_covered(null, options):
+    """40 releases of 4,000 rows: intervals hold 91 to 98.5 % of nine entries, off by .35 errors in mean at most."""
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(4_000, 3)) @ np.array([[0.3, 0, 0], [0.2, 0.2, 0], [0.1, 0.1, 0.1]]).T + [0.2, 0, -0.1]
+    frame = pd.DataFrame({"v": list(values)})
+    space = dpf.Vector(3, 1.5)
+    if null:
+        frame.loc[::4, "v"] = None
+    held = np.array(space.decode(space.encode(frame["v"].dropna().tolist())).to_pylist())
+    truth = np.cov(held.T)
+    spaces = {"v": dpf.Nullable(space) if null else space}
+    plan = frame.dp.plan(epsilon=8, delta=1e-6, spaces=spaces, measure=None, **options)
+    off, inside = [], []
+    for i in range(40):
+        found = frame.dp.sanitize(plan=plan, key=i.to_bytes(32, "big")).dp.cov_curve("v")
+        error = (found["estimate"] - truth) / found["std_error"]
+        off.append(error.to_numpy())
+        inside.append(((found["lower"] <= truth) & (found["upper"] >= truth)).to_numpy().mean())
+    assert 0.91 < np.mean(inside) < 0.985
+    assert np.abs(np.mean(off, axis=0)).max() < 0.55
+    assert abs(np.mean(off)) < 0.35
+    assert found["estimate"].index.name == "position"
+
+
+def test_covariances_of_many_numbers_are_refused():
+    frame = pd.DataFrame({"v": list(np.zeros((50, 300)))})
+    safe = frame.dp.sanitize(epsilon=5, delta=0, spaces={"v": dpf.Vector(300, 1.0)})
+    refused(
+        ParameterError,
+        "covariances of 300 numbers are too many to estimate, at most 256",
+        lambda: safe.dp.cov_curve("v"),
+    )
+    plain = pd.DataFrame({"a": [1, 2, 3]}).dp.sanitize(epsilon=5, delta=0, spaces={"a": (0, 5)})
+    refused(ParameterError, "holds no vectors or curves", lambda: plain.dp.cov_curve("a"))

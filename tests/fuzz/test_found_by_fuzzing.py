@@ -31,6 +31,8 @@ def test_numbers_beyond_all_floats_are_refused() -> None:
         dpf.Vector(2, HUGE)
     with pytest.raises(ParameterError, match=r"grid must be 2 to \d+ numbers that ascend"):
         dpf.Curve([0, HUGE], 1.0, RBF(1.0), rank=1)
+    with pytest.raises(ParameterError, match=r"grid must be 2 to \d+ numbers that ascend"):
+        dpf.Curve([0, np.complex128(1 + 1j)], 1.0, RBF(1.0), rank=1)
     with pytest.raises(ParameterError, match="kernel RBF has the numbers length_scale, each above 0"):
         dpf.Curve(range(3), 1.0, {"name": "RBF", "length_scale": HUGE}, rank=1)
 

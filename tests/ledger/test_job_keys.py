@@ -1,10 +1,12 @@
 """An interrupted job is repeated with its own key at no further cost, and with that input and plan only."""
 
 import contextlib
+import hmac
 import json
 import os
 import random
 import stat
+from functools import partial
 
 import processes
 import pytest
@@ -181,12 +183,32 @@ def test_dataset_and_name_have_keys_of_their_own(ledger):
 
 
 def test_the_tag_is_of_dataset_input_and_plan(ledger):
-    one = job_keys._Record.fresh("survey", JOB, job_keys.bind(b"input", b"plan"))
-    assert one.fits(job_keys.bind(b"input", b"plan"))
+    bound = job_keys._bound_to(job_keys.bind(b"input", b"plan"), None)
+    one = job_keys._Record.fresh("survey", JOB, bound)
+    assert one.fits(bound)
     for parts in ((b"inputp", b"lan"), (b"input", b"plan2"), (b"", b"inputplan")):
-        assert not one.fits(job_keys.bind(*parts))
+        assert not one.fits(job_keys._bound_to(job_keys.bind(*parts), None))
     assert one.tag != job_keys._tag(one.key, "survex", job_keys.bind(b"input", b"plan"))
     assert one.key.hex() not in repr(one)
+
+
+def test_a_digest_under_the_jobs_own_key(ledger):
+    """Each job's digest has a key of its own, which is not the key that is drawn with, and is the same again."""
+    seen = []
+
+    def keyed(table, key):
+        seen.append(key)
+        return hmac.digest(key, table, "sha256")
+
+    key = interrupted(ledger, keyed=partial(keyed, b"table"))
+    with pytest.raises(LedgerError, match="the input or the plan changed since the interrupted run"):
+        run(ledger, keyed=partial(keyed, b"another"))
+    with pytest.raises(LedgerError, match="the input or the plan changed since the interrupted run"):
+        run(ledger)
+    assert run(ledger, keyed=partial(keyed, b"table"))[0] == key
+    assert run(ledger, keyed=partial(keyed, b"table"))[0] != key
+    assert seen[0] == seen[1] == seen[2] != seen[3]
+    assert key not in seen
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])

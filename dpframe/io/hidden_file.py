@@ -1,0 +1,63 @@
+"""Rows on disk for a while: a file without a name, its owner's alone, encrypted under a key that is held in memory."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from dpframe.noise.keystream import cipher_at
+
+
+class HiddenFile:
+    """A file in a folder that grows at its end, is read anywhere, and is gone when it is closed or the process ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._key = secrets.token_bytes(32)
+        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (closed by __exit__)
+        self._cipher = cipher_at(self._key, 0)
+        self._end = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+
+    def append(self, raw: memoryview) -> int:
+        """Write bytes; return where they begin."""
+        start = self._end
+        hidden = memoryview(self._cipher.update(raw))
+        self._end += len(hidden)
+        while hidden:
+            hidden = hidden[self._file.write(hidden) :]
+        return start
+
+    def fetch(self, offset: int, length: int) -> bytes:
+        """Return bytes that were written."""
+        parts: list[bytes] = []
+        place = offset
+        while place < offset + length:
+            parts.append(os.pread(self._file.fileno(), offset + length - place, place))
+            if not parts[-1]:
+                raise OSError("the spill file is shorter than what was written")
+            place += len(parts[-1])
+        return cipher_at(self._key, offset).update(b"".join(parts))
+
+    def append_table(self, table: pa.Table) -> tuple[int, int]:
+        """Write a table; return where it begins and how long it is."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        raw = sink.getvalue()
+        return self.append(memoryview(raw).cast("B")), raw.size
+
+    def fetch_table(self, offset: int, length: int) -> pa.Table:
+        """Return a table that was written."""
+        with pa.ipc.open_stream(self.fetch(offset, length)) as stream:
+            return stream.read_all()
