@@ -104,7 +104,9 @@ def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike) -> FloatArray:
 
     Newton's method in ln μ, of which ln G is an increasing concave function, from a small μ: it rises to the root.
     """
-    target, xs = np.broadcast_arrays(np.asarray(log_g, dtype=np.float64), np.asarray(x, dtype=np.float64))
+    # Twice an x beyond that would overflow, and no promise is so large on purpose.
+    small = np.minimum(np.asarray(x, dtype=np.float64), 1e300)
+    target, xs = np.broadcast_arrays(np.asarray(log_g, dtype=np.float64), small)
     empty = ~(target > -790)
     goal = np.where(empty, -1.0, target)
     with np.errstate(over="ignore", under="ignore"):

@@ -40,6 +40,16 @@ def _items(name: str, value: Any) -> int:
     return check_whole(value, name, 1, 1_000, of="items per row")
 
 
+def _rows_of_a_person(name: str, value: Any) -> int:
+    return check_whole(value, name, of="rows per person")
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ParameterError(f"{name} must be True or False")
+    return value
+
+
 _TABLES = 'measure must be "auto", None, or a list of columns and of tuples of them, e.g. ["age", ("sex", "income")]'
 
 
@@ -166,7 +176,7 @@ class PlanOptions(TypedDict, total=False):
         ),
     ]
     nulls: Annotated[str, Option("error", "What a null is where its space holds none: error or impute.")]
-    contributions: Annotated[int, Option(1, "Rows that one person may own.")]
+    contributions: Annotated[int, Option(1, "Rows that one person may own.", check=_rows_of_a_person)]
     privacy_id: Annotated[
         str | None,
         Option(
@@ -182,6 +192,7 @@ class PlanOptions(TypedDict, total=False):
             True,
             "Let rows leave in a secret random order; noise is far smaller for it.",
             "Without it, or with columns passed through, the same promise needs several times more.",
+            check=_flag,
         ),
     ]
     sample: Annotated[

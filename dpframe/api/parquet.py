@@ -235,6 +235,10 @@ def with_signed_indices(table: pa.Table) -> pa.Table:
 
 def check_place(path: Path) -> Path:
     """Return a path that may be written, or raise `FileError`: it is no folder, and stands in one."""
+    try:
+        path.exists()
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise FileError(f"{path} cannot be written: {error.strerror}") from None
     if path.is_dir():
         raise FileError(f"{path} is a directory; name a file to write")
     if path.name.endswith(SIDECAR):

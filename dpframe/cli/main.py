@@ -7,6 +7,7 @@ release or of an answer with noise; no value of the data is ever printed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -18,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api.options import PlanOptions
-from dpframe.api.parquet import plan_parquet, sanitize_parquet
+from dpframe.api.parquet import check_target, plan_parquet, sanitize_parquet
 from dpframe.api.targets import check_alone, reached
 from dpframe.cli.audit import audit
 from dpframe.cli.check import check
@@ -34,7 +35,8 @@ from dpframe.cli.synthesize import synthesize
 from dpframe.cli.terminal import plain, progress
 from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import in_options
-from dpframe.errors import BudgetExceeded, DpframeError, FileError, NotSanitizedError, ParameterError
+from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError
+from dpframe.io.atomic import atomic
 from dpframe.io.inputs import open_input
 from dpframe.io.released import read_info
 from dpframe.io.verify import verify_file
@@ -121,17 +123,17 @@ def plan(
     if epsilon is None and not target:
         raise ParameterError("give --epsilon, e.g. --epsilon 1, or --target, e.g. --target region=0.01")
     reach = None
-    if target or max_epsilon is not None:
-        check_alone(epsilon, target or None, ledger, dataset, part)
-        reach = reached(open_input(source), target_of(target or []), max_epsilon, delta, options)
-        made = reach.plan
-    else:
-        made = plan_parquet(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
-    if output is not None:
-        try:
-            output.write_text(made.to_json(indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise FileError(f"{output} could not be written: {error.strerror}") from None
+    with contextlib.ExitStack() as stack:
+        # Before anything is spent.
+        file = None if output is None else stack.enter_context(atomic(check_target(output, open_input(source))))
+        if target or max_epsilon is not None:
+            check_alone(epsilon, target or None, ledger, dataset, part)
+            reach = reached(open_input(source), target_of(target or []), max_epsilon, delta, options)
+            made = reach.plan
+        else:
+            made = plan_parquet(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
+        if file is not None:
+            file.write(f"{made.to_json(indent=2)}\n".encode())
     typer.echo(made.to_json() if as_json else str(made))
     if as_json:
         return
@@ -240,6 +242,8 @@ def inspect(
 ) -> None:
     """Show what a released file says about itself."""
     table = open_input(source)
+    if html is not None:
+        check_target(html, table)
     if table.text is None:
         if html is not None:
             raise NotSanitizedError(f"{source} is not a release, so there is nothing to report; leave --html out")

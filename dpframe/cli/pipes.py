@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from dpframe.errors import ParameterError
+from dpframe.io.atomic import atomic
 
 PIPE = Path("-")
 _FOLDER = "dpframe-pipe-"
@@ -29,7 +30,7 @@ def spooled(context: typer.Context, source: Path) -> Path:
     folder = context.with_resource(tempfile.TemporaryDirectory(prefix=_FOLDER))
     first = sys.stdin.buffer.read(4)
     path = Path(folder) / ("input.parquet" if first == b"PAR1" else "input.csv")
-    with path.open("wb") as file:
+    with atomic(path) as file:
         file.write(first)
         shutil.copyfileobj(sys.stdin.buffer, file)
     return path

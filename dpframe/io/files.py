@@ -66,7 +66,14 @@ def attempt(path: Path, rule: str, work: Callable[[], T]) -> T:
 
 
 def paths_of(source: str | Path) -> list[File]:
-    """Return the files of a source in order, each with its Hive partition keys."""
+    """Return the files of a source in order, each with its Hive partition keys; `FileError` for what is no path."""
+    try:
+        return _found(source)
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise FileError(f"{shown(Path(source))} cannot be opened: {error.strerror}") from None
+
+
+def _found(source: str | Path) -> list[File]:
     root = Path(source)
     if root.is_dir():
         return _listed(root, root.rglob("*"))

@@ -35,6 +35,8 @@ _EXTENSION_DTYPES = {
 def _open(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     # Buffering ahead would keep every byte read until the file is closed.
     options: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False, "read_dictionary": list(dictionaries)}
+    # Damage that decodes to other values would go unnoticed; where pages have checksums, they cost next to nothing.
+    options["page_checksum_verification"] = True
     return attempt(path, "is not a readable Parquet file", lambda: pq.ParquetFile(path, **options))
 
 

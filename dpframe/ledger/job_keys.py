@@ -46,7 +46,10 @@ STREAM = 2
 
 def job_name(target: str | os.PathLike[str]) -> str:
     """Return the name of the job that writes a file, from wherever it is started."""
-    return str(Path(target).resolve())
+    try:
+        return str(Path(target).resolve())
+    except ValueError:  # zero bytes, halves of characters
+        raise ParameterError("the name of a job's file is no path; name the file that it writes") from None
 
 
 def _framed(parts: Iterable[bytes]) -> bytes:

@@ -579,7 +579,8 @@ def _root(excess: Callable[[float], float], low: tuple[float, float], high: tupl
     """Return where an increasing function is nearly 0, by regula falsi (Illinois), from two points of its graph."""
     (x, below), (y, above) = low, high
     while y - x > _WIDTH / 2:
-        middle = x - below * (y - x) / (above - below)
+        gap = above - below  # 0 where halves of the tiniest numbers vanish
+        middle = x - below * (y - x) / gap if gap > 0 else x
         if not x + 0.01 * (y - x) < middle < y - 0.01 * (y - x):
             middle = (x + y) / 2
         height = excess(middle)

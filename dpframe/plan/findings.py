@@ -54,13 +54,22 @@ def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFou
     """
     findings = []
     for column in columns:
-        known = [measured for measured in inferred.measured if measured.column == column.name]
+        known = [m for m in inferred.measured if m.column == column.name and _counts_of(m, column.space)]
         mine = [measured for measured in known if measured.kind == known[-1].kind]
         rule = _RULES.get(mine[-1].kind) if mine and n > 0 and column.name in inferred.columns else None
         why = None if rule is None else rule(mine, column.space, n)
         if why is not None:
             findings.append(NotFound(column.name, why, _placeholder(column.space)))
     return tuple(findings)
+
+
+def _counts_of(measured: Measured, space: Space) -> bool:
+    """Tell whether counts can be of a space's values: a plan may be edited, and another space put in its place."""
+    inner = space.inner_space
+    if measured.kind == "norms":
+        return inner.holds_vectors
+    bounded = (inner.is_numeric or inner.is_time) and not inner.is_listed
+    return measured.kind != "intervals" or (bounded and inner.is_time == (measured.unit is not None))
 
 
 def _beyond_bounds(measured: Sequence[Measured], space: Space, n: int) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from dpframe.accounting.budget import Budget
@@ -15,7 +16,11 @@ from dpframe.errors import PlanError
 UNITS = ("D", "s", "ms", "us", "ns")
 """Units of times; days are those of dates."""
 
+_LEAST_VARIANCE, _MOST_VARIANCE = 1e-9, 1e30
+"""Variances between which no weight of a count overflows; those of inference are far within."""
+
 _KINDS = ("intervals", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
+_INTERVALS = ("intervals", "norms")
 
 
 @dataclass(frozen=True)
@@ -41,19 +46,24 @@ class Measured:
     unit: str | None = None
 
     def __post_init__(self) -> None:
-        spread = isinstance(self.variance, int | float) and math.isfinite(self.variance) and self.variance > 0
-        whole = isinstance(self.counts, tuple) and all(type(count) is int for count in self.counts)
-        missing = self.missing is None or type(self.missing) is int
+        number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
+        spread = number and _LEAST_VARIANCE <= self.variance <= _MOST_VARIANCE
+        whole = isinstance(self.counts, tuple) and all(map(_is_count, self.counts))
+        missing = self.missing is None or _is_count(self.missing)
         if self.kind not in _KINDS or self.unit not in (None, *UNITS):
             raise PlanError(
                 f"the kind of measured counts must be one of {', '.join(_KINDS)}, "
                 f"and the unit of measured times one of {', '.join(UNITS)}"
             )
-        numbers = self.kind in ("intervals", "norms")
+        numbers = self.kind in _INTERVALS
         if not isinstance(self.cells, tuple) or not all(_is_cell(cell, numbers) for cell in self.cells):
             raise PlanError("cells of measured counts must be numbers between intervals, else values, items or kinds")
         if not (isinstance(self.column, str) and whole and spread and missing):
-            raise PlanError("measured counts must be whole numbers with a positive variance")
+            raise PlanError("measured counts must be whole numbers of 64 bits, with a variance from 1e-9 to 1e30")
+        if len(self.counts) != len(self.cells) + numbers:
+            raise PlanError("measured counts must be as many as cells, and one more than edges between intervals")
+        if numbers and any(low >= high for low, high in pairwise(self.cells)):
+            raise PlanError("edges between intervals of measured counts must ascend")
         object.__setattr__(self, "variance", float(self.variance))
 
     def to_json(self) -> dict[str, Any]:
@@ -66,9 +76,13 @@ class Measured:
         return from_object(cls, data, "a measured column")
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
 def _is_cell(cell: Any, number: bool) -> bool:
     if number:
-        return isinstance(cell, int | float) and not isinstance(cell, bool) and math.isfinite(cell)
+        return isinstance(cell, int | float) and not isinstance(cell, bool) and abs(cell) <= sys.float_info.max
     return isinstance(cell, str | int | float)
 
 
@@ -90,6 +104,14 @@ class Inferred:
     thresholds: tuple[tuple[str, int], ...] = ()
     receipt: str | None = None
     step: Step | None = None
+
+    def __post_init__(self) -> None:
+        finest: dict[tuple[str, str], Measured] = {}
+        for measured in self.measured:
+            before = finest.get((measured.column, measured.kind))
+            if measured.kind in _INTERVALS and before is not None and not set(before.cells) <= set(measured.cells):
+                raise PlanError("edges that were measured once must be among those of the same column measured later")
+            finest[measured.column, measured.kind] = measured
 
     @property
     def without_counts(self) -> Inferred:

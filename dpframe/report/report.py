@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpframe.errors import FileError
 from dpframe.estimate import Estimates
+from dpframe.io.atomic import atomic
 from dpframe.io.released import Source
 from dpframe.io.verify import verify_file
 from dpframe.plan.certificate import Certificate
@@ -96,11 +96,9 @@ class Report:
         return page(self.info, self.certificate, estimates)
 
     def save(self, path: str | Path) -> None:
-        """Write `to_html` to a file; `FileError` if it cannot be written."""
-        try:
-            Path(path).write_text(self.to_html(), encoding="utf-8")
-        except OSError as error:
-            raise FileError(f"{path} could not be written: {error.strerror}") from None
+        """Write `to_html` to a file, whole or not at all; `FileError` if it cannot be written."""
+        with atomic(Path(path)) as file:
+            file.write(self.to_html().encode())
 
     def __str__(self) -> str:
         table = self._shown.to_string(float_format=_digits, max_colwidth=60)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,10 @@ class Ball:
     def __post_init__(self) -> None:
         check_room(self.room)
         object.__setattr__(self, "length", check_whole(self.length, "length", 1, LONGEST, of="coordinates"))
-        if isinstance(self.bits, bool) or self.bits not in BITS:
+        bits: Any = self.bits
+        if not isinstance(bits, Integral) or bits not in BITS:
             raise ParameterError("bits must be 2, 4, 8 or 16")
+        object.__setattr__(self, "bits", int(bits))
         if self.norm not in NORMS:
             raise ParameterError(f"norm must be one of {', '.join(NORMS)}")
         if self.radius < 1 or int(self.measure(np.ones((1, self.length), dtype=np.int64))[0]) > self.limit:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -172,8 +174,8 @@ class Curve(BoundedVectors):
 
 def _check_grid(grid: Any) -> tuple[float, ...]:
     try:
-        points = tuple(float(point) for point in grid)
-    except (TypeError, ValueError):
+        points = tuple(float(point) if isinstance(point, Real) else math.nan for point in grid)
+    except (TypeError, ValueError, OverflowError):
         points = ()
     ascends = all(a < b for a, b in pairwise(points)) and bool(np.isfinite(points).all())
     if not 2 <= len(points) <= MOST_POINTS or not ascends:

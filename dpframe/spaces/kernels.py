@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -75,8 +77,8 @@ class Kernel:
 
 
 def _is_positive(value: Any) -> bool:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    return bool(number and 0 < value < np.inf)
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    return bool(number and 0 < value <= sys.float_info.max)
 
 
 def leading_basis(gram: Floats, rank: int) -> tuple[Floats, Floats]:

@@ -84,7 +84,8 @@ class Boolean(Space):
 
 def _check_categories(categories: Any, name: str, least: int) -> tuple[Any, ...]:
     # The order of a set differs from process to process, and with it the codes.
-    if isinstance(categories, str | bytes | set | frozenset | Mapping) or not hasattr(categories, "__iter__"):
+    listed = hasattr(categories, "__iter__") and getattr(categories, "ndim", 1) == 1
+    if isinstance(categories, str | bytes | set | frozenset | Mapping) or not listed:
         raise ParameterError(f"{name} must be a list of values, e.g. {name}=['F', 'M']")
     values = tuple(map(_plain, categories))
     kinds = {str if isinstance(v, str) else type(v) for v in values}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, compress, repeat
+from numbers import Real
 from operator import is_
 from typing import Any, ClassVar, Self
 
@@ -483,7 +483,7 @@ class ReleasedVectors(VectorSpace):
 
 def check_bound(bound: Any) -> float:
     """Return a bound of norms as a float, or raise `ParameterError` unless it is a number above 0."""
-    number = isinstance(bound, int | float | np.number) and not isinstance(bound, bool)
-    if not number or not (math.isfinite(bound) and 1e-100 < bound < 1e100):
+    number = isinstance(bound, Real) and not isinstance(bound, bool)
+    if not number or not 1e-100 < bound < 1e100:
         raise ParameterError("bound must be a number above 0, the largest norm of a value; do not read it off the data")
     return float(bound)

@@ -17,6 +17,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from dpframe.errors import FileError, ParameterError
+from dpframe.io.atomic import atomic
 
 SIGNING, PUBLIC, SHARED, USED = "signing.key", "public.key", "shared.secret", "used"
 _DOMAIN = b"dpframe vertical\0"
@@ -57,7 +58,8 @@ class Identity:
         except OSError as error:
             raise FileError(f"{folder} could not be made: {error.strerror}") from None
         write_secret(made.folder / SIGNING, Ed25519PrivateKey.generate().private_bytes_raw())
-        (made.folder / PUBLIC).write_text(made.public + "\n", encoding="ascii")
+        with atomic(made.folder / PUBLIC) as file:
+            file.write(f"{made.public}\n".encode("ascii"))
         return made
 
     @cached_property

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from audits import drawn, far_apart, leaky, nearer, nulls_in_place, released, seen, two_columns, without_tails
 from examples import plans_with
 
 import dpframe as dpf
@@ -18,82 +19,13 @@ from dpframe.mechanisms.process import GaussianVectors
 from dpframe.mechanisms.vector_noise import GivenVectorNoise
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import geometric_table
-from dpframe.plan.plan import Plan
-from dpframe.release.release import release
-from dpframe.spaces import Nullable, Product, Space, Subset, Vector
+from dpframe.spaces import Vector
 
 RUNS = 100_000
 """Runs on each input; every audit here holds with confidence 1 − 1e-6, and keys are fixed."""
 
 
 # --- the registry -------------------------------------------------------------------------------------
-
-
-def far_apart(space: Space) -> list[tuple[int, int]]:
-    """Return pairs of codes that a mechanism tells apart as well as any."""
-    inner = space.inner if isinstance(space, Nullable) else space
-    if isinstance(inner, Subset):
-        # The first items, as many as a set may hold, against the next ones.
-        first = (1 << inner.most) - 1
-        pair = first, (first << inner.most) & ((1 << inner.count) - 1)
-        return [pair, (first, space.size - 1)] if isinstance(space, Nullable) else [pair]
-    if inner.holds_vectors:
-        # A corner against the opposite one, and null; in l1 along one axis, the others as near 0 as may be.
-        signs = np.ones(inner.width)
-        signs[1:] = 0 if inner.ball.norm == "l1" else 1
-        pair = inner.code_list(inner.encode(np.array([signs, -signs]) * 2 * inner.bound))
-        return [tuple(pair), (pair[0], space.size - 1)] if isinstance(space, Nullable) else [tuple(pair)]
-    ends = [(0, space.size - 2), (0, space.size - 1)] if isinstance(space, Nullable) else [(0, space.size - 1)]
-    return [pair for pair in ends if pair[0] != pair[1]]
-
-
-def released(plan: Plan, code: int, key: int) -> Callable[[int], np.ndarray]:
-    """Return a sampler of a plan's one unit, through the release loop, by a key of its own."""
-    (unit,) = plan.units
-    if isinstance(unit.space, Product):
-        parts = np.unravel_index(code, unit.space.sizes)
-        given = [c.space.code_array([int(part)]) for c, part in zip(plan.columns, parts, strict=True)]
-    else:
-        given = [plan.columns[0].space.code_array([code])]
-
-    def sampler(n: int) -> np.ndarray:
-        rows = {c.name: np.repeat(g, n, axis=0) for c, g in zip(plan.columns, given, strict=True)}
-        found = release(rows, plan, key.to_bytes(32, "big"))
-        columns = [found[c.name].reshape(n, -1) for c in plan.columns]
-        return np.concatenate(columns, axis=1)
-
-    return sampler
-
-
-def seen(space: Space, pair: tuple[int, int], power: int = 1) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what an attacker looks at: of sets the items of one input shown, less those of the other."""
-    inner = space.inner if isinstance(space, Nullable) else space
-    if inner.holds_vectors:
-        return lambda rows: nearer(space, inner, pair, rows, power)
-    if not isinstance(inner, Subset):
-        return lambda rows: rows[:, 0] if rows.shape[1] == 1 else rows
-    words = [space.code_array([code])[0] for code in pair]
-    null = space.code_array([space.size - 1])[0]
-
-    def view(rows: np.ndarray) -> np.ndarray:
-        first, second = (np.bitwise_count(rows & word).sum(axis=1, dtype=np.int64) for word in words)
-        absent = (rows == null).all(axis=1) if isinstance(space, Nullable) else np.zeros(len(rows), dtype=bool)
-        return np.where(absent, -1000, np.where(pair[1] == space.size - 1, first, first - second))
-
-    return view
-
-
-def nearer(space: Space, inner: Any, pair: tuple[int, int], rows: np.ndarray, power: int) -> np.ndarray:
-    """Return how much nearer released vectors lie to one input than to the other: their log-ratio, up to a scale.
-
-    In ℓ1 for geometric noise, in squares of ℓ2 for Gaussian noise.
-    """
-    null = (rows == space.code_array([space.size - 1])[0]).all(axis=1) & isinstance(space, Nullable)
-    centre = inner.fixed_point
-    first, second = (inner.ball.unpack(inner.code_array([centre if c >= inner.size else c])) for c in pair)
-    shown = inner.ball.unpack(rows[:, : inner.ball.words])
-    found = (np.abs(shown - second) ** power).sum(axis=1) - (np.abs(shown - first) ** power).sum(axis=1)
-    return np.where(null, -(10**12), found)
 
 
 @pytest.mark.once
@@ -119,11 +51,6 @@ def test_every_mechanism_of_the_registry_passes(tag: str, delta: float) -> None:
 
 
 # --- mechanisms broken on purpose ---------------------------------------------------------------------
-
-
-def drawn(mechanism: Any, code: int, key: int) -> Callable[[int], np.ndarray]:
-    stream = Keystream(key.to_bytes(32, "big")).column("audit")
-    return lambda n: mechanism.sample(np.full(n, code), stream)
 
 
 @pytest.mark.parametrize("factor", [1.2, 2.0])
@@ -159,16 +86,8 @@ def test_vector_noise_in_proportion_to_the_l2_diameter_is_caught() -> None:
 def test_one_noise_for_two_columns_is_caught() -> None:
     """Two columns at ε/2 each, with the same words: their difference shows what differs in the row."""
     response = RandomizedResponse(5, 0.5)
-
-    def pair(codes: tuple[int, int], names: tuple[str, str], key: int) -> Callable[[int], np.ndarray]:
-        keys = Keystream(key.to_bytes(32, "big"))
-        return lambda n: np.stack(
-            [response.sample(np.full(n, c), keys.column(name)) for c, name in zip(codes, names, strict=True)], axis=1
-        )
-
-    same, own = ("a", "a"), ("a", "b")
-    assert audit(pair((0, 0), same, 1), pair((0, 1), same, 2), RUNS).epsilon_lower > 8
-    assert not audit(pair((0, 0), own, 1), pair((0, 1), own, 2), RUNS).refutes(0.5)
+    assert audit(two_columns(response, 0, "aa", 1), two_columns(response, 1, "aa", 2), RUNS).epsilon_lower > 8
+    assert not audit(two_columns(response, 0, "ab", 1), two_columns(response, 1, "ab", 2), RUNS).refutes(0.5)
 
 
 def test_rejection_instead_of_saturation_is_caught() -> None:
@@ -196,22 +115,13 @@ def test_rejection_instead_of_saturation_is_caught() -> None:
 def test_noise_without_tails_is_caught() -> None:
     """Where the noise ends, its support tells inputs apart."""
     mechanism = Geometric(100, 1.0)
-
-    def cut(code: int, key: int) -> Callable[[int], np.ndarray]:
-        sampler = drawn(mechanism, code, key)
-        return lambda n: np.clip(sampler(n), code - 50, code + 50)
-
-    assert audit(cut(0, 1), cut(100, 2), RUNS).epsilon_lower > 7
+    assert audit(without_tails(mechanism, 0, 1), without_tails(mechanism, 100, 2), RUNS).epsilon_lower > 7
 
 
 def test_nulls_left_in_place_are_caught() -> None:
     mechanism = WithNull(Geometric, (100,), 1.0)
-
-    def broken(code: int, key: int) -> Callable[[int], np.ndarray]:
-        sampler = drawn(mechanism, code, key)
-        return lambda n: np.where(code == mechanism.null, mechanism.null, sampler(n))
-
-    assert audit(broken(mechanism.null, 1), broken(0, 2), RUNS).refutes(1.0)
+    null, value = nulls_in_place(mechanism, mechanism.null, 1), nulls_in_place(mechanism, 0, 2)
+    assert audit(null, value, RUNS).refutes(1.0)
 
 
 def test_laplace_noise_by_the_wrong_norm_is_caught() -> None:
@@ -230,13 +140,9 @@ def test_laplace_noise_by_the_wrong_norm_is_caught() -> None:
 def test_a_rare_leak_is_caught_at_delta_0_and_covered_by_its_delta() -> None:
     """One row in a hundred as it is: (ε, 0.01) at best, and far from (ε, 0)."""
     response = RandomizedResponse(1_000, 1.0)
-
-    def leaky(code: int, key: int) -> Callable[[int], np.ndarray]:
-        sampler, rng = drawn(response, code, key), np.random.default_rng(key)
-        return lambda n: np.where(rng.random(n) < 0.01, code, sampler(n))
-
-    assert audit(leaky(0, 1), leaky(1, 2), RUNS).refutes(1.0)
-    assert not audit(leaky(0, 1), leaky(1, 2), RUNS, delta=0.012).refutes(1.0)
+    one, other = leaky(response, 0, 1), leaky(response, 1, 2)
+    assert audit(one, other, RUNS).refutes(1.0)
+    assert not audit(one, other, RUNS, delta=0.012).refutes(1.0)
 
 
 # --- the bound itself ---------------------------------------------------------------------------------

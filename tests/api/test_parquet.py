@@ -464,14 +464,6 @@ class TestOutput:
         )
         assert seen == [(2_500, N), (5_000, N), (N, N)]
 
-    def test_sorted_input_warns_when_its_order_is_kept(self, tmp_path):
-        table = people().sort_by("age")
-        pq.write_table(table, tmp_path / "in.parquet")
-        plan = plan_of(table, shuffle=False)
-        with pytest.warns(dpf.OrderLeakWarning, match="sorted by age"):
-            convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=100)
-        convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan_of(table))
-
     def test_leak_order_of_partitions_is_warned_of_even_where_their_key_is_dropped(self, tmp_path):
         for sex in ("F", "M"):
             (tmp_path / "in" / f"sex={sex}").mkdir(parents=True)
@@ -733,37 +725,6 @@ for i in range(15):
 
 
 class TestSpill:
-    def test_has_no_name_and_is_encrypted(self, tmp_path, small):
-        """While it grows: unlinked, mode 0600, and neither released codes nor copied values to be read in it."""
-        n = 20_000
-        table = pa.table({"age": [42] * n, "note": ["a copied text"] * n})
-        pq.write_table(table, tmp_path / "in.parquet")
-        plan = dpf.make_plan(table, 500.0, spaces={"age": (0, 99)}, passthrough=["note"])
-        found = {}
-
-        def look(done, total):
-            for link in Path("/proc/self/fd").iterdir():
-                try:
-                    name, status = os.readlink(link), link.stat()
-                except FileNotFoundError:
-                    continue
-                if name.startswith(f"{tmp_path}/") and "in.parquet" not in name and status.st_size > 100_000:
-                    with open(link, "rb") as file:
-                        found[name] = (status, file.read())
-
-        convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=1_000, progress=look)
-        assert len(found) == 1
-        ((name, (status, raw)),) = found.items()
-        assert name.endswith("(deleted)")
-        assert status.st_nlink == 0
-        assert stat.S_IMODE(status.st_mode) == 0o600
-        assert b"copied" not in raw
-        # At this budget every released age is 42. Encrypted, each byte value has the same share: the
-        # statistic has 255 degrees of freedom and exceeds 400 with probability below 1e-8.
-        counts = np.bincount(np.frombuffer(raw, np.uint8), minlength=256)
-        assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 400
-        assert raw[:4_096] not in raw[4_096:]
-
     @pytest.mark.parametrize("bits", [0, 1, 4, 10])
     def test_ties_in_the_high_half(self, tmp_path, bits):
         """Rows are sorted by both halves of their words, in any number of buckets, from any batches."""

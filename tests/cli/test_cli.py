@@ -223,7 +223,8 @@ BAD = [
     (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "9" * 5000], 'or "optimal"'),
     (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--allocation", "most"], 'be "uniform"'),
     (["explode"], "No such command 'explode'"),
-    (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "-o", "no/plan.json"], "could not be written"),
+    (["plan", "in.parquet", "--epsilon", "1", "-o", "no/plan.json"], "no is not a directory; make it first"),
+    (["plan", "in.parquet", "--epsilon", "1", "-o", "in.parquet"], "in.parquet is part of the input; write to another"),
 ]
 
 

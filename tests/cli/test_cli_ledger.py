@@ -210,6 +210,17 @@ def test_an_exceeded_budget_exits_with_3(shell, ledger, tmp_path):
     assert ledger.spent("survey").epsilon == 0
 
 
+@pytest.mark.parametrize("output", ["no/plan.json", "in.parquet", "."])
+def test_a_plan_that_cannot_be_written_costs_nothing(output, shell, ledger, tmp_path):
+    """Inference was paid for, and its plan lost."""
+    before = (tmp_path / "in.parquet").read_bytes()
+    words = f"plan in.parquet --epsilon 0.5 --delta 1e-7 --ledger l.sqlite --dataset survey -o {output}"
+    code, out, err = shell(words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert ledger.history().empty
+    assert (tmp_path / "in.parquet").read_bytes() == before
+
+
 def test_rows_in_kept_order_are_sent_to_the_other_accounting(shell, ledger):
     ledger.create("dear", 0.5, 1e-6)
     # A first release of all there is could have the dataset for itself.

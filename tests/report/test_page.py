@@ -277,7 +277,12 @@ def test_save_and_the_command_line(safe, tmp_path, capsys):
     with pytest.raises(SystemExit) as failed:
         main(["inspect", str(source), "--html", str(tmp_path / "no" / "out.html")])
     assert failed.value.code == 2
-    assert "out.html could not be written: No such file or directory" in capsys.readouterr().err
+    assert "no is not a directory; make it first" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as failed:
+        main(["inspect", str(source), "--html", str(source)])
+    assert failed.value.code == 2
+    assert "safe.parquet is part of the input; write to another place" in capsys.readouterr().err
+    assert dpf.verify_file(source).ok
     frame = pd.DataFrame({"a": [1]})
     frame.to_parquet(tmp_path / "plain.parquet")
     with pytest.raises(SystemExit) as failed:
