@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.mechanisms.base import Channel, CodeFunction, IntArray
+from dpframe.spaces import Space
 from dpframe.spaces.ball import Ball
 
 CHUNK = 1 << 14
@@ -36,6 +37,11 @@ class BallChannel(Channel):
     def own_metric(self) -> str:
         """A norm's distance."""
         return "vector"
+
+    def reads(self, space: Space) -> bool:
+        """Tell whether a space's vectors lie in this ball, on this grid."""
+        vectors: Any = space
+        return bool(vectors.holds_vectors and vectors.ball == self.ball)
 
     @property
     def diameter(self) -> float:

@@ -147,6 +147,10 @@ class Channel(ABC):
         """Metric of the codes that the channel is made for."""
         return "discrete"
 
+    def reads(self, space: Space) -> bool:
+        """Tell whether codes mean the same to the channel as to a space that has as many."""
+        return True
+
     @property
     def diameter(self) -> float:
         """Largest distance between two codes, in code steps."""

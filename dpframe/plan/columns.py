@@ -159,6 +159,11 @@ class Column(Randomised):
             raise PlanError(f"column {self.name!r}: the mechanism has {mine} codes, the space {other}")
         if self.mechanism.code_words != self.space.code_words:
             raise PlanError(f"column {self.name!r}: mechanism {self.mechanism.tag} is not for space {self.space.tag}")
+        if not self.mechanism.inner.reads(self.space.inner_space):
+            raise PlanError(
+                f"column {self.name!r}: the mechanism is made for vectors of another length, norm, bits or room than "
+                "the space has; plan the column anew"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -97,6 +97,17 @@ def test_a_plan_that_claims_less_than_its_noise_is_refused(edit: str) -> None:
     refused(PlanError, "the plan claims|room=8 is too little", lambda: dpf.Plan.from_json(json.dumps(data)))
 
 
+@pytest.mark.parametrize("mechanisms", [{}, GAUSSIAN], ids=["vector", "process"])
+@pytest.mark.parametrize("edit", [{"room": 64}, {"norm": "l1"}, {"length": 12, "bits": 8}])
+def test_a_space_that_its_mechanism_reads_otherwise_is_refused(edit: dict[str, Any], mechanisms: Any) -> None:
+    """As many bits, but other vectors: estimates would be of something else."""
+    spaces = {"load": Vector(6, 1.0), "sex": ["F", "M"]}
+    plan = build_plan(spaces, epsilon=1.0, delta=1e-6, n=1_000, mechanisms={"load": "gaussian"} if mechanisms else {})
+    data = json.loads(plan.to_json())
+    data["columns"][0]["space"] |= edit
+    refused(PlanError, "another length, norm, bits or room|room=128", lambda: dpf.Plan.from_json(json.dumps(data)))
+
+
 def test_the_step_is_a_function_of_the_budget_alone() -> None:
     """What inference gave of a space must not decide how much of the promise its noise takes."""
     steps = {Process(d, 16, norm, 256, 1.0, 1e-6).loss.step for d in (1, 24, 200) for norm in ("l1", "l2")}
