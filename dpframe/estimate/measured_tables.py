@@ -28,7 +28,7 @@ from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.numbers import bin_table, cut_at_quantiles, fine_shares, tilt_to_mean
 from dpframe.estimate.tables.refine import Refining
 from dpframe.estimate.tables.simple import simple_one_way
-from dpframe.estimate.tables.slopes import moved_by_slopes
+from dpframe.estimate.tables.slopes import left_open, moved_by_slopes
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
 from dpframe.estimate.with_counts import CellCounts, MeasuredCounts
 from dpframe.io.released import Source
@@ -187,6 +187,13 @@ class TableColumn:
     def moved(self, axis: Axis, shares: FloatArray) -> FloatArray:
         """Return what `onto` leaves out of a joint whose first axis is the column's: slopes within cells of the fit."""
         return moved_by_slopes(shares, self._exact(axis), self.spread, self.cells - self.axis.has_null)
+
+    def left_open(self, axis: Axis, shares: FloatArray) -> FloatArray:
+        """Return by how much an axis's cells may err that cut the finest cells known, of a joint as for `moved`."""
+        exact = self._exact(axis)
+        widths = np.diff(np.append(first_codes(self.axis), self.axis.column.space.values)).astype(np.float64)
+        widths = np.append(widths, 1.0) if self.axis.has_null else widths
+        return left_open(shares, exact, self.spread, widths, self.cells - self.axis.has_null)
 
     def _exact(self, axis: Axis) -> FloatArray:
         exact = into_cells(self.axis, axis)

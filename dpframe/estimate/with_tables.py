@@ -237,10 +237,13 @@ class TableJoints:
         variances = errors**2
         for i, axis in enumerate(question.axes):
             column = self.tables.columns[axis.name]
-            onto, moved = column.onto(axis), np.moveaxis(column.moved(axis, np.moveaxis(shares, i, 0)), 0, i)
+            first = np.moveaxis(shares, i, 0)
+            onto, moved = column.onto(axis), np.moveaxis(column.moved(axis, first), 0, i)
+            left = np.moveaxis(column.left_open(axis, first), 0, i)
             shares = np.moveaxis(np.tensordot(onto, shares, axes=(1, i)), 0, i) + moved
             # Half of what a slope moves stands for what is not straight, and for its own error.
-            variances = np.moveaxis(np.tensordot(onto**2, variances, axes=(1, i)), 0, i) + (moved / 2) ** 2
+            within = (moved / 2) ** 2 + left**2
+            variances = np.moveaxis(np.tensordot(onto**2, variances, axes=(1, i)), 0, i) + within
         shares = np.maximum(shares, 0.0)
         n = float(self._source.rows)
         return Answer(*question.presented(shares * n, variances * n**2, n), method, source, hidden)

@@ -107,6 +107,8 @@ def value_words(values: Any, key: bytes) -> U64:
     >>> words.shape, bool((words[0] == words[2]).all()), bool((words[0] == words[1]).any())
     ((3, 2), True, False)
     """
+    if not isinstance(values, list):
+        values = values.cast(_in_numbers(values.type))
     if isinstance(values, list) or pa.types.is_nested(values.type):
         objects = values if isinstance(values, list) else values.to_pylist()
         values = pa.array(map(_text, objects), pa.large_string())
@@ -124,6 +126,21 @@ def value_words(values: Any, key: bytes) -> U64:
     entries: U64 = np.frombuffer(b"".join([*hashes, bytes(16)]), "<u8").reshape(-1, 2)
     places = np.asarray(values.indices.fill_null(len(hashes)).cast(pa.int64()))
     return entries.take(places, axis=0)
+
+
+def _in_numbers(type_: pa.DataType) -> pa.DataType:
+    """Return a type with numbers for times, of which Python and its time zones know not all."""
+    t = pa.types
+    if t.is_temporal(type_) and type_.bit_width in (32, 64):
+        return pa.int32() if type_.bit_width == 32 else pa.int64()
+    if t.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _in_numbers(type_.value_type))
+    if t.is_struct(type_):
+        return pa.struct([field.with_type(_in_numbers(field.type)) for field in type_])
+    if t.is_list(type_) or t.is_large_list(type_):
+        inner = type_.value_field.with_type(_in_numbers(type_.value_type))
+        return pa.list_(inner) if t.is_list(type_) else pa.large_list(inner)
+    return type_
 
 
 def _text(value: object) -> str:

@@ -149,7 +149,7 @@ class Channel(ABC):
 
     def reads(self, space: Space) -> bool:
         """Tell whether codes mean the same to the channel as to a space that has as many."""
-        return True
+        return not (space.holds_sets or space.holds_vectors)
 
     @property
     def diameter(self) -> float:

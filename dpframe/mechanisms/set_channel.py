@@ -79,6 +79,11 @@ class SetChannel(Channel, SetView):
     items: int
     max_size: int | None
 
+    def reads(self, space: Space) -> bool:
+        """Tell whether a space has sets of as many items, cut at as many."""
+        sets: Any = space
+        return bool(space.holds_sets and (sets.count, sets.most) == (self.items, self.most))
+
     @property
     def most(self) -> int:
         """Most items of a set after the cut."""

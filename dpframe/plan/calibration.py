@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -46,6 +47,9 @@ _LEAP = 2e-4
 _TURNS = 4
 """Totals that are found by the model before bisection takes over."""
 _FLOOR = 1e-300
+_NO_STEP = Step(0.0)
+_ROUNDED = 1 + Fraction(1, 10**12)
+"""Up to which losses that were divided in floats are taken for their sum."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +132,14 @@ class Terms:
             return self.delta_of_losses([unit.column_loss for unit in units])
         if any(unit.step for unit in units):
             return self.delta_of_steps(*_told(units))
+        parts = response_parts([unit.certified.epsilon for unit in units])
         if self.central is None:
             # The theory of shuffling and of privacy-loss distributions here is for pure columns.
             total = compose(unit.certified for unit in units)
-            return Bound(total.delta if total.epsilon <= self.sampled_budget.epsilon else 1.0, "composition")
-        return self.failing(slack).delta_of_losses(response_parts([unit.certified.epsilon for unit in units]))
+            bound = Bound(total.delta if total.epsilon <= self.sampled_budget.epsilon else 1.0, "composition")
+        else:
+            bound = replace(self, local=None).failing(slack).delta_of_losses(parts)
+        return self._capped(bound, parts, Step(0.0, slack))
 
     def failing(self, delta: float) -> Terms:
         """Return the terms of pure channels in known order, beside channels that fail with this chance in all.
@@ -150,15 +157,28 @@ class Terms:
         """
         parts, own = response_parts(epsilons), [*steps, Step(0.0, slack)]
         if self.central is None:
-            budget, total = self.sampled_budget, mixed_delta(parts, composed_steps(own), self.sampled_budget.epsilon)
+            total = mixed_delta(parts, composed_steps(own), self.sampled_budget.epsilon)
         else:
-            budget, k = self.budget, self.contributions
-            total = mixed_delta(parts * k, composed_steps([self.central, *own * k]), budget.epsilon)
-        if self.local is None:
-            return Bound(total, "composition")
-        apart = mixed_delta(parts, composed_steps(own), self.local.epsilon)
-        excess = apart / self.local.delta * budget.delta if self.local.delta else float(apart > 0)
-        return Bound(min(1.0, max(total, excess)), "composition")
+            k = self.contributions
+            total = mixed_delta(parts * k, composed_steps([self.central, *own * k]), self.budget.epsilon)
+        return self._capped(Bound(total, "composition"), parts, composed_steps(own))
+
+    def _capped(self, bound: Bound, parts: Sequence[ColumnLoss], beside: Step = _NO_STEP) -> Bound:
+        """Return a bound that is above δ where a row loses more than ``local``, in proportion.
+
+        ``parts`` are the row's pure losses, ``beside`` is what else its columns lose.
+        """
+        if self.local is None or not (parts or beside.mu or beside.delta):
+            return bound
+        if self.local.delta == 0:
+            whole = sum((Fraction(part.epsilon) for part in parts), Fraction(0))
+            kept = not (beside.mu or beside.delta) and whole <= Fraction(self.local.epsilon) * _ROUNDED
+            return bound if kept else Bound(1.0, bound.method)
+        alone = beside == _NO_STEP
+        cap = self.local.epsilon
+        own = composed_delta(tuple(parts), cap) if alone else mixed_delta(parts, beside, cap)
+        excess = own / self.local.delta * self.sampled_budget.delta
+        return Bound(min(1.0, max(bound.value, excess)), bound.method)
 
     def delta_of_losses(self, parts: Sequence[ColumnLoss]) -> Bound:
         """Return the same for pure columns of which the accountant knows this much."""
@@ -167,10 +187,7 @@ class Terms:
             bound = _cost(losses, self.shuffled_rows, self.sampled_budget.epsilon)
         else:
             bound = _cost_beside(losses, self)
-        if self.local is None or not losses:
-            return bound
-        own = composed_delta(losses, self.local.epsilon) / self.local.delta if self.local.delta else 0.0
-        return Bound(min(1.0, max(bound.value, own * self.sampled_budget.delta)), bound.method)
+        return self._capped(bound, losses)
 
     def allow(self, units: Sequence[Randomised]) -> bool:
         """Tell whether the promise is kept by these units."""

@@ -161,8 +161,8 @@ class Column(Randomised):
             raise PlanError(f"column {self.name!r}: mechanism {self.mechanism.tag} is not for space {self.space.tag}")
         if not self.mechanism.inner.reads(self.space.inner_space):
             raise PlanError(
-                f"column {self.name!r}: the mechanism is made for vectors of another length, norm, bits or room than "
-                "the space has; plan the column anew"
+                f"column {self.name!r}: the mechanism reads its codes otherwise than the space (another length, norm, "
+                "bits or room, other items or another max_size); plan the column anew"
             )
 
     @property

@@ -399,7 +399,8 @@ class Plan:
 
     def _recalibrated(self, terms: Terms) -> Plan:
         own = None if self.inferred is None else self.inferred.step
-        if self.local_epsilon is not None and own is not None and self.terms.shuffled_rows is not None:
+        measured = self.terms.shuffled_rows is not None and not any(unit.step for unit in self.units)
+        if self.local_epsilon is not None and own is not None and measured:
             # Which tables there are follows from what inference gave: rows have what all that is left would leave.
             left = max(0.0, float(promise_step(self.release).square - own.square))
             most = Step(math.sqrt(left) * (1 - 1e-12), SLACK * self.delta)

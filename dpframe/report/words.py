@@ -22,6 +22,8 @@ MECHANISMS = {
     "nullable_set_response": "the whole set, or that it is missing, is kept with a fixed chance, otherwise replaced",
     "vector": "noise added to every number of the list; small noise being likelier, kept within the bounds",
     "nullable_vector": "noise added to every number of the list; whether the list is missing is randomised, too",
+    "process": "noise from a bell curve added to every number of the list, however far it reaches",
+    "nullable_process": "bell-curve noise added to every number; whether the list is missing is randomised, too",
     "gamma_diagonal": "the columns are one value together: kept with a fixed chance, otherwise replaced at random",
     "exponential": "replaced by a value drawn at random, nearer ones being likelier",
     "optimal": "replaced by a value drawn from the least distorting law that the budget allows",
@@ -37,6 +39,8 @@ NAMES = {
     "gaussian": "discrete Gaussian",
     "nullable_gaussian": "discrete Gaussian, with missing values",
     "wrapped_geometric": "wrapped Laplace (geometric on a ring)",
+    "process": "discrete Gaussian on every coordinate (a Gaussian process on curves)",
+    "nullable_process": "discrete Gaussian on every coordinate, with missing values",
     "vector": "Laplace on every coordinate (geometric on its grid)",
     "nullable_vector": "Laplace on every coordinate (geometric on its grid), with missing values",
 }

@@ -123,8 +123,12 @@ def _cast(categories: pa.Array, type_: pa.DataType) -> pa.Array:
         values = categories.cast(type_)
     except pa.ArrowInvalid:
         return None
-    distinct = not pa.types.is_floating(type_) or len(np.unique(np.asarray(values))) == len(categories)
-    return values if distinct else None
+    if not pa.types.is_floating(type_):
+        return values
+    numbers = np.asarray(values)
+    # Whole numbers are to be held as they are, which Arrow does not see to in 16 bits.
+    kept = not pa.types.is_integer(categories.type) or bool((numbers == np.asarray(categories)).all())
+    return values if kept and len(np.unique(numbers)) == len(categories) else None
 
 
 class _Listed(Space):

@@ -86,9 +86,10 @@ def _one_by_one(space: Reader, values: Sequence[Any], rows: npt.NDArray[np.intp]
     """Return the codes of objects, each read by itself, and which of them are null."""
     codes: list[int] = []
     missing = np.zeros(len(values), dtype=np.bool_)
-    kept: dict[type, dict[Any, int]] = {kind: {} for kind in _KEPT_TYPES}
+    # By their ids: a class may have a hash of its own.
+    kept: dict[int, dict[Any, int]] = {id(kind): {} for kind in _KEPT_TYPES}
     for at, value in enumerate(values):
-        known = kept.get(type(value))
+        known = kept.get(id(type(value)))
         code = None if known is None else known.get(value)
         if code is None:
             code_or_rule = _code_or_rule(space, value, lenient)

@@ -58,9 +58,14 @@ _CLASSES: list[tuple[str, tuple[type, ...]]] = [
 ]
 
 
+_NAMES = type.__dict__["__name__"], type.__dict__["__module__"]
+
+
 def _kind_of(type_: type) -> str:
     """Return the kind of all objects of a class: the class alone says it, so that no object's own code runs."""
-    if type_.__name__ in ("NAType", "NaTType") and type_.__module__.startswith("pandas."):
+    # Past the class's own class, which may have code of its own.
+    name, module = (read.__get__(type_) for read in _NAMES)
+    if name in ("NAType", "NaTType") and isinstance(module, str) and module.startswith("pandas."):
         return "null"
     return next((name for name, classes in _CLASSES if issubclass(type_, classes)), "other")
 

@@ -226,6 +226,9 @@ def test_without_java(monkeypatch, tmp_path, found, rule):
     monkeypatch.setattr(pyspark.sql.SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    for name in ("_gateway", "_jvm", "_active_spark_context"):  # of a session of another test
+        monkeypatch.setattr(pyspark.SparkContext, name, None)
+    monkeypatch.setattr(pyspark.sql.SparkSession, "_instantiatedSession", None)
     if found is not None:
         (tmp_path / "java" / "bin").mkdir(parents=True)
         (tmp_path / "java" / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")

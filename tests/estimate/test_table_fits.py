@@ -17,7 +17,7 @@ from dpframe.estimate.tables.joints import fit_to_margins, geometric_joint
 from dpframe.estimate.tables.mixture import Mixture, _Descent, fit_mixture, targets_of
 from dpframe.estimate.tables.numbers import bin_table, cut_at_quantiles, fine_shares, tilt_to_mean
 from dpframe.estimate.tables.simple import near_margins, simple_one_way, simple_table
-from dpframe.estimate.tables.slopes import moved_by_slopes
+from dpframe.estimate.tables.slopes import left_open, moved_by_slopes
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
 
@@ -451,3 +451,20 @@ def test_slopes_leave_nulls_and_empty_bins_alone() -> None:
     assert np.isfinite(moved).all()
     np.testing.assert_allclose(moved.sum(axis=0), 0, atol=1e-15)
     assert not moved_by_slopes(joint[:1], cells[:, :2], spread[:2, :1], 1).any()
+
+
+def test_bins_of_next_to_nothing_have_no_slope() -> None:
+    joint = np.array([[0.5, 0.5], [1e-20, 0.0], [0.0, 1e-20]])
+    cells, spread = np.kron(np.eye(3), [1.0, 1.0]), np.kron(np.eye(3), [[0.5], [0.5]])
+    moved = moved_by_slopes(joint, cells, spread, 3)
+    assert np.isfinite(moved).all()
+
+
+def test_what_cuts_a_fine_cell_errs_by_the_change_of_density() -> None:
+    """Rows at one end of a wide cell: the interval of a bound that cuts it holds the truth."""
+    widths, spread = np.array([10.0, 10.0, 10.0]), np.eye(3)
+    cells = np.array([[0.3, 0.0, 0.0], [0.7, 1.0, 1.0]])
+    steep, even = np.array([[0.9, 0.0], [0.05, 0.0], [0.0, 0.05]]), np.full((3, 2), 1 / 6)
+    assert left_open(steep, cells, spread, widths, 3)[:, 0].tolist() == pytest.approx([0.3 * 0.425, 0.3 * 0.425])
+    assert not left_open(even, cells, spread, widths, 3).any()
+    assert not left_open(steep, np.array([[1.0, 0, 0], [0, 1, 1]]), spread, widths, 3).any()

@@ -63,7 +63,7 @@ def run(arguments: list[str], given_in: bytes) -> Done:
         code = stopped.code
     finally:
         sys.stdin = stdin
-    texts = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err)]  # type: ignore[attr-defined]
+    texts = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err)]
     return Done(code, *texts)
 
 
@@ -85,7 +85,7 @@ def check(done: Done, arguments: list[str]) -> None:
 def commands() -> dict[tuple[str, ...], Any]:
     """Return all commands but the demo, which takes no files, by the words that name them."""
     found: dict[tuple[str, ...], Any] = {}
-    for name, command in typer.main.get_command(main.app).commands.items():  # type: ignore[attr-defined]
+    for name, command in typer.main.get_command(main.app).commands.items():
         inner = getattr(command, "commands", None)
         found |= {(name,): command} if inner is None else {(name, word): one for word, one in inner.items()}
     return {words: command for words, command in found.items() if words != ("demo",)}

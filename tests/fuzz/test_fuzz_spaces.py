@@ -68,7 +68,7 @@ def _made(found: Any, data: st.DataObject) -> None:
     values = {name: data.draw(value_of(name), label=name) for name in sorted({*needed, *some})}
     if kind.tag == "product":
         spaces = data.draw(ANYTHING)
-        made = outcome(lambda: check(kind(*(spaces if isinstance(spaces, list | tuple) else [spaces]))))  # type: ignore
+        made = outcome(lambda: check(kind(*(spaces if isinstance(spaces, list | tuple) else [spaces]))))
     elif data.draw(st.booleans()):
         made = outcome(lambda: check(kind(**values)))
     else:

@@ -147,7 +147,7 @@ def test_a_clock_that_jumps_back(monkeypatch: pytest.MonkeyPatch, ledger: dpf.Le
 
     class Clock(datetime):
         @classmethod
-        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+        def now(cls, tz: Any = None) -> datetime:
             return datetime(2026, 3, 1, tzinfo=UTC) + next(times)
 
     monkeypatch.setattr(module, "datetime", Clock)

@@ -126,7 +126,7 @@ def test_a_flag_and_the_way_from_the_centre_come_to_the_claim() -> None:
 
 @pytest.mark.parametrize("space", [LOAD, Nullable(Vector(24, 5.0))], ids=["curve", "nullable vector"])
 def test_means_and_bands_cover(people, space) -> None:
-    """Pointwise 95 % intervals over 24 points of 60 releases, and bands: by a fifth of their error at most."""
+    """Pointwise 95 % intervals over 24 points of 30 releases, and bands: by a fifth of their error at most."""
     frame = people.copy()
     if space.has_null:
         frame.loc[::5, "load_curve"] = None
@@ -136,15 +136,15 @@ def test_means_and_bands_cover(people, space) -> None:
         epsilon=4, delta=1e-5, spaces={"load_curve": space, "sex": ["F", "M"]}, mechanisms=GAUSSIAN, measure=None
     )
     inside, bands, off = [], [], []
-    for i in range(60):
+    for i in range(30):
         safe = frame.dp.sanitize(plan=plan, key=i.to_bytes(32, "big"))
         found = safe.dp.mean_curve("load_curve")
         inside.append(((found["lower"] <= truth) & (truth <= found["upper"])).mean())
         bands.append(bool(((found["band_lower"] <= truth) & (truth <= found["band_upper"])).all()))
         off.append(((found["estimate"] - truth) / found["std_error"]).to_numpy())
     assert 0.92 < np.mean(inside) < 0.98
-    assert np.mean(bands) > 0.86
-    assert abs(np.mean(off)) < 0.25
+    assert np.mean(bands) > 0.8
+    assert abs(np.mean(off)) < 0.35
     stated = plan.forecast().loc[("mean curve", "load_curve"), "std_error"]
     assert stated == pytest.approx(found["std_error"].pow(2).mean() ** 0.5, rel=0.35 if space.has_null else 0.05)
 

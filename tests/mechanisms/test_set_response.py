@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from strategies import examples
 
 import dpframe as dpf
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, PlanError
 from dpframe.mechanisms import BitFlip, NullableSetResponse, RandomizedResponse, SetResponse, mechanism_for
 from dpframe.mechanisms.set_channel import cut
 from dpframe.mechanisms.set_ranks import CHUNK, SetRanks, set_count, sums_over_sets
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
+from dpframe.plan.columns import Column
 from dpframe.plan.forecast import support_errors
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Nullable, Subset
@@ -228,3 +229,9 @@ def test_crosstabs_pairs_and_questions_of_a_release():
             found = e.count({"x": {"not": asked} if wrong else asked, "g": "u"})
             near(found, (here & (meets != wrong) & (frame["g"] == "u")).sum())
     assert e.set_sizes("x").index.tolist() == [0, 1, 2, 3]
+
+
+def test_a_space_that_its_mechanism_cuts_otherwise_is_refused():
+    three = dpf.Subset(list("abcd"), 3)
+    for ready in (SetResponse(4, 1, 2.0), BitFlip(4, 1, 2.0)):
+        refused(PlanError, "other items or another max_size", lambda ready=ready: Column("s", three, ready))

@@ -5,20 +5,25 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from checks import refused
 from pages import visible
 
 import dpframe as dpf
 from dpframe.accounting.budget import compose, upward
 from dpframe.cli import main
+from dpframe.errors import ParameterError, PlanError
 from dpframe.infer.column import Presence
 from dpframe.infer.cost import spend
-from dpframe.mechanisms import Geometric
+from dpframe.mechanisms import Geometric, RandomizedResponse
 from dpframe.plan.build import build_plan
+from dpframe.plan.measures import Measure
+from dpframe.plan.plan import Plan
 from dpframe.spaces import Boolean, Nullable
 from dpframe.spaces.field import Field
 
@@ -148,3 +153,32 @@ def test_what_is_not_proved_states_no_local_number():
     assert certificate.local is None
     assert "local:" not in str(certificate)
     assert json.loads(certificate.to_json())["local"] is None
+
+
+@pytest.mark.parametrize("ready", [{"epsilon": 3.0, "delta": 0.0}, {"epsilon": 3.0, "delta": 1e-7}])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_cap_holds_for_mechanisms_that_are_given_ready(ready, delta, shuffle):
+    """At δ = 0, and beside a channel with a δ of its own, in either order."""
+    if ready["delta"] and not delta:
+        return
+    given = {"sex": RandomizedResponse(2, **ready)}
+    options = {"delta": delta, "n": 1_000, "shuffle": shuffle, "mechanisms": given}
+    kept = build_plan({"sex": ["F", "M"]}, epsilon=4.0, local_epsilon=3.2, **options)
+    assert kept.local.epsilon <= 3.2
+    capped = partial(build_plan, {"sex": ["F", "M"]}, epsilon=4.0, local_epsilon=1.0, **options)
+    refused(PlanError, "the plan claims", capped)
+    data = json.loads(build_plan({"sex": ["F", "M"]}, epsilon=4.0, **options).to_json())
+    text = json.dumps({**data, "schema": json.loads(kept.to_json())["schema"], "local_epsilon": 1.0})
+    refused(PlanError, "the plan claims", lambda: Plan.from_json(text))
+
+
+def test_a_slack_is_part_of_what_a_capped_row_may_lose():
+    """Beside measured tables a channel that fails with 8e-7 does not fit a row whose δ is 5e-7."""
+    spaces = {"sex": ["F", "M"], "ill": [True, False]}
+    measures = (Measure("one_way", ("ill",), 40_000.0),)
+    ready = {"sex": RandomizedResponse(2, 0.5, 8e-7)}
+    options = {"epsilon": 4.0, "delta": 1e-6, "n": 1_000, "shuffle": False, "measures": measures, "mechanisms": ready}
+    assert build_plan(spaces, **options).verify().ok
+    with pytest.raises(ParameterError, match="too small"):
+        build_plan(spaces, local_epsilon=2.0, **options)

@@ -235,3 +235,11 @@ def test_pandas_series_of_every_backing_arrive_the_same() -> None:
         series = pd.Series(["b", None, "a"], dtype=dtype, index=[5, 5, 1])
         assert Nullable(Categorical(["a", "b"])).encode(series).tolist() == [1, 2, 0]
         assert isinstance(as_arrow(series), pa.Array)
+
+
+def test_whole_numbers_that_sixteen_bits_do_not_hold_are_no_categories_of_such_a_column():
+    column = pa.array([np.float16(-32768)], pa.float16())
+    for space in (Categorical([0, -32769]), Nullable(Ordinal([0, -32769]))):
+        with pytest.raises(ColumnError, match="a list of int64 categories cannot hold"):
+            space.encode(column)
+    assert Categorical([0, -32768]).encode(column).tolist() == [1]

@@ -44,6 +44,40 @@ def moved_by_slopes(shares: FloatArray, exact: FloatArray, spread: FloatArray, p
     return np.asarray((moments @ slopes).reshape(len(exact), *shares.shape[1:]))
 
 
+def left_open(
+    shares: FloatArray, exact: FloatArray, spread: FloatArray, widths: FloatArray, present: int
+) -> FloatArray:
+    """Return by how much cells may err that take fine cells in part, as if rows lay evenly within these.
+
+    Of a fine cell that is taken in part, the smaller part times by how much the density changes from one of its
+    neighbours to the other, at most all of it: where neighbours are alike it hardly matters how rows lie.
+
+    Parameters
+    ----------
+    shares, exact, spread, present
+        As of `moved_by_slopes`.
+    widths
+        Codes in every fine cell, shape (fine,).
+
+    Examples
+    --------
+    >>> even, steep = np.full((4, 1), 0.25), np.array([[0.6], [0.3], [0.1], [0.0]])
+    >>> cells = np.array([[1, 0.5, 0, 0], [0, 0.5, 1, 1]])
+    >>> [left_open(law, cells, np.eye(4), np.ones(4), 4).ravel().round(3).tolist() for law in (even, steep)]
+    [[0.0, 0.0], [0.125, 0.125]]
+    """
+    part = np.minimum(exact, 1 - exact)
+    if not part.any():
+        return np.zeros((len(exact), *shares.shape[1:]))
+    fine = spread @ shares.reshape(len(shares), -1)
+    density = fine / widths[:, None]
+    last = len(fine) - (present < len(shares))
+    before, after = np.maximum(np.arange(last) - 1, 0), np.minimum(np.arange(last) + 1, last - 1)
+    change = np.zeros_like(fine)
+    change[:last] = np.abs(density[after] - density[before]) * widths[:last, None] / 2
+    return np.asarray((part @ np.minimum(fine, change)).reshape(len(exact), *shares.shape[1:]))
+
+
 def _slopes(joint: FloatArray, held: FloatArray, middles: FloatArray, present: int) -> FloatArray:
     """Return by how much the other columns' law changes along a bin, per unit of rank; 0 where a bin holds nothing."""
     known = np.flatnonzero(held[:present] > 0)
@@ -54,6 +88,8 @@ def _slopes(joint: FloatArray, held: FloatArray, middles: FloatArray, present: i
     before, after = np.maximum(np.arange(len(known)) - 1, 0), np.minimum(np.arange(len(known)) + 1, len(known) - 1)
     runs = (middles[known[after]] - middles[known[before]])[:, None]
     # No density may be negative at a bin's ends, and densities add up to that of the bin.
-    slopes = np.clip((law[after] - law[before]) / runs, -2 * law / wide, 2 * law / wide)
+    # Bins that hold next to nothing lie at one rank, and no slope is known there.
+    steep = np.divide(law[after] - law[before], runs, out=np.zeros_like(law), where=runs > 0)
+    slopes = np.clip(steep, -2 * law / wide, 2 * law / wide)
     found[known] = slopes - law * slopes.sum(axis=1, keepdims=True)
     return found
