@@ -89,8 +89,10 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
     """Return a row per accounting; see `Plan.accounting_gains`."""
     import pandas as pd
 
-    rows = []
-    for name, setting in _settings(terms).items():
+    rows, settings = [], _settings(terms)
+    if any(unit.step for unit in units):  # which no order hides
+        settings.pop("secret order", None)
+    for name, setting in settings.items():
         calibrated = _units_under(units, setting)
         lost = noise = math.nan
         if calibrated is not None and terms.rows:

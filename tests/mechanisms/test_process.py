@@ -204,6 +204,8 @@ def test_nothing_is_measured_by_default_and_inference_is_composed(people) -> Non
     assert capped.local == Budget(1.0, 1e-5)
     assert capped["sex"].mechanism.epsilon < plan["sex"].mechanism.epsilon * 2
     assert capped.verify().ok
+    assert capped.replan(5_000).verify().ok
+    assert "secret order" not in plan.accounting_gains().index
 
 
 def test_a_ready_mechanism_costs_what_it_is_certified_to_lose() -> None:
