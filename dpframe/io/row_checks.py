@@ -99,7 +99,7 @@ def values_of(frame: Frame, name: str) -> Any:
 
 
 def value_words(values: Any, key: bytes) -> U64:
-    """Return 128 bits for every value, shape (rows, 2): its own of a number, else a keyed hash.
+    """Return 128 bits for every value, shape (rows, 2): its own of a number or a time, else a keyed hash.
 
     Examples
     --------

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
+from operator import eq
 from typing import Any, Self
 
 import numpy as np
@@ -302,8 +303,8 @@ def _reader_of_numbers(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[
     """Return what reads a list of numbers, None where an item is none; what has no order is no list."""
 
     def read(value: Any) -> list[float | None] | None:
-        if type(value) is list and set(map(type, value)) == _ALL_FLOATS:
-            return value
+        if type(value) is list and set(map(type, value)) == _ALL_FLOATS and all(map(eq, value, value)):
+            return value  # no NaN, which is none
         if not is_collection(value) or isinstance(value, set | frozenset):
             return None
         items: list[Any] = list(_items(value))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import examples
 
@@ -32,6 +32,7 @@ LISTS = st.lists(st.lists(st.sampled_from(ITEMS), max_size=3), max_size=12)
 
 
 @settings(max_examples=examples(150), deadline=None)
+@example(rows=[[math.nan], [0.5]], kind=list, type_=pa.list_(pa.float64()))
 @given(LISTS, st.sampled_from([list, tuple]), st.sampled_from(TYPES))
 def test_leak_collections_are_read_as_each_is_alone(rows: list[list[Any]], kind: type[Any], type_: pa.DataType) -> None:
     values = [kind(row) for row in rows]
