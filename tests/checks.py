@@ -35,7 +35,7 @@ from dpframe.mechanisms import (
 from dpframe.mechanisms.ball_channel import BallChannel
 from dpframe.mechanisms.bit_flips import FlipChannel
 from dpframe.mechanisms.geometric import GeometricChannel
-from dpframe.mechanisms.process import GaussianVectors
+from dpframe.mechanisms.process import Process
 from dpframe.mechanisms.set_channel import SetChannel
 from dpframe.mechanisms.set_response import SetResponse
 from dpframe.mechanisms.tabulated import Tabulated
@@ -360,7 +360,7 @@ def exact_epsilon(columns: list[list[int]]) -> Decimal:
 
 def check_mechanism(mechanism: Mechanism) -> None:
     """Check all that a mechanism states, against computations of its own."""
-    if isinstance(mechanism.inner, GaussianVectors):
+    if isinstance(mechanism.inner, Process):
         check_process(mechanism, mechanism.inner)
         return
     if isinstance(mechanism.inner, VectorChannel):
@@ -431,7 +431,7 @@ def check_vector_mechanism(mechanism: Mechanism, channel: VectorChannel) -> None
     _check_vector_fit(mechanism, exact)
 
 
-def check_process(mechanism: Mechanism, channel: GaussianVectors) -> None:
+def check_process(mechanism: Mechanism, channel: Process) -> None:
     """Check the same of Gaussian noise on vectors: its law one coordinate at a time, its loss against two of them.
 
     With all of the distance along one coordinate the loss is that of one discrete Gaussian, which is summed here.
@@ -461,7 +461,7 @@ def check_process(mechanism: Mechanism, channel: GaussianVectors) -> None:
     _check_process_fit(channel, law, reach)
 
 
-def _check_process_fit(channel: GaussianVectors, law: np.ndarray, reach: int, rows: int = 200_000) -> None:
+def _check_process_fit(channel: Process, law: np.ndarray, reach: int, rows: int = 200_000) -> None:
     """Kolmogorov's test of every one of a few coordinates, and their correlations: each fails with probability 1e-9."""
     ball = channel.ball
     codes = np.zeros((rows, ball.words), dtype=np.uint64)

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +29,7 @@ from scipy import special
 
 from dpframe.accounting.budget import Budget, round_up
 from dpframe.accounting.discrete_gaussian import BallNoise
-from dpframe.accounting.gaussian_dp import Step, promise_step, pure_step
+from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, pure_step
 from dpframe.accounting.step_loss import StepLoss
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
@@ -58,109 +58,9 @@ _PLANES = 4
 """Planes of words that a coordinate has, however many of them its table needs."""
 
 
-class GaussianVectors(BallChannel):
-    """Discrete Gaussian noise on the coordinates of vectors in a ball."""
-
-    @property
-    @abstractmethod
-    def table(self) -> GaussianTable:
-        """The integers that every coordinate's noise is sampled from."""
-
-    @property
-    @abstractmethod
-    def own_step(self) -> Step:
-        """What a value's noise is proved to cost."""
-
-    @property
-    def sigma(self) -> float:
-        """Scale of the noise in grid steps."""
-        return math.sqrt(self.table.sigma2)
-
-    @property
-    def loss(self) -> StepLoss:
-        """The curve that the noise was made for, and is proved to lie under."""
-        return StepLoss(self.own_step)
-
-    @property
-    def blanket(self) -> float:
-        """0: nothing is claimed, as order earns such noise no credit here."""
-        return 0.0
-
-    @property
-    def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Surrogates of u and of u², by the released code of a coordinate, each of shape (2^bits,)."""
-        u = self.ball.odd(np.arange(self.ball.last + 1)).astype(np.float64)
-        return u, u * u - 4 * float(self.table.sigma2)
-
-    @property
-    def variances(self) -> tuple[float, float]:
-        """Variance of u for a coordinate next to 0, and the largest: the same."""
-        return 4 * float(self.table.sigma2), 4 * float(self.table.sigma2)
-
-    def loss_beside(self, flag: ResponseTable) -> StepLoss:
-        """Return the curve above vector against vector, null against vector and back."""
-        centre = _move_step(self.ball, self.table, _from_centre(self.ball), self.own_step.delta)
-        shown = pure_step(response_loss(flag).pure())
-        mu = math.sqrt(shown.square + centre.square) * (1 + 1e-15)
-        return StepLoss(Step(max(mu, self.own_step.mu), self.own_step.delta))
-
-    def blanket_beside(self, flag: ResponseTable) -> float:
-        """Return 0."""
-        return 0.0
-
-    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        for start in range(0, len(codes), CHUNK):
-            part = self.ball.within(np.asarray(codes[start : start + CHUNK], dtype=np.uint64))
-            fields = self.ball.unpack(part)
-            for i in range(self.ball.length):
-                own = stream.skip(_PLANES * i)
-                fields[:, i] += self.table.sample(own, 0, len(part), first_row + start)
-            out[start : start + CHUNK] = self.ball.pack(np.clip(fields, 0, self.ball.last))
-
-    def weights(self, code: int) -> tuple[list[int], int]:
-        """Refused: there is no end to the list."""
-        raise ParameterError(
-            f"the law of vectors of {self.ball.length} coordinates is too long to write out; table.weights has one's"
-        )
-
-    def expected_error(self, space: Space | None = None) -> float:
-        """Return a bound on E‖Y − x‖ in grid steps."""
-        d = self.ball.length
-        sizes = {"l1": d * math.sqrt(2 / math.pi), "l2": math.sqrt(d), "linf": math.sqrt(2 * math.log(2 * d))}
-        return self.sigma * sizes[self.ball.norm]
-
-
-@dataclass(frozen=True)
-class GivenGaussianVectors(GaussianVectors):
-    """Gaussian noise on vectors with given integers."""
-
-    given_ball: Ball
-    given: GaussianTable
-    proved: Step
-    size: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", self.given_ball.size)
-
-    @property
-    def ball(self) -> Ball:
-        """The ball that vectors are drawn to."""
-        return self.given_ball
-
-    @property
-    def table(self) -> GaussianTable:
-        """The integers that are sampled."""
-        return self.given
-
-    @property
-    def own_step(self) -> Step:
-        """What a value's noise is proved to cost."""
-        return self.proved
-
-
 @register
 @dataclass(frozen=True)
-class Process(GaussianVectors, Mechanism):
+class Process(BallChannel, Mechanism):
     """Discrete Gaussian noise on every coordinate of a vector: a Gaussian process, where they are a curve's.
 
     σ is the least whose proved profile lies under (1 − δ₀)·G_μ + δ₀, the largest such curve through (ε, δ): about
@@ -226,14 +126,12 @@ class Process(GaussianVectors, Mechanism):
     @classmethod
     def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
         """Return a flag and noise at the whole μ: flag and the way from the centre come to μ together."""
-        ball, whole = Ball(*shape), _claimed(epsilon, delta)
-        table = _fitting(ball, whole)
-        _check_room(ball, table)
-        half = _move_step(ball, table, _from_centre(ball), whole.delta)
-        left = max(float(whole.square - half.square), 0.0) * _BELOW
+        make: Any = cls
+        values: Process = make(*shape, epsilon, delta)
+        left = max(float(values.own_step.square - values.step_from_centre.square), 0.0) * _BELOW
         # The inverse of `pure_step`: e^ε/(1 + e^ε) = Φ(μ/2).
         flag = float(special.logit(special.ndtr(math.sqrt(left) / 2))) * _BELOW
-        return response_table(2, flag), GivenGaussianVectors(ball, table, whole)
+        return response_table(2, flag), values
 
     @cached_property
     def ball(self) -> Ball:
@@ -246,9 +144,70 @@ class Process(GaussianVectors, Mechanism):
         return _claimed(self.epsilon, self.delta)
 
     @cached_property
+    def step_from_centre(self) -> Step:
+        """What the noise costs of a vector against the ball's centre."""
+        return _move_step(self.ball, self.table, _from_centre(self.ball), self.own_step.delta)
+
+    @cached_property
     def table(self) -> GaussianTable:
-        """The integers that are sampled."""
+        """The integers that every coordinate's noise is sampled from."""
         return _fitting(self.ball, self.own_step)
+
+    @property
+    def sigma(self) -> float:
+        """Scale of the noise in grid steps."""
+        return math.sqrt(self.table.sigma2)
+
+    @property
+    def loss(self) -> StepLoss:
+        """The curve that the noise was made for, and is proved to lie under."""
+        return StepLoss(self.own_step)
+
+    @property
+    def blanket(self) -> float:
+        """0: nothing is claimed, as order earns such noise no credit here."""
+        return 0.0
+
+    @property
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Surrogates of u and of u², by the released code of a coordinate, each of shape (2^bits,)."""
+        u = self.ball.odd(np.arange(self.ball.last + 1)).astype(np.float64)
+        return u, u * u - 4 * float(self.table.sigma2)
+
+    @property
+    def variances(self) -> tuple[float, float]:
+        """Variance of u for a coordinate next to 0, and the largest: the same."""
+        return 4 * float(self.table.sigma2), 4 * float(self.table.sigma2)
+
+    def loss_beside(self, flag: ResponseTable) -> StepLoss:
+        """Return the curve above vector against vector, null against vector and back."""
+        shown = composed_steps([pure_step(response_loss(flag).pure()), self.step_from_centre])
+        return StepLoss(max(shown, self.own_step, key=attrgetter("mu")))
+
+    def blanket_beside(self, flag: ResponseTable) -> float:
+        """Return 0."""
+        return 0.0
+
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        for start in range(0, len(codes), CHUNK):
+            part = self.ball.within(np.asarray(codes[start : start + CHUNK], dtype=np.uint64))
+            fields = self.ball.unpack(part)
+            for i in range(self.ball.length):
+                own = stream.skip(_PLANES * i)
+                fields[:, i] += self.table.sample(own, 0, len(part), first_row + start)
+            out[start : start + CHUNK] = self.ball.pack(np.clip(fields, 0, self.ball.last))
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Refused: there is no end to the list."""
+        raise ParameterError(
+            f"the law of vectors of {self.ball.length} coordinates is too long to write out; table.weights has one's"
+        )
+
+    def expected_error(self, space: Space | None = None) -> float:
+        """Return a bound on E‖Y − x‖ in grid steps."""
+        d = self.ball.length
+        sizes = {"l1": d * math.sqrt(2 / math.pi), "l2": math.sqrt(d), "linf": math.sqrt(2 * math.log(2 * d))}
+        return self.sigma * sizes[self.ball.norm]
 
 
 def _claimed(epsilon: float, delta: float) -> Step:

@@ -145,7 +145,7 @@ class ScatteredReader(PlaneReader):
     def __init__(self, subkey: bytes, rows: U64, bits: int) -> None:
         self.bits = bits
         self._rows, self._at = rows, 0
-        self._blocks = Cipher(algorithms.AES(subkey), modes.ECB()).encryptor()  # noqa: S305 (of counters: CTR mode)
+        self._blocks = block_cipher(subkey)
 
     def fill(self, out: npt.NDArray[np.uint8]) -> None:
         """Fill a contiguous byte array with the next rows' words."""
@@ -184,6 +184,11 @@ def cipher_at(subkey: bytes, position: int) -> CipherContext:
     if offset:
         cipher.update(bytes(offset))
     return cipher
+
+
+def block_cipher(key: bytes) -> CipherContext:
+    """Return AES of every 16 bytes by themselves: for counters, blocks that all differ, and the links of a CBC-MAC."""
+    return Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (the permutation is what is meant)
 
 
 def _subkey(key: bytes, parts: tuple[bytes, ...]) -> bytes:

@@ -88,7 +88,7 @@ def _folded(words: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     for word in words.T:
         out = (out ^ word) * np.uint64(0x9E3779B97F4A7C15)
         out ^= out >> np.uint64(29)
-    return out.astype(np.int64)
+    return (out >> np.uint64(1)).astype(np.int64)  # not below 0: in one order with a sign and without
 
 
 class SortedWatch:

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dpframe.arrays import U64
 from dpframe.errors import ColumnError
 from dpframe.io.types import is_text
-from dpframe.noise.keystream import BLOCK_BYTES, Keystream
+from dpframe.noise.keystream import BLOCK_BYTES, Keystream, block_cipher
 
 _SHORT, _LONG = 15, 255
 """Bytes of an id that fit into a block beside their number, and what stands in its place where they are more."""
@@ -58,8 +57,7 @@ def row_tags(ids: pa.Array, key: bytes, first_row: int = 0) -> U64:
     if not pa.types.is_integer(ids.type) and not is_text(ids.type):
         raise ColumnError(f"has type {ids.type}, and ids must be whole numbers or text; cast it to text")
     texts = ids.cast(pa.large_string()).cast(pa.large_binary())
-    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (single blocks, all different)
-    return np.frombuffer(cipher.update(_blocks(texts, key).data), dtype="<u8").reshape(-1, 2)
+    return np.frombuffer(block_cipher(key).update(_blocks(texts, key).data), dtype="<u8").reshape(-1, 2)
 
 
 def _blocks(texts: pa.LargeBinaryArray, key: bytes) -> npt.NDArray[np.uint8]:

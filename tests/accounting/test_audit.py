@@ -15,7 +15,7 @@ import dpframe as dpf
 from dpframe.accounting.audit import OUTCOMES, audit
 from dpframe.errors import ParameterError
 from dpframe.mechanisms import MECHANISMS, Geometric, RandomizedResponse, VectorNoise, WithNull
-from dpframe.mechanisms.process import GaussianVectors
+from dpframe.mechanisms.process import Process
 from dpframe.mechanisms.vector_noise import GivenVectorNoise
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import geometric_table
@@ -42,7 +42,7 @@ def test_every_mechanism_of_the_registry_passes(tag: str, delta: float) -> None:
     for plan in plans_with(tag, 2.0, delta):
         (unit,) = plan.units
         for pair in far_apart(unit.space):
-            view = seen(unit.space, pair, 2 if isinstance(unit.mechanism.inner, GaussianVectors) else 1)
+            view = seen(unit.space, pair, 2 if isinstance(unit.mechanism.inner, Process) else 1)
             a, b = (released(plan, code, key) for key, code in enumerate(pair))
             found = audit(lambda n, a=a, view=view: view(a(n)), lambda n, b=b, view=view: view(b(n)), runs, plan.delta)
             assert not found.refutes(unit.mechanism.loss.epsilon(plan.delta)), str(found)

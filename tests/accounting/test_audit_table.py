@@ -27,7 +27,7 @@ from dpframe.central.wishart import WishartNoise
 from dpframe.infer.categories import _Rows
 from dpframe.infer.cost import Histogram
 from dpframe.mechanisms import MECHANISMS, Geometric, RandomizedResponse, WithNull
-from dpframe.mechanisms.process import GaussianVectors
+from dpframe.mechanisms.process import Process
 
 pytestmark = pytest.mark.once
 
@@ -63,7 +63,7 @@ def _attacks(tag: str, delta: float) -> Iterator[Line]:
     for plan in plans_with(tag, 2.0, delta):
         (unit,) = plan.units
         for pair in far_apart(unit.space):
-            view = seen(unit.space, pair, 2 if isinstance(unit.mechanism.inner, GaussianVectors) else 1)
+            view = seen(unit.space, pair, 2 if isinstance(unit.mechanism.inner, Process) else 1)
             a, b = (released(plan, code, key) for key, code in enumerate(pair))
             found = audit(lambda n, a=a, view=view: view(a(n)), lambda n, b=b, view=view: view(b(n)), RUNS, plan.delta)
             yield Line(tag, unit.mechanism.loss.epsilon(plan.delta), found)

@@ -17,20 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from census_spaces import SPACES
 
 import dpframe as dpf
 from dpframe import datasets
 
 PART, PARTS, ROUNDS = 100_000, 50, 3
-COLUMNS = ["age", "sex", "education", "region", "income", "hobbies"]
-SPACES = {
-    "age": (18, 95),
-    "sex": list(datasets.SEXES),
-    "education": dpf.Ordinal(datasets.EDUCATION),
-    "region": list(datasets.REGIONS),
-    "income": dpf.Nullable(dpf.Real(0, datasets.INCOME_MAX)),
-    "hobbies": dpf.Subset(datasets.HOBBIES, max_size=6),
-}
+COLUMNS = list(SPACES)
 CONVERT = """
 import json, os, re, sys, time
 from pathlib import Path

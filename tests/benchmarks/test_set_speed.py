@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from census_spaces import SPACES
 
 import dpframe as dpf
 from dpframe import datasets
@@ -83,14 +84,6 @@ def test_counting(benchmark, what):
 
 
 PLAIN = ["age", "sex", "education", "region", "income"]
-SPACES = {
-    "age": (18, 95),
-    "sex": list(datasets.SEXES),
-    "education": dpf.Ordinal(datasets.EDUCATION),
-    "region": list(datasets.REGIONS),
-    "income": dpf.Nullable(dpf.Real(0, datasets.INCOME_MAX)),
-    "hobbies": dpf.Subset(datasets.HOBBIES, max_size=6),
-}
 
 
 @pytest.fixture(scope="module")

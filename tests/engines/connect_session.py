@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import java
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -26,22 +27,8 @@ def described(frame):
 def started(folder):
     """Return a session whose server writes an event log."""
     (folder / "events").mkdir()
-    options = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.ui.enabled": "false",
-        "spark.python.daemon.module": "warm_daemon",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false",
-        "spark.eventLog.dir": f"file://{folder}/events",
-        "spark.local.dir": f"{folder}/local",
-    }
     builder = SparkSession.builder.remote("local[2]")
-    for name, value in options.items():
+    for name, value in java.options(folder).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

@@ -28,31 +28,16 @@ sink = pytest.importorskip("dpframe.engines.spark_sink")
 @pytest.fixture
 def spark(tmp_path, monkeypatch):
     """A session that writes an event log, and tries what fails once more."""
-    home = java.home()
-    if home is None:
-        pytest.skip(java.MISSING)
+    home = java.home_or_skip()
     roots = [str(Path(dpf.__file__).parents[1]), str(Path(__file__).parent)]
     monkeypatch.setenv("JAVA_HOME", home)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*roots, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
     (tmp_path / "events").mkdir()
-    options = {
-        # Java compiles what runs once for as long as all else takes.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.ui.enabled": "false",
+    options = java.options(tmp_path) | {
         "spark.ui.showConsoleProgress": "false",
-        "spark.python.daemon.module": "warm_daemon",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false",
-        "spark.eventLog.dir": f"file://{tmp_path}/events",
         # Larger functions go to files.
         "spark.broadcast.UDFCompressionThreshold": "8192",
-        "spark.local.dir": str(tmp_path / "local"),
         "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
     }
     builder = pyspark.sql.SparkSession.builder.master("local[2,3]")

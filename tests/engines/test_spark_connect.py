@@ -16,9 +16,7 @@ for package in ("grpc", "grpc_status", "zstandard"):
 
 
 def test_a_session_of_spark_connect(tmp_path):
-    home = java.home()
-    if home is None:
-        pytest.skip(java.MISSING)
+    home = java.home_or_skip()
     roots = [str(Path(dpf.__file__).parents[1]), str(Path(__file__).parent)]
     paths = os.pathsep.join([*roots, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
     done = subprocess.run(
