@@ -16,7 +16,7 @@ from dpframe.errors import ParameterError, check_whole
 from dpframe.mechanisms.base import Channel, CodeFunction, IntArray, Mechanism
 from dpframe.noise.keystream import ColumnStream
 from dpframe.spaces import Space
-from dpframe.spaces.sets import set_sizes
+from dpframe.spaces.set_bits import set_sizes
 
 LISTED_ITEMS = 12
 """Laws are written out for the sets of no more items."""

@@ -19,6 +19,7 @@ from dpframe.spaces.listed import Categorical
 from dpframe.spaces.object_codes import PlainLists, plain_lists, uncollected
 from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import is_collection, is_missing
+from dpframe.spaces.set_bits import members, packed, set_sizes
 
 Bools = npt.NDArray[np.bool_]
 
@@ -27,9 +28,6 @@ MOST_ITEMS = 1 << 16
 
 LISTED_ITEMS = 16
 """Sets of no more items have their labels listed."""
-
-CHUNK_BYTES = 1 << 18
-"""Bits are unpacked to bytes in chunks of about this size, which stay in cache."""
 
 _DTYPES = "OUb?hilqBHILQd"
 """Letters of the dtypes whose elements are objects, or become Python's own that have the same code."""
@@ -199,7 +197,7 @@ class Subset(Space):
             if self.other is None:
                 raise ColumnError(_OUTSIDE, row=_row_of(first_row(unknown), lengths))
             codes = np.where(unknown, self._other, codes)
-        words = self._packed(codes, lengths)
+        words = packed(codes, lengths, self.code_words)
         if not lenient and (twice := self._twice(words, codes, lengths)).any():
             raise ColumnError(_TWICE, row=first_row(twice))
         if (large := self._large(words)).any():
@@ -224,22 +222,6 @@ class Subset(Space):
     def _other(self) -> int:
         return self.listed.labels().index(self.other)
 
-    def _packed(self, codes: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64]) -> Codes:
-        """Return rows of words whose bits are the codes of a row's items."""
-        n, width = len(lengths), 64 * self.code_words
-        words = np.zeros((n, self.code_words), dtype=np.uint64)
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        step = max(1, CHUNK_BYTES // width)
-        for start in range(0, n, step):
-            stop = min(start + step, n)
-            a, b = int(ends[start]), int(ends[stop])
-            bits = np.zeros((stop - start) * width, dtype=np.uint8)
-            place = np.repeat(np.arange(0, (stop - start) * width, width), lengths[start:stop])
-            place += codes[a:b]
-            bits[place] = 1
-            words[start:stop] = np.packbits(bits, bitorder="little").view("<u8").reshape(-1, self.code_words)
-        return words
-
     def _object_code(self, value: Any, lenient: bool) -> int:
         if not is_collection(value):
             raise ColumnError(_NO_SET)
@@ -260,7 +242,7 @@ class Subset(Space):
             return None
         sure = readable
         lists = PlainLists.of(self.listed.plain, objects[sure], None if self.other is None else self._other)
-        words = self._packed(lists.codes, lists.lengths)
+        words = packed(lists.codes, lists.lengths, self.code_words)
         right = ~self._large(words)
         if not lenient:
             right &= ~self._twice(words, lists.codes, lists.lengths)
@@ -312,12 +294,12 @@ class Subset(Space):
         return [[item for i, item in enumerate(items) if code >> i & 1] for code in range(self.size)]
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
-        members, lengths = _members(codes, np.min_scalar_type(-self.count))
+        numbers, lengths = members(codes, self.count, np.min_scalar_type(-self.count))
         kind, large = type_.value_type, pa.types.is_large_list(type_)
         if int(lengths.sum()) >= 2**31 and not large:
             raise ColumnError("holds too many items for one array of lists; decode fewer rows at a time")
         # Decoded by the items' own space, which knows every type.
-        items = self._item_array(members, kind)
+        items = self._item_array(numbers, kind)
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if large else np.int32)
         field = pa.field(type_.value_field.name, items.type, type_.value_field.nullable)
         list_type = pa.large_list(field) if large else pa.list_(field)
@@ -327,8 +309,8 @@ class Subset(Space):
         )
 
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
-        members, lengths = _members(codes, np.min_scalar_type(-self.count))
-        items = np.array(self.listed.labels(), dtype=object)[np.asarray(members)].tolist()
+        numbers, lengths = members(codes, self.count, np.min_scalar_type(-self.count))
+        items = np.array(self.listed.labels(), dtype=object)[np.asarray(numbers)].tolist()
         ends = np.cumsum(lengths).tolist()
         with uncollected():
             lists = [items[start:end] for start, end in pairwise([0, *ends])]
@@ -337,23 +319,15 @@ class Subset(Space):
             sets[missing] = None
         return sets
 
-    def _item_array(self, members: pa.Array, kind: pa.DataType) -> pa.Array:
+    def _item_array(self, numbers: pa.Array, kind: pa.DataType) -> pa.Array:
         """Return item numbers as items of an Arrow type."""
         if pa.types.is_dictionary(kind):
             items = self.listed.decode(np.arange(self.count), kind)
-            indices = members.cast(items.type.index_type)
+            indices = numbers.cast(items.type.index_type)
             return pa.DictionaryArray.from_arrays(indices, items.dictionary, ordered=kind.ordered)
         view = pa.types.is_string_view(kind)  # Arrow has no take for views
-        taken = self.listed.decode(np.arange(self.count), pa.large_string() if view else kind).take(members)
+        taken = self.listed.decode(np.arange(self.count), pa.large_string() if view else kind).take(numbers)
         return taken.cast(kind) if view else taken
-
-
-def set_sizes(codes: Codes) -> npt.NDArray[np.int64]:
-    """Return the number of bits set in rows of words."""
-    out = np.zeros(len(codes), dtype=np.int64)
-    for word in codes.T:  # a sum along short rows would be slow
-        out += np.bitwise_count(word)
-    return out
 
 
 def _row_of(item: int, lengths: npt.NDArray[np.int64]) -> int:
@@ -365,22 +339,3 @@ def _counted(chosen: npt.NDArray[np.bool_], lengths: npt.NDArray[np.int64]) -> n
     """Return how many items are chosen in each row of flattened lists."""
     ends = np.concatenate([[0], np.cumsum(lengths)])
     return np.asarray(np.diff(np.concatenate([[0], np.cumsum(chosen)])[ends]))
-
-
-def _members(codes: Codes, kind: np.dtype[Any]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """Return the numbers of the bits that are set, row after row, as integers of a kind, and each row's count."""
-    lengths = set_sizes(codes)
-    width = 64 * codes.shape[1]
-    step = max(1, CHUNK_BYTES // (4 * width))
-    numbers = pa.array(np.tile(np.arange(width).astype(kind), step))
-    # From Arrow's pool, which keeps its pages.
-    buffer, end = pa.allocate_buffer(int(lengths.sum()) * kind.itemsize), 0
-    out = np.frombuffer(buffer, dtype=kind)
-    for start in range(0, len(codes), step):
-        raw = np.ascontiguousarray(codes[start : start + step], dtype="<u8")
-        # Arrow's booleans are bits in this very order.
-        bits = pa.Array.from_buffers(pa.bool_(), raw.size * 64, [None, pa.py_buffer(raw)])
-        members = np.asarray(numbers[: raw.size * 64].filter(bits))
-        out[end : end + len(members)] = members
-        end += len(members)
-    return pa.Array.from_buffers(numbers.type, len(out), [None, buffer]), lengths

@@ -1,0 +1,135 @@
+"""Sets as rows of 64-bit words: bit i of a row tells whether it holds item i."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.arrays import U64
+
+Members = tuple[pa.Array, npt.NDArray[np.int64]]
+"""The numbers of the bits that are set, row after row, and how many there are in each row."""
+
+_ROWS = 1 << 15
+"""Rows a pass works on at a time: their words stay in cache."""
+
+_CHUNK_BYTES = 1 << 18
+"""Bits are unpacked to bytes in chunks of about this size, which stay in cache."""
+
+_DENSE = 1 / 6
+"""Share of set bits from which looking up the members of several bits at a time is faster than going through all."""
+
+_LOOKED_UP = 13
+"""Most bits that are looked up at a time: tables of 2^13 entries stay in cache."""
+
+
+def set_sizes(codes: U64) -> npt.NDArray[np.int64]:
+    """Return the number of bits set in rows of words.
+
+    Examples
+    --------
+    >>> set_sizes(np.array([[3, 1], [0, 0]], dtype=np.uint64)).tolist()
+    [3, 0]
+    """
+    out = np.zeros(len(codes), dtype=np.int64)
+    for word in codes.T:  # a sum along short rows would be slow
+        out += np.bitwise_count(word)
+    return out
+
+
+def packed(items: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64], words: int) -> U64:
+    """Return rows of words whose bits are the items of each row.
+
+    Parameters
+    ----------
+    items
+        Numbers of items, row after row.
+    lengths
+        How many of them are each row's.
+    words
+        Words of a row.
+
+    Examples
+    --------
+    >>> packed(np.array([0, 2, 2, 1]), np.array([3, 0, 1]), 1).tolist()
+    [[5], [0], [2]]
+    """
+    n, width = len(lengths), 64 * words
+    codes = np.empty((n, words), dtype=np.uint64)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    step = max(1, _CHUNK_BYTES // width)
+    for start in range(0, n, step):
+        stop = min(start + step, n)
+        bits = np.zeros((stop - start) * width, dtype=np.uint8)
+        place = np.repeat(np.arange(0, (stop - start) * width, width), lengths[start:stop])
+        place += items[int(ends[start]) : int(ends[stop])]
+        bits[place] = 1
+        codes[start:stop] = np.packbits(bits, bitorder="little").view("<u8").reshape(-1, words)
+    return codes
+
+
+def members(codes: U64, items: int, kind: np.dtype[Any]) -> Members:
+    """Return the items of rows of words, as numbers of a kind.
+
+    Examples
+    --------
+    >>> numbers, lengths = members(np.array([[5], [0], [2]], dtype=np.uint64), 3, np.dtype(np.int8))
+    >>> numbers.to_pylist(), lengths.tolist()
+    ([0, 2, 1], [2, 0, 1])
+    """
+    lengths = set_sizes(codes)
+    count = int(lengths.sum())
+    # From Arrow's pool, which keeps its pages.
+    buffer = pa.allocate_buffer(count * kind.itemsize)
+    dense = codes.shape[1] == 1 and count > _DENSE * items * len(codes)
+    (_look_up if dense else _filter)(codes, items, np.frombuffer(buffer, dtype=kind))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(kind), count, [None, buffer]), lengths
+
+
+def _filter(codes: U64, items: int, out: npt.NDArray[np.integer]) -> None:
+    """Write the numbers of the bits that are set, going through all bits."""
+    width, end = 64 * codes.shape[1], 0
+    step = max(1, _CHUNK_BYTES // (4 * width))
+    numbers = pa.array(np.tile(np.arange(width).astype(out.dtype), step))
+    for start in range(0, len(codes), step):
+        raw = np.ascontiguousarray(codes[start : start + step], dtype="<u8")
+        # Arrow's booleans are bits in this very order.
+        bits = pa.Array.from_buffers(pa.bool_(), raw.size * 64, [None, pa.py_buffer(raw)])
+        found = np.asarray(numbers[: raw.size * 64].filter(bits))
+        out[end : end + len(found)] = found
+        end += len(found)
+
+
+def _look_up(codes: U64, items: int, out: npt.NDArray[np.integer]) -> None:
+    """Write the numbers of the bits that are set in single words, looking several bits up at a time."""
+    parts = -(-items // _LOOKED_UP)
+    bits, raw, end = -(-items // parts), out.view(np.uint8), 0
+    table = _table(parts, bits, out.dtype.str)
+    mask = np.uint64((1 << bits) - 1)
+    index = np.empty((min(_ROWS, len(codes)), parts), dtype=np.int32)
+    for start in range(0, len(codes), _ROWS):
+        word = codes[start : start + _ROWS, 0]
+        places = index[: len(word)]
+        for part in range(parts):
+            np.bitwise_and(word >> np.uint64(part * bits), mask, out=places[:, part], casting="unsafe")
+            places[:, part] += part << bits
+        # Texts of bytes are put one behind the other.
+        _, ends, found = table.take(pa.array(places.ravel())).buffers()
+        size = int(np.frombuffer(ends, dtype=np.int32)[places.size])
+        raw[end : end + size] = np.frombuffer(found, dtype=np.uint8)[:size]
+        end += size
+
+
+@lru_cache(maxsize=4)
+def _table(parts: int, bits: int, kind: str) -> pa.BinaryArray:
+    """Return for every part of a word, and each number that it can be, the numbers of its bits, as bytes."""
+    is_set = (np.arange(1 << bits)[:, None] >> np.arange(bits) & 1).astype(np.bool_)
+    numbers = [np.broadcast_to(np.arange(bits) + part * bits, is_set.shape)[is_set] for part in range(parts)]
+    lengths = np.tile(is_set.sum(axis=1), parts) * np.dtype(kind).itemsize
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    found = np.concatenate(numbers).astype(kind)
+    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(found)])
