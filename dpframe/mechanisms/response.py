@@ -77,7 +77,10 @@ class ResponseChannel(Mechanism):
         on = off + 1 / self.table.signal
         if squared:
             on, off = on**2, off**2
-        return np.asarray((on - off) * counts + off * counts.sum(axis=0, keepdims=True))
+        # In place: the pages of a further array of all cells would take longer than the sum.
+        inverted = np.asarray((on - off) * counts)
+        inverted += off * counts.sum(axis=0, keepdims=True)
+        return inverted
 
     def changes(self, edges: IntArray) -> IntArray:
         """Return the codes beside the edges and the ends."""
