@@ -230,16 +230,19 @@ class _Listed(Space):
 
     @cached_property
     def plain(self) -> PlainCodes:
-        """The codes of objects of Python's own classes, as `_object_code` has them."""
+        """The codes of objects of plain classes, as `_object_code` has them."""
         kind = self._value_set.type
         if pa.types.is_string(kind):
-            return PlainCodes((str,), self._code_of)
-        return PlainCodes((bool,) if pa.types.is_boolean(kind) else (int, float), self._code_of)
+            # NumPy's text is equal to Python's, but slow to compare.
+            return PlainCodes(((str, None), (np.str_, str.__str__)), self._code_of)
+        if pa.types.is_boolean(kind):
+            return PlainCodes(((bool, None), (np.bool_, bool)), self._code_of)
+        return PlainCodes(((int, None), (float, None), (np.int64, int)), self._code_of)
 
     def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, npt.NDArray[np.bool_]] | None:
-        if not any(class_ is one for one in self.plain.classes):
+        codes = self.plain.of(class_, objects)
+        if codes is None:
             return None
-        codes = self.plain.of(objects)
         if self._other is not None:
             codes[codes == UNKNOWN] = self._other
         sure = codes != UNKNOWN

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, repeat
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError
-from dpframe.spaces.object_reading import Objects, by_type
+from dpframe.spaces.object_reading import Objects, by_type, object_words
 from dpframe.spaces.python_values import is_missing
 
 _MOST_KEPT = 1 << 16
@@ -33,6 +33,12 @@ _UNREADABLE = "holds an object that cannot be read, as its own code fails; conve
 
 UNKNOWN = -1
 """Stands for a value that a list does not have."""
+
+_ROWS = 1 << 14
+"""Objects that are read at a time: they and what they hold stay in cache from one pass to the next."""
+
+_SLOTS = 1 << 12
+"""Objects that are known again while items of collections are coded."""
 
 Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.unsignedinteger]
@@ -60,15 +66,16 @@ def encode_objects(space: Reader, values: Sequence[Any], lenient: bool) -> tuple
     first = space.code_array([0])
     codes, missing = np.zeros((len(values), *first.shape[1:]), dtype=first.dtype), np.zeros(len(values), dtype=np.bool_)
     alone = np.ones(len(values), dtype=np.bool_)
-    for class_, rows, objects in by_type(values):
-        null = _nulls(class_, objects)
-        missing[rows[null]], alone[rows[null]] = True, False
-        if null.any():
-            rows, objects = rows[~null], objects[~null]
-        found = space._class_codes(class_, objects, lenient) if len(rows) else None
-        if found is not None:
-            read, sure = found
-            codes[rows[sure]], alone[rows[sure]] = read, False
+    for start in range(0, len(values), _ROWS):
+        for class_, places, objects in by_type(values[start : start + _ROWS]):
+            rows, null = places + start, _nulls(class_, objects)
+            missing[rows[null]], alone[rows[null]] = True, False
+            if null.any():
+                rows, objects = rows[~null], objects[~null]
+            found = space._class_codes(class_, objects, lenient) if len(rows) else None
+            if found is not None:
+                read, sure = found
+                codes[rows[sure]], alone[rows[sure]] = read, False
     left = np.flatnonzero(alone)
     if len(left):
         codes[left], missing[left] = _one_by_one(space, [values[row] for row in left.tolist()], left, lenient)
@@ -115,21 +122,46 @@ def _code_or_rule(space: Reader, value: Any, lenient: bool) -> int | str | None:
 
 @dataclass(frozen=True)
 class PlainCodes:
-    """The codes of listed values, by objects of some of Python's own classes."""
+    """The codes of listed values, by objects of some plain classes; of others the hash may be foreign.
 
-    classes: tuple[type, ...]
+    Beside a class that is not Python's own stands what makes its objects such.
+    """
+
+    classes: tuple[tuple[type, Callable[[Any], Any] | None], ...]
     codes: dict[Any, int] = field(repr=False)
 
-    def of(self, objects: Sequence[Any] | Objects) -> npt.NDArray[np.int32]:
-        """Return the codes of objects, all of these classes, or `UNKNOWN`."""
-        return np.fromiter(map(self.codes.get, objects, repeat(UNKNOWN)), dtype=np.int32, count=len(objects))
+    def of(self, class_: type, objects: Objects) -> npt.NDArray[np.int32] | None:
+        """Return the codes of objects of a class, or `UNKNOWN`; None if it is none of these classes."""
+        for plain, made in self.classes:
+            if plain is class_:
+                keys = objects if made is None else map(made, objects)
+                return np.fromiter(map(self.codes.get, keys, repeat(UNKNOWN)), dtype=np.int32, count=len(objects))
+        return None
 
-    def fits(self, objects: Sequence[Any]) -> Bools:
-        """Return which objects are of these classes: of others the hash may be foreign."""
-        found = np.zeros(len(objects), dtype=np.bool_)
-        for class_ in self.classes:
-            found |= np.fromiter(map(is_, map(type, objects), repeat(class_)), dtype=np.bool_, count=len(objects))
-        return found
+    def of_items(self, items: Objects, other: int | None) -> npt.NDArray[np.int32]:
+        """Return the codes of any objects, or `UNKNOWN`; text that is not listed has the code ``other``, if any."""
+        first, codes = _first_of_same(items), np.full(len(items), UNKNOWN, dtype=np.int32)
+        distinct = np.flatnonzero(first == np.arange(len(items)))
+        for class_, places, objects in by_type(items[distinct]):
+            found = self.of(class_, objects)
+            if found is not None:
+                if other is not None and issubclass(class_, str):
+                    found[found == UNKNOWN] = other
+                codes[distinct[places]] = found
+        return codes[first]
+
+
+def _first_of_same(items: Objects) -> npt.NDArray[np.intp]:
+    """Return for each item where the very same object stands that is looked up for it; items are mostly few objects.
+
+    Each slot knows one object, so that an item whose slot another one has is looked up for itself.
+    """
+    words, places = object_words(items), np.arange(len(items))
+    slots = (words >> 4 ^ words >> 16) & (_SLOTS - 1)
+    known = np.empty(_SLOTS, dtype=np.intp)
+    known[slots] = places
+    first = known[slots]
+    return np.where(words[first] == words, first, places)
 
 
 @dataclass(frozen=True)
@@ -148,14 +180,8 @@ class PlainLists:
         """Read lists, tuples and sets; text outside the list has the code ``other``, if there is one."""
         count = len(objects)
         lengths = np.fromiter(map(len, objects), dtype=np.int64, count=count)
-        items = list(chain.from_iterable(objects))
-        fits = plain.fits(items)
-        codes = plain.of(items if fits.all() else [item for item, fit in zip(items, fits, strict=True) if fit])
-        if not fits.all():
-            codes, spread = np.full(len(items), UNKNOWN, dtype=np.int32), codes
-            codes[fits] = spread
-        if other is not None and plain.classes == (str,):
-            codes[fits & (codes == UNKNOWN)] = other
+        items = np.fromiter(chain.from_iterable(objects), dtype=object, count=int(lengths.sum()))
+        codes = plain.of_items(items, other)
         sure = np.ones(count, dtype=np.bool_)
         unknown = codes == UNKNOWN
         if unknown.any():

@@ -71,18 +71,23 @@ def _kind_of(type_: type) -> str:
     return next((name for name, classes in _CLASSES if issubclass(type_, classes)), "other")
 
 
-def by_type(values: Sequence[Any]) -> Iterator[tuple[type, npt.NDArray[np.intp], Objects]]:
+def by_type(values: Sequence[Any] | Objects) -> Iterator[tuple[type, npt.NDArray[np.intp], Objects]]:
     """Yield the classes of some objects, each with the positions and the objects that are of it."""
     n = len(values)
-    objects = np.fromiter(values, dtype=object, count=n)
-    # By their ids: a class may have a hash of its own. All of it for every column, for what is left out where all
-    # objects are of one class would tell by the time of one that is not.
-    ids = pa.array(np.fromiter(map(id, map(type, objects)), dtype=np.int64, count=n)).dictionary_encode()
-    groups = np.asarray(ids.indices)
-    for group in range(len(ids.dictionary)):
+    objects = values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=object, count=n)
+    # By their addresses: a class may have a hash of its own. All of it for every column, for what is left out where
+    # all objects are of one class would tell by the time of one that is not.
+    classes = pa.array(object_words(np.fromiter(map(type, objects), dtype=object, count=n))).dictionary_encode()
+    groups = np.asarray(classes.indices)
+    for group in range(len(classes.dictionary)):
         rows = np.flatnonzero(groups == group)
         alike = objects[rows]
         yield type(alike[0]), rows, alike
+
+
+def object_words(objects: Objects) -> npt.NDArray[np.intp]:
+    """Return an array of objects as words, equal where the objects are the same one: NumPy keeps their addresses."""
+    return np.frombuffer(objects, dtype=np.intp)
 
 
 class _Read(dict[Any, Any]):

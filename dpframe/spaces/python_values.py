@@ -34,7 +34,7 @@ def elements(values: Any) -> Sequence[Any] | None:
         if any(hasattr(values, f"__arrow_{name}__") for name in ("array", "c_array", "c_stream")):
             return None
         if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
-            return list(values)
+            return values if type(values) is list else list(values)
         raise ColumnError("is no column; pass an array, a Series or a list of values")
     # A categorical's entries, and the filled slots of a sparse array, may be objects too.
     inner = (dtype, getattr(getattr(dtype, "categories", None), "dtype", None), getattr(dtype, "subtype", None))

@@ -309,15 +309,24 @@ class Subset(Space):
         )
 
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
-        numbers, lengths = members(codes, self.count, np.min_scalar_type(-self.count))
-        items = np.array(self.listed.labels(), dtype=object)[np.asarray(numbers)].tolist()
-        ends = np.cumsum(lengths).tolist()
         with uncollected():
-            lists = [items[start:end] for start, end in pairwise([0, *ends])]
-            sets = np.fromiter(lists, dtype=object, count=len(lists))
+            if self.count > LISTED_ITEMS:
+                sets = self._lists(codes)
+            else:
+                # Few sets, so that a copy is made of one of each.
+                distinct = pa.array(codes[:, 0]).dictionary_encode()
+                lists = self._lists(np.asarray(distinct.dictionary)[:, None])[np.asarray(distinct.indices)]
+                sets = np.fromiter(map(list.copy, lists), dtype=object, count=len(codes))
         if missing is not None:
             sets[missing] = None
         return sets
+
+    def _lists(self, codes: Codes) -> Objects:
+        """Return the set of every code as a list of its own."""
+        numbers, lengths = members(codes, self.count, np.min_scalar_type(-self.count))
+        items = np.array(self.listed.labels(), dtype=object)[np.asarray(numbers)].tolist()
+        ends = np.cumsum(lengths).tolist()
+        return np.fromiter([items[start:end] for start, end in pairwise([0, *ends])], dtype=object, count=len(codes))
 
     def _item_array(self, numbers: pa.Array, kind: pa.DataType) -> pa.Array:
         """Return item numbers as items of an Arrow type."""

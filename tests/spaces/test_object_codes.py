@@ -41,6 +41,18 @@ class Hostile(str):
         raise RuntimeError("hashed")
 
 
+class Liar(str):
+    """Takes itself for another text."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash("b")
+
+    def __eq__(self, other: object) -> bool:
+        return other == "b"
+
+
 def unit(value: Any) -> Any:
     return np.array(value, dtype=object)
 
@@ -48,7 +60,22 @@ def unit(value: Any) -> Any:
 SCALARS: list[Any] = [
     *(0, 1, 2, -5, 50, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 2**70, -(10**400), True, np.True_, False),
     *(0.5, 1.0, -0.0, 2.5, math.nan, math.inf, -math.inf, 1e300, np.float32(0.5), np.float64(2.5), np.int8(1)),
-    *("a", "b", "1", "", np.str_("a"), Shade("a"), b"a", "\ud800", None, pd.NA, pd.NaT, object()),
+    *(
+        "a",
+        "b",
+        "1",
+        "",
+        np.str_("a"),
+        np.str_("x"),
+        Liar("a"),
+        Shade("a"),
+        b"a",
+        "\ud800",
+        None,
+        pd.NA,
+        pd.NaT,
+        object(),
+    ),
     *(dt.date(2020, 1, 2), dt.date.min, dt.date.max, dt.datetime(2020, 1, 2, 12), dt.datetime.min, dt.datetime.max),
     *(dt.datetime(2020, 1, 2, 23, tzinfo=dt.UTC), pd.Timestamp("2020-01-02 11:59:59.999999999")),
     *(dt.timedelta(hours=12), dt.timedelta(hours=11.99), dt.timedelta.max, dt.timedelta.min, np.timedelta64(3, "h")),
@@ -56,6 +83,9 @@ SCALARS: list[Any] = [
 LISTS: list[Any] = [
     *([], ["a"], ["b", "a"], ("a",), {"a", "b"}, frozenset({"b"}), ["a", "a"], ["x"], ["x", "y"], ["a", "x", "y"]),
     *(["a", None], [None], ["a", math.nan], [["a"]], ["a", b"a"], [np.str_("a"), "b"], [Shade("a"), "b"], Row(["a"])),
+    *([np.str_("x")], [np.str_("b"), np.str_("a")], [np.str_("a"), "a"], (np.str_("\ud800"),), {np.str_("a"), "b"}),
+    *([Liar("a")], [Liar("x"), "a"], [np.str_("b"), Liar("a")], [np.int64(1), 2], [np.int64(3)], [np.int64(1), 1.0]),
+    *([np.True_, False], [np.True_, True], [np.int64(1), np.timedelta64(2, "D")], [np.int64(2), np.int8(1)]),
     *([Hostile("a")], unit(["a", "b"]), unit(["a", None]), unit([]), np.array(["b", "a"]), np.array([["a"]])),
     *([1, 2], {2}, [1, 1], [1, True], [1.0, 2], np.array([1, 2]), np.array([1, 2], np.int8), [3], [math.nan, 1]),
     *([True, False], [0.1, 0.5], np.array([0.1, 0.5]), np.array([0.1], np.float32), [np.float32(0.1)], ["\ud800"]),
@@ -141,6 +171,24 @@ def test_leak_rows_are_coded_alike_whatever_others_hold(data: st.DataObject, spa
 def test_a_hash_that_is_foreign_is_never_asked_for() -> None:
     """A subclass of text may have one that raises, or lies."""
     assert Subset(["a", "b"]).encode([[Hostile("a")], ["b"]]).tolist() == [[1], [2]]
+
+
+@pytest.mark.parametrize("made", [str, np.str_])
+def test_items_that_are_many_objects_are_each_coded(made: type[str]) -> None:
+    """More of them than are known again, in more rows than are read at a time."""
+    space, texts = Subset([f"item {i}" for i in range(20)], other="rest"), [f"item {i}" for i in range(22)]
+    draws = np.random.default_rng(0).integers(0, 22, (40_000, 2)).tolist()
+    rows = [[made(texts[one]), made(texts[two])] for one, two in draws]
+    codes = [(1 << min(one, 20)) | (1 << min(two, 20)) for one, two in draws]
+    assert space.encode(rows, nulls="impute")[:, 0].tolist() == codes
+
+
+@pytest.mark.parametrize("late", [20_000, 39_999])
+def test_the_first_refusal_is_told_of_rows_that_are_read_apart(late: int) -> None:
+    rows: list[Any] = [["a"]] * 40_000
+    rows[late], rows[-1] = ["x"], ["a", "a"]
+    with pytest.raises(ColumnError, match=("outside" if late < 39_999 else "twice") + f".*position {late}$"):
+        Subset(["a", "b"]).encode(rows)
 
 
 @pytest.mark.parametrize("space", ALL, ids=repr)
