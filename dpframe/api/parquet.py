@@ -120,8 +120,9 @@ def sanitize_parquet(
     batch_rows
         Rows worked on at a time; any number gives the same output.
     threads
-        Threads that code and randomise, beside those that read and write: as many as there are processors, at most 4,
-        unless another number is given. Any number gives the same output; each holds a batch of rows.
+        Threads that work at a time, as many as there are processors, at most 4, unless another number is given. One
+        reads, randomises and writes by turns; of several one writes, and Arrow reads with threads of its own. Any
+        number gives the same output; each holds a batch of rows.
     compression
         Parquet compression codec.
     progress

@@ -111,7 +111,7 @@ class CsvInput(FileInput):
         first = 0
         single = len(self.names) + len(self.indices) - len(self.partitions) == 1
         for path, keys in self.files:
-            for block in _texts(path):
+            for block in _texts(path, self.alone):
                 for start in range(0, block.num_rows, rows):
                     batch = block.slice(start, rows)
                     stored = (name for name in names if name not in keys)
@@ -182,7 +182,7 @@ def _header(path: Path) -> list[str]:
         return attempt(path, _DAMAGED, lambda: list(reader.schema.names))
 
 
-def _texts(path: Path) -> Iterator[pa.RecordBatch]:
+def _texts(path: Path, alone: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield a file's rows as text."""
     names = _header(path)
     # Of a single column an empty line is a value that is missing.
@@ -193,7 +193,8 @@ def _texts(path: Path) -> Iterator[pa.RecordBatch]:
         quoted_strings_can_be_null=False,
         null_values=list(NULLS),
     )
-    start = partial(pa.csv.open_csv, path, read_options=_READ, parse_options=parse, convert_options=convert)
+    read = pa.csv.ReadOptions(block_size=_BLOCK, use_threads=not alone)
+    start = partial(pa.csv.open_csv, path, read_options=read, parse_options=parse, convert_options=convert)
     with attempt(path, _DAMAGED, start) as reader:
         if reader.schema.names != names:
             raise FileError(f"{path} begins with an empty line; drop it, so that the line of names is the first")

@@ -122,6 +122,8 @@ class FileInput(Streamed):
     """Columns in which pandas stored an index that has no name: they are not read."""
     counts: npt.NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
     """How often each row is read; None for every row once."""
+    alone: bool = field(default=False, repr=False, compare=False)
+    """Whether the thread that reads does so by itself: Arrow takes as many as there are processors otherwise."""
 
     @classmethod
     def open(cls, source: str | Path) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -20,7 +20,7 @@ from dpframe.io.batches import Batch, length, row_groups
 from dpframe.io.checks import check_types, located
 from dpframe.io.files import FileInput
 from dpframe.io.parquet_form import ParquetForm
-from dpframe.io.pipeline import in_background, ordered
+from dpframe.io.pipeline import ahead, ordered, written
 from dpframe.io.sinks import Sink
 from dpframe.io.spill import BUCKET_ROWS, Spill
 from dpframe.plan.columns import Column
@@ -44,10 +44,12 @@ class Job:
     batch_rows: int
     progress: Progress
     threads: int = 1
+    """One does everything, one thing after the other; of several, some read, code and randomise, and one writes."""
 
     def __post_init__(self) -> None:
         spaces = {column.name: column.space for column in self.plan.columns}
         self.table = self.table.typed(spaces, self.plan.imputed)
+        self.table = replace(self.table, alone=self.threads == 1)
         self.form = ParquetForm(self.plan, self.table.schema, self.table.pandas_types)
         check_types(self.table.fields(self.plan.names), spaces)
         self.digest = Digest(self.plan)
@@ -62,10 +64,8 @@ class Job:
         sink.check(self.form.schema)
         batches = self._shuffled(sink.path.parent) if self.plan.shuffle else self._released()
         with sink.open(file, self.form.schema) as writer:
-            rows = in_background(
-                lambda table: writer.write(table, self.form.group_rows),
-                map(self.form.decoded, row_groups(batches, self.form.group_rows)),
-            )
+            outputs = map(self.form.decoded, row_groups(batches, self.form.group_rows))
+            rows = written(lambda table: writer.write(table, self.form.group_rows), outputs, self.threads)
             if self.watch is not None:
                 self.watch.warn()
             drawn_from = None if self.plan.sample is None else self.table.n
@@ -80,7 +80,9 @@ class Job:
 
     def _done(self) -> Iterator[_Done]:
         """Yield the batches of the table when they are randomised, in input order, and take account of each."""
-        with closing(ordered(self._randomised, self._batches(), self.threads)) as batches:
+        # While rows are spilled nothing is written beside it; else the thread that writes is one of them.
+        workers = self.threads if self.plan.shuffle else max(1, self.threads - 1)
+        with closing(ordered(self._randomised, self._batches(), workers)) as batches:
             for done in batches:
                 if self.watch is not None:
                     self.watch.update(done.codes)
@@ -126,8 +128,7 @@ class Job:
             for done in self._done():
                 if done.words is not None:
                     spill.add(done.words, done.released)
-            for bucket in range(spill.buckets):
-                yield spill.read(bucket)
+            yield from ahead(map(spill.read, range(spill.buckets)), self.threads)
 
 
 @dataclass(frozen=True)

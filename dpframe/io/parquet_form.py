@@ -18,7 +18,7 @@ from dpframe.io.types import is_list, is_text, output_type, plain_type
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, arrow_metadata
 
-ROW_GROUP_ROWS = 1 << 20
+ROW_GROUP_ROWS = 1 << 19
 
 
 GROUP_ITEMS = 32

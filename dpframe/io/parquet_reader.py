@@ -88,7 +88,7 @@ class ParquetInput(FileInput):
             stored = [name for name in names if name not in keys]
             texts = self._dictionaries(path, [name for name in stored if name not in plain])
             with _open(path, texts) as reader:
-                for batch in _read(reader, path, rows, stored, self.groups):
+                for batch in self._read(reader, path, rows, stored):
                     columns = {
                         name: batch.column(name) if name in plain else as_coded(batch.column(name)) for name in stored
                     }
@@ -96,6 +96,17 @@ class ParquetInput(FileInput):
                         if name in keys:
                             columns[name] = repeated(keys[name], batch.num_rows)
                     yield columns
+
+    def _read(self, reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        groups: list[list[int] | None] = [None if self.groups is None else list(self.groups)]
+        if self.groups is None and any(_nests_dictionary(reader.schema_arrow.field(name).type) for name in names):
+            # Arrow cannot read these across the border of two row groups.
+            groups = [[group] for group in range(reader.num_row_groups)]
+        for group in groups:
+            start = partial(reader.iter_batches, rows, group, list(names), use_threads=not self.alone)
+            batches = attempt(path, _DAMAGED, start)
+            while (batch := attempt(path, _DAMAGED, partial(next, batches, None))) is not None:
+                yield batch
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return columns as one table, with the metadata that pandas wrote to the first file."""
@@ -112,20 +123,6 @@ class ParquetInput(FileInput):
 
 
 _DAMAGED = "is damaged: a part of it cannot be read"
-
-
-def _read(
-    reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str], only: Sequence[int] | None
-) -> Iterator[pa.RecordBatch]:
-    groups: list[list[int] | None] = [None if only is None else list(only)]
-    if only is None and any(_nests_dictionary(reader.schema_arrow.field(name).type) for name in names):
-        # Arrow cannot read these across the border of two row groups.
-        groups = [[group] for group in range(reader.num_row_groups)]
-    for group in groups:
-        start = partial(reader.iter_batches, rows, row_groups=group, columns=list(names))
-        batches = attempt(path, _DAMAGED, start)
-        while (batch := attempt(path, _DAMAGED, partial(next, batches, None))) is not None:
-            yield batch
 
 
 def _nests_dictionary(type_: pa.DataType) -> bool:

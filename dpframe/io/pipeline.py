@@ -6,12 +6,15 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
+
+_END: Any = object()
+"""What comes after the last part."""
 
 MOST_THREADS = 4
 """Threads that are taken unless more are asked for: each holds a batch, and what reads and writes keeps up with few."""
@@ -56,9 +59,32 @@ def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int)
                 future.cancel()
 
 
-def in_background(write: Callable[[pa.Table], None], tables: Iterator[pa.Table]) -> int:
-    """Write each table in a second thread, while the next is made; return the rows written."""
+def ahead(parts: Iterator[Part], threads: int) -> Generator[Part, None, None]:
+    """Yield parts, of which the next one is made meanwhile in a thread of its own if there are several.
+
+    Examples
+    --------
+    >>> list(ahead(iter("abc"), 2))
+    ['a', 'b', 'c']
+    """
+    if threads == 1:
+        yield from parts
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="dpframe-reader") as thread:
+        coming = thread.submit(next, parts, _END)
+        while (part := coming.result()) is not _END:
+            coming = thread.submit(next, parts, _END)
+            yield part
+
+
+def written(write: Callable[[pa.Table], None], tables: Iterator[pa.Table], threads: int) -> int:
+    """Write each table, in a thread of its own while the next is made if there are several; return the rows written."""
     rows = 0
+    if threads == 1:
+        for table in tables:
+            write(table)
+            rows += table.num_rows
+        return rows
     writing: Future[None] | None = None
     with ThreadPoolExecutor(1, thread_name_prefix="dpframe-writer") as thread:
         for table in tables:

@@ -20,7 +20,7 @@ from dpframe.errors import FileError, PlanError
 from dpframe.io.batches import Batch, length, row_groups
 from dpframe.io.inputs import open_input
 from dpframe.io.parquet_form import ParquetForm
-from dpframe.io.pipeline import in_background
+from dpframe.io.pipeline import written
 from dpframe.io.sinks import Sink
 from dpframe.io.spill import BUCKET_ROWS, Spill
 from dpframe.plan.measures import Measure, MeasuredTable
@@ -156,10 +156,8 @@ class Researcher:
                 words = order_words(run.plan, key, first, length(codes))
                 spill.add(words, {name: codes[name] for name in kept})
                 first += length(codes)
-            rows = in_background(
-                lambda table: writer.write(table, form.group_rows),
-                map(form.decoded, row_groups(map(spill.read, range(spill.buckets)), form.group_rows)),
-            )
+            outputs = map(form.decoded, row_groups(map(spill.read, range(spill.buckets)), form.group_rows))
+            rows = written(lambda table: writer.write(table, form.group_rows), outputs, 2)
             tables = self._tables([heads[member.name] for member in members])
             drawn_from = None if run.plan.sample is None else run.plan.n
             info = ReleaseInfo(run.plan, rows, digest.hexdigest(tables), drawn_from, False, tables)

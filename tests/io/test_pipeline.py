@@ -15,7 +15,7 @@ from checks import refused
 
 import dpframe as dpf
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.io.pipeline import in_background, ordered
+from dpframe.io.pipeline import ahead, ordered, written
 
 KEY = bytes(range(32))
 THREADS = [1, 2, 5]
@@ -67,12 +67,13 @@ def test_threads_end_where_nobody_asks_for_more() -> None:
     assert threading.active_count() == before
 
 
-def test_an_error_of_the_writer_is_raised() -> None:
+@pytest.mark.parametrize("threads", THREADS)
+def test_an_error_of_the_writer_is_raised(threads: int) -> None:
     def fail(table: pa.Table) -> None:
         raise OSError("full")
 
     with pytest.raises(OSError, match="full"):
-        in_background(fail, iter([pa.table({"a": [1]})] * 3))
+        written(fail, iter([pa.table({"a": [1]})] * 3), threads)
 
 
 SPACES: dict[str, Any] = {
@@ -97,6 +98,28 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("threads") / "in.parquet"
     pq.write_table(pa.table(columns), path, row_group_size=700)
     return path
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_thread_is_the_callers_own(threads: int) -> None:
+    """Parts are made, and tables written, by others only if there are several; an error comes where its part would."""
+    own, seen = threading.get_ident(), set()
+
+    def parts() -> Iterator[int]:
+        for part in range(3):
+            seen.add(threading.get_ident())
+            yield part
+        raise ValueError("the fourth")
+
+    found = ahead(parts(), threads)
+    assert [next(found) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="the fourth"):
+        next(found)
+    assert (own in seen) == (threads == 1)
+    seen.clear()
+    tables = [pa.table({"a": [1, 2]})] * 3
+    assert written(lambda table: seen.add(threading.get_ident()), iter(tables), threads) == 6
+    assert (own in seen) == (threads == 1)
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"sample": 1_000}, {"measure": None}], ids=str)
