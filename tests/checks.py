@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import pickle
 import re
 from collections.abc import Callable, Sequence
@@ -44,6 +45,12 @@ from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ChannelTable, GeometricTable
 from dpframe.spaces import SPACES, Space, as_arrow, space_from_json
 from dpframe.spaces.base import in_words
+
+DRAWS = int(os.environ.get("DPFRAME_DRAWS", "100000"))
+"""Draws of a set and of a vector that are compared with their law; ``DPFRAME_DRAWS=300000`` is the full run.
+
+A right sampler fails as rarely at any; a cell of probability P that is off by the factor 1 ± t adds draws·P·t² to χ².
+"""
 
 SECRET = "swordfish"
 """A value that no message may hold."""
@@ -528,7 +535,7 @@ def _check_vector_chunks(mechanism: Mechanism, channel: BallChannel) -> None:
         channel.invert(np.zeros(3))
 
 
-def _check_vector_fit(mechanism: Mechanism, law: np.ndarray, rows: int = 300_000) -> None:
+def _check_vector_fit(mechanism: Mechanism, law: np.ndarray, rows: int = DRAWS) -> None:
     """Chi-square of draws; a right sampler fails with probability 1e-9 a vector."""
     for x in sorted({0, mechanism.size // 3, mechanism.size - 1}):
         stream = Keystream(hashlib.sha256(repr((mechanism, x)).encode()).digest()).column("fit")
@@ -675,7 +682,7 @@ def _check_set_codes(mechanism: Mechanism) -> None:
             call()
 
 
-def _check_set_fit(mechanism: Mechanism, law: np.ndarray, rows: int = 300_000) -> None:
+def _check_set_fit(mechanism: Mechanism, law: np.ndarray, rows: int = DRAWS) -> None:
     """Chi-square of draws from full, empty and middling sets (and null); it fails with probability 1e-9 a set."""
     for x in sorted({0, (1 << sets_of(mechanism).items) - 1, mechanism.size - 1, mechanism.size // 2}):
         stream = Keystream(hashlib.sha256(repr((mechanism, x)).encode()).digest()).column("fit")

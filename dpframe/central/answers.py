@@ -26,6 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -321,15 +322,18 @@ def gaussian(numbers: Numbers, portion: Portion) -> Gaussian:
     if portion.budget.delta == 0:
         raise ParameterError(_NO_DELTA)
     if portion.step is not None:
-        return _within_step(numbers, portion.step)
-    return _within_budget(numbers, portion.budget)
+        return Gaussian(_table(_within_step(numbers, portion.step)))
+    return Gaussian(_table(_within_budget(numbers, portion.budget)))
 
 
 def _integer_noise(numbers: Numbers, table: GaussianTable) -> IntegerNoise:
     return IntegerNoise(float(table.sigma2), numbers.moved, numbers.span, round_up(table.distance))
 
 
-def _within_step(numbers: Numbers, step: Step) -> Gaussian:
+# Many questions of one kind ask for equal noise: its σ² is kept, of tables those that `gaussian_table` keeps.
+@lru_cache(maxsize=1024)
+def _within_step(numbers: Numbers, step: Step) -> float:
+    """Return σ² of the least noise that is within a step."""
     if step.delta < _FAINTEST:
         raise ParameterError("delta is too small for gaussian noise; raise delta or the share")
     mu, factor = min(step.mu, _CLEAREST), 1.0
@@ -339,11 +343,12 @@ def _within_step(numbers: Numbers, step: Step) -> Gaussian:
         table = _table(numbers.l2**2 / mu**2 * factor)
         spent = noise_step([_integer_noise(numbers, table)], numbers.contributions, step.delta * (1 - 1e-6))
         if spent.mu <= mu:
-            return Gaussian(table)
+            return float(table.sigma2)
         factor *= (spent.mu / mu) ** 2 * _ABOVE
 
 
-def _within_budget(numbers: Numbers, budget: Budget) -> Gaussian:
+@lru_cache(maxsize=1024)
+def _within_budget(numbers: Numbers, budget: Budget) -> float:
     """Search σ² on a grid of 12 digits about that of the normal law, which is nearly it where σ is large.
 
     Where σ is small the lattice has more or less of it by turns: the noise that is returned fits, and is the least of
@@ -363,7 +368,7 @@ def _within_budget(numbers: Numbers, budget: Budget) -> Gaussian:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    return Gaussian(_table(_size(least if fits(least) else high)))
+    return _size(least if fits(least) else high)
 
 
 MOST_EPSILON = 500.0

@@ -12,7 +12,7 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import RESULTS, Reading
-from dpframe.estimate.vectors import Means, VectorColumn, largest_deviation
+from dpframe.estimate.vectors import Means, VectorColumn, largest_deviations
 from dpframe.plan.measures import MeasuredTable
 
 BANDS = ("band_lower", "band_upper")
@@ -71,7 +71,7 @@ class VectorEstimates(Reading):
         basis = mine.space.basis
         point, variance = means.through(basis)
         results = self._results(point, variance, (slice(None),))
-        factors = [largest_deviation(basis, one, self.confidence_level) for one in means.covariances]
+        factors = largest_deviations(basis, means.covariances, self.confidence_level)
         reach = np.array(factors)[:, None] * results["std_error"]
         results |= dict(zip(BANDS, (point - reach, point + reach), strict=True))
         return self._curve_frame(results, mine, group, source)

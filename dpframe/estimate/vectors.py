@@ -51,20 +51,23 @@ class Means:
         return self.values @ basis.T, np.where(np.isfinite(spread), np.maximum(spread, 0.0), np.inf)
 
 
-def largest_deviation(basis: FloatArray, covariance: FloatArray, level: float) -> float:
-    """Return the quantile of max|Zᵢ|, Z the deviations of linear functions over their standard errors.
+def largest_deviations(basis: FloatArray, covariances: FloatArray, level: float) -> list[float]:
+    """Return for each covariance the quantile of max|Zᵢ|, Z linear functions' deviations over their standard errors.
 
-    By draws of a generator with a fixed seed, so that a band is a function of the release.
+    By draws of a generator with a fixed seed, the same for all, so that a band is a function of the release.
     """
+    draws = np.random.default_rng(0).standard_normal((DRAWS, covariances.shape[-1])).T
+    return [_largest_deviation(basis, one, level, draws) for one in covariances]
+
+
+def _largest_deviation(basis: FloatArray, covariance: FloatArray, level: float, draws: FloatArray) -> float:
     if not np.isfinite(covariance).all():
         return math.inf
     values, directions = np.linalg.eigh((covariance + covariance.T) / 2)
     root = basis @ directions * np.sqrt(np.maximum(values, 0.0))
     scale = np.sqrt((root**2).sum(axis=1))
-    draws = np.random.default_rng(0).standard_normal((DRAWS, root.shape[1]))
-    return float(
-        np.quantile(np.abs(draws @ (root[scale > 0] / scale[scale > 0, None]).T).max(axis=1, initial=0), level)
-    )
+    found = (root[scale > 0] / scale[scale > 0, None]) @ draws
+    return float(np.quantile(np.abs(found, out=found).max(axis=0, initial=0), level))
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, shares_of
@@ -145,9 +148,43 @@ def build_units(
         For names that are not known, appear twice or stand in two options, a group of too many tuples, an
         allocation that does not add up, or a share too small for its column.
     """
-    chosen: Mapping[str, Any] = _check_mechanisms(mechanisms, known)
-    joined = _check_groups(groups, known, chosen)
-    made, chosen = _with_stand_ins(known, terms, allocation, chosen, joined)
+    chosen = _check_mechanisms(mechanisms, known)
+    return _searched(_Request.of(known, terms, allocation, chosen, _check_groups(groups, known, chosen)))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is calibrated, told apart by how it is written: of equal values 1 and 1.0 others are released."""
+
+    text: str
+    terms: Terms
+    known: Mapping[str, Space] = field(compare=False)
+    allocation: str | Mapping[Any, float] = field(compare=False)
+    chosen: Mapping[str, Any] = field(compare=False)
+    joined: Sequence[tuple[str, ...]] = field(compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        known: Mapping[str, Space],
+        terms: Terms,
+        allocation: str | Mapping[Any, float],
+        chosen: Mapping[str, Any],
+        joined: Sequence[tuple[str, ...]],
+    ) -> _Request:
+        spaces = [[name, space.to_json()] for name, space in known.items()]
+        named = [[name, one.to_json() if isinstance(one, Mechanism) else one] for name, one in chosen.items()]
+        shares = repr(list(allocation.items()) if isinstance(allocation, Mapping) else allocation)
+        text = json.dumps([spaces, named, shares, joined])
+        return cls(text, terms, dict(known), allocation, chosen, joined)
+
+
+# The same table is planned for anew by every call that is not given its plan.
+@lru_cache(maxsize=64)
+def _searched(request: _Request) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
+    """Return calibrated units, of mechanisms that are named or else chosen."""
+    known, terms, allocation, joined = request.known, request.terms, request.allocation, request.joined
+    made, chosen = _with_stand_ins(known, terms, allocation, request.chosen, joined)
     for column in made[0]:
         rival = None if column.name in chosen else promising_rival(column)
         if rival is None:

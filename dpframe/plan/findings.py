@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFou
         known = [m for m in inferred.measured if m.column == column.name and _counts_of(m, column.space)]
         mine = [measured for measured in known if measured.kind == known[-1].kind]
         rule = _RULES.get(mine[-1].kind) if mine and n > 0 and column.name in inferred.columns else None
-        why = None if rule is None else rule(mine, column.space, n)
+        why = None if rule is None else rule(tuple(mine), column.space, n)
         if why is not None:
             findings.append(NotFound(column.name, why, _placeholder(column.space)))
     return tuple(findings)
@@ -72,7 +73,9 @@ def _counts_of(measured: Measured, space: Space) -> bool:
     return measured.kind != "intervals" or (bounded and inner.is_time == (measured.unit is not None))
 
 
-def _beyond_bounds(measured: Sequence[Measured], space: Space, n: int) -> str | None:
+# Every face of a release reads its plan anew, and asks this of it.
+@lru_cache(maxsize=1024)
+def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int) -> str | None:
     share, error = share_outside(measured, space, n)
     if share - ERRORS * error > MOST_OUTSIDE:
         return "more than a fifth of the rows lies beyond its bounds"

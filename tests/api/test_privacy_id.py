@@ -221,10 +221,12 @@ def test_neighbouring_persons_are_as_close_as_is_promised():
         pd.concat([others, pd.DataFrame({"patient": ["q"] * rows, "age": [age] * rows, "visit": [visit] * rows})])
         for rows, age, visit in ((1, 0, "clinic"), (40, 100, "ward"))
     ]
+    # Of Arrow, which is released in a third of the time that pandas takes.
+    tables = [pa.Table.from_pandas(table, preserve_index=False) for table in tables]
     plan = dpf.make_plan(tables[0], 1.0, 1e-3, spaces=SPACES, privacy_id="patient", measure=None)
     seen = [
         [
-            (dpf.sanitize(t, plan=plan, key=(2 * k + i).to_bytes(32, "big"))["visit"] == "ward").sum()
+            dpf.sanitize(t, plan=plan, key=(2 * k + i).to_bytes(32, "big"))["visit"].to_pylist().count("ward")
             for k in range(1_500)
         ]
         for i, t in enumerate(tables)

@@ -1,5 +1,8 @@
 """Joints of many columns, methods that stay in the simplex, moments, distributions, forecasts, honesty."""
 
+import math
+import os
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -47,7 +50,8 @@ def make_table(n, seed=1):
 
 TABLE = make_table(2_000)
 CODES = {c.name: c.space.encode(TABLE[c.name]) for c in PLAN.columns}
-R = 300
+R = int(os.environ.get("DPFRAME_RELEASES", "120"))
+"""Releases of each check; 300 are the full run."""
 
 
 def releases(count, first=0):
@@ -61,7 +65,8 @@ ONE = next(releases(1))
 
 def check(found, truth):
     """A mean over R releases within 4.5 Monte-Carlo errors of the truth; intervals cover 95 % within 4.5
-    binomial deviations and a hundredth. Error probability below 1e-4 in all; keys are fixed.
+    binomial deviations and a hundredth; the stated error is that of R releases, whose standard deviation is known to
+    1/√(2R), within 4.6 of these at 120. Error probability below 1e-4 in all; keys are fixed.
     """
     point, error, lower, upper = (np.array([[row[i] for row in found]]).squeeze() for i in range(4))
     spread = point.std(axis=0, ddof=1)
@@ -94,7 +99,10 @@ def test_moments(name):
 
 @pytest.mark.once
 def test_covariance_correlation_and_weighted_mean():
-    """Ratios: consistent, with a bias of order 1/n that is not tested for; coverage is."""
+    """Ratios: consistent, with a bias of order 1/n that is not tested for; coverage is, within 3.4 binomial deviations.
+
+    Of 95 % the error probability is 1e-3 a ratio at 60 releases; keys are fixed.
+    """
     truths = {
         "cov": TABLE[["age", "wage"]].cov().loc["age", "wage"],
         "corr": TABLE[["age", "wage"]].corr().loc["age", "wage"],
@@ -112,7 +120,7 @@ def test_covariance_correlation_and_weighted_mean():
         for name, truth in truths.items():
             covered[name] += found[name]["lower"] <= truth <= found[name]["upper"]
     for name, count in covered.items():
-        assert 0.89 < count / some <= 1.0, (name, count / some)
+        assert count / some > 0.95 - 3.4 * math.sqrt(0.95 * 0.05 / some), (name, count / some)
 
 
 def test_three_way_joint_is_unbiased_and_covered():

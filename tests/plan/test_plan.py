@@ -274,3 +274,18 @@ def test_the_repr_of_an_inferred_plan_holds_no_counts():
     assert plan.inferred is not None
     assert len(repr(plan).splitlines()) <= 20
     assert len(repr(plan)) < 4_000
+
+
+def test_plans_of_equal_values_of_other_types_are_told_apart():
+    """What was calibrated before is taken again by how it is written: 1, 1.0 and True are equal."""
+    for values in ([1, 0], [1.0, 0.0], [True, False], [1, 0]):
+        plan = build_plan({"x": dpf.Categorical(values), "y": ["a", "b"]}, epsilon=1.0, delta=1e-6, n=500)
+        assert [type(value) for value in plan["x"].space.labels()] == [type(value) for value in values]
+    steps = [build_plan({"x": (0, 9), "y": (0, 9)}, epsilon=e, n=500)["x"].mechanism.epsilon for e in (1.0, 2.0, 1.0)]
+    assert steps[0] == steps[2] < steps[1]
+    uneven = build_plan({"x": (0, 9), "y": (0, 9)}, epsilon=1.0, n=500, allocation={"x": 0.9, "y": 0.1})
+    assert uneven["x"].mechanism.epsilon > steps[0]
+    named = build_plan({"x": (0, 9), "y": (0, 9)}, epsilon=1.0, n=500, mechanisms={"x": "geometric"})
+    assert named["x"].mechanism.tag == "geometric"
+    joined = build_plan({"x": (0, 9), "y": (0, 9)}, epsilon=1.0, n=500, groups=[("x", "y")])
+    assert [group.names for group in joined.groups] == [("x", "y")]
