@@ -33,6 +33,7 @@ from dpframe.io.frames import Frame, wrap
 from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.mechanisms import MECHANISMS, Mechanism
+from dpframe.mechanisms.base import check_tag
 from dpframe.noise.keystream import Keystream, choice_key
 from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.calibration import Terms, check_ready
@@ -459,6 +460,9 @@ def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], 
     budget = rest if rest.epsilon < _SMALL or _taking(options) else Budget(1.0, 0.0)
     unknown, chosen = {column.name for column in left}, options.get("mechanisms") or {}
     if isinstance(chosen, Mapping):
+        for name in unknown & chosen.keys():
+            if isinstance(chosen[name], str):
+                check_tag(chosen[name], name)
         # Which mechanisms fit, and what they cost, is known with the spaces.
         named = {k: getattr(tag, "tag", tag) if k in _taking(options) else tag for k, tag in chosen.items()}
         chosen = {k: tag for k, tag in named.items() if k not in unknown and not isinstance(tag, Mechanism)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,7 +63,8 @@ class Job:
         """Write the whole output file; what is spilled goes to the folder of the sink."""
         sink.check(self.form.schema)
         batches = self._shuffled(sink.path.parent) if self.plan.shuffle else self._released()
-        with sink.open(file, self.form.schema) as writer:
+        # Closed by hand: an error that is kept would keep threads and what is spilled, too.
+        with closing(batches), sink.open(file, self.form.schema) as writer:
             outputs = map(self.form.decoded, row_groups(batches, self.form.group_rows))
             rows = written(lambda table: writer.write(table, self.form.group_rows), outputs, self.threads)
             if self.watch is not None:
@@ -74,11 +75,13 @@ class Job:
             writer.describe(self.form.metadata(info))
         return info
 
-    def _released(self) -> Iterator[Batch]:
+    def _released(self) -> Generator[Batch, None, None]:
         """Yield released codes, and columns passed through, in input order."""
-        return (done.released for done in self._done())
+        with closing(self._done()) as batches:
+            for done in batches:
+                yield done.released
 
-    def _done(self) -> Iterator[_Done]:
+    def _done(self) -> Generator[_Done, None, None]:
         """Yield the batches of the table when they are randomised, in input order, and take account of each."""
         # While rows are spilled nothing is written beside it; else the thread that writes is one of them.
         workers = self.threads if self.plan.shuffle else max(1, self.threads - 1)
@@ -122,12 +125,13 @@ class Job:
         except ColumnError as error:
             raise located(error, column.name, first_row) from None
 
-    def _shuffled(self, folder: Path) -> Iterator[Batch]:
+    def _shuffled(self, folder: Path) -> Generator[Batch, None, None]:
         """Yield the released rows in their secret order, through encrypted buckets on disk."""
         with Spill(folder, ((self.plan.sample or self.table.n) // BUCKET_ROWS).bit_length()) as spill:
-            for done in self._done():
-                if done.words is not None:
-                    spill.add(done.words, done.released)
+            with closing(self._done()) as batches:
+                for done in batches:
+                    if done.words is not None:
+                        spill.add(done.words, done.released)
             yield from ahead(map(spill.read, range(spill.buckets)), self.threads)
 
 

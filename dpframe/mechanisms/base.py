@@ -469,6 +469,13 @@ def family_for(space: Space, tag: str | None = None) -> Family:
     return known[tag]
 
 
+def check_tag(tag: object, column: str) -> None:
+    """Raise `ParameterError` for the tag of a column's mechanism that is none of any space."""
+    known = {name for family in MECHANISMS.values() for name in (family.tag, *family.aliases)}
+    if tag not in known:
+        raise ParameterError(f"mechanisms names none for column {column!r}; use one of {', '.join(sorted(known))}")
+
+
 def mechanism_for(space: Space, epsilon: float, delta: float, tag: str | None = None) -> Mechanism:
     """Return the space's own mechanism, or the one of a tag, calibrated to (ε, δ); see `family_for`."""
     return family_for(space, tag).calibrate(space, epsilon, delta)

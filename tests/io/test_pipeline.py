@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,3 +157,25 @@ def test_a_number_of_threads_that_is_none_is_refused(source: Path, tmp_path: Pat
         "^threads must be a whole number, at least 1, or None$",
         lambda: dpf.sanitize_parquet(source, tmp_path / "out", 1.0, spaces=SPACES, drop=["note"], threads=threads),
     )
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_an_error_that_is_kept_keeps_no_thread_and_no_file(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, shuffle: bool
+) -> None:
+    """Interactive sessions keep the last error, and with it every frame that it came through."""
+    plan = dpf.plan_parquet(source, 5.0, 1e-6, spaces=SPACES, drop=["note"], shuffle=shuffle, measure=None)
+    before = threading.active_count()
+
+    def full(batch: Any, most: int) -> Iterator[Any]:
+        yield next(iter(batch))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dpframe.io.job.row_groups", full)
+    with pytest.raises(OSError, match="No space left") as kept:
+        dpf.sanitize_parquet(source, tmp_path / "out", plan=plan, batch_rows=256, threads=threads)
+    assert kept.value.__traceback__ is not None
+    assert threading.active_count() == before
+    held = [os.readlink(file) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+    assert not [path for path in held if path.startswith(str(tmp_path))]
