@@ -106,6 +106,7 @@ class ParquetInput(FileInput):
             start = partial(reader.iter_batches, rows, group, list(names), use_threads=not self.alone)
             batches = attempt(path, _DAMAGED, start)
             while (batch := attempt(path, _DAMAGED, partial(next, batches, None))) is not None:
+                _check_dictionaries(path, batch)
                 yield batch
 
     def read(self, names: Sequence[str]) -> pa.Table:
@@ -115,6 +116,7 @@ class ParquetInput(FileInput):
             with _open(path) as reader:
                 stored = [name for name in names if name not in keys]
                 table = attempt(path, _DAMAGED, partial(reader.read, stored))
+                _check_dictionaries(path, table)
             for key in map(self.schema.field, keys.keys() & set(names)):
                 column = repeated(keys[key.name], table.num_rows)
                 table = table.append_column(key, column.cast(key.type))
@@ -123,6 +125,13 @@ class ParquetInput(FileInput):
 
 
 _DAMAGED = "is damaged: a part of it cannot be read"
+
+
+def _check_dictionaries(path: Path, table: pa.Table | pa.RecordBatch) -> None:
+    """Raise `FileError` where entries of a dictionary are named that it has not: Arrow itself reads them unseen."""
+    for values in table.columns:
+        if pa.types.is_dictionary(values.type) or _nests_dictionary(values.type):
+            attempt(path, _DAMAGED, partial(values.validate, full=True))
 
 
 def _nests_dictionary(type_: pa.DataType) -> bool:

@@ -128,7 +128,7 @@ def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
         return _bounds(spec["lower"], spec["upper"], type_)
     if fields == {"categories"}:
         return space_from_json({"space": Categorical.tag, **spec})
-    if fields == {"space", "inner"} and spec["space"] == NULLABLE:
+    if fields == {"space", "inner"} and _is_nullable(spec):
         inner = spec["inner"]
         if two_numbers(inner):
             raise ParameterError(TWO_NUMBERS)
@@ -142,9 +142,14 @@ def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
     return space_from_json(spec)
 
 
+def _is_nullable(spec: Mapping[str, Any]) -> bool:
+    tag = spec.get("space")
+    return isinstance(tag, str) and tag == NULLABLE
+
+
 def check_declaration(spec: Any) -> None:
     """Raise what `as_space` raises for a declaration that no column's type makes right."""
-    if isinstance(spec, Mapping) and spec.get("space") == NULLABLE and "inner" in spec:
+    if isinstance(spec, Mapping) and _is_nullable(spec) and "inner" in spec:
         check_declaration(spec["inner"])
         return
     bounds = isinstance(spec, Mapping) and set(spec) == {"lower", "upper"}

@@ -21,6 +21,7 @@ from dpframe.errors import ParameterError, PlanError
 from dpframe.plan.build import build_plan
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.plan import Plan
+from dpframe.spaces.declare import as_space, check_declaration
 
 HUGE = 10**400
 """A whole number beyond all floats, as JSON may hold it."""
@@ -42,6 +43,15 @@ def test_arrays_of_no_or_two_dimensions_are_no_list(values: Any) -> None:
     for kind in (dpf.Categorical, dpf.Ordinal, dpf.Subset):
         with pytest.raises(ParameterError, match=r"(categories|items) must be a list of values"):
             kind(values)
+
+
+@pytest.mark.parametrize("tag", [pd.Index([]), np.zeros(2), pd.DataFrame({"a": [1]})], ids=["index", "array", "frame"])
+def test_arrays_are_no_tag_of_a_space(tag: Any) -> None:
+    for spec in ({"space": tag}, {"space": tag, "inner": (0, 1)}):
+        with pytest.raises(PlanError, match="unknown space tag; this version knows"):
+            check_declaration(spec)
+        with pytest.raises(PlanError, match="unknown space tag; this version knows"):
+            as_space(spec)
 
 
 @pytest.mark.parametrize("bits", [16.0, True, "16", [16]])

@@ -272,6 +272,19 @@ class TestRefusals:
         with pytest.raises(FileError, match=r"is damaged: a part of it cannot be read$"):
             ParquetInput.open(path).read(["a"])
 
+    def test_entries_that_a_dictionary_has_not(self, tmp_path):
+        """Arrow decodes a page of them without a word, and then reads beside the entries."""
+        path, values = tmp_path / "t.parquet", pa.array([0, 1, 2, 1] * 50)
+        pq.write_table(
+            pa.table({"a": pa.DictionaryArray.from_arrays(values, pa.array(["x", "y", "z"]))}), path, compression="none"
+        )
+        # Two bits a value: the fourth entry for the last ones.
+        path.write_bytes(path.read_bytes().replace(b"dddddddd", b"ddddddd\xff", 1))
+        with pytest.raises(FileError, match=r"is damaged: a part of it cannot be read$"):
+            list(ParquetInput.open(path).batches(["a"], 100))
+        with pytest.raises(FileError, match=r"is damaged: a part of it cannot be read$"):
+            ParquetInput.open(path).read(["a"])
+
     @pytest.mark.parametrize(
         "other",
         [
