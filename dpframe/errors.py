@@ -168,7 +168,7 @@ class AlteredReleaseWarning(DpframeWarning):
 
 
 class InferenceWarning(DpframeWarning):
-    """Private inference did not find the spaces of some columns: estimates of them are NaN until they are declared."""
+    """Private inference did not find the spaces of some columns, or clipped tails that matter: declare those."""
 
 
 class LargeEpsilonWarning(DpframeWarning):

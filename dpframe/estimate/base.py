@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from dpframe.arrays import FloatArray
-from dpframe.errors import ParameterError, check_fraction
+from dpframe.errors import InferenceWarning, ParameterError, check_fraction, warn
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
+from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Ends, Tails, tails_of
 from dpframe.estimate.distribution import Distribution, aggregation
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joint_fits import METHODS, Denominator, Fits
@@ -272,6 +273,7 @@ class Reading:
         title: str,
         target: str,
         measured: Callable[[NumberTables, float], Known | None] | None = None,
+        beyond: Callable[[Tails], Ends] | None = None,
     ) -> pd.Series[Any]:
         """Evaluate a smooth statistic of product moments; combine it with what was measured of it, where that was."""
         names = list(names)
@@ -302,8 +304,11 @@ class Reading:
             more = measured(told, 1.0) if target == "population" else None
             spread += 0.0 if more is None else max(more[1] - known[1], 0.0)
         results = self._results(np.array([point]), np.array([spread]), (slice(None),))
+        tails = self._tails(used[0])
+        if beyond is not None and tails is not None:
+            results = self._opened(results, beyond(tails))
         out = self._dressed_series(results, used[0], statistic.kind, title)
-        out.attrs["source"] = source
+        out.attrs |= {"source": source} | self._said_of_tails(used)
         return out
 
     def _dressed_series(self, results: Mapping[str, FloatArray], column: str, kind: str, title: str) -> pd.Series[Any]:
@@ -347,10 +352,22 @@ class Reading:
                 for result in RESULTS:
                     tables[result].loc[a, b] = tables[result].loc[b, a] = found[result]
         out = pd.concat(tables, axis=1)
-        out.attrs["source"] = self._source_of_pairs(names)
+        out.attrs |= {"source": self._source_of_pairs(names)} | self._said_of_tails(names)
         if missing:
             out.attrs[NOT_FOUND] = missing
+        self._warn_of_tails(names)
         return out
+
+    def _warn_of_tails(self, names: Iterable[str]) -> None:
+        for name in names:
+            tails = self._tails(name)
+            if tails is not None and tails.matter:
+                warn(
+                    f"variances and correlations of column {name!r} are of values clipped to the bounds that inference "
+                    f"found, and about {100 * tails.share:.2g} % of the rows seem to lie beyond; declare "
+                    f"spaces={{{name!r}: (LOWER, UPPER)}} in the next release where tails matter",
+                    InferenceWarning,
+                )
 
     def _source_of_pairs(self, names: Sequence[str]) -> str:
         """Tell what a matrix of columns by columns is from, in all."""
@@ -383,6 +400,27 @@ class Reading:
         if least is not None:
             lower = np.maximum(lower, least)
         return dict(zip(RESULTS, (point, error, lower, upper), strict=True))
+
+    def _tails(self, column: str) -> Tails | None:
+        """Return what lies beyond a column's bounds, where inference found them."""
+        if any(column == missing.column for missing in self.plan.not_found):
+            return None
+        return tails_of(self.plan.inferred, column, self._source.column(column).space, self.plan.n or self.rows)
+
+    def _opened(self, results: dict[str, FloatArray], ends: Ends) -> dict[str, FloatArray]:
+        """Return results whose intervals hold what lies beyond a column's bounds, too."""
+        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+        point, (lower, upper) = results["estimate"], ends
+        return results | {
+            "lower": np.minimum(results["lower"], point - lower[0] - z * np.hypot(results["std_error"], lower[1])),
+            "upper": np.maximum(results["upper"], point + upper[0] + z * np.hypot(results["std_error"], upper[1])),
+        }
+
+    def _said_of_tails(self, columns: Iterable[str]) -> dict[str, Any]:
+        """Return what a result's attrs say of rows that seem to lie beyond bounds that inference found."""
+        tails = {name: self._tails(name) for name in columns}
+        shares = {name: found.share for name, found in tails.items() if found is not None and found.share > 0}
+        return {BEYOND_BOUNDS: shares} if shares else {}
 
 
 def source_of(fitted: Distribution | CombinedDistribution | NumberTables) -> str:

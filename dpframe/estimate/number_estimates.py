@@ -15,6 +15,7 @@ from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.base import RESULTS, column_names, kept_parts, source_of
+from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.distribution import aggregation, line_of, quantiles
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
@@ -54,6 +55,10 @@ class NumberEstimates(VectorEstimates):
         -------
         Series ``estimate, std_error, lower, upper``; with ``by``, or of several columns, a DataFrame of such rows. Of
         vectors a DataFrame with a row for every coordinate, of curves for every point (see `mean_curve`).
+
+        Where private inference found a column's bounds, the estimate is that of the column clipped to them, and the
+        interval is opened by what may lie beyond, groups taken for alike; ``attrs["beyond_bounds"]`` has the share of
+        the rows that is seen there. So it is with `sum`, `var` and `std`.
 
         Raises
         ------
@@ -98,9 +103,8 @@ class NumberEstimates(VectorEstimates):
         scale = moments.Scale.of(self._source.column(column))
         if by is None:
             measured = NumberTables.mean if weights is None else None
-            return self._statistic(
-                moments.mean(scale, self._weight(weights, column)), [column, weights], column, target, measured
-            )
+            statistic = moments.mean(scale, self._weight(weights, column))
+            return self._statistic(statistic, [column, weights], column, target, measured, Tails.of_mean)
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
         if not isinstance(by, str):
@@ -116,8 +120,7 @@ class NumberEstimates(VectorEstimates):
         batches = self._source.codes([column, by])
         ratio, variance = surrogates.grouped_ratio(scale.column, scale.value, scale.present, group, batches, sampling)
         part = slice(0, group.cells - group.has_null)
-        results = self._results(scale.back(ratio), variance * scale.width**2, (part,))
-        return pd.DataFrame(self._dressed(results, column), index=group.labels[part])
+        return self._group_means(scale, ratio, variance, (part,), group.labels[part])
 
     def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, sampling: float) -> pd.DataFrame:
         """Return the mean of a column for every combination of the values of several others."""
@@ -134,10 +137,21 @@ class NumberEstimates(VectorEstimates):
             scale.column, scale.value, scale.present, axes, self._source.codes([column, *keys]), sampling
         )
         kept = kept_parts(axes, dropna=True)
-        results = self._results(scale.back(ratio), variance * scale.width**2, kept)
         labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
-        cells = {name: values.ravel() for name, values in results.items()}
-        return pd.DataFrame(self._dressed(cells, column), index=pd.MultiIndex.from_product(labels))
+        return self._group_means(scale, ratio, variance, kept, pd.MultiIndex.from_product(labels))
+
+    def _group_means(
+        self, scale: moments.Scale, ratio: FloatArray, variance: FloatArray, kept: tuple[slice, ...], index: pd.Index
+    ) -> pd.DataFrame:
+        """Return means of groups, whose tails are taken for alike."""
+        column = scale.column.name
+        cells = self._results(scale.back(ratio), variance * scale.width**2, kept)
+        tails, results = self._tails(column), {name: values.ravel() for name, values in cells.items()}
+        if tails is not None:
+            results = self._opened(results, tails.of_mean())
+        out = pd.DataFrame(self._dressed(results, column), index=index)
+        out.attrs |= self._said_of_tails([column])
+        return out
 
     @nan_if_not_found
     def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
@@ -173,9 +187,11 @@ class NumberEstimates(VectorEstimates):
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
         measured = NumberTables.total if weights is None else None
-        return self._statistic(
-            moments.total(scale, self._weight(weights, column)), [column, weights], column, target, measured
+        statistic, beyond = (
+            moments.total(scale, self._weight(weights, column)),
+            Tails.of_sum if weights is None else None,
         )
+        return self._statistic(statistic, [column, weights], column, target, measured, beyond)
 
     @nan_if_not_found
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
@@ -210,7 +226,11 @@ class NumberEstimates(VectorEstimates):
         """
         scale = moments.Scale.of(self._source.column(column))
         statistic = moments.variance(scale, check_whole(ddof, "ddof", 0))
-        return self._statistic(statistic, [column], column, target, lambda told, own: told.variance(ddof, own))
+        found = self._statistic(
+            statistic, [column], column, target, lambda told, own: told.variance(ddof, own), Tails.of_variance
+        )
+        self._warn_of_tails([column])
+        return found
 
     @nan_if_not_found
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
@@ -295,7 +315,8 @@ class NumberEstimates(VectorEstimates):
                 return None if pair is None else pair.covariance(ddof, own)
 
             rows = moments.covariance(a, b, check_whole(ddof, "ddof", 0))
-            return self._statistic(rows, names, names[0], target, measured)
+            beyond = Tails.of_variance if names[0] == names[1] else None
+            return self._statistic(rows, names, names[0], target, measured, beyond)
 
         return self._matrix(columns, covariance, target)
 

@@ -35,7 +35,7 @@ _FALSE_ALARM = 0.0005
 _ADJACENT = 2.3
 """Standard errors that mass beside other mass must show."""
 
-_LEAST_TAIL, _MOST_TAIL = 0.005, 0.05
+_LEAST_TAIL, _FAINT_TAIL, _MOST_TAIL = 0.001, 0.005, 0.05
 """Share of the rows beyond the quantiles that bounds are made of: least where counts are exact, most by noise."""
 
 _GROWTH, _SPIKE = (1.25, 2.8), 2.3
@@ -203,7 +203,7 @@ def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
     inside = cells.counts[first : last + 1]
     spread = float(np.median(np.diag(cells.covariance)[first : last + 1])) ** 0.5 / max(n, 1)
     tail = min(max(4 * spread, _LEAST_TAIL), _MOST_TAIL)
-    weight = math.log(tail / _LEAST_TAIL) / math.log(_MOST_TAIL / _LEAST_TAIL)
+    weight = max(math.log(tail / _FAINT_TAIL) / math.log(_MOST_TAIL / _FAINT_TAIL), 0.0)
     starts = [float(edge) for edge in ends[first : last + 1]]
     # Of whole numbers, the last one in the cell.
     stops = [float(edge) - whole for edge in ends[first + 1 : last + 2]]

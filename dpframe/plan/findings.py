@@ -110,7 +110,7 @@ def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[f
 def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
     """Return the part of every cell that lies between a space's bounds, as if its rows were spread out evenly."""
     grid = space.inner_space
-    low, high = _bounds(grid, unit)
+    low, high = bounds_of_counts(grid, unit)
     whole = grid.is_whole or unit is not None
     # Halved, as the difference of floats may be beyond them all; of whole numbers the last one is inside.
     starts, stops = ends[:-1] / 2, ends[1:] / 2
@@ -120,7 +120,7 @@ def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
     return np.clip(parts, 0.0, 1.0)
 
 
-def _bounds(grid: Any, unit: str | None) -> list[float]:
+def bounds_of_counts(grid: Any, unit: str | None) -> list[float]:
     """Return a space's bounds as its column's counts have them: times in their unit, since 1970."""
     if grid.holds_vectors:
         return [0.0, float(grid.bound)]

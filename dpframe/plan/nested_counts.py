@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,7 +29,8 @@ def fit_layers(layers: Sequence[Layer]) -> tuple[FloatArray, FloatArray]:
 
     Returns
     -------
-    Counts, shape (cells,), and their covariance, shape (cells, cells), by the Gauss–Markov theorem (Aitken 1936).
+    Counts, shape (cells,), and their covariance, shape (cells, cells), by the Gauss–Markov theorem (Aitken 1936;
+    Kalman 1960, one measurement after the other).
 
     Examples
     --------
@@ -38,23 +38,18 @@ def fit_layers(layers: Sequence[Layer]) -> tuple[FloatArray, FloatArray]:
     >>> counts.round(2).tolist(), covariance.round(2).tolist()
     ([4.8, 4.8], [[1.2, -0.8], [-0.8, 1.2]])
     """
-    size = len(layers[-1].counts)
-    precision, right = np.zeros((size, size)), np.zeros(size)
-    position = {end: i for i, end in enumerate(layers[-1].ends)}
-    for layer in layers:
+    finest = layers[-1]
+    fit = np.array(finest.counts, dtype=np.float64)
+    covariance: FloatArray = np.diag(np.full(len(fit), float(finest.variance)))
+    position = {end: i for i, end in enumerate(finest.ends)}
+    # A measured sum of cells that are known already is one step of Kalman's filter, which reaches over these alone.
+    for layer in reversed(layers[:-1]):
         places = np.array([position[end] for end in layer.ends])
-        counts = np.array(layer.counts) / layer.variance
-        alone = np.flatnonzero(np.diff(places) == 1)
-        precision[places[alone], places[alone]] += 1 / layer.variance
-        right[places[alone]] += counts[alone]
-        for i in np.flatnonzero(np.diff(places) > 1):
-            part = slice(places[i], places[i + 1])
-            precision[part, part] += 1 / layer.variance
-            right[part] += counts[i]
-    # No measurement reaches over the border of two cells of the first layer.
-    covariance: FloatArray = np.diag(1 / np.diag(precision))
-    for start, stop in itertools.pairwise(position[end] for end in layers[0].ends):
-        if stop > start + 1:
-            covariance[start:stop, start:stop] = np.linalg.inv(precision[start:stop, start:stop])
-    fit: FloatArray = covariance @ right
+        for count, start, stop in zip(layer.counts, places[:-1], places[1:], strict=True):
+            part = slice(start, stop)
+            known = covariance[part, part]
+            spread = known.sum(axis=1)
+            gain = spread / (spread.sum() + layer.variance)
+            fit[part] += gain * (count - fit[part].sum())
+            known -= np.outer(gain, spread)
     return fit, covariance

@@ -1,0 +1,201 @@
+"""What lies beyond the bounds that private inference found, which the released column holds as the bounds.
+
+A mean of a clipped column falls short of the table's by the integral of the share of rows beyond x, from the bound on:
+E(X − u)⁺ = ∫ P(X > x) dx. The counts that inference paid for tell that share at the bound, a distance d from the mean,
+and at half of it; from these it is taken to fall on as a power, d^−α, so that the integral is P(X > u)·d/(α − 1).
+That is right for Pareto's law, and too much for all whose tails fall faster the further they go, as those of normal,
+exponential and log-normal laws do. What noise may hide is added, as an error of the share. Rows that stand out of the
+noise further away are counted where they are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from dpframe.arrays import FloatArray
+from dpframe.infer.ranges import Cells, Grid, hull
+from dpframe.plan.findings import bounds_of_counts
+from dpframe.plan.inferred import Inferred, Measured
+from dpframe.plan.nested_counts import Layer, fit_layers
+from dpframe.spaces import Space
+
+Excess = tuple[float, float]
+"""By how much a sum is too small, and the standard error of that."""
+
+Ends = tuple[Excess, Excess]
+"""By how much a statistic may be lower, and higher, than that of the clipped column."""
+
+BEYOND_BOUNDS = "beyond_bounds"
+"""Key of a result's attrs: ``{column: share of the rows}``."""
+
+_LEAST_FALL = 1.0
+"""How much faster than its integral can bear a tail is thought to fall, at least."""
+
+_NARROW = 1e-3
+"""Width of a cell, as a part of the way that is looked at, from which on its count is not noise alone."""
+
+_MATTERS = 0.1
+"""Part of a variance from which on what tails add to it is said."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """What lies beyond a bound, in the numbers of codes.
+
+    ``distance`` is that of the bound from the column's mean; ``rows`` lie beyond it, as far as tails go on, with the
+    standard ``error``, and fall as its power ``fall``. ``further`` are distances of cells beyond these, up to the
+    last one in which rows stand out of the noise, with their ``counts`` and variances.
+    """
+
+    distance: float
+    rows: float
+    error: float
+    fall: float
+    further: FloatArray
+    counts: FloatArray
+    variances: FloatArray
+
+    @property
+    def seen(self) -> float:
+        """Rows that stand out of the noise."""
+        rows, error = self.rows + float(self.counts.sum()), math.hypot(self.error, math.sqrt(self.variances.sum()))
+        return rows if rows > error else 0.0
+
+    def excess(self, power: int) -> Excess:
+        """Return what a sum of distances, to a power, lacks as rows beyond the bound count as it, and its error."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            each = self.distance**power * power / max(self.fall - power, _LEAST_FALL)
+            ways = self.further**power - self.distance**power
+            value = max(self.rows, 0.0) * each + max(float(self.counts @ ways), 0.0)
+            error = math.hypot(self.error * each, math.sqrt(float(self.variances @ ways**2)))
+        return (value, error) if math.isfinite(value + error) else (0.0, math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Tails:
+    """Both tails of a column, its rows that are not null, and the variance of the clipped column, as counted."""
+
+    lower: Tail
+    upper: Tail
+    present: float
+    variance: float
+
+    @property
+    def share(self) -> float:
+        """Share of the rows, of those not null, that is seen beyond a bound."""
+        return min((self.lower.seen + self.upper.seen) / self.present, 1.0)
+
+    def of_mean(self) -> Ends:
+        """Return by how much the mean may be lower, and higher, than that of the clipped column."""
+        return _over(self.lower.excess(1), self.present), _over(self.upper.excess(1), self.present)
+
+    def of_sum(self) -> Ends:
+        """Return the same of the sum."""
+        return self.lower.excess(1), self.upper.excess(1)
+
+    def of_variance(self) -> Ends:
+        """Return the same of the variance, which tails only add to."""
+        (low, low_error), (high, high_error) = self.lower.excess(2), self.upper.excess(2)
+        return (0.0, 0.0), _over((low + high, math.hypot(low_error, high_error)), self.present)
+
+    @property
+    def matter(self) -> bool:
+        """Whether rows that are seen beyond the bounds add more than a tenth to the variance, beyond their error."""
+        value, error = self.of_variance()[1]
+        return self.share > 0 and value - error > _MATTERS * self.variance
+
+
+def _over(excess: Excess, rows: float) -> Excess:
+    return excess[0] / rows, excess[1] / rows
+
+
+def tails_of(inferred: Inferred | None, name: str, space: Space, n: int) -> Tails | None:
+    """Return the tails of a column, or None where its bounds were not inferred from counts of intervals.
+
+    Examples
+    --------
+    >>> from dpframe.accounting.budget import Budget
+    >>> from dpframe.spaces import Real
+    >>> counts = Measured("x", "intervals", (0.0, 1.0, 2.0, 4.0), (0, 900, 80, 20, 0), 1.0)
+    >>> tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (counts,)), "x", Real(0.0, 2.0), 1_000)
+    >>> round(tails.share, 2), round(tails.of_mean()[1][0], 3)
+    (0.02, 0.018)
+    """
+    if inferred is None or name not in inferred.columns:
+        return None
+    measured = tuple(m for m in inferred.measured if m.column == name and m.kind == "intervals")
+    inner = space.inner_space
+    bounded = (inner.is_numeric or inner.is_time) and not inner.is_listed
+    if not measured or not bounded or inner.is_time != (measured[-1].unit is not None):
+        return None
+    return _tails(measured, space, n)
+
+
+@lru_cache(maxsize=256)
+def _tails(measured: tuple[Measured, ...], space: Space, n: int) -> Tails | None:
+    low, high = bounds_of_counts(space.inner_space, measured[-1].unit)
+    numbers = space.numbers(np.array([0, space.values - 1]))
+    if len(measured[-1].cells) < 2 or numbers is None or not high > low:
+        return None
+    cells = _cells(measured, space.inner_space.is_whole or measured[-1].unit is not None)
+    outer = hull(cells)
+    if outer is None:
+        return None
+    edges, last = np.array(cells.grid.ends, dtype=np.float64), len(cells.counts) - 1
+    inside = slice(outer[0], outer[1] + 1)
+    # Halved, as the sum of floats may be beyond them all.
+    middles = np.clip(edges[inside] / 2 + edges[outer[0] + 1 : outer[1] + 2] / 2, low, high)
+    weights = np.maximum(cells.counts[inside], 0.0)
+    mean = float(weights @ middles / max(weights.sum(), 1e-300))
+    unit = float(numbers[1] - numbers[0]) / (high - low)
+    nulls = max(measured[-1].missing or 0, 0)
+    with np.errstate(over="ignore"):
+        ways = (edges - mean) * unit
+    return Tails(
+        _tail(-ways[::-1], cells.reversed(), last - outer[0], (mean - low) * unit),
+        _tail(ways, cells, outer[1], (high - mean) * unit),
+        max(float(n - nulls), 1.0),
+        float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
+    )
+
+
+def _cells(measured: tuple[Measured, ...], whole: bool) -> Cells:
+    """Return a column's counts, of cells with ends."""
+    fit, covariance = fit_layers([Layer((-math.inf, *m.cells, math.inf), m.counts, m.variance) for m in measured])
+    edges = [float(edge) for edge in measured[-1].cells]
+    if whole:
+        # Cells double, and the outermost ones are thought to end as the next ones would.
+        return Cells(Grid(tuple(edges), 2 * edges[0] - edges[1], 2 * edges[-1] - edges[-2]), fit, covariance)
+    # Those of floats hold the infinities.
+    return Cells(Grid(tuple(edges[1:-1]), edges[0], edges[-1]), fit[1:-1], covariance[1:-1, 1:-1])
+
+
+def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
+    """Return what lies beyond a bound; it and the ends of cells are distances from the mean."""
+    # Within a wide cell the bound is reached by the power law, too, from where the cell begins.
+    start = float(ends[max(int(np.searchsorted(ends, bound, side="right")) - 1, 0)])
+    start = start if bound / 2 < start < bound else bound
+    wide = np.diff(ends / 2) > _NARROW / 2 * bound
+    parts = np.where((ends[:-1] < bound) | wide, _parts(ends, start, 2 * bound), 0.0)
+    rows, error = float(parts @ cells.counts), math.sqrt(max(float(parts @ cells.covariance @ parts), 0.0))
+    before = rows + float(_parts(ends, start / 2, start) @ cells.counts)
+    fall = math.log2(max(before / max(rows, error, 1.0), 1.0))
+    nearer = (start / bound) ** fall if start > 0 else 1.0
+    # As many rows again, and again, in every doubling.
+    all_rows = nearer / (1 - 2.0 ** -max(fall, _LEAST_FALL))
+    far = slice(min(int(np.searchsorted(ends, 2 * bound)), last + 1), last + 1)
+    middles = ends[:-1][far] / 2 + ends[1:][far] / 2
+    return Tail(
+        bound, rows * all_rows, error * all_rows, fall, middles, cells.counts[far], np.diag(cells.covariance)[far]
+    )
+
+
+def _parts(ends: FloatArray, start: float, stop: float) -> FloatArray:
+    """Return the part of every cell between two distances, as if its rows were spread out evenly."""
+    # Halved, as the difference of floats may be beyond them all.
+    shared = np.minimum(ends[1:] / 2, stop / 2) - np.maximum(ends[:-1] / 2, start / 2)
+    return np.asarray(np.clip(shared / np.maximum(np.diff(ends / 2), 1e-300), 0.0, 1.0))

@@ -1,0 +1,199 @@
+"""Bounds that inference found cut tails: intervals of means hold what lies beyond, and what noise hides near them."""
+
+import math
+import os
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+from dpframe.accounting.budget import Budget
+from dpframe.estimate.beyond_bounds import Tails, tails_of
+from dpframe.plan.inferred import Inferred, Measured
+from dpframe.spaces import Integer, Real
+
+RELEASES = int(os.environ.get("DPFRAME_RELEASES", "8"))
+KEYS = [bytes([release] * 32) for release in range(RELEASES)]
+ROWS = 50_000
+EDGES = np.arange(0.0, 20.5, 0.5)
+COLUMNS = ["income", "price", "wait", "debt", "height", "share"]
+
+
+def table():
+    """Return skewed columns, and two whose tails are short."""
+    rng = np.random.default_rng(5)
+    normal = rng.standard_normal
+    return pd.DataFrame(
+        {
+            "income": np.exp(1.5 * normal(ROWS)),
+            "price": np.exp(normal(ROWS)),
+            "wait": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.exponential(10, ROWS), "D"),
+            "debt": -np.exp(normal(ROWS)),
+            "height": normal(ROWS) + 5,
+            "share": rng.uniform(0, 1, ROWS),
+            "region": rng.choice(["north", "south"], ROWS),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def releases():
+    frame = table()
+    return frame, [frame.dp.sanitize(epsilon=4, key=key) for key in KEYS]
+
+
+def missed(found, truth):
+    return sum(not one["lower"] <= truth <= one["upper"] for one in found)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_intervals_hold_the_tables_own_mean(releases, column):
+    """Fixed keys, and few: at most two may miss, which 95 % intervals do not with probability 0.006 for a column."""
+    frame, safes = releases
+    assert missed([safe.dp.mean(column) for safe in safes], frame[column].mean()) <= max(2, 0.08 * RELEASES)
+
+
+@pytest.mark.filterwarnings("ignore:variances and correlations")
+@pytest.mark.parametrize("column", COLUMNS[1:])
+def test_intervals_hold_the_tables_own_deviation(releases, column):
+    """All but that of the heaviest tail, whose few largest values no count of inference sees."""
+    frame, safes = releases
+    assert missed([safe.dp.std(column) for safe in safes], frame[column].std()) <= max(2, 0.08 * RELEASES)
+
+
+def test_intervals_of_the_clipped_column_would_not(releases):
+    """What it is for: of heavy tails, means of clipped values are too small, by many standard errors."""
+    frame, safes = releases
+    found = [safe.dp.mean("income") for safe in safes]
+    alone = [{"lower": -math.inf, "upper": one["estimate"] + 2 * one["std_error"]} for one in found]
+    assert missed(alone, frame["income"].mean()) >= 0.75 * RELEASES
+
+
+@pytest.mark.parametrize(("column", "most"), [("share", 1.25), ("height", 2.0)])
+def test_short_tails_cost_little(releases, column, most):
+    _, safes = releases
+    means = [safe.dp.mean(column) for safe in safes]
+    ratios = [(mean["upper"] - mean["lower"]) / (2 * 1.96 * mean["std_error"]) for mean in means]
+    assert 0.99 < np.median(ratios) < most
+
+
+def ways(found):
+    return found["upper"] - found["estimate"], found["estimate"] - found["lower"]
+
+
+def test_groups_sums_and_weighted_means_are_opened_alike(releases):
+    frame, safes = releases
+    safe = safes[0]
+    up, down = ways(safe.dp.mean("income"))
+    assert up > 3 * down
+    assert ways(safe.dp.sum("income"))[0] == pytest.approx(up * ROWS, rel=0.01)
+    assert np.greater(*ways(safe.dp.mean("income", weights="share")))
+    truths, groups = frame.groupby("region")["income"].mean(), safe.dp.mean("income", by="region")
+    for region, row in groups.loc[["north", "south"]].iterrows():
+        assert row["lower"] <= truths[region] <= row["upper"]
+        assert np.greater(*ways(row))
+    assert groups.attrs["beyond_bounds"].keys() == {"income"}
+
+
+def test_results_say_which_columns_reach_beyond(releases):
+    _, safes = releases
+    for safe in safes:
+        assert 0 < safe.dp.mean("income").attrs["beyond_bounds"]["income"] < 0.02
+        assert safe.dp.mean("share").attrs.get("beyond_bounds", {"share": 0})["share"] < 0.005
+
+
+def test_variances_and_correlations_of_clipped_tails_warn(releases):
+    """Those of a pair cannot be opened: what is said is in words, with the remedy."""
+    _, safes = releases
+    told = r"of column 'income' are of values clipped.* declare spaces={'income': \(LOWER, UPPER\)}"
+    with pytest.warns(dpf.InferenceWarning, match=told):
+        assert "income" in safes[0].dp.corr(["income", "height"]).attrs["beyond_bounds"]
+    with pytest.warns(dpf.InferenceWarning, match=told):
+        safes[0].dp.var("income")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        safes[0].dp.cov(["height", "share"])
+
+
+def test_declared_bounds_are_the_curators_word():
+    """They are public, and what lies beyond is clipped as he said."""
+    mean = table()[["income"]].dp.sanitize(epsilon=4, spaces={"income": (0.0, 50.0)}, key=bytes(32)).dp.mean("income")
+    assert np.diff(ways(mean)) == pytest.approx(0)
+    assert "beyond_bounds" not in mean.attrs
+
+
+def test_columns_that_were_not_found_stay_clipped():
+    """With ``clipped`` they are so by the analyst's word."""
+    with pytest.warns(dpf.InferenceWarning, match="'income'"):
+        safe = table().iloc[:300][["income"]].dp.sanitize(epsilon=0.3, key=bytes(32))
+    assert np.diff(ways(safe.dp.mean("income", clipped=True))) == pytest.approx(0)
+
+
+def counted(bound, edges, counts, variance=1.0):
+    """Return the tails of a column of numbers from 0 to a bound, whose counts inference measured."""
+    measured = Measured("x", "intervals", tuple(map(float, edges)), tuple(counts), variance)
+    return tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Real(0.0, bound), sum(counts))
+
+
+def counts_of(survival, edges):
+    """Return counts of 10⁹ rows in cells between edges, and beyond these, of a law's share beyond a number."""
+    inside = np.round(1e9 * -np.diff([survival(edge) for edge in edges])).astype(int)
+    return (0, *inside.tolist(), 0)
+
+
+class TestTails:
+    @pytest.mark.parametrize("bound", [3.0, 4.0, 5.25])
+    def test_an_exponential_is_held(self, bound):
+        """Its tail falls faster than a power: more is added than is missing, but not several times as much."""
+        tails, rest = counted(bound, EDGES, counts_of(lambda x: math.exp(-x), EDGES)), math.exp(-bound)
+        assert rest < tails.of_mean()[1][0] < 4 * rest
+        # ∫ 2(x − 1) e^−x dx.
+        assert 2 * bound * rest < tails.of_variance()[1][0] < 16 * bound * rest
+        assert rest < tails.share < 1.5 * rest
+        assert tails.of_mean()[0] == (0.0, 0.0)
+
+    @pytest.mark.parametrize("power", [2.5, 4.0])
+    def test_a_power_is_held(self, power):
+        """(x + 1)^−power, on cells that double: ∫ P dx = (u + 1)^(1 − power) / (power − 1)."""
+        edges = [0.0, *(2.0 ** np.arange(-6, 12))]
+        tails = counted(24.0, edges, counts_of(lambda x: (x + 1) ** -power, edges))
+        rest = 25 ** (1 - power) / (power - 1)
+        assert 0.9 * rest < tails.of_mean()[1][0] < 2 * rest
+
+    def test_mass_that_stands_far_away_is_counted_there(self):
+        """Half a percent of the rows at about 1,000, as capital gains of 99,999 are."""
+        edges = [0.0, 1.0, 2.0, 4.0, 8.0, 900.0, 1_100.0]
+        tails = counted(2.0, edges, (0, 80_000, 19_500, 0, 0, 0, 500, 0))
+        assert tails.of_mean()[1][0] == pytest.approx(0.005 * 1_000, rel=0.01)
+        assert tails.share == pytest.approx(0.005, rel=0.01)
+
+    def test_nothing_seen_leaves_the_noise(self):
+        """Thirty rows may lie beyond unseen, and where the tail falls quickly, close by."""
+        tails = counted(2.0, [0.0, 1.0, 2.0, 4.0], (0, 500, 500, 3, 0), variance=900.0)
+        assert tails.share == 0
+        (_, value), (seen, error) = tails.of_mean()
+        assert seen < 3 * 2 / 1_000
+        assert value < error
+        assert 30 * 0.1 / 1_000 < error < 30 * 2 / 1_000
+
+    @pytest.mark.parametrize("edges", [[0.0], [0.0, 1.0], [-1e308, 0.0, 1e308], [0.0, 1.0, 1e308], [-1.7e308, 1.7e308]])
+    def test_odd_edges(self, edges):
+        tails = counted(1.0, edges, [0, *[100] * (len(edges) - 1), 0])
+        assert tails is None or isinstance(tails, Tails)
+        for low, high in [] if tails is None else [tails.of_mean(), tails.of_variance(), tails.of_sum()]:
+            assert not math.isnan(sum([*low, *high]))
+
+    def test_outermost_cells_of_whole_numbers_hold_some(self):
+        """Those of floats hold the infinities; of whole numbers the first may be 0 alone."""
+        measured = Measured("x", "intervals", (1, 2, 4), (700, 200, 50, 50), 1.0)
+        tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Integer(0, 3), 1_000)
+        assert tails.share == pytest.approx(0.05, rel=0.5)
+        assert tails.lower.seen == 0
+
+    def test_counts_of_other_columns_and_kinds_say_nothing(self):
+        values = Inferred(Budget(1.0, 1e-6), ("x",), (Measured("x", "values", ("a",), (3,), 1.0),))
+        assert tails_of(values, "x", Real(0.0, 1.0), 10) is None
+        assert tails_of(values, "y", Real(0.0, 1.0), 10) is None
+        assert tails_of(None, "x", Real(0.0, 1.0), 10) is None
