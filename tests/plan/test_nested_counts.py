@@ -1,5 +1,7 @@
 """Nested counts against generalised least squares, written out."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,9 +26,9 @@ def test_layers_are_fitted_as_by_gauss_and_markov(layers):
     finest = layers[-1].ends
     design = np.array(
         [
-            [start <= low and high <= stop for low, high in zip(finest, finest[1:], strict=False)]
+            [start <= low and high <= stop for low, high in pairwise(finest)]
             for layer in layers
-            for start, stop in zip(layer.ends, layer.ends[1:], strict=False)
+            for start, stop in pairwise(layer.ends)
         ],
         dtype=float,
     )
