@@ -42,7 +42,7 @@ from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import MOST_PERSON_ROWS, Plan
 from dpframe.plan.steps import row_cap
 from dpframe.release.order_watch import SortedWatch
-from dpframe.spaces import Space
+from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field
 
 T = TypeVar("T", bound=Table)
@@ -460,9 +460,11 @@ def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], 
     budget = rest if rest.epsilon < _SMALL or _taking(options) else Budget(1.0, 0.0)
     unknown, chosen = {column.name for column in left}, options.get("mechanisms") or {}
     if isinstance(chosen, Mapping):
-        for name in unknown & chosen.keys():
-            if isinstance(chosen[name], str):
-                check_tag(chosen[name], name)
+        for column in left:
+            if isinstance(tag := chosen.get(column.name), str):
+                # What objects are is not known by their type.
+                either = [] if pa.types.is_null(column.type) else [spaces[column.name], Nullable(spaces[column.name])]
+                check_tag(tag, column.name, [space.metric for space in either])
         # Which mechanisms fit, and what they cost, is known with the spaces.
         named = {k: getattr(tag, "tag", tag) if k in _taking(options) else tag for k, tag in chosen.items()}
         chosen = {k: tag for k, tag in named.items() if k not in unknown and not isinstance(tag, Mechanism)}

@@ -8,7 +8,7 @@ and a tag registry makes it reachable by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -469,9 +469,10 @@ def family_for(space: Space, tag: str | None = None) -> Family:
     return known[tag]
 
 
-def check_tag(tag: object, column: str) -> None:
-    """Raise `ParameterError` for the tag of a column's mechanism that is none of any space."""
-    known = {name for family in MECHANISMS.values() for name in (family.tag, *family.aliases)}
+def check_tag(tag: object, column: str, metrics: Collection[str]) -> None:
+    """Raise `ParameterError` for the tag of a column's mechanism that fits none of some metrics; none stand for all."""
+    fitting = [family for family in MECHANISMS.values() if not metrics or family.metrics & set(metrics)]
+    known = {name for family in fitting for name in (family.tag, *family.aliases)}
     if tag not in known:
         raise ParameterError(f"mechanisms names none for column {column!r}; use one of {', '.join(sorted(known))}")
 

@@ -80,13 +80,14 @@ def test_a_value_that_is_refused_costs_nothing(tmp_path, options):
     assert ledger.history().empty
 
 
-def test_a_mechanism_that_there_is_not_costs_nothing(tmp_path):
-    """Known by its name alone, before any space is."""
+@pytest.mark.parametrize(("column", "tag"), [("sex", "typo"), ("sex", "geometric"), ("age", "bitflip")])
+def test_a_mechanism_that_fits_no_space_of_a_type_costs_nothing(tmp_path, column, tag):
+    """Known by its name and the column's type, before any space is."""
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("d", 10.0, 1e-3)
     table = dpf.datasets.make_census(300, columns=["sex", "age"])
-    with pytest.raises(dpf.ParameterError, match=r"names none for column 'sex'; use one of .*randomized_response"):
-        table.dp.sanitize(epsilon=1.0, delta=1e-6, mechanisms={"sex": "typo"}, ledger=ledger, dataset="d")
+    with pytest.raises(dpf.ParameterError, match=rf"names none for column '{column}'; use one of .*randomized"):
+        table.dp.sanitize(epsilon=1.0, delta=1e-6, mechanisms={column: tag}, ledger=ledger, dataset="d")
     assert ledger.history().empty
 
 
