@@ -198,4 +198,4 @@ def _parts(ends: FloatArray, start: float, stop: float) -> FloatArray:
     """Return the part of every cell between two distances, as if its rows were spread out evenly."""
     # Halved, as the difference of floats may be beyond them all.
     shared = np.minimum(ends[1:] / 2, stop / 2) - np.maximum(ends[:-1] / 2, start / 2)
-    return np.asarray(np.clip(shared / np.maximum(np.diff(ends / 2), 1e-300), 0.0, 1.0))
+    return np.asarray(np.minimum(np.maximum(shared, 0.0) / np.maximum(np.diff(ends / 2), 1e-300), 1.0))
