@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -43,9 +43,11 @@ _GUESSES = 2
 _WIDTH = 1e-6
 """Relative width at which the search for the columns' losses stops, where their cost is steep."""
 _LEAP = 2e-4
-"""The same once bisection has taken over, because their cost leaps over δ."""
+"""The same once guesses between two totals have taken over, because their cost leaps over δ."""
+_AWAY = 0.3
+"""Part of the way between two totals that a guess keeps from either."""
 _TURNS = 4
-"""Totals that are found by the model before bisection takes over."""
+"""Totals that are found by the model before these take over."""
 _FLOOR = 1e-300
 _NO_STEP = Step(0.0)
 _ROUNDED = 1 + Fraction(1, 10**12)
@@ -345,15 +347,16 @@ def _largest(
     """Return units with nearly the largest total loss that keeps the promise; their own cost has been computed.
 
     Making units may take a second (linear programmes), so that few totals are tried: each is what a model of the
-    units made so far says. Their cost may leap (optima do), which bisection then closes in on.
+    units made so far says. Their cost may leap (optima do), which guesses between two totals close in on.
     """
     inside, model = terms.sampled_budget, _Model.beside(ready, shares, terms)
     most = _MOST / min(shares)
     best: list[Randomised] | None = None
     low, high, total = 0.0, math.inf, model.largest(min(inside.epsilon, most / 2), most)
+    seen: dict[float, float] = {}
     while True:
         units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
-        value = terms.delta_of([*ready, *units]).value
+        seen[total] = value = terms.delta_of([*ready, *units]).value
         if value <= inside.delta:
             low, best = total, units
             if value >= _USED * inside.delta or total >= most:
@@ -368,7 +371,15 @@ def _largest(
         if best is not None and min(high, total if last == low else math.inf) <= width:
             return best
         if model.known >= _TURNS or not low < total < high:
-            total = _between(low, high, inside.epsilon, most)
+            total = _straight(low, high, seen, inside.delta) or _between(low, high, inside.epsilon, most)
+
+
+def _straight(low: float, high: float, seen: Mapping[float, float], delta: float) -> float | None:
+    """Return where a straight line through the logarithms of δ at both bounds is at a promise's δ, if there is one."""
+    if not (0 < seen.get(low, 0.0) <= delta < seen.get(high, 0.0)):
+        return None
+    part = math.log(delta / seen[low]) / math.log(seen[high] / seen[low])
+    return low + (high - low) * min(max(part, _AWAY), 1 - _AWAY)
 
 
 def _curved(
