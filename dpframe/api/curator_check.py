@@ -24,6 +24,7 @@ from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits
 from dpframe.spaces import Space
+from dpframe.spaces.base import decoded
 
 TITLE = "FOR THE CURATOR ALONE: exact numbers of the data, protected by nothing; do not share them"
 
@@ -142,8 +143,8 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
         return told | {"refused": error.rule}
     if not present.any():
         return told
-    plain = _plain(raw).filter(pa.array(present))
-    back = _plain(space.decode(codes[name], output_type(raw.type))).filter(pa.array(present))
+    plain = decoded(raw).filter(pa.array(present))
+    back = decoded(space.decode(codes[name], output_type(raw.type))).filter(pa.array(present))
     if space.inner_space.holds_sets:
         sets: Any = space.inner_space
         lost = np.array([_lost(set(a), set(b), sets.max_size) for a, b in _lists(plain, back)])
@@ -152,7 +153,7 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
         vectors: Any = space.inner_space
         return told | {"clamped": float(vectors.outside(np.array(plain.to_pylist(), dtype=np.float64)).mean())}
     if space.is_numeric and not space.is_listed:
-        ends = _plain(space.decode(space.code_array([0, space.values - 1]), output_type(raw.type)))
+        ends = decoded(space.decode(space.code_array([0, space.values - 1]), output_type(raw.type)))
         out = pc.or_(pc.less(plain, ends[0]), pc.greater(plain, ends[1]))
         moved = _mean(back) - _mean(plain)
         return told | {"clamped": pc.mean(out.cast(pa.float64())).as_py(), "shift": moved}
@@ -162,10 +163,6 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
 
 def _mean(array: pa.Array) -> Any:
     return pd.Series(array.to_pandas(date_as_object=False)).mean()
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _lost(held: set[Any], coded: set[Any], most: int | None) -> float:
@@ -203,7 +200,7 @@ def _error(
     """Return the root mean square error over the cells of a statistic; None for what is not compared."""
     if statistic == "mean":
         found: Any = estimates.mean(names[0])["estimate"]
-        truth: Any = pd.Series(_plain(frame.array(names[0])).to_pandas()).mean()
+        truth: Any = pd.Series(decoded(frame.array(names[0])).to_pandas()).mean()
         gap = found - truth
         return abs(gap / pd.Timedelta(1, "D") if isinstance(gap, pd.Timedelta) else float(gap))
     spaces = [plan[name].space for name in names]

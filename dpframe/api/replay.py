@@ -38,6 +38,7 @@ from dpframe.plan.measures import Measure, ball_of
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, metadata_text
 from dpframe.spaces import Space
+from dpframe.spaces.base import decoded
 
 _NULLABLE: dict[pa.DataType, Any] = {
     pa.bool_(): pd.BooleanDtype(),
@@ -272,8 +273,7 @@ def _most(measure: Measure, plan: Plan) -> int:
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    return decoded(column.combine_chunks())
 
 
 def _different(a: pa.Array, b: pa.Array, first: int, most: int) -> list[int]:

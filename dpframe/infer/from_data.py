@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, Vector
-from dpframe.spaces.base import LARGEST_GRID
+from dpframe.spaces.base import LARGEST_GRID, decoded
 from dpframe.spaces.field import Field
 from dpframe.spaces.lists import float_norms, float_rows, is_list_of_floats, list_lengths
 
@@ -57,7 +57,7 @@ def _found(column: Field, read: Reader) -> Space:
     def counted() -> Iterator[pa.Array]:
         nonlocal nulls
         for array in _chain(first, arrays):
-            array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+            array = decoded(array)
             if pa.types.is_floating(array.type):
                 # Arrow compares no half floats.
                 array = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array

@@ -40,6 +40,19 @@ def missing_of(array: pa.Array) -> Mask:
     return None if array.null_count == 0 else np.asarray(pc.is_null(array))
 
 
+def decoded(array: pa.Array) -> pa.Array:
+    """Return the values that a dictionary's indices stand for; other arrays as they are.
+
+    >>> decoded(pa.array(["a", "b", "a"]).dictionary_encode()).to_pylist()
+    ['a', 'b', 'a']
+    """
+    if not pa.types.is_dictionary(array.type):
+        return array
+    if pa.types.is_string_view(array.type.value_type):  # of which Arrow takes no rows
+        array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
+    return array.dictionary_decode()
+
+
 def in_words(codes: Codes, last: int) -> bool:
     """Tell whether rows of 64-bit words, lowest first, are numbers of at most ``last``."""
     below, equal = np.zeros(len(codes), dtype=np.bool_), np.ones(len(codes), dtype=np.bool_)

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import mu_of
+from dpframe.api.curator_check import check
 from dpframe.cli import main
 from dpframe.errors import ParameterError, PlanError
 from dpframe.plan.build import build_plan
@@ -153,3 +155,14 @@ def test_names_that_no_file_can_have_are_refused(
     said = capsys.readouterr()
     assert (stopped.value.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.parquet", "l.sqlite"]
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.PrivacyLeakWarning")
+@pytest.mark.parametrize("rows", [0, 300])
+def test_categoricals_of_polars_are_read_off_the_data(rows: int) -> None:
+    """Their entries are views, of which Arrow takes no rows; a curator's check decodes them, too."""
+    frame = polars.DataFrame({"a": polars.Series(["x", "y", "x"] * (rows // 3), dtype=polars.Categorical)})
+    plan = dpf.make_plan(frame, 5.0, infer="data")
+    if rows:
+        assert set(plan["a"].space.categories) >= {"x", "y"}
+        assert check(frame, plan).columns.loc["a", "outside"] == 0
