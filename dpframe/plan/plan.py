@@ -148,6 +148,8 @@ class Plan:
             isinstance(self.n, bool) or not isinstance(self.n, int) or not 0 <= self.n <= _MOST_ROWS
         ):
             raise ParameterError("n must be a number of rows, below 2^62, or None")
+        rows = check_whole(self.contributions, "contributions", of="rows per person")
+        object.__setattr__(self, "contributions", rows)
         self._check_names()
         self._check_groups()
         self._check_persons()
