@@ -160,7 +160,7 @@ def test_names_that_no_file_can_have_are_refused(
 @pytest.mark.parametrize("rows", ["null", "0", "1.0", "true"])
 @pytest.mark.parametrize("spaces", [{}, {"a": dpf.Boolean()}])
 def test_contributions_are_a_number_in_plans_of_no_column_too(spaces: Any, rows: str) -> None:
-    plan = Plan(epsilon=1.0, columns=()) if not spaces else build_plan(spaces, epsilon=1.0)
+    plan = Plan(epsilon=1.0, delta=0.0, columns=()) if not spaces else build_plan(spaces, epsilon=1.0)
     with pytest.raises(PlanError, match="contributions must be a whole number of rows per person, at least 1"):
         Plan.from_json(plan.to_json().replace('"contributions": 1', f'"contributions": {rows}'))
 
