@@ -227,7 +227,8 @@ class Draft:
             known |= {column.name: space for column in left if (space := from_type(column)) is not None}
             plan = built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
-        secret = _hides(options)
+        # No row hides in a table of none.
+        secret = _hides(options) and table.n > 0
         # In known order what inference gave may decide neither the columns' shares nor which tables are measured.
         fixed = options["allocation"] != "error" and wish.measure is None
         allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)

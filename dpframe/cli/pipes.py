@@ -27,7 +27,8 @@ def spooled(context: typer.Context, source: Path) -> Path:
     """
     if source != PIPE:
         return source
-    folder = context.with_resource(tempfile.TemporaryDirectory(prefix=_FOLDER))
+    # The command's own context is not closed where a later argument is refused.
+    folder = context.find_root().with_resource(tempfile.TemporaryDirectory(prefix=_FOLDER))
     first = sys.stdin.buffer.read(4)
     path = Path(folder) / ("input.parquet" if first == b"PAR1" else "input.csv")
     with atomic(path) as file:

@@ -91,6 +91,16 @@ def test_a_mechanism_that_fits_no_space_of_a_type_costs_nothing(tmp_path, column
     assert ledger.history().empty
 
 
+def test_measures_of_an_empty_table_are_charged_for_a_release(tmp_path):
+    """No row hides in a table of none: what inference spends there is subtracted, as in known order."""
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("d", 10.0, 1e-3)
+    table = dpf.datasets.make_census(300, columns=["sex", "age"]).iloc[:0]
+    safe = dpf.sanitize(table, epsilon=1.0, delta=1e-6, measure=["age"], ledger=ledger, dataset="d")
+    assert len(safe) == 0
+    assert len(ledger.history()) == 1
+
+
 def test_a_key_that_is_none_costs_nothing(tmp_path):
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("d", 3.0, 1e-3)

@@ -1,5 +1,8 @@
 """The command line: files in, files out, one clear line for bad input."""
 
+import contextlib
+import gc
+import io
 import json
 import os
 import re
@@ -45,6 +48,19 @@ def run(capsys, monkeypatch):
 
     monkeypatch.setattr("warnings.showwarning", print)  # restored afterwards
     return call
+
+
+@pytest.mark.parametrize("arguments", [["-"], ["-", "out.parquet", "--epsilon", "x"]])
+def test_what_was_piped_in_is_kept_by_no_command_that_is_refused(run, tmp_path, monkeypatch, arguments):
+    """Nor until Python collects it: the table would lie in a temporary folder for as long."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a,b\n1,2\n3,4\n")))
+    with contextlib.ExitStack() as stack:
+        gc.disable()
+        stack.callback(gc.enable)
+        code, _, err = run("sanitize", *arguments)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert not list(tmp_path.iterdir())
 
 
 def test_plan_sanitize_inspect_estimate(files, run):
