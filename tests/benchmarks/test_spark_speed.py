@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import java
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -52,9 +52,8 @@ print(json.dumps({name: min(times[1:]) for name, times in seconds.items()}))
 """
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java 17: apt-get install openjdk-17-jre-headless")
 def test_spark_beside_a_plain_copy(benchmark: Any, tmp_path: Path) -> None:
-    source = tmp_path / "in"
+    home, source = java.home_or_skip(), tmp_path / "in"
     source.mkdir()
     part = pa.Table.from_pandas(datasets.make_census(PART, columns=list(SPACES)), preserve_index=False)
     for file in range(FILES):
@@ -68,7 +67,7 @@ def test_spark_beside_a_plain_copy(benchmark: Any, tmp_path: Path) -> None:
         found = {}
         for workers in (1, 2):
             command = [sys.executable, "-c", RUN, str(source), str(tmp_path), str(workers), str(ROUNDS)]
-            env = os.environ | {"PYSPARK_PYTHON": sys.executable}
+            env = os.environ | {"JAVA_HOME": home, "PYSPARK_PYTHON": sys.executable}
             said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
             found[workers] = json.loads(said.splitlines()[-1])
         return found
