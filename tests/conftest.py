@@ -1,6 +1,7 @@
 """Shared tables."""
 
 import os
+from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,16 +23,75 @@ settings.register_profile("quick", derandomize=True, max_examples=15)
 if os.environ.get("CI"):
     settings.load_profile("fixed")
 
-NEEDS = {
-    "dask": ["dpframe/engines/dask.py"],
-    "pyspark": ["dpframe/engines/spark.py", "dpframe/engines/spark_sink.py", "tests/engines/warm_daemon.py"],
-}
+NEEDS = {"dask": ["dask.py"], "pyspark": ["spark.py", "spark_sink.py"]}
+"""Modules of dpframe.engines that need an extra; what they show in docstrings is of the slow tier."""
+
+SLOW = "The slow tests (long statistics, fuzz, kills, engines, notebooks) were left out; run them with: pytest -m slow"
+
+
+def engine_modules(root: Path, *, absent: bool) -> list[Path]:
+    """Return the engines' modules, all of them or those whose extra is not installed."""
+    folder = root / "dpframe" / "engines"
+    return [folder / name for need, names in NEEDS.items() if not (absent and find_spec(need)) for name in names]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give the slow tier what `walk(fast)` leaves over, evenly, and the engines' docstrings."""
+    engines = engine_modules(config.rootpath, absent=False)
+    walks: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.path in engines:
+            item.add_marker(pytest.mark.slow)
+        elif item.get_closest_marker("walk"):
+            walks.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in walks.values():
+        fast = cases[0].get_closest_marker("walk").args[0]
+        kept = {round((i + 0.5) * len(cases) / fast - 0.5) for i in range(fast)}
+        for i, item in enumerate(cases):
+            if i not in kept:
+                item.add_marker(pytest.mark.slow)
+
+
+class Tiers:
+    """What is collected of the engines, failures named while a run goes on, and the other tier in the last line."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Write where pytest writes."""
+        self.config = config
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave out modules that need an extra that is not installed, and helpers of tests that may need one."""
+        if collection_path in engine_modules(self.config.rootpath, absent=True):
+            return True
+        engines = self.config.rootpath / "tests" / "engines"
+        return True if collection_path.parent == engines and not collection_path.name.startswith("test_") else None
+
+    def write(self, line: str) -> None:
+        """Write a line of its own; processes of xdist write nothing."""
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(line)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Name a failure at once, with its first line."""
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = crash.message.partition("\n")[0] if crash else report.when
+            self.write(f"FAILED {report.nodeid} - {reason}")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None, None, None]:
+        """Close with the other tier."""
+        yield
+        if self.config.option.markexpr == "not slow" and not self.config.option.collectonly:
+            self.write(SLOW)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave modules uncollected that need an extra which is not installed."""
-    absent = [config.rootpath / path for module, paths in NEEDS.items() if find_spec(module) is None for path in paths]
-    config.option.ignore = [*(config.option.ignore or []), *map(str, absent)]
+    """Collect and report as said above, in folders without a conftest too."""
+    config.pluginmanager.register(Tiers(config))
 
 
 DATA = Path(os.environ.get("DPFRAME_DATA", Path(__file__).parents[2] / "shared" / "data"))

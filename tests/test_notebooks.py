@@ -51,7 +51,7 @@ def test_stripped_and_offline(path: Path) -> None:
             assert max(map(len, cell.source.splitlines())) <= 120
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs(path: Path, tmp_path: Path) -> None:
     # In a process of its own: a kernel's event loop is no affair of this one, and its files stay in one folder.

@@ -193,7 +193,7 @@ def measured_attack(plan, others, x, x_other, epsilon, times):
     return low - math.exp(epsilon) * high, (hits[0] - math.exp(epsilon) * hits[1]) / times
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AUDITED)
 def test_audit_of_whole_releases(name):
     """2·10⁵ releases on each of two neighbours; each lower bound on δ is wrong with probability at most 2e-6. Keys are
@@ -243,7 +243,7 @@ def test_a_plan_for_more_rows_is_refused_before_anything_is_drawn():
     assert len(dpf.sanitize(frame, plan=plan.replan(ROWS))) == ROWS
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_the_released_order_tells_nothing_of_the_input_order():
     """Without it the claim is void: the row that differs is first, and a position test would find it.
 
@@ -457,7 +457,7 @@ def check_table(codes, spaces, title):
     return found
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_table_of_adult(adult):
     found = check_table(*coded(adult[CATEGORICAL]), "Adult")
     assert found[1.0, "basic"] == pytest.approx(0.136, rel=0.01)
@@ -465,7 +465,7 @@ def test_table_of_adult(adult):
     assert found[1.0, "secret order"] == pytest.approx(0.0083, rel=0.02)
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "design"), [(32_561, (0.136, 0.103, 0.0083)), (10**6, (0.0245, 0.0187, 0.0010))])
 def test_table_of_nine_columns_of_the_design(n, design):
     spaces = {f"c{k}": [str(i) for i in range(k)] for k in (9, 16, 7, 15, 6, 5, 42)} | {c: ["0", "1"] for c in "st"}

@@ -28,7 +28,7 @@ RUNS = 100_000
 # --- the registry -------------------------------------------------------------------------------------
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 0.05])
 @pytest.mark.parametrize("tag", sorted(MECHANISMS))
 def test_every_mechanism_of_the_registry_passes(tag: str, delta: float) -> None:

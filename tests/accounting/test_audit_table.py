@@ -29,7 +29,7 @@ from dpframe.infer.cost import Histogram
 from dpframe.mechanisms import MECHANISMS, Geometric, RandomizedResponse, WithNull
 from dpframe.mechanisms.process import Process
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.slow
 
 RUNS = 50_000
 RELEASES = 100_000

@@ -257,7 +257,7 @@ TARGETS = {
 }
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "share"), [(n, share) for n, row in TARGETS.items() for share in row])
 def test_what_central_shares_leave_the_rows_of_adult(n, share):
     allowed = remaining_step(whole := promise_step(Budget(1.0, 1e-6)), share_of_step(whole, share))
@@ -270,7 +270,7 @@ def test_what_central_shares_leave_the_rows_of_adult(n, share):
         assert shuffled_delta(adult(total * 1.006), n, 1.0).value > 1e-6
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "size", "n", "epsilon", "least"),
     [
@@ -291,7 +291,7 @@ def test_the_curve_beside_calibrating_directly(columns, size, n, epsilon, least)
     assert shuffled_delta(parts(total / least), n, epsilon).value > 1e-6
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_columns_of_unequal_shares_and_kinds():
     def parts(total):
         shares = [2.0, 1.0, 0.5, 1.3]
@@ -333,7 +333,7 @@ def shuffled_response(n, epsilon, x):
     return max(float(np.maximum(a - math.exp(x) * b, 0).sum()) for a, b in pairs)
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1_000, 10_000, 100_000, 1_000_000])
 def test_the_curve_beside_the_exact_profile_of_shuffled_response(n):
     part = response(2, 1.0, 1)
@@ -360,7 +360,7 @@ def counts(rows, size):
     return law
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "sigma2", "epsilons"), [(5, 4.0, (0.3, 0.8)), (6, 9.0, (0.5, 0.5)), (4, 1.0, (1.0, 0.4))]
 )

@@ -208,7 +208,7 @@ def test_the_command_line_chooses(tmp_path):
     assert pq.read_metadata(tmp_path / "out.parquet").num_rows == 100
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_neighbouring_persons_are_as_close_as_is_promised():
     """1,500 keys a side, n = 30 persons at (1, 1e-3): a person of 40 rows against one of a single other row.
 

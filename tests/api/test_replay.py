@@ -35,6 +35,7 @@ def plan(**options):
     return dpf.make_plan(CENSUS, 2.0, **{"delta": 1e-4, "spaces": SPACES, "nulls": "impute"} | options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_releases_differ_in_one_row_and_nothing_else(name):
     found = dpf.replay_audit(CENSUS, plan(**PLANS[name]), edits=40, random_state=1)
@@ -98,6 +99,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("face", PLANTED, ids=lambda face: face.__name__)
 def test_planted_faults_are_found(face):
     """On a table of six rows, most of whose edits touch what the fault hangs on."""
@@ -157,6 +159,7 @@ HONEST = {
 }
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_plans_raise_no_alarm(name):
     table = HONEST[name]()

@@ -30,6 +30,7 @@ def frame() -> pd.DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_the_plan_found_meets_all_targets_and_no_smaller_epsilon_does():
     data = frame()
     plan = data.dp.plan(target=TARGET, **OPTIONS)
@@ -43,6 +44,7 @@ def test_the_plan_found_meets_all_targets_and_no_smaller_epsilon_does():
     assert {measure.columns for measure in plan.measures} == {("region",), ("sex", "region"), ("age",)}
 
 
+@pytest.mark.slow
 def test_releases_have_the_errors_that_were_asked_for():
     """100 releases: stated errors are met in 95; root mean squares of errors are within a fifth of the targets."""
     data = frame()
@@ -61,6 +63,7 @@ def test_releases_have_the_errors_that_were_asked_for():
     assert math.sqrt(squares[-1]) < 0.6 * 1.2
 
 
+@pytest.mark.slow
 def test_without_tables_the_columns_shares_are_moved():
     data = frame()
     for options in ({"measure": None}, {"delta": 0.0}):
@@ -74,6 +77,7 @@ def test_without_tables_the_columns_shares_are_moved():
         assert plan["region"].mechanism.epsilon > plan["basket"].mechanism.epsilon
 
 
+@pytest.mark.slow
 def test_supports_have_targets_too():
     plan = frame().dp.plan(target={"basket": 0.01}, **OPTIONS)
     assert plan.forecast().loc[("support", "basket"), "std_error"] <= 0.01

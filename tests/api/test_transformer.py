@@ -66,6 +66,7 @@ ALL = [sanitizer(random_state=0), dpf.Sanitizer(1.0, delta=1e-6, random_state=0)
 CHECKS = parametrize_with_checks(ALL, expected_failed_checks=lambda estimator: RANDOM)
 
 
+@pytest.mark.walk(16)
 @CHECKS
 @pytest.mark.filterwarnings("ignore::dpframe.SeededReleaseWarning", "ignore::dpframe.RepeatedReleaseWarning")
 @pytest.mark.filterwarnings("ignore::dpframe.OrderLeakWarning", "ignore::sklearn.exceptions.SkipTestWarning")

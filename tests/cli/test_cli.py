@@ -123,6 +123,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.slow
 def test_every_statistic_from_the_shell(files, run):
     out = files / "out.parquet"
     assert run("sanitize", files / "in.parquet", out, "--epsilon", 30, "--spaces", files / "spaces.json")[0] == 0

@@ -305,6 +305,7 @@ def test_a_stopped_job_says_that_its_repetition_is_free(shell, ledger, monkeypat
     assert ledger.spent("survey").epsilon == 0.5
 
 
+@pytest.mark.slow
 def test_as_a_process(tmp_path):
     arguments = [sys.executable, "-m", "dpframe", "ledger", "create", "l", "--dataset", "survey", "--epsilon", "1"]
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)

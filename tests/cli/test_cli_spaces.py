@@ -121,7 +121,10 @@ def test_what_cannot_be_written_is_refused(run, source, tmp_path, name):
 
 
 BROKEN = {
-    "spaces.json": ('{\n// bounds\n"age": {"lower": 0,\n}', "spaces.json at line 4 is not JSON; write {column: space}"),
+    "spaces.json": (
+        '{\n// bounds\n"age": {"lower": 0\n"upper": 1}}',
+        "spaces.json at line 4 is not JSON; write {column: space}",
+    ),
     "spaces.toml": ("age = {lower = 0,\n", "spaces.toml is not TOML; write column = space"),
     "list.json": ("[]", "list.json must hold one JSON object"),
 }

@@ -17,6 +17,8 @@ engine = pytest.importorskip("dpframe.engines.dask", reason="pip install 'dpfram
 dask = pytest.importorskip("dask")
 cloudpickle = pytest.importorskip("cloudpickle")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def many_buckets(monkeypatch):

@@ -24,6 +24,8 @@ engine = pytest.importorskip("dpframe.engines.spark", reason="pip install 'dpfra
 sf = pytest.importorskip("pyspark.sql.functions")
 sink = pytest.importorskip("dpframe.engines.spark_sink")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def spark(tmp_path, monkeypatch):

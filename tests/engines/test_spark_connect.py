@@ -14,6 +14,8 @@ pytest.importorskip("pyspark", reason="pip install 'dpframe[spark]'")
 for package in ("grpc", "grpc_status", "zstandard"):
     pytest.importorskip(package, reason="pip install 'pyspark[connect]'")
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_session_of_spark_connect(tmp_path):
     home = java.home_or_skip()

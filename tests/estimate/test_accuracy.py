@@ -21,7 +21,7 @@ from dpframe.estimate.likelihood import fit_joint, project_to_simplex
 from dpframe.plan.build import build_plan
 from dpframe.release.release import release
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.slow
 
 KEYS = int(os.environ.get("DPFRAME_KEYS", "1"))
 COLUMNS = ["workclass", "education", "marital_status", "occupation", "relationship", "race", "sex"]

@@ -47,6 +47,7 @@ def missed(found, truth):
     return sum(not one["lower"] <= truth <= one["upper"] for one in found)
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("column", COLUMNS)
 def test_intervals_hold_the_tables_own_mean(releases, column):
     """Fixed keys, and few: at most two may miss, which 95 % intervals do not with probability 0.006 for a column."""
@@ -54,6 +55,7 @@ def test_intervals_hold_the_tables_own_mean(releases, column):
     assert missed([safe.dp.mean(column) for safe in safes], frame[column].mean()) <= max(2, 0.08 * RELEASES)
 
 
+@pytest.mark.walk(1)
 @pytest.mark.filterwarnings("ignore:variances and correlations")
 @pytest.mark.parametrize("column", COLUMNS[1:])
 def test_intervals_hold_the_tables_own_deviation(releases, column):

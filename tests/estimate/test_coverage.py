@@ -18,7 +18,7 @@ import dpframe as dpf
 from dpframe.plan.build import build_plan
 from dpframe.release.release import permutation, release
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.slow
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "60"))
 COLUMNS = ["age", "hours_per_week", "sex", "race", "income", "workclass"]

@@ -97,7 +97,7 @@ def test_moments(name):
     check([numbers(ask(e)) for e in releases(R)], truth)
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_covariance_correlation_and_weighted_mean():
     """Ratios: consistent, with a bias of order 1/n that is not tested for; coverage is, within 3.4 binomial deviations.
 
@@ -172,7 +172,7 @@ def test_merging_cells_keeps_every_share():
     np.testing.assert_allclose(merge @ codes, np.append(np.diff(coarse.edges), 1))
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_methods_stay_in_the_simplex_and_say_what_they_are():
     for method in ("project", "em", "model"):
         table = ONE.joint(["sex", "job", "grade"], method=method, dropna=False)
@@ -489,6 +489,7 @@ def test_crosstab_margins_are_the_marginals():
     )
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_no_interval_has_width_zero(n):
     """A sample variance of a handful of rows can be zero or less; uniform values stand in for it then."""

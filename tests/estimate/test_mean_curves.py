@@ -63,7 +63,7 @@ def test_a_curve_column_goes_all_the_way(people, tmp_path) -> None:
     refused(ParameterError, "holds curves, of which no rows are drawn", lambda: safe.dp.synthesize())
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["tables", "rows"])
 def test_bands_by_region_cover_all_hours_at_once(people, source) -> None:
     """Of 30 releases by 16 regions 93 to 98 % of the bands hold, to what chance explains with probability 1e-6."""

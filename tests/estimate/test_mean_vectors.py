@@ -62,6 +62,7 @@ def test_surrogates_of_coordinates_and_products_are_unbiased(space) -> None:
         assert one == pytest.approx(0.0 if null else 1.0, abs=1e-9)
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("measure", [None, [("v",)], [("v", "sex")]], ids=["rows", "sums", "sums by sex"])
 @pytest.mark.parametrize("nulls", [False, True], ids=["vector", "nullable"])
 def test_errors_are_honest(nulls, measure) -> None:
@@ -179,6 +180,7 @@ def test_no_replaced_row_moves_sums_by_more_than_the_accountant_takes(norm) -> N
     assert noise.numbers == table.shape[1]
 
 
+@pytest.mark.slow
 def test_the_step_of_a_ball_lies_above_exact_laws_in_two_dimensions() -> None:
     """The hockey-stick divergence of two-dimensional noise, summed over its lattice, against what is claimed."""
     sigma2, move = 2_500.0, np.array([7, 24])
@@ -249,6 +251,7 @@ def test_noise_of_measured_sums_is_of_a_stream_of_its_own() -> None:
     assert np.abs(one.counts - two.counts.sum(axis=0)).min() > 1_000
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize("options", [{}, {"mechanisms": {"v": "gaussian"}, "shuffle": False}])
 def test_covariances_are_unbiased_and_covered(null, options):

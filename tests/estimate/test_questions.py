@@ -79,6 +79,7 @@ def tables() -> list[dpf.Estimates]:
     return released(1.0, 1e-6, RELEASES // 2)
 
 
+@pytest.mark.walk(5)
 @pytest.mark.parametrize(("where", "truth"), QUESTIONS, ids=lambda value: str(value) if isinstance(value, dict) else "")
 @pytest.mark.parametrize("target", ["table", "population"])
 def test_intervals_hold_the_count(where, truth, target):

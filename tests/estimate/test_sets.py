@@ -170,6 +170,7 @@ def truths(lists, groups):
     )
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize(("space", "mechanism"), channels(), ids=lambda v: getattr(v, "tag", ""))
 def test_intervals_cover_the_table(space, mechanism, lists):
     """Over 40 keys each statistic is unbiased and its error is right.
@@ -315,7 +316,7 @@ def test_an_empty_table_and_a_single_row():
             assert len(table) in (1, 4, 6)
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize("tag", ["bitflip", "asymmetric_bitflip"])
 def test_groceries(tag, tmp_path):
     """9,835 baskets of 169 items to Parquet and back, five keys: intervals cover the supports of the cut baskets.

@@ -112,7 +112,7 @@ def test_inverse_is_unbiased_and_its_variance_right(people, plan):
     assert np.mean(stated) == pytest.approx(np.mean(variance), rel=0.1)
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["table", "population"])
 def test_intervals_hold_what_they_say(people, plan, target):
     """6 releases of 4,000 rows, 4 one-ways and pairs: each method's share of all cells within its intervals.

@@ -119,7 +119,7 @@ ODD = [
     *[Decimal("1.5"), Decimal("NaN"), Fraction(1, 3), b"a", 1 + 2j, ..., object(), int, len, range(3), {1, 2}],
     *[dt.date(2020, 1, 1), dt.datetime(2020, 1, 1), dt.datetime(1, 1, 1, tzinfo=dt.UTC), dt.datetime.max, dt.time(1)],
     *[dt.timedelta(days=1), dt.timedelta.max, pd.Timestamp("2020"), pd.NaT, pd.NA, pd.Timedelta(1), pd.Interval(0, 1)],
-    *[np.int8(3), np.uint64(2**64 - 1), np.float32(0.1), np.float64("nan"), np.bool_(True), np.datetime64("NaT")],
+    *[np.int8(3), np.uint64(2**64 - 1), np.float32(0.1), np.float64("nan"), np.bool_(True), np.datetime64("NaT", "s")],
     *[
         np.datetime64("2020"),
         np.arange(3),

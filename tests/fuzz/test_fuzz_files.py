@@ -62,6 +62,7 @@ def _described(found: Any, path: Path, data: st.DataObject) -> None:
     found[outcome(lambda: read(path))] += 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_descriptions(tmp_path: Path) -> None:
     with counted("changed descriptions") as found:

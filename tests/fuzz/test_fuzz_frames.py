@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pytest
 from fuzzing import ANYTHING, NUMBERS, SECRET, SECRET_NUMBER, cases, counted, outcome
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -259,6 +260,7 @@ def _released(found: Any, account: dict[str, Any], data: st.DataObject) -> None:
         assert len(account["ledger"].history()) == before
 
 
+@pytest.mark.slow
 def test_frames(tmp_path: Path) -> None:
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 1e12, 0.9, accounting="basic")

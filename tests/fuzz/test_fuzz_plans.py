@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from corpus import plans
 from fuzzing import cases, counted, outcome
 from hypothesis import given
@@ -34,6 +35,7 @@ def _changed(found: Any, data: st.DataObject) -> None:
     found[outcome(lambda: check(text))] += 1
 
 
+@pytest.mark.slow
 def test_plans() -> None:
     with counted("changed plans") as found:
         _changed(found)

@@ -119,7 +119,7 @@ def test_bounds_of_three_shapes_in_fifteen_columns_at_once():
     assert worst >= 0.89
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_bounds_of_adult(adult):
     columns = {name: pa.array(adult[name], from_pandas=True) for name in adult.columns}
     good, worst = quality(columns, 4)

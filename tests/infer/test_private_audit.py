@@ -30,7 +30,7 @@ from scipy.stats import beta
 from dpframe.infer.categories import _Rows
 from dpframe.infer.cost import GaussianNoise, Histogram
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.slow
 
 ERROR = 1e-6
 """Error probability of every confidence bound; each audit takes some 80 of them."""

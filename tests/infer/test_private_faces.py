@@ -129,6 +129,7 @@ def tables(draw: st.DrawFn) -> Any:
     return table if foreign else pl.from_arrow(table)
 
 
+@pytest.mark.slow
 @given(tables(), st.sampled_from([1e-3, 1.0, 20.0]))
 @settings(max_examples=examples(12), deadline=None)
 def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> None:

@@ -141,6 +141,7 @@ def test_values_of_every_kind_come_back() -> None:
     assert isinstance(spaces["curves"], Vector) and spaces["curves"].length == 2 and 2.4 < spaces["curves"].bound < 3.2
 
 
+@pytest.mark.slow
 def test_whole_tables_of_objects_are_sanitized() -> None:
     frame = pd.DataFrame({name: objects(values) for name, values in COLUMNS.items()})
     safe = dpf.sanitize(frame, 40.0, 1e-6, key=KEY)
@@ -151,6 +152,7 @@ def test_whole_tables_of_objects_are_sanitized() -> None:
     assert {len(value) for value in safe["curves"]} == {2}
 
 
+@pytest.mark.walk(37)
 @pytest.mark.parametrize("name", ["text", "counts", "sets", "curves"])
 @pytest.mark.parametrize("place", range(len(ODD)))
 def test_leak_one_odd_object_changes_nothing_but_noisy_counts(name: str, place: int) -> None:

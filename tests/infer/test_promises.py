@@ -45,7 +45,7 @@ def test_no_row_makes_inference_of_python_strings_fail() -> None:
     assert len(dpf.sanitize(frame, epsilon=8.0, key=KEY)) == 601
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 45.0, 700.0])
 @pytest.mark.parametrize("delta", [1e-4, 1e-12, 1e-24, 1e-28, 1e-310])
 @pytest.mark.parametrize("contributions", [1, 7])
@@ -60,6 +60,7 @@ def test_inference_claims_no_more_than_its_tables_keep(epsilon: float, delta: fl
     assert step_delta(spending.step, epsilon) <= delta
 
 
+@pytest.mark.slow
 def test_neither_does_it_of_persons_of_many_rows() -> None:
     spending = spend(Budget(1.0, 1e-4), [Histogram(8, 1.0, True), Histogram(1, 0.3)], 1000, 50)
     assert spending.step is not None

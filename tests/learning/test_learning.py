@@ -83,6 +83,7 @@ def moments_of(frame, plan, centred=True):
 GROUPS = [(), [("a", "c")], [("d", "b")], [("b", "c", "d")], [("a", "b"), ("c", "d")]]
 
 
+@pytest.mark.walk(9)
 @pytest.mark.parametrize(("groups", "centred"), [*((g, True) for g in GROUPS), (GROUPS[0], False), (GROUPS[3], False)])
 @pytest.mark.parametrize("row", [("w", 5, 2, False), ("v", 3, None, True), ("w", 4, 1, None)])
 def test_moments_are_unbiased_exactly(row, groups, centred):
@@ -176,6 +177,7 @@ def test_without_noise_errors_are_the_sandwich():
     np.testing.assert_allclose(model.covariance_, expected, rtol=0.05, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_regression_is_unbiased_and_its_errors_are_honest():
     # 12 tables and releases. With honest errors the sum of 3·12 squared z-scores is nearly χ² with 36 degrees of
     # freedom: outside 14…73 with probability below 1e-3 (more, as the three of a fit are correlated); keys are fixed.
@@ -455,6 +457,7 @@ def test_features_that_share_a_channel_with_the_class():
         assert np.abs(model.tables_["level"].to_numpy() - bins).max() < 0.1
 
 
+@pytest.mark.slow
 def test_drowned_columns_have_no_say():
     """By how much a cell's odds are moved, at most, on average of eight releases: 0.2 here, above 1 without a guard."""
     frame, moved = dependent(500, 0), []
@@ -501,7 +504,7 @@ def lines(n, seed):
     return pd.DataFrame(np.column_stack([X, y]), columns=list("abcdy"))
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*directions of the features:dpframe.DpframeWarning")
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, 16.0])
 @pytest.mark.parametrize("table", ["people", "lines"])

@@ -55,6 +55,7 @@ def alone():
     return release(measure=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [dpf.DebiasedNaiveBayes(), dpf.DebiasedLogisticRegression()], ids=["bayes", "logistic"]
 )
@@ -75,6 +76,7 @@ def test_regression_says_what_it_is_from(measured, alone):
     assert model.fit(alone[names], "age").source_ == "rows"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["rich", "education"])
 def test_classifiers_err_less_than_from_rows_alone(target):
     # Three tables and keys, fixed; the losses' differences are 0.05 and more, of standard deviations below 0.03.
@@ -204,7 +206,7 @@ def plain_models():
     }
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_income_on_adult(adult):
     """Areas under the curve on held-out original rows, of three splits and keys.
 

@@ -344,6 +344,7 @@ def test_equal_requests_are_one(source: Path, tmp_path: Path, ledger: dpf.Ledger
 # ------------------------------------------------------------------------------------------------------- processes
 
 
+@pytest.mark.slow
 def test_sixteen_processes_share_what_there_is(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
     """Sixteen jobs of 0.1 each, of a total of 1: ten succeed."""
     (tmp_path / "spaces.json").write_text(json.dumps({"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"]}))
@@ -380,6 +381,7 @@ KINDS = {
 ROWS = 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_kills_at_random_moments(kind: str, tmp_path: Path) -> None:
     """Never a whole output without its spend, never a torn one, nothing else left, and every repetition the same."""
@@ -407,6 +409,7 @@ def test_kills_at_random_moments(kind: str, tmp_path: Path) -> None:
     assert sum(found.values()) == KILLS // 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_disks_that_are_full_at_random_sizes(kind: str, tmp_path: Path) -> None:
     """As after a kill; the command says so in one line, with the exit code of bad input."""

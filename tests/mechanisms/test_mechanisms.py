@@ -253,6 +253,7 @@ def test_cases_cover_the_registry() -> None:
     assert all(family.tag == tag for tag, family in MECHANISMS.items())
 
 
+@pytest.mark.walk(60)
 @pytest.mark.parametrize("one", CASES, ids=named)
 def test_mechanism(one: Case) -> None:
     tag, make, arguments = one
@@ -288,6 +289,7 @@ def _farthest(mechanism: Mechanism, space: Space) -> float:
     return max(sum(matrix[y, x] * space.code_distance(x, y) for y in codes) for x in codes) / space.step
 
 
+@pytest.mark.walk(6)
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0, 10.0, 25.0, 33.0, 36.0, 41.0, 42.5, 60.0, 84.0, 100.0, 800.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-12, 1e-3, 0.5])
 def test_no_request_is_exceeded_at_any_epsilon(epsilon: float, delta: float) -> None:
@@ -310,6 +312,7 @@ def test_little_of_a_large_epsilon_is_lost(cls: Callable[..., Mechanism], span: 
         assert cls(span, epsilon).loss.epsilon() >= 0.95 * min(epsilon, 42.0)
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-6, 1e-6), (40.0, 0.0)])
 @pytest.mark.parametrize("cls", [Geometric, null_geometric])
 def test_largest_grid(cls: Callable[..., Mechanism], epsilon: float, delta: float) -> None:

@@ -53,6 +53,7 @@ def true_delta(mu: float, responses: list[float], epsilon: float) -> float:
     return total
 
 
+@pytest.mark.walk(7)
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"contributions": 2}, {"sample": 900}])
 def test_a_plan_s_total_is_that_of_the_normal_law_beside_the_other_columns(epsilon: float, options: Any) -> None:
@@ -124,6 +125,7 @@ def test_a_flag_and_the_way_from_the_centre_come_to_the_claim() -> None:
         assert kept + flipped == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", [LOAD, Nullable(Vector(24, 5.0))], ids=["curve", "nullable vector"])
 def test_means_and_bands_cover(people, space) -> None:
     """Pointwise 95 % intervals over 24 points of 30 releases, and bands: by a fifth of their error at most."""

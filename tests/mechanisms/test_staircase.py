@@ -96,6 +96,7 @@ def test_the_audit_finds_the_loss_of_the_staircase_and_catches_one_too_steep() -
         assert found.refutes(1.0) == (made.epsilon > 1)
 
 
+@pytest.mark.slow
 def test_numbers_and_many_ranks_have_the_mechanism_of_the_smaller_error() -> None:
     spaces = {
         "age": Integer(0, 120),

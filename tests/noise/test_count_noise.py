@@ -165,6 +165,7 @@ def test_the_tail_bound():
     assert gaussian_tail(400.0, 60) < 0.0016
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(1, 32), st.floats(0.01, 5), st.booleans()), min_size=1, max_size=20),
     st.floats(1e-3, 20),

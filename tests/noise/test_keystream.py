@@ -84,6 +84,7 @@ def test_readers_go_on_where_they_stopped_and_past_a_mebibyte() -> None:
     assert len(stream.words(0, 0, 0)) == 0
 
 
+@pytest.mark.slow
 def test_planes_never_share_a_block() -> None:
     """Columns, word indices, domains, plans, keys and widths: 64-byte windows, at every block offset, all differ.
 

@@ -553,6 +553,7 @@ def test_a_sample_is_the_same_in_memory_and_in_parquet(tmp_path: Any, shuffle: b
         assert dpf.verify_file(out).ok
 
 
+@pytest.mark.slow
 def test_an_optimal_sample_has_the_least_error_of_marginals() -> None:
     """Beside a secret order that is all rows; without δ sampling is the only credit, and a part of them is best."""
     spaces = {"a": Categorical(list(range(40))), "b": Categorical(list(range(30)))}

@@ -317,6 +317,7 @@ def test_a_sample_of_rows_with_deltas_of_their_own() -> None:
 
 
 # --- certificates over the registry -------------------------------------------------------------------
+@pytest.mark.walk(6)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("tag", sorted(MECHANISMS))
 def test_every_mechanism_of_the_registry_has_a_certificate(tag: str, delta: float) -> None:

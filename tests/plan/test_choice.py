@@ -20,6 +20,7 @@ def error(plan, name="x"):
     return _support_error(plan[name].mechanism, plan[name].space)
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("space", [Subset(range(3)), Subset(range(20), 2), Nullable(Subset(range(5), 2))], ids=repr)
 @pytest.mark.parametrize(("n", "delta"), [(300, None), (20_000, None), (20_000, 0.0)])
 @pytest.mark.parametrize("others", [{}, {"age": (0, 50), "g": ["u", "v"]}], ids=["alone", "beside"])

@@ -66,6 +66,7 @@ def outcomes(frame, epsilon, key):
         yield column, 1.0 if unknown else float(covers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0] if RELEASES == 1 else [0.3, 1.0, 4.0])
 def test_small_tables_are_covered_or_warned_of(epsilon):
     right = defaultdict(list)

@@ -835,7 +835,7 @@ def _statistics_of_table(t):
     yield "nulls", np.array([t["job"].isna().mean()])
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_grouping_wins_on_adult_as_forecast(adult, adult_spaces, epsilon):
     """Root mean squared error of sex × income × race over 30 keys, grouped and split, beside the forecast.

@@ -248,6 +248,7 @@ def test_promise_by_enumeration_of_rows_and_counts():
     assert _profile(located(0), located(1), rows_alone) > 0  # the counts tell of a row as well
 
 
+@pytest.mark.slow
 def test_the_step_bounds_the_profile_of_tables_and_sums():
     """A pair's two cells and a sum, by convolving the losses of the noise as it is drawn."""
     spaces = {"sex": SPACES["sex"], "k": Integer(0, 3)}

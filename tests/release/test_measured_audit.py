@@ -11,7 +11,7 @@ from audited_releases import CASES, DELTA, EPSILON, KEYS, SHARE, VALUES, counted
 import dpframe as dpf
 from dpframe.accounting.audit import audit
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.slow
 
 RUNS = 200_000
 LEAST = 0.5
