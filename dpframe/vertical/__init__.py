@@ -20,8 +20,24 @@ Who may know what, and what that rests on:
 - *Pads* are one-time: a curator encrypts a run once, a server perturbs it once, a researcher uses a pad once. With
   ``pad="stream"`` uniformity is computational (AES-256), with ``pad="one-time"`` perfect, as far as the operating
   system's randomness is.
+- *Digests*: a header's digest of its codes takes a random nonce that is in the message alone: a header and a pad
+  together confirm no guess of a value.
 - That curators have the same records is compared by a keyed digest, which tells whoever has no secret only that
   they are the same.
+
+What each coalition has of the columns of a curator outside it, before the release goes out:
+
+- everybody: nothing
+- another curator: nothing
+- the server: nothing
+- the server and another curator: nothing
+- the researcher without the curator's pad: nothing
+- the researcher: (ε, δ)
+- the researcher and another curator: local (ε₀, δ₀)
+- the server and the researcher: everything
+
+The release adds to "nothing" what it is made for: (ε, δ) for everybody, and the local guarantee for a curator who sees
+the server's output beside it.
 
 Examples
 --------

@@ -1,14 +1,17 @@
 """Messages between the parties: Parquet files of codes, whose header is signed and bound to one run.
 
-The header is JSON in the file's metadata. It holds a digest of all codes, column by column and whatever the row
-groups, and is signed by its sender: so a file that was changed, damaged or swapped is refused before it is used. A
-message is for its receiver alone, as pads turn it into what it hides; its header is public, and lies beside it.
+The header is JSON in the file's metadata. It holds a digest of a random nonce and of all codes, column by column and
+whatever the row groups, and is signed by its sender: so a file that was changed, damaged or swapped is refused before
+it is used. A message is for its receiver alone, as pads turn it into what it hides; its header is public, and lies
+beside it. The nonce is in the message and not in the header: without it, whoever has the pad could compare the digest
+with that of guessed values, and no noise would stand between.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,8 +30,9 @@ from dpframe.vertical.keys import Identity, verified
 ROWS = 1 << 17
 """Rows that are worked on at a time."""
 
-_HEADER, _SIGNATURE = b"dpframe.vertical", b"dpframe.signature"
-_SCHEMA = 1
+_HEADER, _SIGNATURE, _NONCE = b"dpframe.vertical", b"dpframe.signature", b"dpframe.nonce"
+_SCHEMA = 2
+_NONCE_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -110,9 +114,10 @@ def check_new(path: Path, once: str) -> None:
 
 
 class _Content:
-    """Digest of codes, column by column."""
+    """Digest of a nonce and of codes, column by column: without the nonce it commits to codes and reveals none."""
 
-    def __init__(self, names: Iterator[str] | Mapping[str, Any]) -> None:
+    def __init__(self, names: Iterator[str] | Mapping[str, Any], nonce: bytes) -> None:
+        self._nonce = nonce
         self._columns = {name: hashlib.sha256() for name in names}
 
     def add(self, codes: Batch) -> None:
@@ -121,7 +126,7 @@ class _Content:
 
     def hexdigest(self) -> str:
         parts = [[name, digest.hexdigest()] for name, digest in self._columns.items()]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        return hashlib.sha256(self._nonce + json.dumps(parts).encode()).hexdigest()
 
 
 def _stored(space: Space) -> pa.DataType:
@@ -148,7 +153,8 @@ class MessageWriter:
     """Writes codes, and a signed header when all are there."""
 
     def __init__(self, file: IO[bytes], spaces: Mapping[str, Space]) -> None:
-        self._spaces, self._content, self._rows = spaces, _Content(spaces), 0
+        self._nonce = secrets.token_bytes(_NONCE_BYTES)
+        self._spaces, self._content, self._rows = spaces, _Content(spaces, self._nonce), 0
         self._schema = pa.schema([pa.field(name, _stored(space), nullable=False) for name, space in spaces.items()])
         # Codes under a pad are uniform: nothing compresses them, and no statistics are to be had.
         self._writer = pq.ParquetWriter(
@@ -163,10 +169,10 @@ class MessageWriter:
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
 
     def finish(self, header: Header, sender: Identity) -> Header:
-        """Write the header with the codes' number and digest, signed; return it."""
+        """Write the header with the codes' number and digest, signed, and the nonce beside it; return the header."""
         header = replace(header, rows=self._rows, content=self._content.hexdigest())
-        signed = {_HEADER: header.text, _SIGNATURE: sender.sign(header.text.encode())}
-        self._writer.add_key_value_metadata({key.decode(): value for key, value in signed.items()})
+        told = {_HEADER: header.text, _SIGNATURE: sender.sign(header.text.encode()), _NONCE: self._nonce.hex()}
+        self._writer.add_key_value_metadata({key.decode(): value for key, value in told.items()})
         self._writer.close()
         return header
 
@@ -178,6 +184,7 @@ class Message:
     path: Path
     header: Header
     signature: str
+    nonce: bytes = field(repr=False)
 
     @classmethod
     def open(cls, path: str | Path) -> Message:
@@ -196,11 +203,13 @@ class Message:
             raise FileError(f"{path} {'does not exist' if missing else 'is damaged or no Parquet file'}") from None
         try:
             header, signature = Header.from_text(found[_HEADER]), found[_SIGNATURE].decode("ascii")
+            nonce = bytes.fromhex(found.get(_NONCE, b"").decode("ascii"))
         except (KeyError, ValueError, TypeError, RecursionError):
             raise FileError(f"{path} is no message of a vertical run; encrypt and perturb write them") from None
         if header.schema != _SCHEMA:
-            raise FileError(f"{path} has schema {header.schema}, this version reads {_SCHEMA}; upgrade dpframe")
-        return cls(path, header, signature)
+            remedy = "make a new run with this version" if header.schema == 1 else "upgrade dpframe"
+            raise FileError(f"{path} has schema {header.schema}, this version reads {_SCHEMA}; {remedy}")
+        return cls(path, header, signature, nonce)
 
     def verify(self, kind: str, run: str, public: str, spaces: Mapping[str, Space]) -> None:
         """Check who made the message, for which run, and that it is unchanged.
@@ -218,11 +227,11 @@ class Message:
         changed = FileError(f"{self.path} is not what {header.sender} signed: it was changed or damaged; get it again")
         if not verified(public, self.signature, header.text.encode()):
             raise changed
-        content, rows = _Content(spaces), 0
+        content, rows = _Content(spaces, self.nonce), 0
         for codes in self.batches(spaces):
             content.add(codes)
             rows += length(codes)
-        if rows != header.rows or content.hexdigest() != header.content:
+        if len(self.nonce) != _NONCE_BYTES or rows != header.rows or content.hexdigest() != header.content:
             raise changed
 
     def batches(self, spaces: Mapping[str, Space], rows: int = ROWS) -> Iterator[Batch]:
