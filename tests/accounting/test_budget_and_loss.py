@@ -79,6 +79,7 @@ def test_response_probability_is_rounded_towards_privacy(size: int, epsilon: flo
 # --- Laplace ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.integers(1, 12), st.floats(0.01, 8), st.floats(0, 1.1))
 def test_laplace_against_the_sum(span: int, total: float, share: float) -> None:
     """Both ends of the grid, and no pair of neighbours between them, are the worst."""

@@ -108,6 +108,7 @@ def blanket_mean(channel, blanket, x, other, n, epsilon):
     return sum(max(total, 0.0) * mass for total, mass in law.items()) / n
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize(
     "mechanism", [FLIP(4, 2, 2.5), FLIP(4, 1, 1.0), ASYMMETRIC(4, 2, 2.5), FLIP(5, 2, 3.0)], ids=str
 )

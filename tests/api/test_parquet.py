@@ -87,6 +87,7 @@ def split(table, folder, edges):
 
 
 class TestSameAsInMemory:
+    @pytest.mark.walk(2)
     @pytest.mark.parametrize("shuffle", [True, False])
     @pytest.mark.parametrize("batch_rows", [1_000, 65_536, 10**9])
     def test_census(self, tmp_path, census, census_spaces, shuffle, batch_rows):
@@ -101,6 +102,7 @@ class TestSameAsInMemory:
         assert json.loads(back.attrs["dpframe"]) == json.loads(pandas.attrs["dpframe"])
         assert not census.reset_index(drop=True).equals(back)
 
+    @pytest.mark.walk(1)
     @pytest.mark.parametrize("shuffle", [True, False])
     def test_whole_file_is_the_same_from_any_layout(self, tmp_path, source, small, monkeypatch, shuffle):
         """Byte for byte: row groups, pages, dictionaries and metadata tell of no batch, bucket and input file."""
@@ -121,6 +123,7 @@ class TestSameAsInMemory:
             pq.read_table(tmp_path / "out.parquet").to_pylist() == dpf.sanitize(table, plan=plan, key=KEY).to_pylist()
         )
 
+    @pytest.mark.walk(2)
     @pytest.mark.parametrize("bucket_rows", [1, 10, 1_000, 10**6])
     def test_any_number_of_buckets(self, tmp_path, source, monkeypatch, bucket_rows):
         monkeypatch.setattr(job, "BUCKET_ROWS", bucket_rows)

@@ -51,6 +51,7 @@ def test_there_are_as_many_rows_of_each_in_any_batches_and_passes(ids, rows, chu
     assert (texts == counts).all(), "the choice follows the rows' places, not what ids are"
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_the_choice_is_uniform(rows):
     """4,000 keys: chi-squared over the subsets of a person's four rows; fails with probability 1e-6 for each."""

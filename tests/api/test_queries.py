@@ -158,6 +158,7 @@ def test_intervals_hold_the_table_as_often_as_they_say(people, keys, kind, mecha
         assert answers["estimate"].std() == pytest.approx(answers["std_error"].mean(), rel=0.35)
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("delta", [0, 1e-6])
 def test_intervals_of_quantiles_hold_them(people, keys, delta):
     """200 answers at fixed keys: a coverage of 95 % at least is missed by 5 sd with a chance below 1e-6."""

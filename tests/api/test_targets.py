@@ -101,6 +101,7 @@ def test_spaces_of_a_plan_that_found_them_do():
     assert plan.reused is not None
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize(
     ("given", "rule"),
     [

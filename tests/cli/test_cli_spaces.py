@@ -82,6 +82,7 @@ def test_a_template_is_filled_in_and_read(run, source, tmp_path, ending):
     ]
 
 
+@pytest.mark.slow
 def test_inference_fills_it_in_and_charges_the_ledger(run, source, tmp_path):
     ledger, file = tmp_path / "ledger.sqlite", tmp_path / "spaces.toml"
     assert run("ledger", "create", ledger, "--dataset", "people", "--epsilon", 10, "--delta", 1e-5)[0] == 0

@@ -77,6 +77,7 @@ def test_without_measured_supports_nothing_is_drawn(baskets):
     assert found.attrs["method"] == "inverse"
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("most", [3, None])
 def test_a_cut_is_in_the_intervals(baskets, most):
     """At an ε where noise is small: with most=None the tables' cut to 8 items loses none, to 3 items by chance."""

@@ -91,6 +91,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("name", MOMENTS)
 def test_moments(name):
     ask, truth = MOMENTS[name]
@@ -320,6 +321,7 @@ def test_forecast_at_a_type_and_by_brute_force():
     assert table.loc[("marginal", "grade"), "std_error"] == pytest.approx(typical)
 
 
+@pytest.mark.slow
 def test_forecast_of_a_fine_grid():
     plan = build_plan({"fnlwgt": (0, 1_500_000), "id": dpf.Nullable(dpf.Integer(0, 2**32 - 1))}, epsilon=2)
     coarse = build_plan({"x": dpf.Integer(0, 65536)}, epsilon=1, mechanisms={"x": "geometric"})

@@ -265,6 +265,7 @@ def test_means_of_several_columns_and_by_several():
     assert np.allclose(one.to_numpy(), safe.dp.mean("age", by="sex").to_numpy())
 
 
+@pytest.mark.slow
 def test_ranges_that_cut_a_bin_say_what_they_do_not_know():
     """A number's law leaps within a bin of its pair: the interval holds what the pair cannot tell."""
     generator = np.random.default_rng(0)

@@ -88,6 +88,7 @@ def test_the_registry_is_covered() -> None:
     assert metrics == set(SPACES) | {"product", "vector", "nullable vector"}
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize(("tag", "space"), COLUMNS, ids=lambda v: str(v)[:50])
 def test_every_axis_inverts_its_channel(tag: str, space: Space) -> None:
     one = column(tag, space)

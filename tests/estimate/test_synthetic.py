@@ -79,6 +79,7 @@ def distance(first, second):
     return float(first.subtract(second, fill_value=0).abs().sum())
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("n_rows", [None, 2_500])
 def test_rows_are_of_the_release_types_and_near_the_table(people, safe, told, n_rows):
     drawn = told.synthesize(n_rows, random_state=0)
@@ -111,6 +112,7 @@ def test_pairs_are_those_of_the_fit(people, safe, tables):
     assert np.abs(grouped - truth).max() < 3
 
 
+@pytest.mark.walk(1)
 def test_seeds_repeat_and_none_does_not(told):
     first, again = (told.synthesize(random_state=7) for _ in range(2))
     pd.testing.assert_frame_equal(first, again)

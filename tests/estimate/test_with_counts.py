@@ -98,6 +98,7 @@ def test_combined_counts_are_unbiased_and_covered(epsilon):
     assert ((abs(found - truth) < 1.96 * errors).sum(axis=0) <= 596).all()
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("count", [500, 600, 800])
 def test_counts_lifted_by_their_threshold_are_not_believed(count):
     """Given that a count about the threshold reached it, it is too large; intervals hold nevertheless.
@@ -304,6 +305,7 @@ def test_distribution_from_exact_counts_is_exact_where_counts_are():
     np.testing.assert_allclose(cells.matrix @ fit.shares * 4_000, exact, atol=0.5)
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize(
     ("target", "epsilon", "times"), [("table", 1.0, 1), ("population", 1.0, 1), ("table", 0.05, 1), ("table", 6.0, 10)]
 )

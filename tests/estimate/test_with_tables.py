@@ -68,6 +68,7 @@ def error(frame, truth):
     return float(np.abs(frame["estimate"].to_numpy() - truth.to_numpy()).sum() / truth.sum())
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("columns", [["region"], ["sex", "region"], ["occupation", "education"]])
 def test_every_method_is_nearer_than_rows_alone(people, safe, told, columns):
     truth, alone = counts_of(people, columns), Estimates(safe)

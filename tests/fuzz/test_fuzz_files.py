@@ -81,6 +81,7 @@ def _damaged(found: Any, path: Path, data: st.DataObject) -> None:
     found[outcome(lambda: read(path))] += 1
 
 
+@pytest.mark.slow
 def test_bytes(tmp_path: Path) -> None:
     with counted("damaged files") as found:
         _damaged(found, tmp_path / "release.parquet")

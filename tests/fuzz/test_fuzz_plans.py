@@ -42,6 +42,7 @@ def test_plans() -> None:
     assert {"works", "PlanError"} == set(found)
 
 
+@pytest.mark.slow
 def test_the_plans_that_are_changed_are_valid() -> None:
     for text in plans():
         check(text)

@@ -146,6 +146,7 @@ def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> No
         assert plan.verify().ok
 
 
+@pytest.mark.slow
 def test_what_was_paid_for_is_released_of_the_smallest_tables() -> None:
     table = pa.table({"c0": pa.array([None, "a", None]), "c1": pa.array([["a"], ["a", "a"], [None]])})
     for kinds in (["c0", "c1"], ["c1"]):
@@ -206,6 +207,7 @@ def neighbours() -> list[tuple[str, list[Any], list[Any], pa.DataType]]:
     ]
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize(("what", "one", "other", "type_"), neighbours(), ids=[case[0] for case in neighbours()])
 def test_neighbouring_tables_are_met_alike(what: str, one: list[Any], other: list[Any], type_: pa.DataType) -> None:
     """What one row alone has shows with probability below delta: the two plans are of one kind."""

@@ -238,6 +238,7 @@ def test_ordered_categoricals_with_nulls_are_nullable_ranks() -> None:
     assert inferred(frame)[0].spaces["x"] == Nullable(Ordinal(("z", "m", "a")))
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.9, 1.0])
 @pytest.mark.parametrize("kind", ["arrow", "objects"])
 def test_infinity_sets_no_bound(share: float, kind: str) -> None:

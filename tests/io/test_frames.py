@@ -137,6 +137,7 @@ def test_pandas_dtypes_come_back(name: str, shuffle: bool) -> None:
     pd.testing.assert_frame_equal(frame, before)
 
 
+@pytest.mark.walk(11)
 @pytest.mark.parametrize("name", SERIES)
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_pandas_columns_hold_the_released_codes(name: str, shuffle: bool) -> None:
@@ -219,6 +220,7 @@ def neighbours() -> list[Any]:
     ]
 
 
+@pytest.mark.walk(4)
 @pytest.mark.parametrize(("first", "second", "space"), neighbours())
 def test_leak_dtypes_of_object_columns_do_not_follow_the_data(first: Any, second: Any, space: Any) -> None:
     kinds = []
@@ -332,6 +334,7 @@ def test_whole_numbers_of_any_size_clamp_in_object_columns() -> None:
     assert Real(0, 9, 18).encode(frame["x"]).tolist() == [18, 0, 18, 6, 5, 14]
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_empty_and_single_rows(rows: int, shuffle: bool) -> None:

@@ -23,6 +23,7 @@ SECONDS = np.mean([time.hour * 3_600 + time.minute * 60 for time in TIMES])
 TYPES = [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")]
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_times_of_day_are_coded_from_midnight_and_come_back(type_, tmp_path):
     """Means within five standard errors: fails with probability 1e-6."""
@@ -97,6 +98,7 @@ def test_sparse_columns_come_back_sparse():
 DECIMALS = [Decimal(int(x)) / 100 for x in RNG.integers(-500, 10_000, N)]
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("type_", [pa.decimal128(10, 2), pa.decimal256(40, 2), pa.decimal128(12, 4)], ids=str)
 def test_decimals_are_released_exactly(type_, tmp_path):
     """Means within five standard errors: fails with probability 1e-6."""
@@ -155,6 +157,7 @@ NARROW = {
 }
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("infer", ["private", "data"])
 @pytest.mark.filterwarnings("ignore::dpframe.PrivacyLeakWarning")

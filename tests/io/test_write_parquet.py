@@ -78,6 +78,7 @@ def plan():
     return dpf.make_plan(arrow(), epsilon=8, delta=1e-6, spaces=SPACES)
 
 
+@pytest.mark.walk(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_returns_its_own_kind(kind):
     table = given(kind)
@@ -100,6 +101,7 @@ def test_batches_without_rows():
     assert safe.num_rows == 0
 
 
+@pytest.mark.walk(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_file_is_the_release(kind, tmp_path):
     planned, path = plan(), tmp_path / "safe.parquet"

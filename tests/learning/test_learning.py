@@ -197,6 +197,7 @@ def test_regression_is_unbiased_and_its_errors_are_honest():
     assert abs(np.mean(found, axis=0)[2] - truth[2]) < 4 * np.mean(errors, axis=0)[2] / np.sqrt(12)
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("groups", [[("x", "y")], [("g", "x"), ("rank", "y")]], ids=str)
 def test_regression_on_columns_that_were_randomised_together(groups):
     # 12 releases of one table. Standard errors are those of the population, so that z-scores of noise alone are below
@@ -302,6 +303,7 @@ def test_fitted_models_can_be_stored(kind):
     assert (pickle.loads(pickle.dumps(model)).predict(truth) == expected).all()
 
 
+@pytest.mark.walk(1)
 @EACH
 def test_refusals(kind):
     model, safe, target = ready(kind)
@@ -353,6 +355,7 @@ def test_columns_of_too_many_values_are_refused():
         dpf.DebiasedRidge().fit(safe, "y")
 
 
+@pytest.mark.walk(1)
 @EACH
 def test_sets_are_refused(kind):
     frame = people(300).fillna({"income": 0.0})

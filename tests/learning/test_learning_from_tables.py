@@ -107,6 +107,7 @@ def design(frame):
     return np.column_stack([frame["age"].astype(float), frame["sex"] == "M", ranks])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*directions of the features:dpframe.DpframeWarning")
 def test_regression_errs_about_as_from_rows_alone_and_knows_its_errors():
     # Six tables and keys, fixed: errors of prediction in standard deviations of the target, where the best is 0.857.
@@ -146,6 +147,7 @@ def test_without_noise_logistic_regression_is_that_of_the_rows():
     np.testing.assert_allclose(model.predict_proba(frame), plain.predict_proba(X), atol=0.02)
 
 
+@pytest.mark.slow
 def test_logistic_regression_of_several_classes_and_of_nulls():
     frame = numbers(4_000, 0)
     safe = dpf.sanitize(frame, epsilon=30.0, spaces=NUMBERS, key=KEY)

@@ -71,6 +71,7 @@ def test_every_face_spends_its_promise(people: pd.DataFrame, source: Path, tmp_p
     assert len(spent(ledger)) == 5
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("whole, share", [(1.0, 0.1), (1.0, 0.82), (0.3, 0.07), (0.7, 1 / 3)])
 def test_a_plan_and_its_release_cost_the_promise_together(
     people: pd.DataFrame, tmp_path: Path, whole: float, share: float

@@ -181,6 +181,7 @@ def test_the_cut_is_by_the_row_alone_and_fair():
     assert ((counts - 3_000) ** 2 / 3_000).sum() < 60
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("cls", [BitFlip, AsymmetricBitFlip])
 def test_noise_and_cut_come_from_planes_of_their_own(cls):
     """One plane for the cut and one per word and binary digit, all different.

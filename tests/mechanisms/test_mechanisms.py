@@ -253,7 +253,7 @@ def test_cases_cover_the_registry() -> None:
     assert all(family.tag == tag for tag, family in MECHANISMS.items())
 
 
-@pytest.mark.walk(60)
+@pytest.mark.walk(40)
 @pytest.mark.parametrize("one", CASES, ids=named)
 def test_mechanism(one: Case) -> None:
     tag, make, arguments = one

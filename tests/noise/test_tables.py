@@ -270,6 +270,7 @@ def test_words_at_the_edges_give_the_noise_they_should(span: int, rate: float) -
     assert magnitudes == [(base if base >= 0 else ~base) + r for base, r in zip(bases, within, strict=True)]
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("span", [1, 2, 511, 512, 65_536, 2**31 - 1, 2**32 - 1])
 def test_sums_never_overflow(span: int) -> None:
     """The farthest noise on either side, from either end of the grid, saturates; it does not wrap."""

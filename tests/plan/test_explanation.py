@@ -63,6 +63,7 @@ def test_a_plan_is_explained_on_one_page():
     assert build_plan({}, epsilon=1.0, n=10).explain().forecast is None
 
 
+@pytest.mark.slow
 def test_what_inference_cost_is_a_lever_and_the_shell_explains(tmp_path, capsys):
     census = dpf.datasets.make_census(5_000, columns=["sex", "region"])
     told = dpf.make_plan(census, 1.0, infer_share=0.5).explain()

@@ -126,6 +126,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_estimates_are_unknown_unless_clipped(name, lost):
     ask, safe = QUESTIONS[name], lost[0]

@@ -239,6 +239,7 @@ def test_allocation_names_groups(key):
     assert [unit.mechanism.epsilon for unit in plan.units] == [0.5, 1.5]
 
 
+@pytest.mark.slow
 @given(
     epsilon=st.floats(0.05, 20),
     delta=st.sampled_from([0.0, 1e-9, 1e-3]),
@@ -781,6 +782,7 @@ def test_forecast_of_a_large_group_needs_no_matrix():
     assert row["std_error"] == pytest.approx(math.sqrt(variance / 10**6), rel=1e-6)
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("target", ["table", "population"])
 def test_intervals_cover(target):
     """40 releases with fixed keys, 95 % intervals of all cells with at least 60 rows, within a group and across.
@@ -890,6 +892,7 @@ def test_stretches_of_a_gamma_diagonal_channel():
         np.testing.assert_allclose(found.sum(axis=0), 1)
 
 
+@pytest.mark.slow
 def test_histograms_and_quantiles_of_a_grouped_column():
     """Of 40,000 rows, at a budget that leaves little noise: within a fifth of the column's spread."""
     rng = np.random.default_rng(4)

@@ -52,6 +52,7 @@ def test_the_step_takes_its_share_of_what_inference_leaves():
     assert PLAN.tables_step.delta <= 1e-4 * PLAN.delta
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("contributions", [1, 3])
 def test_a_person_of_more_rows_has_more_noise(contributions):
     found = Wish("auto").measures(SPACES, PROMISE, None, 10_000, contributions)

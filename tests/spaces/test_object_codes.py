@@ -150,6 +150,7 @@ def check(space: Space, values: list[Any], lenient: bool) -> None:
     assert together(space, values, lenient) == (codes, None)
 
 
+@pytest.mark.walk(20)
 @pytest.mark.parametrize("lenient", [False, True])
 @pytest.mark.parametrize("space", ALL, ids=repr)
 def test_objects_have_the_codes_that_each_has_by_itself(space: Space, lenient: bool) -> None:

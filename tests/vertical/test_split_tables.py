@@ -171,6 +171,7 @@ def test_no_id_leaves_and_no_order(parties: Parties, tmp_path: Path) -> None:
     assert (left != kept).any()
 
 
+@pytest.mark.slow
 def test_the_sample_and_its_order_are_uniform() -> None:
     """Of four rows two are drawn: twelve ordered pairs, over 12,000 nonces. One key each, so the same every time."""
     counts: Counter[tuple[int, ...]] = Counter()
