@@ -34,7 +34,7 @@ from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.mechanisms import MECHANISMS, Mechanism
 from dpframe.mechanisms.base import check_tag
-from dpframe.noise.keystream import Keystream, choice_key
+from dpframe.noise.keystream import Keystream, choice_key, inference_id
 from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.calibration import Terms, check_ready
 from dpframe.plan.inferred import Inferred
@@ -257,6 +257,7 @@ class Draft:
             tuple(inference.threshold.items()),
             receipt,
             self.allowed.step,
+            inference_id(key),
         )
         chosen = {name: spaces[name] for name in self.names}
         plan = built(chosen, self.promise, self.options, self.wish.without(chosen), inferred)

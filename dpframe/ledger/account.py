@@ -87,12 +87,21 @@ class Account:
         return enough and covers(entry.amount, inferred.budget)
 
     def settle(self, inferred: Inferred | None) -> None:
-        """Enter what it cost to find spaces that were taken from another plan, once for this dataset."""
+        """Enter what it cost to find spaces that were taken from another plan, once for this dataset.
+
+        An inference is known by its id alone: two of one request share all that is public of them. One of an older
+        version has no id, and is entered at every use.
+
+        Raises
+        ------
+        LedgerError
+            If the dataset has an inference of this id at another cost.
+        """
         if inferred is None or self._paid(inferred):
             return
         where = [self.dataset] if self.part is None else [self.dataset, self.part]
-        facts = json.dumps([*where, inferred.without_counts.to_json()])
-        receipt = hashlib.sha256(facts.encode()).hexdigest()[:32]
+        name = json.dumps([*where, inferred.id or secrets.token_hex(16)])
+        receipt = hashlib.sha256(name.encode()).hexdigest()[:32]
         self._enter(receipt, Cost(inferred.budget, inferred.step), INFERENCE)
 
     def spend(self, cost: Cost, what: str = "release", receipt: str | None = None) -> str:

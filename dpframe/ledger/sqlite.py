@@ -17,7 +17,7 @@ from dpframe.ledger.currencies import Kept
 APPLICATION_ID = 0x6470664C
 """Marks the file as a ledger ("dpfL")."""
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def _trigger(verb: str, table: str) -> str:
@@ -55,6 +55,20 @@ _SECOND = (
     "CREATE INDEX amounts ON spends (dataset, part, epsilon, delta, mu, slack)",
     *(_trigger(verb, "parts") for verb in ("UPDATE", "DELETE")),
     "PRAGMA user_version = 2",
+)
+
+# INSERT OR REPLACE deletes the row in its way, and fires no trigger of DELETE.
+_THIRD = (
+    "CREATE TRIGGER no_REPLACE_of_datasets BEFORE INSERT ON datasets "
+    "WHEN EXISTS (SELECT 1 FROM datasets WHERE name = NEW.name) "
+    "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END",
+    "CREATE TRIGGER no_REPLACE_of_spends BEFORE INSERT ON spends "
+    "WHEN EXISTS (SELECT 1 FROM spends WHERE position = NEW.position OR release_id = NEW.release_id) "
+    "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END",
+    "CREATE TRIGGER no_REPLACE_of_parts BEFORE INSERT ON parts "
+    "WHEN EXISTS (SELECT 1 FROM parts WHERE dataset = NEW.dataset AND name = NEW.name) "
+    "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END",
+    "PRAGMA user_version = 3",
 )
 
 _LONGEST_WAIT = 86_400.0
@@ -130,14 +144,16 @@ def _is_old(connection: sqlite3.Connection) -> bool:
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Bring a file of the first schema to the second, all of it or nothing; one process does, others wait."""
+    """Bring a file of an older schema to the newest, all of it or nothing; one process does, others wait."""
     if not _is_old(connection):
         return
     connection.execute("BEGIN IMMEDIATE")
     if _is_old(connection):
-        for statement in _SECOND:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        for statement in (*(_SECOND if version == 1 else ()), *_THIRD):
             connection.execute(statement)
-        _enter_steps(connection)
+        if version == 1:
+            _enter_steps(connection)
     connection.execute("COMMIT")
 
 
@@ -160,7 +176,7 @@ def _check(connection: sqlite3.Connection, file: Path, create: bool) -> None:
     if (application, version, tables) == (0, 0, 0):
         if not create:
             raise LedgerError(f"{file} is empty; {remedy(file)}")
-        for statement in (*_FIRST, *_SECOND):
+        for statement in (*_FIRST, *_SECOND, *_THIRD):
             connection.execute(statement)
     elif application != APPLICATION_ID or version < 1:
         raise LedgerError(f"{file} is no ledger; name another file")

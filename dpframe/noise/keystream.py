@@ -177,6 +177,11 @@ def choice_key(key: bytes) -> bytes:
     return derived_key(key, b"rows of persons")
 
 
+def inference_id(key: bytes) -> str:
+    """Return the public id of the inference that is drawn with a key: a repeated draw has the same, no other has."""
+    return derived_key(key, b"id of an inference").hex()[:32]
+
+
 def cipher_at(subkey: bytes, position: int) -> CipherContext:
     """Return an AES-256-CTR encryptor that stands at a byte position of the stream under ``subkey``."""
     block, offset = divmod(position, BLOCK_BYTES)

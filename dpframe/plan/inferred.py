@@ -92,7 +92,8 @@ class Inferred:
 
     ``columns`` are those whose space was inferred: whatever they hold is coded without complaint, as a refusal would
     tell of a value. ``thresholds`` are the rows, by column, from which values of text and items of sets are found.
-    ``receipt`` is the ledger's entry of the spend, if it was entered apart from the release.
+    ``receipt`` is the ledger's entry of the spend, if it was entered apart from the release. ``id`` is this inference's
+    and no other's: it names the spend wherever the spaces are used again. Plans of older versions have none.
 
     ``step`` is what is composed with the rows. Plans of older schemas have none: there the ``budget``, which else only
     says what inference would cost alone, is subtracted from the promise.
@@ -104,6 +105,7 @@ class Inferred:
     thresholds: tuple[tuple[str, int], ...] = ()
     receipt: str | None = None
     step: Step | None = None
+    id: str | None = None
 
     def __post_init__(self) -> None:
         finest: dict[tuple[str, str], Measured] = {}
@@ -127,19 +129,25 @@ class Inferred:
             "measured": [measured.to_json() for measured in self.measured],
             "thresholds": dict(self.thresholds),
             "receipt": self.receipt,
-        } | ({} if self.step is None else {"mu": self.step.mu, "slack": self.step.delta})
+            **({} if self.step is None else {"mu": self.step.mu, "slack": self.step.delta}),
+            **({} if self.id is None else {"id": self.id}),
+        }
 
     @classmethod
     def from_json(cls, data: Any) -> Inferred:
         """Read it back; `PlanError` for anything else."""
         step = ("mu", "slack")
-        check_names(data, "inferred", ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"], step)
+        check_names(
+            data, "inferred", ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"], (*step, "id")
+        )
         columns, measured, thresholds = data["columns"], data["measured"], data["thresholds"]
         lists = isinstance(columns, list) and isinstance(measured, list) and isinstance(thresholds, Mapping)
         if not lists or not all(isinstance(name, str) for name in columns):
             raise PlanError("inferred must list its columns, measured counts and thresholds")
         if not all(type(rows) is int for rows in thresholds.values()) or not isinstance(data["receipt"], str | None):
             raise PlanError("inferred must have whole numbers of rows for thresholds, and text or null for a receipt")
+        if not isinstance(data.get("id"), str | None):
+            raise PlanError("the id of an inference must be text")
         return cls(
             Budget(data["epsilon"], data["delta"]),
             tuple(columns),
@@ -147,4 +155,5 @@ class Inferred:
             tuple(thresholds.items()),
             data["receipt"],
             Step(*(data.get(name) for name in step)) if set(step) & set(data) else None,
+            data.get("id"),
         )

@@ -419,8 +419,16 @@ class Plan:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the plan's JSON; it enters every key that noise is drawn with."""
-        return hashlib.sha256(self.to_json().encode()).digest()
+        """SHA-256 of the plan's JSON; it enters every key that noise is drawn with.
+
+        The ids of inferences are left out: they name spends, and change nothing about how rows are randomised.
+        """
+        nameless = replace(
+            self,
+            inferred=None if self.inferred is None else replace(self.inferred, id=None),
+            reused=None if self.reused is None else replace(self.reused, id=None),
+        )
+        return hashlib.sha256(nameless.to_json().encode()).digest()
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the plan as JSON text with a schema number: public facts only."""

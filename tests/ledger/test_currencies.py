@@ -419,7 +419,7 @@ def test_a_ledger_of_the_first_schema_loses_nothing(old, ledger):
         ("survey", "1.0", "1e-06", AT, "basic"),
         ("other", "2000.5", "0.0", AT, "basic"),
     ]
-    assert dump(old, "PRAGMA user_version") == [(2,)]
+    assert dump(old, "PRAGMA user_version") == [(3,)]
     assert [migrated.find(row[1]).step for row in OLD] == [dominated(Budget(float(e), float(d))) for *_, e, d in OLD]
     assert migrated.history("survey")["release_id"].tolist() == ["a", "c", "d", "e"]
     assert dump(old, "PRAGMA integrity_check") == [("ok",)]
@@ -431,6 +431,18 @@ def test_a_ledger_of_the_first_schema_loses_nothing(old, ledger):
         pytest.raises(sqlite3.IntegrityError, match="what was spent stays spent"),
     ):
         connection.execute("UPDATE spends SET mu = '0.0'")
+
+
+def test_a_ledger_of_the_second_schema_gets_the_triggers_that_it_lacks(ledger):
+    tables = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
+    new = dump(ledger.path, tables)
+    with contextlib.closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
+        for table in ("datasets", "spends", "parts"):
+            connection.execute(f"DROP TRIGGER no_REPLACE_of_{table}")
+        connection.execute("PRAGMA user_version = 2")
+    ledger.spend("survey", 0.1, 0.0, release_id="a")
+    assert dump(ledger.path, tables) == new
+    assert dump(ledger.path, "PRAGMA user_version") == [(3,)]
 
 
 def test_a_migrated_ledger_goes_on(old):

@@ -244,6 +244,30 @@ def test_what_was_spent_cannot_be_changed_by_hand(ledger):
                 connection.execute(statement)
 
 
+@pytest.mark.parametrize("recursive", ["ON", "OFF"])
+def test_what_was_spent_cannot_be_replaced(ledger, recursive):
+    """SQLite deletes the row that a REPLACE meets, and by default without a trigger."""
+    spend(ledger, 0)
+    ledger.create("clinic", 1.0, parts=["north", "south"])
+    with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
+        connection.execute(f"PRAGMA recursive_triggers = {recursive}")
+        columns = ", ".join(row[1] for row in connection.execute("PRAGMA table_info(spends)"))
+        less = columns.replace("epsilon", "'0.0'")
+        other = less.replace("position", "position + 1")
+        name = less.replace("release_id", "'another'")
+        for statement in (
+            f"INSERT OR REPLACE INTO spends ({columns}) SELECT {less} FROM spends",
+            f"INSERT OR REPLACE INTO spends ({columns}) SELECT {other} FROM spends",
+            f"REPLACE INTO spends ({columns}) SELECT {name} FROM spends",
+            "REPLACE INTO datasets SELECT name, '9.0', delta, at, accounting, mu, slack, moving FROM datasets",
+            "INSERT OR REPLACE INTO parts SELECT dataset, name FROM parts",
+        ):
+            with pytest.raises(sqlite3.IntegrityError, match="what was spent stays spent"):
+                connection.execute(statement)
+        connection.commit()
+    assert ledger.history()["epsilon"].tolist() == [0.1]
+
+
 def test_total_stands(ledger):
     with pytest.raises(LedgerError, match=r"dataset survey is in .* already, and its total stands"):
         ledger.create("survey", 9.0)
@@ -524,8 +548,8 @@ def test_another_kind_of_database(tmp_path):
 
 def test_newer_schema(ledger):
     with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
-        connection.execute("PRAGMA user_version = 3")
-    refused(ledger, "has schema 3, this version reads up to 2; upgrade dpframe")
+        connection.execute("PRAGMA user_version = 4")
+    refused(ledger, "has schema 4, this version reads up to 3; upgrade dpframe")
     with pytest.raises(LedgerError, match="upgrade dpframe"):
         ledger.create("other", 1.0)
 

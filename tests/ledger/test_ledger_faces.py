@@ -487,3 +487,64 @@ def test_batches_do_not_matter_to_a_job(source: Path, tmp_path: Path, ledger: dp
     dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.25, 1e-7, **TWO, **account(ledger), batch_rows=7)
     dpf.sanitize_parquet(source, tmp_path / "again.parquet", 0.25, 1e-7, **TWO, key=key)
     assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "again.parquet").read_bytes()
+
+
+def an_inference(frame: pd.DataFrame) -> dpf.Plan:
+    return frame.dp.plan(epsilon=0.5, delta=1e-6)
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> dpf.Ledger:
+    ledger = dpf.Ledger(tmp_path / "clinic.sqlite")
+    ledger.create("clinic", 100.0, 1e-3)
+    return ledger
+
+
+@pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
+def test_each_inference_is_charged_and_each_once(clinic: dpf.Ledger) -> None:
+    """Five inferences of one request share all their public facts: only one of them was charged."""
+    frame = dpf.datasets.make_census(3_000, columns=["age", "sex"])
+    plans = [an_inference(frame) for _ in range(5)]
+    assert len({plan.inferred.id for plan in plans}) == 5
+    for plan in (*plans, *plans):
+        again = dpf.Plan.from_json(plan.to_json())
+        assert again == plan
+        frame.dp.plan(epsilon=0.5, delta=1e-6, spaces=again, ledger=clinic, dataset="clinic")
+    spends = clinic.history("clinic")
+    assert spends["what"].tolist() == ["inference"] * 5
+    assert clinic.spent("clinic").epsilon > 1.5 * spends["cumulative_epsilon"].iloc[0]
+
+
+@pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
+def test_an_inference_without_an_id_is_charged_at_every_use(clinic: dpf.Ledger) -> None:
+    """As plans of older versions have none."""
+    frame = dpf.datasets.make_census(3_000, columns=["age", "sex"])
+    plan = an_inference(frame)
+    old = dpf.Plan.from_json(plan.to_json().replace(f', "id": "{plan.inferred.id}"', ""))
+    assert old.inferred.id is None
+    assert old.digest == plan.digest, "an id is a name, and changes no released value"
+    for _ in range(3):
+        frame.dp.plan(epsilon=0.5, delta=1e-6, spaces=old, ledger=clinic, dataset="clinic")
+    assert len(clinic.history("clinic")) == 3
+
+
+@pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
+def test_one_id_at_another_cost_is_refused(clinic: dpf.Ledger) -> None:
+    frame = dpf.datasets.make_census(3_000, columns=["age", "sex"])
+    one, other = an_inference(frame), frame.dp.plan(epsilon=0.7, delta=1e-6)
+    forged = dpf.Plan.from_json(other.to_json().replace(other.inferred.id, one.inferred.id))
+    options = {"epsilon": 0.5, "delta": 1e-6, "ledger": clinic, "dataset": "clinic"}
+    frame.dp.plan(**options, spaces=one)
+    with pytest.raises(LedgerError):
+        frame.dp.plan(**options, spaces=forged)
+    assert len(clinic.history("clinic")) == 1
+
+
+def test_a_repeated_draw_is_the_same_inference_and_another_key_another() -> None:
+    frame = dpf.datasets.make_census(3_000, columns=["age", "sex"])
+    keys = [bytes(31) + bytes([i]) for i in (1, 1, 2)]
+    found = [dpf.Estimates(frame.dp.sanitize(epsilon=1, delta=1e-6, key=key)).plan.inferred.id for key in keys]
+    assert found[0] == found[1] != found[2]
+    with pytest.raises(PlanError, match="the id of an inference must be text"):
+        plan = an_inference(frame)
+        dpf.Plan.from_json(plan.to_json().replace(f'"{plan.inferred.id}"', "7"))
