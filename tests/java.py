@@ -15,7 +15,7 @@ MISSING = "Spark needs Java 17: apt-get install openjdk-17-jre-headless"
 def version(home):
     """Return the major version of the Java in a folder, or None."""
     try:
-        said = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60).stderr
+        said = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=600).stderr
     except OSError:
         return None
     found = re.search(r'version "(\d+)', said)

@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom, without network, within its share of five minutes."""
+"""Every notebook runs from top to bottom, without network."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-SECONDS = 60
-"""Time for each notebook: five of them in five minutes on two cores. They take about ten seconds each."""
+SECONDS = 600
+"""When a cell counts as hanging. They take about ten seconds a notebook; no load of the machine decides a test."""
 
 RUN = """
 import sys

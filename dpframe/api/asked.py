@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from dpframe.arrays import FloatArray
 from dpframe.central.answers import Noise
@@ -25,7 +24,7 @@ from dpframe.io.types import output_type
 from dpframe.mechanisms import mechanism_for
 from dpframe.plan.columns import Column
 from dpframe.spaces import Nullable, Space
-from dpframe.spaces.field import Field
+from dpframe.spaces.field import Field, is_open
 
 ROWS = 1 << 16
 """Rows that are counted at a time."""
@@ -126,7 +125,7 @@ class Asked:
 def check_types(columns: Sequence[Asked]) -> None:
     """Raise `ColumnError` for a column whose type does not fit its space; a type is no fact of a row."""
     for column in columns:
-        if not pa.types.is_null(column.field.type):
+        if not is_open(column.field.type):
             column.space.check_type(output_type(column.field.type))
 
 

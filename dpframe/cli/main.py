@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 import warnings
@@ -306,11 +307,22 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.exit(0)
     except Exception as error:
+        # Of a path that no file can have, some versions of typer raise what the system said.
+        if isinstance(error, UnicodeEncodeError) and any(map(_unwritable, arguments or sys.argv[1:])):
+            _fail("an argument holds a character that no file's name can have; write it anew", BAD_INPUT)
         show = getattr(error, "format_message", None)
         if show is not None:
             _fail(f"{show()}; see dpframe --help", BAD_INPUT)
         # The message of a foreign exception may quote a value of the data: only its kind is shown.
         _fail(f"internal error ({type(error).__name__}); please report it", FAULT)
+
+
+def _unwritable(argument: str) -> bool:
+    try:
+        os.fsencode(argument)
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _fail(message: str, code: int) -> None:

@@ -14,7 +14,7 @@ from dpframe.infer.objects import read_by_kind
 from dpframe.infer.types import from_type
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
-from dpframe.spaces.field import Field
+from dpframe.spaces.field import Field, is_open
 
 INFER = ("private", "public", "data")
 
@@ -100,8 +100,7 @@ def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
 
 def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
     """Return the space that is declared for a column; what its type does not allow is refused by the column's name."""
-    inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    type_ = None if pa.types.is_null(inner) else column.type
+    type_ = None if is_open(column.type) else column.type
     try:
         space = as_space(declared[column.name], type_)
         if type_ is not None:

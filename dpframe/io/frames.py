@@ -299,7 +299,8 @@ class PandasFrame(Frame):
             coded = series.sparse.to_dense()
         elif _is_category_of_intervals(series.dtype):
             # In no order: pandas takes the bounds from the data more often than not, so they are to be found.
-            coded = series.cat.rename_categories(_interval_texts(series.dtype)).cat.as_unordered()
+            texts = pd.Index(_interval_texts(series.dtype), dtype="string")
+            coded = series.cat.rename_categories(texts).cat.as_unordered()
         return coded
 
     def _field(self, name: str) -> Field:

@@ -23,3 +23,8 @@ class Field:
     of_day: bool = False
     decimal: tuple[int, int] | None = None
     written: bool = False
+
+
+def is_open(type_: pa.DataType) -> bool:
+    """Tell whether a type leaves open what values are of: that of objects, or of categories that may be any object."""
+    return pa.types.is_null(type_.value_type if pa.types.is_dictionary(type_) else type_)

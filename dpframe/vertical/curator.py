@@ -27,6 +27,7 @@ from dpframe.io.types import output_type
 from dpframe.ledger.account import Account
 from dpframe.noise.keystream import Keystream
 from dpframe.release.packed import packed
+from dpframe.spaces.field import is_open
 from dpframe.vertical.keys import Identity
 from dpframe.vertical.messages import ROWS, Header, MessageWriter, check_new, header_file, read_header, write_header
 from dpframe.vertical.pads import PadStream, padded
@@ -230,7 +231,7 @@ class Curator:
         fields = []
         for field in table.fields(list(spaces)):
             # Objects have no type of their own.
-            type_ = spaces[field.name].natural_type if pa.types.is_null(field.type) else field.type
+            type_ = spaces[field.name].natural_type if is_open(field.type) else field.type
             fields.append(pa.field(field.name, output_type(type_), field.nullable))
         return base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
 

@@ -305,7 +305,7 @@ def test_a_browser_shows_it(html, tmp_path):
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     assert "Verified." in done.stdout
