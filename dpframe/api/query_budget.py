@@ -10,12 +10,13 @@ prints for it, and never exceeds 1. Both sums are valid for questions that are c
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 from dpframe.accounting.budget import Budget, round_down
 from dpframe.accounting.gaussian_dp import Step, promise_step, share_of_step, step_epsilon
@@ -93,11 +94,19 @@ def check_share(share: Any) -> Fraction:
 
 @dataclass
 class Spending:
-    """What was spent of a whole, by any number of threads."""
+    """What was spent of a whole, by any number of threads of one process: nobody adds up what two processes spend."""
 
     whole: Whole
     spent: Fraction = Fraction(0)
     _lock: AbstractContextManager[Any] = field(default_factory=threading.RLock, repr=False)
+    _process: int = field(default_factory=os.getpid, repr=False)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied in depth."""
+        raise TypeError(
+            "Queries cannot be pickled or copied in depth: the copy would spend the same budget again; make Queries in "
+            "each process, with a ledger= that all share"
+        )
 
     def once(self, share: Fraction, pay: Callable[[], None]) -> None:
         """Spend a share while ``pay`` enters it in a ledger; if that refuses, nothing is spent.
@@ -113,7 +122,12 @@ class Spending:
             self.spent += share
 
     def refuse(self, share: Fraction) -> None:
-        """Raise `BudgetExceeded` unless so much is left."""
+        """Raise `BudgetExceeded` unless so much is left, in the process that the whole belongs to."""
+        if os.getpid() != self._process:
+            raise BudgetExceeded(
+                "the questions' budget is that of the process that made Queries, and this one was forked from it: "
+                "nothing was spent; make Queries in each process, with a ledger= that all share"
+            )
         if share > 1 - self.spent:
             raise BudgetExceeded(
                 f"the questions have share={shown(down(1 - self.spent))} left of their budget, and "

@@ -3,6 +3,8 @@
 import copy
 import math
 import pickle
+import subprocess
+import sys
 import threading
 from fractions import Fraction
 
@@ -443,7 +445,7 @@ def test_copies_share_the_budget_and_threads_do_not_overspend(people, keys):
     copy.copy(q).count({"sex": "F"}, share=0.5)
     assert q.left == 0.5
     for duplicate in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match=r"^Queries cannot be pickled or copied in depth: .* ledger="):
             duplicate(q)
     refused = []
 
@@ -459,6 +461,28 @@ def test_copies_share_the_budget_and_threads_do_not_overspend(people, keys):
     for thread in threads:
         thread.join()
     assert (len(refused), q.left) == (7, 0.0)
+
+
+FORKED = """
+import os
+import dpframe as dpf
+
+q = dpf.Queries(dpf.datasets.make_census(100, columns=["sex"]), 1.0, delta=0, spaces={"sex": ["F", "M"]})
+if child := os.fork():
+    assert os.waitpid(child, 0)[1] == 0
+    q.count({"sex": "F"}, share=1.0)
+    print(q.left)
+else:
+    try:
+        q.count({"sex": "F"}, share=1.0)
+    except dpf.BudgetExceeded as error:
+        os._exit(int("this one was forked from it: nothing was spent" not in str(error)))
+    os._exit(2)
+"""
+
+
+def test_a_forked_process_does_not_spend_the_budget_again():
+    assert subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True).stdout == "0.0\n"
 
 
 def test_portions_never_exceed_the_whole():
