@@ -79,7 +79,7 @@ class Tiers:
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             reason = crash.message.partition("\n")[0] if crash else report.when
-            self.write(f"FAILED {report.nodeid} - {reason}")
+            self.write(f"\nFAILED {report.nodeid} - {reason}")  # behind the letters of other tests
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:

@@ -81,6 +81,11 @@ def _table_failures(table: FileInput, info: ReleaseInfo) -> list[str]:
     if table.n != info.n:
         failures.append(f"the file has {table.n:,} rows, the release had {info.n:,}")
     failures += _row_failures(info)
+    if plan.measures and not info.tables:
+        failures.append(
+            f"the plan measures {len(plan.measures)} tables, and the file's description has none of them: they were "
+            "taken out, or a curator's pad was withheld"
+        )
     for field in table.fields([name for name in plan.names if name in table.names]):
         try:
             plan[field.name].space.check_type(field.type)

@@ -292,3 +292,20 @@ def test_measures_are_not_added_by_hand_to_inference_in_known_order():
     plan = dpf.make_plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
     with pytest.raises(ParameterError, match="measures beside inference that is composed need a secret order"):
         replace(plan, measures=(Measure("one_way", ("home",), 1e6),))
+
+
+@pytest.mark.parametrize("digest", [32, 16])
+def test_a_file_whose_measured_tables_were_taken_out_does_not_verify(tmp_path, digest):
+    """Whether their part of the digest was taken out with them or not."""
+    path = tmp_path / "out.parquet"
+    dpf.write_parquet(SAFE, path)
+    assert dpf.verify_file(path).ok
+    table = pq.read_table(path)
+    data = json.loads(INFO.to_json())
+    del data["tables"]
+    data["digest"] = data["digest"][:digest]
+    found = {key: json.dumps(data) if b"dpframe" in key else value for key, value in table.schema.metadata.items()}
+    pq.write_table(table.replace_schema_metadata(found), path)
+    certificate = dpf.verify_file(path)
+    assert not certificate.ok
+    assert any("the file's description has none of them: they were taken out" in f for f in certificate.failures)
