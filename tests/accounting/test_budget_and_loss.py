@@ -128,6 +128,7 @@ def test_spread_is_paid_twice() -> None:
         assert loss.epsilon() == pytest.approx(rate * span + spread, rel=1e-15)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 10**6), st.floats(1e-3, 30), st.floats(1e-12, 0.9), st.sampled_from([0.0, 1e-12, 1e-4]))
 def test_laplace_rate_is_the_largest(span: int, epsilon: float, delta: float, spread: float) -> None:
     rate = laplace_rate(span, epsilon, delta, spread)

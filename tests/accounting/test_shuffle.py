@@ -125,6 +125,7 @@ def test_products_of_columns_are_never_below_the_exact_divergence(name):
             assert value >= truth, method
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(120), deadline=None)
 @given(st.data())
 def test_random_channels_are_never_below_the_exact_divergence(data):

@@ -43,6 +43,7 @@ def test_what_coding_changes_is_counted():
     assert "refused" not in found
 
 
+@pytest.mark.slow
 def test_errors_stand_beside_their_forecast():
     """Root mean squares of 20 releases: within a half of the forecast for shares, whose coded truth is known."""
     errors = [TABLE.dp.check(PLAN).errors for _ in range(20)]

@@ -120,6 +120,7 @@ def test_group_means(column, by):
     assert 0.92 < covered < 0.98
 
 
+@pytest.mark.slow
 def test_population_intervals_cover_the_population():
     counts, means = [], []
     for i in range(R):
@@ -265,6 +266,7 @@ def test_a_correlation_of_which_nothing_is_known_is_nan():
     assert known
 
 
+@pytest.mark.slow
 def test_intervals_of_quantiles_stay_in_the_space():
     frame = pd.DataFrame({"x": pd.array(np.arange(500) % 9, "Int64"), "t": pd.Timestamp("2020-01-01")})
     spaces = {"x": dpf.Nullable(dpf.Integer(0, 8)), "t": ("2020-01-01", "2020-03-01")}

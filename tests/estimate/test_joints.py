@@ -124,6 +124,7 @@ def test_covariance_correlation_and_weighted_mean():
         assert count / some > 0.95 - 3.4 * math.sqrt(0.95 * 0.05 / some), (name, count / some)
 
 
+@pytest.mark.slow
 def test_three_way_joint_is_unbiased_and_covered():
     truth = TABLE.groupby(["sex", "job", "grade"]).size()
     found = []
@@ -133,6 +134,7 @@ def test_three_way_joint_is_unbiased_and_covered():
     check(found, truth.reindex(table.index, fill_value=0).to_numpy())
 
 
+@pytest.mark.slow
 def test_binned_joint_is_unbiased():
     cut = pd.cut(TABLE["age"], [-1, 19, 39, 60], labels=False)
     truth = pd.crosstab(cut, TABLE["sex"]).to_numpy().ravel()

@@ -217,6 +217,7 @@ def test_several_starts_are_one_mixture(fit):
     assert np.mean([part.joint((0, 2)) for part in each], axis=0) == pytest.approx(mixture.joint((0, 2)), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_classes_follow_the_data():
     """Independent columns need the fewest classes; a diagonal of sixteen cells needs many."""
     generator = np.random.default_rng(0)

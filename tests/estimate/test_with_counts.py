@@ -443,6 +443,7 @@ def test_the_switch_is_a_switch(safe):
         dpf.Estimates(safe, use_measured=1)
 
 
+@pytest.mark.slow
 def test_intervals_of_whole_releases_cover():
     """Census data, spaces inferred: 6 keys × 3 ε, about 200 intervals of 95 %, all those of one release dependent.
 

@@ -94,6 +94,7 @@ def test_faces_agree(people, safe, told):
     assert whole.to_numpy() * ROWS == pytest.approx(tall.to_numpy())
 
 
+@pytest.mark.slow
 def test_inverse_is_unbiased_and_its_variance_right(people, plan):
     """120 releases: means within 4.5 standard errors of the truth in 40 cells (error probability 3e-4), and the mean
     stated variance within a third of the actual one."""

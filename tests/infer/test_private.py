@@ -111,6 +111,7 @@ def quality(columns: dict[str, pa.Array], runs: int, budget: Budget = BUDGET) ->
     return float(np.mean(good)), worst
 
 
+@pytest.mark.slow
 def test_bounds_of_three_shapes_in_fifteen_columns_at_once():
     """At n = 32,561 noise has the size of 1 % of the rows; some 96 % of these bounds are good."""
     columns = {f"{name}{i}": column for name, column in shapes(32_561).items() for i in range(5)}

@@ -300,6 +300,7 @@ def test_ready_mechanisms_with_a_delta_fall_back_to_basic_composition() -> None:
 
 
 # --- allocation="error" -------------------------------------------------------------------------------
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(12))
 @given(
     kinds=st.lists(st.sampled_from(KINDS[:6]), min_size=2, max_size=4),
@@ -488,6 +489,7 @@ def test_more_rows_than_planned_are_drawn_from_too() -> None:
         Selection(drawing(5, 10), KEY, 4)
 
 
+@pytest.mark.slow
 def test_every_row_is_drawn_as_often() -> None:
     """Over 4,000 keys; a fair sampler fails with probability 1e-6 (χ², and pairs by their frequencies)."""
     n, m, keys = 8, 3, 4_000
