@@ -27,4 +27,4 @@ class Field:
 
 def is_open(type_: pa.DataType) -> bool:
     """Tell whether a type leaves open what values are of: that of objects, or of categories that may be any object."""
-    return pa.types.is_null(type_.value_type if pa.types.is_dictionary(type_) else type_)
+    return bool(pa.types.is_null(type_.value_type if pa.types.is_dictionary(type_) else type_))
