@@ -25,7 +25,9 @@ Who may know what, and what that rests on:
 - That curators have the same records is compared by a keyed digest, which tells whoever has no secret only that
   they are the same.
 
-What each coalition has of the columns of a curator outside it, before the release goes out:
+What each coalition has of the columns of a curator outside it, before the release goes out, in a run that measures no
+tables (noisy tables of ``measure=`` are in the public header, and everybody has what they were charged for; the
+header also has each column's type, as the curator's table has it):
 
 - everybody: nothing
 - another curator: nothing
