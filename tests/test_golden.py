@@ -74,7 +74,7 @@ def released(plan: Plan, folder: Path) -> dict[str, str]:
     table, source, target = table_for(plan), folder / "in.parquet", folder / "out.parquet"
     pq.write_table(table, source)
     dpf.Ledger(folder / "ledger.sqlite").create(
-        "golden", plan.epsilon * 2, min(plan.delta * 2, 0.5), accounting="basic"
+        "golden", plan.epsilon * 2, min(plan.delta * 2, 0.5), accounting="basic", unit=plan.unit
     )
     account = {"ledger": str(folder / "ledger.sqlite"), "dataset": "golden"}
     memory = dpf.sanitize(table, plan=plan, key=KEY)

@@ -3,53 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dpframe.api.planning import Purse, Request
-from dpframe.errors import DpframeError, ParameterError
+from dpframe.errors import ParameterError
 from dpframe.io.files import FileInput
 from dpframe.io.table import Codes, Table
 from dpframe.ledger import job_keys
 from dpframe.ledger.account import Account, Cost
-from dpframe.mechanisms import Mechanism
-from dpframe.plan.plan import Plan
-from dpframe.spaces import Space, as_space
-
-
-def digest(request: Request) -> bytes:
-    """Return a digest of all that decides a job's output beside input and key."""
-    if request.plan is not None:
-        return request.plan.digest
-    options: dict[str, Any] = dict(request.options)
-    spaces = options.pop("spaces", None)
-    if isinstance(spaces, Mapping):
-        spaces = {name: _declared(space) for name, space in spaces.items()}
-    text = _described([request.epsilon, request.delta, spaces, options])
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def _declared(spec: Any) -> Any:
-    try:
-        return as_space(spec)
-    except DpframeError:  # which is refused later, with the column's name
-        return spec
-
-
-def _described(value: Any) -> str:
-    """Return text that differs where values do; `repr` leaves out the middle of long arrays."""
-    if isinstance(value, Plan):
-        return value.to_json()
-    if isinstance(value, Space | Mechanism):
-        return _described(value.to_json())
-    if isinstance(value, Mapping):
-        return f"{{{','.join(sorted(f'{_described(k)}:{_described(v)}' for k, v in value.items()))}}}"
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(_described, value))}]"
-    return repr(value)
 
 
 @dataclass
@@ -61,7 +25,7 @@ class JobPurse(Purse):
     def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
         """Enter the spend; that of an interrupted run is found there and costs nothing more."""
         part = None if self.account is None else self.account.part
-        return self.job.spend(cost.budget.epsilon, cost.budget.delta, what, cost.step, part).release_id
+        return self.job.spend(cost.budget.epsilon, cost.budget.delta, what, cost.step, part, cost.unit).release_id
 
     @property
     def key(self) -> bytes:
@@ -98,7 +62,7 @@ def purse_of_input(
         return
     if key is not None:
         raise ParameterError("key and ledger do not go together: under a ledger every job keeps its own key")
-    wanted = digest(request)
+    wanted = request.digest
     if account.part is not None:
         wanted = hashlib.sha256(wanted + account.part.encode()).digest()
     binding = job_keys.bind(digest_input(), wanted)

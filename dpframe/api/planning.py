@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.gaussian_dp import Step, composed_steps
+from dpframe.accounting.unit import ROW, Unit
+from dpframe.api.identity import request_digest, table_digest
 from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.errors import (
     AlreadySanitizedError,
@@ -31,6 +34,7 @@ from dpframe.infer.types import any_space, from_type
 from dpframe.io.checks import check_columns, located
 from dpframe.io.frames import Frame, wrap
 from dpframe.io.table import Codes, Table
+from dpframe.ledger import job_keys
 from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.mechanisms import MECHANISMS, Mechanism
 from dpframe.mechanisms.base import check_tag
@@ -74,6 +78,11 @@ class Request:
             extra = next(iter(self.options), "epsilon" if self.epsilon is not None else "delta")
             raise ParameterError(f"{extra} is already decided by the plan; give one or the other")
 
+    @cached_property
+    def digest(self) -> bytes:
+        """A digest of all that decides the output beside input and key."""
+        return request_digest(self.epsilon, self.delta, self.options) if self.plan is None else self.plan.digest
+
 
 @dataclass
 class Purse:
@@ -91,20 +100,29 @@ class Purse:
 
     def cost(self, plan: Plan) -> Cost:
         """Return what a release under a plan costs."""
-        return Cost(plan.release) if self.account is None else self.account.cost(plan)
+        return Cost(plan.release, unit=plan.unit) if self.account is None else self.account.cost(plan)
 
-    def settle(self, reused: Inferred | None) -> None:
+    def settle(self, reused: Inferred | None, unit: Unit) -> None:
         """Enter what finding the spaces of another plan has cost, if they are taken from it."""
         if self.account is not None:
-            self.account.settle(reused)
+            self.account.settle(reused, unit)
 
     def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
         """Enter a spend, for good, and return its receipt; without an account only warn of repetitions."""
         if self.account is not None:
-            return self.account.spend(cost, what)
+            return self.account.spend(cost, what, self._identity(table, cost.wanted, codes))
         if what == INFERENCE:
             _warn_if_repeated(table, cost.budget)
         return None
+
+    def _identity(self, table: Table, wanted: bytes | None, codes: Codes) -> str | None:
+        """Return the id of a release under a key that was given, the same if repeated; None for a fresh one."""
+        if self.ready is None or self.account is None or wanted is None:
+            return None
+        tabled = table_digest(table, codes, self.ready)
+        if tabled is None:
+            return None
+        return job_keys.release_id(self.ready, self.account.name, job_keys.bind(tabled, wanted))
 
     @property
     def key(self) -> bytes:
@@ -192,15 +210,21 @@ class Draft:
         return found
 
     @property
+    def unit(self) -> Unit:
+        """Whom the promise is for."""
+        return _unit_of(self.options) if self.plan is None else self.plan.unit
+
+    @property
     def cost(self) -> Cost:
         """What a release of the promise costs before its plan is known."""
-        return cost_of_promise(self.promise, _hides(self.options))
+        return cost_of_promise(self.promise, _hides(self.options), self.unit)
 
     @classmethod
     def ready(cls, plan: Plan, table: Table, request: Request) -> Draft:
         """Check a ready plan against a table."""
         warn_not_found(plan)
         check_columns(table.names, plan)
+        _check_unit(plan.reused, plan.unit)
         if request.release:
             plan.check_rows(table.n)
         promise = Budget(plan.epsilon, plan.delta)
@@ -215,7 +239,7 @@ class Draft:
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
-        options |= {"leaks": leaks, "n": table.n, "reused": _reused(declared)}
+        options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused(declared), _unit_of(options))}
         wish = wish_of(options, promise)
         names = [column.name for column in columns]
         if not left:
@@ -258,6 +282,7 @@ class Draft:
             receipt,
             self.allowed.step,
             inference_id(key),
+            self.unit,
         )
         chosen = {name: spaces[name] for name in self.names}
         plan = built(chosen, self.promise, self.options, self.wish.without(chosen), inferred)
@@ -303,11 +328,14 @@ def prepare(table: Table, request: Request, purse: Purse) -> Ready:
         _watch_order(draft.plan, codes)
 
     receipt = None
-    purse.settle(draft.reused)
+    purse.settle(draft.reused, draft.unit)
     if request.release:
-        purse.pay(table, RELEASE, draft.cost if draft.plan is None else purse.cost(draft.plan), codes)
+        cost = draft.cost if draft.plan is None else purse.cost(draft.plan)
+        wanted = request.digest if draft.plan is None else draft.plan.digest
+        purse.pay(table, RELEASE, replace(cost, wanted=wanted), codes)
     elif draft.allowed is not None:
-        receipt = purse.pay(table, INFERENCE, Cost(draft.allowed.budget, draft.allowed.step), codes)
+        cost = Cost(draft.allowed.budget, draft.allowed.step, unit=draft.unit)
+        receipt = purse.pay(table, INFERENCE, cost, codes)
 
     key = purse.key
 
@@ -333,8 +361,23 @@ def planned(
 
 def _reused(spaces: Any) -> Inferred | None:
     """Return what the inference of a plan whose spaces are taken has cost, its own or one that it took itself."""
-    source = (spaces.inferred or spaces.reused) if isinstance(spaces, Plan) else None
-    return None if source is None else source.without_counts
+    if not isinstance(spaces, Plan):
+        return None
+    if spaces.inferred is not None:  # of an older version: it was drawn for whom that plan is
+        return replace(spaces.inferred.without_counts, unit=spaces.inferred.unit or spaces.unit)
+    return None if spaces.reused is None else replace(spaces.reused, unit=spaces.reused.unit or ROW)
+
+
+def _unit_of(options: Mapping[str, Any]) -> Unit:
+    return Unit.promised(options["contributions"], options["privacy_id"])
+
+
+def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
+    """Return what another plan's spaces cost; `ParameterError` if they were inferred for less than a unit."""
+    refusal = None if reused is None else reused.refusal(unit, ROW)
+    if refusal is not None:
+        raise ParameterError(refusal)
+    return reused
 
 
 def _ready(options: Mapping[str, Any]) -> list[Mechanism]:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.unit import Unit
 from dpframe.api.asked import Asked, batches, check_types, linear, normal, series
 from dpframe.api.planning import promise_of
 from dpframe.api.query_answers import (
@@ -607,7 +608,7 @@ class Queries:
         for codes in batches(self._table, asked):
             question.add(codes)
 
-        cost = Cost(fitted[2], portion.step)
+        cost = Cost(fitted[2], portion.step, unit=Unit(self.contributions))
         self._spending.once(part, lambda: self._enter(cost, kind))
 
         return part, fitted, Keystream(fresh_key())

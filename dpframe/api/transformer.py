@@ -318,7 +318,9 @@ class _StepPurse(Purse):
 
     def cost(self, plan: Plan) -> Cost:
         """Return what a release costs beside the inference of ``fit``, which is counted on its own."""
-        return Cost(plan.released) if self.account is None and self.step.plan is None else super().cost(plan)
+        if self.account is None and self.step.plan is None:
+            return Cost(plan.released, unit=plan.unit)
+        return super().cost(plan)
 
     def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
         """Enter a spend, or count it."""
@@ -327,7 +329,7 @@ class _StepPurse(Purse):
             data = _values(table) if what == INFERENCE else codes
             self.ready = self.step._seeded(b"fit" if what == INFERENCE else b"transform", data)
         if self.account is not None:
-            return self.account.spend(cost, what)
+            return super().pay(table, what, cost, codes)
         same = None if self.ready is None else self.ready + repr(cost.budget).encode() + self.mark
         _SPENT.watch(row_hashes(table, table.names, self.labels), cost.budget, same, inference=what == INFERENCE)
         return None

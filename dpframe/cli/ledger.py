@@ -45,10 +45,15 @@ def create(
         typer.Option(help="A public part of the rows; repeat it for each. Parts do not add up.", show_default=False),
     ] = None,
     moving: Annotated[bool, typer.Option("--moving", help="A replaced row may move between parts.")] = False,
+    unit: Annotated[
+        str,
+        typer.Option(help='Whom promises are for: "row", "10 rows" (that one person may own), or person:COLUMN.'),
+    ] = "row",
     as_json: AsJson = False,
 ) -> None:
     """Register a dataset with its total budget, for good; the file is made if there is none."""
-    Ledger(file).create(dataset, epsilon, delta, accounting=accounting, parts=tuple(part or ()), moving=moving)
+    parts = tuple(part or ())
+    Ledger(file).create(dataset, epsilon, delta, accounting=accounting, parts=parts, moving=moving, unit=unit)
     _show(Ledger(file), as_json)
 
 

@@ -41,11 +41,12 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
     (r"\b(drop|passthrough|given|without)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
     (r"\bbins=\{[^}]*: (\d+)\}", r"--bins \1"),
+    (r"\bunit='([^']*)'", r'--unit "\1"'),
     # Elsewhere what follows epsilon= and delta= is a size, not what to type.
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)( or )\1=([\d.e-]+)", r"--\1 \2\3--\1 \4"),
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)", r"--\1 \2"),
     (
-        r"\b(infer|infer_share|max_items|nulls|contributions|sample|allocation|dataset|accounting|by|bins|method|target|"
+        r"\b(infer|infer_share|max_items|nulls|contributions|privacy_id|sample|allocation|dataset|accounting|by|bins|method|target|"
         r"confidence_level|q)=(['\"]?)([^\s,;'\")]+)\2",
         lambda m: f"--{m[1].replace('_', '-')} {m[3]}",
     ),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
+from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, name_list
 from dpframe.ledger.currencies import covers, difference
 from dpframe.ledger.ledger import Ledger, as_ledger
@@ -22,15 +23,20 @@ INFERENCE = "inference"
 
 @dataclass(frozen=True)
 class Cost:
-    """What something costs a dataset, in both currencies; without a step by domination of its (ε, δ)."""
+    """What something costs whom, in both currencies; without a step by domination of its (ε, δ).
+
+    ``wanted`` is a digest of all that is released for it beside the table; None where every spend is another one.
+    """
 
     budget: Budget
     step: Step | None = None
+    unit: Unit = field(kw_only=True)
+    wanted: bytes | None = field(default=None, kw_only=True)
 
 
-def cost_of_promise(promise: Budget, curved: bool) -> Cost:
+def cost_of_promise(promise: Budget, curved: bool, unit: Unit) -> Cost:
     """Return the cost of a release whose plan is not made yet; ``curved`` tells that all of it lies under one curve."""
-    return Cost(promise, promise_step(promise) if curved and promise.delta > 0 else None)
+    return Cost(promise, promise_step(promise) if curved and promise.delta > 0 else None, unit=unit)
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,11 @@ class Account:
     ledger: Ledger
     dataset: str
     part: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The dataset's and the part's name, of which no other account has both."""
+        return json.dumps([self.dataset] if self.part is None else [self.dataset, self.part])
 
     @classmethod
     def of(cls, ledger: Any, dataset: str | None, part: str | None = None) -> Account | None:
@@ -72,10 +83,10 @@ class Account:
         """
         inferred = plan.inferred
         if inferred is None or inferred.receipt is None or not self._paid(inferred):
-            return Cost(plan.release, plan.step)
+            return Cost(plan.release, plan.step, unit=plan.unit)
         if inferred.step is None:
-            return Cost(difference(plan.release, inferred.budget))
-        return Cost(plan.released, plan.step_beside_inference)
+            return Cost(difference(plan.release, inferred.budget), unit=plan.unit)
+        return Cost(plan.released, plan.step_beside_inference, unit=plan.unit)
 
     def _paid(self, inferred: Inferred) -> bool:
         """Tell whether this dataset's ledger has the receipt of an inference, of at least as much."""
@@ -86,11 +97,12 @@ class Account:
         enough = entry.step.mu >= step.mu and entry.step.delta >= step.delta
         return enough and covers(entry.amount, inferred.budget)
 
-    def settle(self, inferred: Inferred | None) -> None:
+    def settle(self, inferred: Inferred | None, unit: Unit) -> None:
         """Enter what it cost to find spaces that were taken from another plan, once for this dataset.
 
         An inference is known by its id alone: two of one request share all that is public of them. One of an older
-        version has no id, and is entered at every use.
+        version has no id, and is entered at every use. It is entered for the ``unit`` of the plan that uses it, whom
+        what it promises holds for as well.
 
         Raises
         ------
@@ -102,7 +114,7 @@ class Account:
         where = [self.dataset] if self.part is None else [self.dataset, self.part]
         name = json.dumps([*where, inferred.id or secrets.token_hex(16)])
         receipt = hashlib.sha256(name.encode()).hexdigest()[:32]
-        self._enter(receipt, Cost(inferred.budget, inferred.step), INFERENCE)
+        self._enter(receipt, Cost(inferred.budget, inferred.step, unit=unit), INFERENCE)
 
     def spend(self, cost: Cost, what: str = "release", receipt: str | None = None) -> str:
         """Enter a spend, for good, and return its receipt; one of a name that is given is entered once."""
@@ -111,5 +123,13 @@ class Account:
         return receipt
 
     def _enter(self, receipt: str, cost: Cost, what: str) -> None:
-        epsilon, delta = cost.budget.epsilon, cost.budget.delta
-        self.ledger.spend(self.dataset, epsilon, delta, release_id=receipt, what=what, step=cost.step, part=self.part)
+        self.ledger.spend(
+            self.dataset,
+            cost.budget.epsilon,
+            cost.budget.delta,
+            release_id=receipt,
+            what=what,
+            step=cost.step,
+            part=self.part,
+            unit=cost.unit,
+        )

@@ -35,6 +35,7 @@ import numpy.typing as npt
 
 from dpframe.accounting.budget import Budget, round_down, round_up, upward
 from dpframe.accounting.gaussian_dp import Step, dominating_step, gaussian_mu, log_gaussian
+from dpframe.accounting.unit import ROW, Unit
 from dpframe.errors import BudgetExceeded, ParameterError, name_list
 
 POOL = Fraction(1, 2)
@@ -345,6 +346,7 @@ class Total:
     kept: Kept
     parts: tuple[str, ...] = ()
     moving: bool = False
+    unit: Unit = ROW
 
     @property
     def exact(self) -> Sum:
@@ -355,6 +357,15 @@ class Total:
     def budget(self) -> Budget:
         """The total promise."""
         return self.kept.budget
+
+    def check_unit(self, unit: Unit) -> None:
+        """Raise `ParameterError` for a promise of another unit: the two would add up to a promise for nobody."""
+        if unit != self.unit:
+            raise ParameterError(
+                f"dataset {name_list([self.name])} adds up promises for {self.unit.words}, and this one is for "
+                f"{unit.words}, which does not add up: ask with {self.unit.options}, or create a dataset with "
+                f"unit={str(unit)!r}; nothing was spent"
+            )
 
     def check_part(self, part: str | None) -> None:
         """Raise `ParameterError` unless this is None or one of the parts."""

@@ -4,7 +4,8 @@ What was spent on a job that is then killed stays spent. So that its repetition 
 is stored in ``<ledger>.keys/`` *before* it spends, and deleted once its output is complete: the same key over the
 same input and plan gives the very same output, which tells nothing new. The same key over *changed* data would
 reveal the difference between the two. Therefore the file holds, beside key and release id, the tag
-HMAC-SHA256(key, digests of dataset, input and plan), and a job whose tag differs is refused.
+HMAC-SHA256(key, digests of dataset, input and plan), and a job whose tag differs is refused. The release id is
+another MAC of the same (`release_id`): a repeated job is the same release, and nothing else is.
 
 A job is known by its dataset and its name (the file it writes), and has one key file, which it keeps locked while
 it runs. A second process at the same job is refused rather than let in: it would write the same output, but the
@@ -33,6 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.unit import Unit
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
 from dpframe.ledger.ledger import Entry, Ledger
 from dpframe.ledger.sqlite import sync_folder
@@ -97,7 +99,8 @@ class _Record:
     @classmethod
     def fresh(cls, dataset: str, name: str, bound: Callable[[bytes], bytes]) -> _Record:
         key = secrets.token_bytes(32)
-        return cls(dataset, name, secrets.token_hex(16), key, _tag(key, dataset, bound(key)))
+        tied = bound(key)
+        return cls(dataset, name, release_id(key, dataset, tied), key, _tag(key, dataset, tied))
 
     @classmethod
     def parse(cls, text: bytes, path: Path) -> _Record | None:
@@ -127,6 +130,19 @@ def _tag(key: bytes, dataset: str, bound: bytes) -> bytes:
     return hmac.new(key, _framed((b"replay", dataset.encode(), bound)), hashlib.sha256).digest()
 
 
+def release_id(key: bytes, dataset: str, bound: bytes) -> str:
+    """Return the id of the release that a key gives of what it is bound to, which tells nothing of either.
+
+    Examples
+    --------
+    >>> ids = [release_id(bytes(32), "survey", bind(table, b"plan")) for table in (b"a", b"a", b"b")]
+    >>> ids[0] == ids[1] != ids[2]
+    True
+    """
+    message = _framed((b"release id", dataset.encode(), bound))
+    return hmac.new(key, message, hashlib.sha256).hexdigest()[:32]
+
+
 @dataclass
 class Job:
     """A job while it runs: first the spend, then the key to draw with."""
@@ -142,7 +158,13 @@ class Job:
     _spent: bool = False
 
     def spend(
-        self, epsilon: float, delta: float, what: str = "release", step: Step | None = None, part: str | None = None
+        self,
+        epsilon: float,
+        delta: float,
+        what: str = "release",
+        step: Step | None = None,
+        part: str | None = None,
+        unit: Unit | str | int = "row",
     ) -> Entry:
         """Spend before the first draw; an interrupted job's spend is found there and costs nothing more.
 
@@ -151,7 +173,7 @@ class Job:
         paid, self.paid = self.paid, True  # whatever interrupts the commit: the key stays
         try:
             entry = self.ledger.spend(
-                self.dataset, epsilon, delta, release_id=self.release_id, what=what, step=step, part=part
+                self.dataset, epsilon, delta, release_id=self.release_id, what=what, step=step, part=part, unit=unit
             )
         except (ParameterError, BudgetExceeded):  # refused before anything was written
             self.paid = paid

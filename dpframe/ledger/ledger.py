@@ -30,6 +30,7 @@ import pandas as pd
 
 from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.unit import Unit
 from dpframe.errors import LedgerError, ParameterError, name_list
 from dpframe.ledger.currencies import CURRENCIES, Amount, Currency, Kept, Sum, Tally, Total, currency_of
 from dpframe.ledger.sqlite import make_file, remedy, transaction
@@ -147,6 +148,7 @@ class Ledger:
         accounting: str | None = None,
         parts: Iterable[str] = (),
         moving: bool = False,
+        unit: Unit | str | int = "row",
     ) -> Budget:
         """Register a dataset with its total budget, for good; make the file if there is none.
 
@@ -166,11 +168,14 @@ class Ledger:
         moving
             Whether a replaced row may move from one part to another. Then the two largest sums count, and only
             mechanisms that are private for adding and for removing a row, too, may be spent on a part.
+        unit
+            Whom all of its promises are for: ``"row"``, ``"10 rows"`` (as many as one person may own, which is
+            ``contributions=10`` of a plan) or ``"person:patient"`` (``privacy_id="patient"``). Others are refused.
 
         Raises
         ------
         ParameterError
-            If a name is no text, a number out of range, or Gaussian accounting is asked without δ.
+            If a name is no text, a number out of range, the unit none, or Gaussian accounting is asked without δ.
         LedgerError
             If the dataset is there already: its total stands.
 
@@ -187,13 +192,13 @@ class Ledger:
         >>> folder.cleanup()
         """
         name, total, names = _text(dataset, "dataset"), Budget(epsilon, delta), _parts(parts, moving)
-        currency = currency_of(accounting, total.delta)
+        currency, whom = currency_of(accounting, total.delta), Unit.of(unit)
         kept = currency.whole(total)
         make_file(self._file)
         with transaction(self._file, self.timeout, write=True, create=True) as connection:
             if name in _datasets(connection):
                 raise LedgerError(f"dataset {name_list([name])} is in {self._file} already, and its total stands")
-            connection.execute(_NEW_DATASET, (name, *kept, _now(), currency.name, int(moving)))
+            connection.execute(_NEW_DATASET, (name, *kept, _now(), currency.name, int(moving), str(whom)))
             connection.executemany("INSERT INTO parts VALUES (?, ?)", [(name, part) for part in names])
         return total
 
@@ -208,6 +213,7 @@ class Ledger:
         who: str | None = None,
         step: Step | None = None,
         part: str | None = None,
+        unit: Unit | str | int = "row",
     ) -> Entry:
         """Spend (ε, δ), or its step; when this returns it is on disk, whatever happens next.
 
@@ -227,6 +233,8 @@ class Ledger:
             everything (ε, δ)-private: pure ε, and δ₀ = δ.
         part
             The part whose rows alone are released; by default all rows are, as one table.
+        unit
+            Whom the promise is for; it must be the dataset's own, as promises for others do not add up to it.
 
         Raises
         ------
@@ -235,14 +243,16 @@ class Ledger:
         LedgerError
             If the dataset is unknown, or the release id stands for another dataset, part or amount.
         ParameterError
-            If a name is no text, a number out of range, or the part none of the dataset's.
+            If a name is no text, a number out of range, the part none of the dataset's, or the unit another.
         """
         asked = Kept.of(Budget(epsilon, delta), _checked(step))
         name, identifier, note = _text(dataset, "dataset"), _text(release_id, "release_id"), _text(what, "what")
+        whom = Unit.of(unit)
         person, where = _me() if who is None else _text(who, "who"), None if part is None else _text(part, "part")
         with transaction(self._file, self.timeout, write=True) as connection:
             total = self._total(connection, name)
             total.check_part(where)
+            total.check_unit(whom)
             entry = self._entry(connection, identifier)
             if entry is not None:
                 return _same(entry, name, asked, where)
@@ -305,6 +315,11 @@ class Ledger:
         with transaction(self._file, self.timeout) as connection:
             return self._total(connection, dataset).parts
 
+    def unit(self, dataset: str) -> Unit:
+        """Return whom the promises of a dataset are for."""
+        with transaction(self._file, self.timeout) as connection:
+            return self._total(connection, _text(dataset, "dataset")).unit
+
     def moving(self, dataset: str, part: str) -> bool:
         """Tell whether a replaced row may move from a part of a dataset to another; refuse what is no part of it."""
         with transaction(self._file, self.timeout) as connection:
@@ -323,7 +338,7 @@ class Ledger:
             return self._entry(connection, release_id)
 
     def summary(self) -> pd.DataFrame:
-        """Return one row per dataset: accounting, total, spent and left of ε and of δ, and the number of releases.
+        """Return one row per dataset: accounting, unit, total, spent and left of ε and of δ, and number of releases.
 
         In Gaussian accounting ε is at the dataset's δ, and what is spent and left of δ is δ₀, of the pool.
         """
@@ -336,7 +351,7 @@ class Ledger:
             (spent,), left = currency.spent([tally.charged], total), currency.left(tally.left(), total)
             losses = (total.budget.epsilon, spent.epsilon, left.epsilon)
             slacks = (total.budget.delta, spent.delta, left.delta)
-            rows.append((total.name, currency.name, *losses, *slacks, counts.get(total.name, 0)))
+            rows.append((total.name, currency.name, str(total.unit), *losses, *slacks, counts.get(total.name, 0)))
         return pd.DataFrame(rows, columns=[*_SUMMARY]).astype(_SUMMARY).set_index("dataset")
 
     def history(self, dataset: str | None = None) -> pd.DataFrame:
@@ -388,7 +403,7 @@ class Ledger:
 
 
 _NEW_DATASET = """
-INSERT INTO datasets (name, epsilon, delta, mu, slack, at, accounting, moving) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO datasets (name, epsilon, delta, mu, slack, at, accounting, moving, unit) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _NEW_SPEND = """
 INSERT INTO spends (dataset, release_id, what, who, at, epsilon, delta, mu, slack, part)
@@ -402,7 +417,7 @@ _OF_RELEASE = """
 SELECT position, dataset, release_id, what, who, at, part, epsilon, delta, mu, slack FROM spends
 WHERE release_id = ?
 """
-_DATASETS = "SELECT name, accounting, moving, epsilon, delta, mu, slack FROM datasets ORDER BY rowid"
+_DATASETS = "SELECT name, accounting, moving, unit, epsilon, delta, mu, slack FROM datasets ORDER BY rowid"
 _AMOUNTS = """
 SELECT part, count(*), epsilon, delta, mu, slack FROM spends
 WHERE dataset = :dataset AND (:last IS NULL OR position <= :last) GROUP BY part, epsilon, delta, mu, slack
@@ -411,6 +426,7 @@ WHERE dataset = :dataset AND (:last IS NULL OR position <= :last) GROUP BY part,
 _SUMMARY = {
     "dataset": "str",
     "accounting": "str",
+    "unit": "str",
     "epsilon": "float64",
     "spent_epsilon": "float64",
     "left_epsilon": "float64",
@@ -453,8 +469,8 @@ def _datasets(connection: sqlite3.Connection) -> dict[str, Total]:
         parts[dataset] = (*parts.get(dataset, ()), part)
     rows = connection.execute(_DATASETS).fetchall()
     return {
-        name: Total(name, _known(accounting), Kept(*kept), parts.get(name, ()), bool(moving))
-        for name, accounting, moving, *kept in rows
+        name: Total(name, _known(accounting), Kept(*kept), parts.get(name, ()), bool(moving), _unit(unit))
+        for name, accounting, moving, unit, *kept in rows
     }
 
 
@@ -462,6 +478,13 @@ def _known(accounting: str) -> Currency:
     if accounting not in CURRENCIES:
         raise ValueError("no such accounting")  # `explained` calls the file damaged
     return CURRENCIES[accounting]
+
+
+def _unit(text: str) -> Unit:
+    try:
+        return Unit.of(text)
+    except ParameterError:
+        raise ValueError("no such unit") from None  # `explained` calls the file damaged
 
 
 def _same(entry: Entry, dataset: str, asked: Kept, part: str | None) -> Entry:

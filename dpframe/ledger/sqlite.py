@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpframe.accounting.budget import Budget
-from dpframe.errors import DpframeError, LedgerError
+from dpframe.errors import DpframeError, DpframeWarning, LedgerError, warn
 from dpframe.ledger.currencies import Kept
 
 APPLICATION_ID = 0x6470664C
 """Marks the file as a ledger ("dpfL")."""
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 def _trigger(verb: str, table: str) -> str:
@@ -71,6 +71,12 @@ _THIRD = (
     "PRAGMA user_version = 3",
 )
 
+# A promise of older versions was entered whatever it was for; most were for a row, and from now on all are.
+_FOURTH = (
+    "ALTER TABLE datasets ADD COLUMN unit TEXT NOT NULL DEFAULT 'row'",
+    "PRAGMA user_version = 4",
+)
+
 _LONGEST_WAIT = 86_400.0
 """Seconds; SQLite counts milliseconds in 32 bits."""
 
@@ -108,7 +114,12 @@ def transaction(
     had to say.
     """
     with explained(file), contextlib.closing(_connect(file, timeout)) as connection:
-        _upgrade(connection)
+        if _upgrade(connection):
+            warn(
+                f"{file} was of an older version: its datasets add up promises for a row (unit='row') from now on; for "
+                "persons with several rows create a dataset with their unit",
+                DpframeWarning,
+            )
         # Who reads first and writes later may find that another wrote in between: writers lock at once.
         connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         _check(connection, file, create)
@@ -143,18 +154,21 @@ def _is_old(connection: sqlite3.Connection) -> bool:
     return bool(application == APPLICATION_ID and 1 <= version < SCHEMA)
 
 
-def _upgrade(connection: sqlite3.Connection) -> None:
+def _upgrade(connection: sqlite3.Connection) -> bool:
     """Bring a file of an older schema to the newest, all of it or nothing; one process does, others wait."""
     if not _is_old(connection):
-        return
+        return False
     connection.execute("BEGIN IMMEDIATE")
-    if _is_old(connection):
+    old = _is_old(connection)
+    if old:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        for statement in (*(_SECOND if version == 1 else ()), *_THIRD):
-            connection.execute(statement)
+        for statements in (_SECOND, _THIRD, _FOURTH)[version - 1 :]:
+            for statement in statements:
+                connection.execute(statement)
         if version == 1:
             _enter_steps(connection)
     connection.execute("COMMIT")
+    return old
 
 
 def _enter_steps(connection: sqlite3.Connection) -> None:
@@ -176,7 +190,7 @@ def _check(connection: sqlite3.Connection, file: Path, create: bool) -> None:
     if (application, version, tables) == (0, 0, 0):
         if not create:
             raise LedgerError(f"{file} is empty; {remedy(file)}")
-        for statement in (*_FIRST, *_SECOND, *_THIRD):
+        for statement in (*_FIRST, *_SECOND, *_THIRD, *_FOURTH):
             connection.execute(statement)
     elif application != APPLICATION_ID or version < 1:
         raise LedgerError(f"{file} is no ledger; name another file")

@@ -26,6 +26,7 @@ from dpframe.accounting.finite import tight_epsilon
 from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta
 from dpframe.accounting.kept_order import response_parts
 from dpframe.accounting.loss import PrivacyLoss
+from dpframe.accounting.unit import ROW, Unit
 from dpframe.errors import ParameterError, name_list
 from dpframe.mechanisms import Mechanism
 from dpframe.mechanisms.flip_loss import FlipLoss
@@ -80,7 +81,7 @@ class Proof:
         return f"{self.unit} ({self.mechanism}): {claim}, at delta={self.claimed.delta:.6g}; {self.method}"
 
 
-class Unit(Protocol):
+class Certified(Protocol):
     """A column of a plan, or columns that are randomised together."""
 
     @property
@@ -96,7 +97,7 @@ class Promise(Protocol):
     """What a certificate reads of a plan."""
 
     @property
-    def units(self) -> Sequence[Unit]:
+    def units(self) -> Sequence[Certified]:
         """All that is randomised on its own."""
 
     @property
@@ -126,6 +127,10 @@ class Promise(Protocol):
     @property
     def inferred(self) -> Inferred | None:
         """What private inference of spaces spent."""
+
+    @property
+    def reused(self) -> Inferred | None:
+        """What the inference of another plan cost whose spaces were taken."""
 
     @property
     def spaces(self) -> Mapping[str, Space]:
@@ -158,7 +163,7 @@ class Certificate:
 
     ``epsilon`` and ``delta`` are the certified totals per person, replace-one, and ``local`` is what each row loses
     on its own; ``claimed`` is None where no claim could be read, ``local`` where it is not proved. `Plan.verify`
-    makes a certificate from a plan, `verify_file` from a released file.
+    makes a certificate from a plan, `verify_file` from a released file. ``unit`` is whom the totals are for.
 
     Examples
     --------
@@ -180,6 +185,7 @@ class Certificate:
     unprotected: tuple[str, ...]
     failures: tuple[str, ...]
     local: Budget | None = None
+    unit: Unit = ROW
 
     @property
     def ok(self) -> bool:
@@ -199,7 +205,8 @@ class Certificate:
         people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
         verdict = "VERIFIED" if self.ok else "NOT VERIFIED"
         claim = "no claim that can be read" if self.claimed is None else _pair(self.claimed)
-        return f"{verdict}: {claim}, replace-one, per person with {people}"
+        by = "" if self.unit.person is None else f", by column {self.unit.person!r}"
+        return f"{verdict}: {claim}, replace-one, per person with {people}{by}"
 
     def __str__(self) -> str:
         lines = [self._title]
@@ -218,6 +225,7 @@ class Certificate:
             "certified": _json_pair(self.epsilon, self.delta),
             "local": None if self.local is None else _json_pair(self.local.epsilon, self.local.delta),
             "contributions": self.contributions,
+            "unit": str(self.unit),
             "proved": [
                 {
                     "unit": proof.unit,
@@ -248,6 +256,8 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     proofs = tuple(prove(unit.label, unit.mechanism) for unit in plan.units)
     failures = [failure for proof in proofs for failure in proof.failures]
     failures += _undercut(plan.inferred, contributions) if plan.inferred is not None else []
+    unit = Unit.promised(contributions, plan.privacy_id)
+    failures += _of_less(plan, unit)
     # It is composed of losses that the proofs, where none failed, found no integer to exceed.
     local = plan.local if own and not failures else None
     pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
@@ -284,7 +294,15 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
         unprotected=tuple(_unprotected(plan)),
         failures=tuple(failures),
         local=local,
+        unit=unit,
     )
+
+
+def _of_less(plan: Promise, unit: Unit) -> list[str]:
+    """Return what spaces were found for less than the plan promises for; without a word, taken spaces for a row."""
+    found = [(plan.inferred, unit), (plan.reused, ROW)]
+    refusals = [None if inferred is None else inferred.refusal(unit, own) for inferred, own in found]
+    return [refusal for refusal in refusals if refusal is not None]
 
 
 _LOCAL = "each row, even against someone who knows which output row it became"
@@ -613,8 +631,15 @@ def _attested(plan: Promise, contributions: int) -> list[str]:
     if plan.inferred is not None:
         spent = plan.inferred.budget
         lines[-1] = (
-            f"spaces of {name_list(plan.inferred.columns)} were found with noise worth {_pair(spent)}, and the others "
-            "declared without looking at the data"
+            f"spaces of {name_list(plan.inferred.columns)} were found with noise worth {_pair(spent)} for "
+            f"{(plan.inferred.unit or Unit.promised(contributions, plan.privacy_id)).words}, and the others declared "
+            "without looking at the data"
+        )
+    if plan.reused is not None:
+        spent, drawn = plan.reused.budget, plan.reused.unit or ROW
+        lines.append(
+            f"spaces of {name_list(plan.reused.columns)} were found for {drawn.words}, with noise worth {_pair(spent)} "
+            "that was paid for apart"
         )
     if plan.measures:
         lines.append("the measured tables are exact counts of this table, with noise of the stated sigma2")

@@ -10,8 +10,9 @@ from typing import Any
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.unit import Unit
 from dpframe.codec import check_names, from_object, to_object
-from dpframe.errors import PlanError
+from dpframe.errors import ParameterError, PlanError
 
 UNITS = ("D", "s", "ms", "us", "ns")
 """Units of times; days are those of dates."""
@@ -94,6 +95,8 @@ class Inferred:
     tell of a value. ``thresholds`` are the rows, by column, from which values of text and items of sets are found.
     ``receipt`` is the ledger's entry of the spend, if it was entered apart from the release. ``id`` is this inference's
     and no other's: it names the spend wherever the spaces are used again. Plans of older versions have none.
+    ``unit`` is what it was drawn for; older versions wrote none: what a plan found itself was drawn for the plan's own
+    unit, and what it took from another counts as drawn for a row.
 
     ``step`` is what is composed with the rows. Plans of older schemas have none: there the ``budget``, which else only
     says what inference would cost alone, is subtracted from the promise.
@@ -106,6 +109,7 @@ class Inferred:
     receipt: str | None = None
     step: Step | None = None
     id: str | None = None
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         finest: dict[tuple[str, str], Measured] = {}
@@ -120,6 +124,24 @@ class Inferred:
         """What it cost, and of which columns, without what was measured."""
         return replace(self, measured=(), thresholds=())
 
+    @property
+    def nameless(self) -> Inferred:
+        """What matters for how rows are randomised: neither which inference it was, nor for whom, as the plan says."""
+        return replace(self, id=None, unit=None)
+
+    def refusal(self, wanted: Unit, own: Unit) -> str | None:
+        """Say in one line why its spaces are not for a unit, or None where they are; ``own`` is its own if it has none.
+
+        A value that one person alone has may show in spaces that were drawn for less than all of the person's rows.
+        """
+        drawn = own if self.unit is None else self.unit
+        if drawn.covers(wanted):
+            return None
+        return (
+            f"spaces were inferred for {drawn.words}, and the plan is for {wanted.words}: what one person alone has "
+            f"may show in them; infer them with {wanted.options}, or declare them"
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return {
@@ -131,15 +153,15 @@ class Inferred:
             "receipt": self.receipt,
             **({} if self.step is None else {"mu": self.step.mu, "slack": self.step.delta}),
             **({} if self.id is None else {"id": self.id}),
+            **({} if self.unit is None else {"unit": str(self.unit)}),
         }
 
     @classmethod
     def from_json(cls, data: Any) -> Inferred:
         """Read it back; `PlanError` for anything else."""
         step = ("mu", "slack")
-        check_names(
-            data, "inferred", ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"], (*step, "id")
-        )
+        needed = ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"]
+        check_names(data, "inferred", needed, (*step, "id", "unit"))
         columns, measured, thresholds = data["columns"], data["measured"], data["thresholds"]
         lists = isinstance(columns, list) and isinstance(measured, list) and isinstance(thresholds, Mapping)
         if not lists or not all(isinstance(name, str) for name in columns):
@@ -148,6 +170,10 @@ class Inferred:
             raise PlanError("inferred must have whole numbers of rows for thresholds, and text or null for a receipt")
         if not isinstance(data.get("id"), str | None):
             raise PlanError("the id of an inference must be text")
+        try:
+            unit = None if data.get("unit") is None else Unit.of(data["unit"])
+        except ParameterError as error:
+            raise PlanError(f"the unit of an inference is none: {error}") from None
         return cls(
             Budget(data["epsilon"], data["delta"]),
             tuple(columns),
@@ -156,4 +182,5 @@ class Inferred:
             data["receipt"],
             Step(*(data.get(name) for name in step)) if set(step) & set(data) else None,
             data.get("id"),
+            unit,
         )

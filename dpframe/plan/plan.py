@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget, check_epsilon, compose, round_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step
+from dpframe.accounting.unit import Unit
 from dpframe.codec import parameters
 from dpframe.errors import FileError, ParameterError, PlanError, check_whole
 from dpframe.plan.accounting_gains import gains_table, split_mechanisms
@@ -153,6 +154,7 @@ class Plan:
         self._check_names()
         self._check_groups()
         self._check_persons()
+        self._check_units()
         if self.sample is not None:
             self._check_sample(self.sample)
         if self.measures:
@@ -180,6 +182,13 @@ class Plan:
                 "passthrough and keeps_index out"
             )
         check_whole(self.contributions, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person beside privacy_id")
+
+    def _check_units(self) -> None:
+        # Without a unit of its own, as older versions wrote them, an inference is none that a plan can be refused for.
+        for found in (self.inferred, self.reused):
+            refusal = None if found is None else found.refusal(self.unit, self.unit)
+            if refusal is not None:
+                raise PlanError(refusal)
 
     def _check_measures(self) -> None:
         if self.delta == 0:
@@ -235,6 +244,11 @@ class Plan:
                 seen.add(name)
                 if self[name] != group.column(name):
                     raise PlanError(f"column {name!r} must have the space and the channel of its group {group.label}")
+
+    @property
+    def unit(self) -> Unit:
+        """Whom the promise is for."""
+        return Unit.promised(self.contributions, self.privacy_id)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -421,12 +435,13 @@ class Plan:
     def digest(self) -> bytes:
         """SHA-256 of the plan's JSON; it enters every key that noise is drawn with.
 
-        The ids of inferences are left out: they name spends, and change nothing about how rows are randomised.
+        The ids and units of inferences are left out: they tell of spends, and change nothing about how rows are
+        randomised.
         """
         nameless = replace(
             self,
-            inferred=None if self.inferred is None else replace(self.inferred, id=None),
-            reused=None if self.reused is None else replace(self.reused, id=None),
+            inferred=None if self.inferred is None else self.inferred.nameless,
+            reused=None if self.reused is None else self.reused.nameless,
         )
         return hashlib.sha256(nameless.to_json().encode()).digest()
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.unit import ROW, Unit
 from dpframe.errors import name_list
 from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines
 from dpframe.plan.certificate import Promise
@@ -44,6 +45,10 @@ class Described(Promise, Protocol):
         """The column that names persons, if rows are chosen by it."""
 
     @property
+    def unit(self) -> Unit:
+        """Whom the promise is for."""
+
+    @property
     def sample(self) -> int | None:
         """Rows that are chosen in secret."""
 
@@ -70,6 +75,7 @@ class Described(Promise, Protocol):
 def plan_lines(plan: Described) -> list[str]:
     """Return the promise and what it does not cover, in plain words."""
     people = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
+    people += "" if plan.unit.person is None else f", by column {plan.unit.person!r}"
     promise = plan.release
     text = [
         f"Release: epsilon={promise.epsilon:g}, delta={promise.delta:g} (replace-one, per person with {people})",
@@ -95,6 +101,12 @@ def plan_lines(plan: Described) -> list[str]:
         text.append(
             f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {of} found the spaces of "
             + name_list(plan.inferred.columns)
+        )
+    if plan.reused is not None:
+        spent, drawn = plan.reused.budget, plan.reused.unit or ROW
+        text.append(
+            f"Inference of another plan, for {drawn.words}: epsilon={spent.epsilon:g}, delta={spent.delta:g} apart "
+            f"from the total found the spaces of {name_list(plan.reused.columns)}"
         )
     text += measure_lines(plan.measures) if plan.measures else []
     text += step_lines(plan.steps) if plan.terms.central is not None else []

@@ -128,7 +128,7 @@ def test_an_interrupted_job_chooses_the_same_rows(tmp_path, monkeypatch):
     frame = visits([5] * 80)
     frame.to_parquet(tmp_path / "in.parquet", index=False)
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
-    ledger.create("clinic", 2.0, 1e-5)
+    ledger.create("clinic", 2.0, 1e-5, unit="person:patient")
     options = {"spaces": SPACES, "privacy_id": "patient", "ledger": ledger, "dataset": "clinic"}
     chosen = []
     real = persons.row_counts

@@ -44,7 +44,7 @@ def interrupt(ledger):
 def test_create_and_show(run):
     code, out, err = run("create", "l.sqlite", "--dataset", "survey", "--epsilon", 1, "--delta", "1e-6")
     assert (code, err) == (0, "")
-    assert out.splitlines()[1].split() == ["survey", "gaussian", "1", "0", "1", "1e-06", "0", "5e-07", "0"]
+    assert out.splitlines()[1].split() == ["survey", "gaussian", "row", "1", "0", "1", "1e-06", "0", "5e-07", "0"]
     code, out, err = run("create", "l.sqlite", "--dataset", "a\nb", "--epsilon", 0.5)
     assert (code, err) == (0, "")
     assert r"'a\nb'" in out
@@ -53,6 +53,7 @@ def test_create_and_show(run):
     assert rows[1] == {
         "dataset": "a\nb",
         "accounting": "basic",
+        "unit": "row",
         "epsilon": 0.5,
         "spent_epsilon": 0.0,
         "left_epsilon": 0.5,

@@ -16,7 +16,7 @@ from strategies import examples
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, pure_step, share_of_step, step_epsilon
-from dpframe.errors import BudgetExceeded, LedgerError, ParameterError
+from dpframe.errors import BudgetExceeded, DpframeWarning, LedgerError, ParameterError
 from dpframe.ledger.currencies import GAUSSIAN, Amount, Gaussian, Kept, Sum, Tally, Total, dominated, yearly
 from dpframe.ledger.ledger import Ledger
 
@@ -216,7 +216,7 @@ def test_what_was_spent_is_said_in_epsilon_at_the_datasets_delta(ledger):
     assert table["cumulative_delta"].tolist() == [1e-8, 2.1e-7, 2.11e-7]
     amounts = ledger.summary().loc["survey"].tolist()
     spent, rest = ledger.spent("survey"), ledger.remaining("survey")
-    assert amounts == ["gaussian", 1.0, spent.epsilon, rest.epsilon, 1e-6, spent.delta, rest.delta, 3]
+    assert amounts == ["gaussian", "row", 1.0, spent.epsilon, rest.epsilon, 1e-6, spent.delta, rest.delta, 3]
 
 
 def test_a_spend_without_a_step_is_dominated(ledger, tmp_path):
@@ -408,9 +408,12 @@ def dump(path, query):
         return connection.execute(query).fetchall()
 
 
+old_ledger = pytest.mark.filterwarnings("ignore:.* was of an older version")
+
 OLD_FIELDS = "SELECT dataset, release_id, what, who, at, epsilon, delta FROM spends ORDER BY position"
 
 
+@old_ledger
 def test_a_ledger_of_the_first_schema_loses_nothing(old, ledger):
     migrated = Ledger(old)
     assert migrated.remaining("survey") == Amount(0.49999999999999994, 7.999999999999999e-07)
@@ -419,7 +422,7 @@ def test_a_ledger_of_the_first_schema_loses_nothing(old, ledger):
         ("survey", "1.0", "1e-06", AT, "basic"),
         ("other", "2000.5", "0.0", AT, "basic"),
     ]
-    assert dump(old, "PRAGMA user_version") == [(3,)]
+    assert dump(old, "PRAGMA user_version") == [(4,)]
     assert [migrated.find(row[1]).step for row in OLD] == [dominated(Budget(float(e), float(d))) for *_, e, d in OLD]
     assert migrated.history("survey")["release_id"].tolist() == ["a", "c", "d", "e"]
     assert dump(old, "PRAGMA integrity_check") == [("ok",)]
@@ -433,18 +436,21 @@ def test_a_ledger_of_the_first_schema_loses_nothing(old, ledger):
         connection.execute("UPDATE spends SET mu = '0.0'")
 
 
-def test_a_ledger_of_the_second_schema_gets_the_triggers_that_it_lacks(ledger):
+@old_ledger
+def test_a_ledger_of_the_second_schema_gets_what_it_lacks(ledger):
     tables = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
     new = dump(ledger.path, tables)
     with contextlib.closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
         for table in ("datasets", "spends", "parts"):
             connection.execute(f"DROP TRIGGER no_REPLACE_of_{table}")
+        connection.execute("ALTER TABLE datasets DROP COLUMN unit")
         connection.execute("PRAGMA user_version = 2")
     ledger.spend("survey", 0.1, 0.0, release_id="a")
     assert dump(ledger.path, tables) == new
-    assert dump(ledger.path, "PRAGMA user_version") == [(3,)]
+    assert dump(ledger.path, "PRAGMA user_version") == [(4,)]
 
 
+@old_ledger
 def test_a_migrated_ledger_goes_on(old):
     migrated = Ledger(old)
     assert migrated.spend("survey", 0.1, 1e-7, release_id="a").replayed
@@ -468,6 +474,18 @@ def test_a_migration_that_fails_changes_nothing(old):
     assert dump(old, "PRAGMA user_version") == [(1,)]
 
 
+def test_a_migrated_ledger_adds_up_promises_for_a_row_and_says_so_once(old):
+    with pytest.warns(
+        DpframeWarning, match=r"^.*old\.sqlite was of an older version: its datasets .* for a row"
+    ) as told:
+        assert {str(Ledger(old).unit(name)) for name in ("survey", "other")} == {"row"}
+    assert len(told) == 1
+    with pytest.raises(ParameterError, match=r"^dataset survey adds up promises for a row, and this one is for up"):
+        Ledger(old).spend("survey", 0.1, 0.0, release_id="two", unit=2)
+    assert dump(old, OLD_FIELDS) == OLD
+
+
+@old_ledger
 def test_many_migrate_one_ledger_at_once(old):
     barrier = threading.Barrier(8)
 

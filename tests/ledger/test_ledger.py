@@ -218,10 +218,32 @@ def test_summary(ledger):
     ledger.create("other", 5)
     spend(ledger, 0, 0.25, 1e-7)
     table = ledger.summary()
-    assert table.loc["survey"].tolist() == ["basic", 1.0, 0.25, 0.75, 1e-6, 1e-7, 9e-7, 1]
-    assert table.loc["other"].tolist() == ["basic", 5.0, 0.0, 5.0, 0.0, 0.0, 0.0, 0]
+    assert table.loc["survey"].tolist() == ["basic", "row", 1.0, 0.25, 0.75, 1e-6, 1e-7, 9e-7, 1]
+    assert table.loc["other"].tolist() == ["basic", "row", 5.0, 0.0, 5.0, 0.0, 0.0, 0.0, 0]
     assert ledger.datasets() == ["survey", "other"]
     assert ledger.total("survey") == dpf.Budget(1.0, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "unit, words",
+    [("row", "a row"), ("10 rows", "up to 10 rows of a person"), ("person:patient", "a person, by column 'patient'")],
+)
+def test_a_dataset_adds_up_promises_of_its_own_unit_alone(ledger, unit, words):
+    ledger.create("clinic", 1.0, unit=unit)
+    assert str(ledger.unit("clinic")) == unit == ledger.summary().loc["clinic", "unit"]
+    ledger.spend("clinic", 0.1, 0.0, release_id="a", unit=unit)
+    for other in {"row", 2, "10 rows", "person:patient", "person:visit"} - {unit}:
+        with pytest.raises(ParameterError, match=rf"^dataset clinic adds up promises for {words}, and this one is for"):
+            ledger.spend("clinic", 0.1, 0.0, release_id="b", unit=other)
+    assert ledger.summary().loc["clinic", "releases"] == 1
+
+
+@pytest.mark.parametrize("unit", [None, 0, True, 1.5, "", "rows", "0 rows", "ten rows", "person:", "² rows"])
+def test_what_is_no_unit_is_refused(ledger, unit):
+    with pytest.raises(ParameterError, match=r'^unit must be "row", "10 rows" .* or "person:COLUMN"'):
+        ledger.create("clinic", 1.0, unit=unit)
+    with pytest.raises(ParameterError, match=r'^unit must be "row"'):
+        ledger.spend("survey", 0.1, 0.0, release_id="a", unit=unit)
 
 
 def test_empty_tables_have_their_dtypes(ledger):
@@ -259,7 +281,7 @@ def test_what_was_spent_cannot_be_replaced(ledger, recursive):
             f"INSERT OR REPLACE INTO spends ({columns}) SELECT {less} FROM spends",
             f"INSERT OR REPLACE INTO spends ({columns}) SELECT {other} FROM spends",
             f"REPLACE INTO spends ({columns}) SELECT {name} FROM spends",
-            "REPLACE INTO datasets SELECT name, '9.0', delta, at, accounting, mu, slack, moving FROM datasets",
+            "REPLACE INTO datasets SELECT name, '9.0', delta, at, accounting, mu, slack, moving, unit FROM datasets",
             "INSERT OR REPLACE INTO parts SELECT dataset, name FROM parts",
         ):
             with pytest.raises(sqlite3.IntegrityError, match="what was spent stays spent"):
@@ -548,8 +570,8 @@ def test_another_kind_of_database(tmp_path):
 
 def test_newer_schema(ledger):
     with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
-        connection.execute("PRAGMA user_version = 4")
-    refused(ledger, "has schema 4, this version reads up to 3; upgrade dpframe")
+        connection.execute("PRAGMA user_version = 5")
+    refused(ledger, "has schema 5, this version reads up to 4; upgrade dpframe")
     with pytest.raises(LedgerError, match="upgrade dpframe"):
         ledger.create("other", 1.0)
 
@@ -569,9 +591,10 @@ def test_damaged(ledger):
 def test_amounts_that_are_no_numbers(ledger):
     with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
         connection.execute("INSERT INTO datasets (name, epsilon, delta, at) VALUES ('b', 'much', '0', '')")
-        connection.execute("INSERT INTO datasets VALUES ('c', '1.0', '1e-6', '', 'silver', '', '', 0)")
+        connection.execute("INSERT INTO datasets VALUES ('c', '1.0', '1e-6', '', 'silver', '', '', 0, 'row')")
+        connection.execute("INSERT INTO datasets VALUES ('d', '1.0', '1e-6', '', 'basic', '', '', 0, 'dozen')")
         connection.commit()
-    for name, ask in {"b": ledger.remaining, "c": ledger.spent}.items():
+    for name, ask in {"b": ledger.remaining, "c": ledger.spent, "d": ledger.unit}.items():
         with pytest.raises(LedgerError, match="is damaged"):
             ask(name)
 

@@ -1,0 +1,89 @@
+"""Whom a promise is for: neighbouring tables differ in one row, in so many rows of a person, or in a person.
+
+Promises add up where they are for the same. One for k rows holds for fewer as well. One for a person whom a column
+names, with all rows that the person has, is another relation: the k-row promise of however large a k does not bound
+it, and it says nothing of a row whose person may change with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dpframe.errors import ParameterError
+
+_EXAMPLE = 'unit must be "row", "10 rows" (as many as one person may own) or "person:COLUMN", e.g. "person:patient"'
+_PERSON = "person:"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A row, ``rows`` rows that one person may own, or everything of a ``person``, whom a column of that name tells.
+
+    Its text (`str`) is what a ledger and plans keep; `Unit.of` reads it.
+
+    Examples
+    --------
+    >>> [str(Unit.of(text)) for text in ("row", "10 rows", 10, "person:patient")]
+    ['row', '10 rows', '10 rows', 'person:patient']
+    >>> Unit.of("10 rows").covers(Unit.of("row")), Unit.of("row").covers(Unit.of("person:patient"))
+    (True, False)
+    """
+
+    rows: int = 1
+    person: str | None = None
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.rows, int) and not isinstance(self.rows, bool) and self.rows >= 1
+        named = self.person is None or (isinstance(self.person, str) and bool(self.person) and self.rows == 1)
+        if not whole or not named:
+            raise ParameterError(_EXAMPLE)
+
+    @classmethod
+    def of(cls, value: Any) -> Unit:
+        """Return a unit from itself, its text or a number of rows; `ParameterError` for anything else."""
+        if isinstance(value, Unit):
+            return value
+        if not isinstance(value, str):
+            return cls(value)
+        if value.startswith(_PERSON):
+            return cls(person=value.removeprefix(_PERSON))
+        number, _, noun = value.partition(" ")
+        if value != "row" and (noun != "rows" or not (number.isascii() and number.isdigit()) or len(number) > 18):
+            raise ParameterError(_EXAMPLE)
+        return cls() if value == "row" else cls(int(number))
+
+    @classmethod
+    def promised(cls, contributions: int, privacy_id: str | None) -> Unit:
+        """Return the unit of what is released with these options.
+
+        However many rows of a person are chosen: what is promised is promised to the person.
+        """
+        return cls(contributions) if privacy_id is None else cls(person=privacy_id)
+
+    def __str__(self) -> str:
+        if self.person is not None:
+            return f"{_PERSON}{self.person}"
+        return "row" if self.rows == 1 else f"{self.rows} rows"
+
+    @property
+    def words(self) -> str:
+        """What it is, in a sentence."""
+        if self.person is not None:
+            return f"a person, by column {self.person!r}"
+        return "a row" if self.rows == 1 else f"up to {self.rows} rows of a person"
+
+    @property
+    def options(self) -> str:
+        """The options that give it."""
+        if self.person is not None:
+            return f"privacy_id={self.person!r}"
+        return "neither contributions nor privacy_id" if self.rows == 1 else f"contributions={self.rows}"
+
+    def covers(self, other: Unit) -> bool:
+        """Tell whether what is promised for this holds for another."""
+        return self.person == other.person and self.rows >= other.rows
+
+
+ROW = Unit()
+"""What a promise is for where nothing else is said."""

@@ -1,0 +1,90 @@
+"""What a release is known by: all that decides it beside its key, and the table that it is of."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpframe.errors import DpframeError
+from dpframe.io.frames import Frame
+from dpframe.io.table import Codes, Table
+from dpframe.mechanisms import Mechanism
+from dpframe.noise.keystream import derived_key
+from dpframe.plan.plan import Plan
+from dpframe.spaces import Space, as_space
+
+
+def request_digest(epsilon: float | None, delta: float | None, options: Mapping[str, Any]) -> bytes:
+    """Return a digest of a promise and of all options that decide what is released for it."""
+    options = dict(options)
+    spaces = options.pop("spaces", None)
+    if isinstance(spaces, Mapping):
+        spaces = {name: _declared(space) for name, space in spaces.items()}
+    text = _described([epsilon, delta, spaces, options])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _declared(spec: Any) -> Any:
+    try:
+        return as_space(spec)
+    except DpframeError:  # which is refused later, with the column's name
+        return spec
+
+
+def _described(value: Any) -> str:
+    """Return text that differs where values do; `repr` leaves out the middle of long arrays."""
+    if isinstance(value, Plan):
+        return value.to_json()
+    if isinstance(value, Space | Mechanism):
+        return _described(value.to_json())
+    if isinstance(value, Mapping):
+        return f"{{{','.join(sorted(f'{_described(k)}:{_described(v)}' for k, v in value.items()))}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_described, value))}]"
+    return repr(value)
+
+
+def table_digest(table: Table, codes: Codes, key: bytes) -> bytes | None:
+    """Return a digest of a table in memory, under a key of a release's own, or None where there is none.
+
+    Columns that are coded are known by their codes, which are all that leaves of them; of others, and where persons'
+    rows were chosen the places of these, all is read. Objects have no bytes to compare.
+    """
+    if not isinstance(table, Frame):
+        return None
+    keyed = hmac.new(derived_key(key, b"digest of the input"), digestmod=hashlib.sha256)
+    try:
+        for part in _parts(table, codes):
+            keyed.update(len(part).to_bytes(8, "little"))
+            keyed.update(part)
+    except Exception:  # an object's own; to refuse it would tell of a row
+        return None
+    return keyed.digest()
+
+
+def _parts(table: Frame, codes: Codes) -> Iterable[bytes]:
+    yield table.n.to_bytes(8, "little")
+    if table.chosen is not None:
+        yield np.ascontiguousarray(table.chosen[1], dtype="<i8").tobytes()
+    for name in table.names:
+        yield name.encode("utf-8", "surrogatepass")
+        if name in codes:
+            kept = np.ascontiguousarray(codes[name])
+            yield str(kept.dtype).encode()
+            yield kept.tobytes()
+        else:
+            yield from _bytes(next(iter(table.batches([name])))[name])
+
+
+def _bytes(column: Any) -> Iterable[bytes]:
+    """Return the values of a column with their type; raise for objects that are of no type of Arrow's."""
+    array = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column, from_pandas=True)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("", array.type)])) as writer:
+        writer.write_table(pa.table({"": array}))
+    yield sink.getvalue().to_pybytes()
