@@ -267,7 +267,7 @@ class TestPersons:
 
     def test_an_interrupted_job_is_of_these_persons(self, table, tmp_path):
         ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
-        ledger.create("survey", epsilon=2.1, delta=1e-5)
+        ledger.create("survey", epsilon=2.1, delta=1e-5, unit="person:person")
         people = [table.assign(person=np.arange(ROWS) // size) for size in (2, 3)]
         spaces = {"spaces": SPACES, "privacy_id": "person"}
         plan = dpf.make_plan(people[1], 2, 1e-6, **spaces)
