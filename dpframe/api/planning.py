@@ -360,12 +360,12 @@ def planned(
 
 
 def _reused(spaces: Any) -> Inferred | None:
-    """Return what the inference of a plan whose spaces are taken has cost, its own or one that it took itself."""
+    """Return what the inferences of a plan whose spaces are taken have cost: its own, and those that it took itself."""
     if not isinstance(spaces, Plan):
         return None
-    if spaces.inferred is not None:  # of an older version: it was drawn for whom that plan is
-        return replace(spaces.inferred.without_counts, unit=spaces.inferred.unit or spaces.unit)
-    return None if spaces.reused is None else replace(spaces.reused, unit=spaces.reused.unit or ROW)
+    own, taken = spaces.inferred, spaces.reused  # of older versions: own ones were drawn for whom that plan is
+    found = [] if own is None else [own.without_counts.of(spaces.unit)]
+    return Inferred.together([*found, *(() if taken is None else taken.of(ROW).each)])
 
 
 def _unit_of(options: Mapping[str, Any]) -> Unit:

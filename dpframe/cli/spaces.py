@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +42,7 @@ _HEAD = (
     "Fill in what stands in capitals. Nulls are kept by {around}.",
     "A column that is left out is inferred: --infer says from what.",
 )
+_FOUND = "Found with noise, for {unit}: not to be used in plans for more, as what one person alone has may show here."
 _NULLABLE = {".json": '{"space": "nullable", "inner": …}', ".toml": '{space = "nullable", inner = …}'}
 _MOST = 0.99
 """Share of a budget for inference alone: something is to be left for the rows, as of a plan that is not used."""
@@ -60,6 +61,10 @@ def spaces(
         float | None, typer.Option(help="Budget δ beside it.  [default: min(1e-6, rows^-1.5)]", show_default=False)
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Columns to leave out; repeat.", show_default=False)] = None,
+    contributions: Annotated[int | None, typer.Option(help="Rows that one person may own.", show_default=False)] = None,
+    privacy_id: Annotated[
+        str | None, typer.Option(help="The column that names each row's person.", show_default=False)
+    ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger to spend from; see dpframe ledger.", show_default=False)
     ] = None,
@@ -75,17 +80,21 @@ def spaces(
     stray = [name for name in left_out if name not in table.names]
     if stray:
         raise ParameterError(f"drop names {stray[0]!r}, which is not a column; columns are {name_list(table.names)}")
-    fields = table.fields([name for name in table.names if name not in left_out])
+    fields = table.fields([name for name in table.names if name not in (*left_out, privacy_id)])
     account: dict[str, Any] = {"ledger": ledger, "dataset": dataset, "part": part}
     if infer is None and any(given is not None for given in (delta, *account.values())):
         raise ParameterError("a template costs nothing; give --delta and a ledger with --infer EPSILON")
+    if infer is None and any(given is not None for given in (contributions, privacy_id)):
+        raise ParameterError("a template tells of nobody; give --contributions and --privacy-id with --infer EPSILON")
+    unit: dict[str, Any] = {"contributions": 1 if contributions is None else contributions, "privacy_id": privacy_id}
 
     def text() -> str:
         if infer is None:
             return written({field.name: (_template(field), _kind(field)) for field in fields}, ending)
-        plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **account)
+        plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **unit, **account)
         typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
-        return written({field.name: (_found(plan, field), _said(plan, field)) for field in fields}, ending)
+        entries = {field.name: (_found(plan, field), _said(plan, field)) for field in fields}
+        return written(entries, ending, () if plan.inferred is None else (_FOUND.format(unit=plan.unit.words),))
 
     if output is None:
         typer.echo(text(), nl=False)
@@ -132,10 +141,11 @@ def _comment(said: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in said).split())
 
 
-def written(entries: Mapping[str, tuple[Any, str]], ending: str) -> str:
+def written(entries: Mapping[str, tuple[Any, str]], ending: str, said: Sequence[str] = ()) -> str:
     """Return a file of spaces, each with a comment above it."""
     mark = "//" if ending == ".json" else "#"
-    head = [f"{mark} {line.format(around=_NULLABLE[ending])}" for line in _HEAD]
+    lines = [line.format(around=_NULLABLE[ending]) for line in _HEAD]
+    head = [f"{mark} {line}" for line in (*lines, *map(_comment, said))]
     return "\n".join([*head, *(_json(entries) if ending == ".json" else _toml(entries))]) + "\n"
 
 

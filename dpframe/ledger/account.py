@@ -98,7 +98,7 @@ class Account:
         return enough and covers(entry.amount, inferred.budget)
 
     def settle(self, inferred: Inferred | None, unit: Unit) -> None:
-        """Enter what it cost to find spaces that were taken from another plan, once for this dataset.
+        """Enter what it cost to find spaces that were taken from another plan, each inference once for this dataset.
 
         An inference is known by its id alone: two of one request share all that is public of them. One of an older
         version has no id, and is entered at every use. It is entered for the ``unit`` of the plan that uses it, whom
@@ -109,8 +109,11 @@ class Account:
         LedgerError
             If the dataset has an inference of this id at another cost.
         """
-        if inferred is None or self._paid(inferred):
-            return
+        for one in () if inferred is None else inferred.each:
+            if not self._paid(one):
+                self._settle(one, unit)
+
+    def _settle(self, inferred: Inferred, unit: Unit) -> None:
         where = [self.dataset] if self.part is None else [self.dataset, self.part]
         name = json.dumps([*where, inferred.id or secrets.token_hex(16)])
         receipt = hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -635,11 +635,10 @@ def _attested(plan: Promise, contributions: int) -> list[str]:
             f"{(plan.inferred.unit or Unit.promised(contributions, plan.privacy_id)).words}, and the others declared "
             "without looking at the data"
         )
-    if plan.reused is not None:
-        spent, drawn = plan.reused.budget, plan.reused.unit or ROW
+    for one in () if plan.reused is None else plan.reused.each:
         lines.append(
-            f"spaces of {name_list(plan.reused.columns)} were found for {drawn.words}, with noise worth {_pair(spent)} "
-            "that was paid for apart"
+            f"spaces of {name_list(one.columns)} were found for {(one.unit or ROW).words}, with noise worth "
+            f"{_pair(one.budget)} that was paid for apart"
         )
     if plan.measures:
         lines.append("the measured tables are exact counts of this table, with noise of the stated sigma2")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -96,7 +96,8 @@ class Inferred:
     ``receipt`` is the ledger's entry of the spend, if it was entered apart from the release. ``id`` is this inference's
     and no other's: it names the spend wherever the spaces are used again. Plans of older versions have none.
     ``unit`` is what it was drawn for; older versions wrote none: what a plan found itself was drawn for the plan's own
-    unit, and what it took from another counts as drawn for a row.
+    unit, and what it took from another counts as drawn for a row. ``earlier`` are those whose spaces that other
+    plan had taken itself: all of them are paid for.
 
     ``step`` is what is composed with the rows. Plans of older schemas have none: there the ``budget``, which else only
     says what inference would cost alone, is subtracted from the promise.
@@ -110,8 +111,11 @@ class Inferred:
     step: Step | None = None
     id: str | None = None
     unit: Unit | None = None
+    earlier: tuple[Inferred, ...] = ()
 
     def __post_init__(self) -> None:
+        if any(one.earlier for one in self.earlier):
+            raise PlanError("inferences that are earlier than others are one list; name each in it once")
         finest: dict[tuple[str, str], Measured] = {}
         for measured in self.measured:
             before = finest.get((measured.column, measured.kind))
@@ -125,17 +129,33 @@ class Inferred:
         return replace(self, measured=(), thresholds=())
 
     @property
+    def each(self) -> tuple[Inferred, ...]:
+        """This inference, and those that are earlier."""
+        return (replace(self, earlier=()), *self.earlier)
+
+    @property
     def nameless(self) -> Inferred:
         """What matters for how rows are randomised: neither which inference it was, nor for whom, as the plan says."""
-        return replace(self, id=None, unit=None)
+        return replace(self, id=None, unit=None, earlier=tuple(one.nameless for one in self.earlier))
+
+    def of(self, unit: Unit) -> Inferred:
+        """Return it as drawn for a unit where it says none itself."""
+        earlier = tuple(one.of(unit) for one in self.earlier)
+        return replace(self, unit=unit if self.unit is None else self.unit, earlier=earlier)
+
+    @classmethod
+    def together(cls, found: Sequence[Inferred]) -> Inferred | None:
+        """Return several inferences as one that has the others for earlier ones."""
+        return replace(found[0], earlier=tuple(found[1:])) if found else None
 
     def refusal(self, wanted: Unit, own: Unit) -> str | None:
         """Say in one line why its spaces are not for a unit, or None where they are; ``own`` is its own if it has none.
 
         A value that one person alone has may show in spaces that were drawn for less than all of the person's rows.
         """
-        drawn = own if self.unit is None else self.unit
-        if drawn.covers(wanted):
+        units = [one.unit or own for one in self.each]
+        drawn = next((unit for unit in units if not unit.covers(wanted)), None)
+        if drawn is None:
             return None
         return (
             f"spaces were inferred for {drawn.words}, and the plan is for {wanted.words}: what one person alone has "
@@ -154,6 +174,7 @@ class Inferred:
             **({} if self.step is None else {"mu": self.step.mu, "slack": self.step.delta}),
             **({} if self.id is None else {"id": self.id}),
             **({} if self.unit is None else {"unit": str(self.unit)}),
+            **({"earlier": [one.to_json() for one in self.earlier]} if self.earlier else {}),
         }
 
     @classmethod
@@ -161,7 +182,7 @@ class Inferred:
         """Read it back; `PlanError` for anything else."""
         step = ("mu", "slack")
         needed = ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"]
-        check_names(data, "inferred", needed, (*step, "id", "unit"))
+        check_names(data, "inferred", needed, (*step, "id", "unit", "earlier"))
         columns, measured, thresholds = data["columns"], data["measured"], data["thresholds"]
         lists = isinstance(columns, list) and isinstance(measured, list) and isinstance(thresholds, Mapping)
         if not lists or not all(isinstance(name, str) for name in columns):
@@ -170,6 +191,9 @@ class Inferred:
             raise PlanError("inferred must have whole numbers of rows for thresholds, and text or null for a receipt")
         if not isinstance(data.get("id"), str | None):
             raise PlanError("the id of an inference must be text")
+        earlier = data.get("earlier", [])
+        if not isinstance(earlier, list) or any(isinstance(one, Mapping) and "earlier" in one for one in earlier):
+            raise PlanError("inferences that are earlier than others are one list; name each in it once")
         try:
             unit = None if data.get("unit") is None else Unit.of(data["unit"])
         except ParameterError as error:
@@ -183,4 +207,5 @@ class Inferred:
             Step(*(data.get(name) for name in step)) if set(step) & set(data) else None,
             data.get("id"),
             unit,
+            tuple(map(cls.from_json, earlier)),
         )

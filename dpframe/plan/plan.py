@@ -332,7 +332,8 @@ class Plan:
     @property
     def imputed(self) -> tuple[str, ...]:
         """The columns whose spaces inference gave: whatever stands there has a code."""
-        return tuple(name for one in (self.inferred, self.reused) if one is not None for name in one.columns)
+        found = [one for one in (self.inferred, self.reused) if one is not None]
+        return tuple(name for whole in found for one in whole.each for name in one.columns)
 
     @cached_property
     def not_found(self) -> tuple[NotFound, ...]:

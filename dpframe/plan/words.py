@@ -102,11 +102,10 @@ def plan_lines(plan: Described) -> list[str]:
             f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {of} found the spaces of "
             + name_list(plan.inferred.columns)
         )
-    if plan.reused is not None:
-        spent, drawn = plan.reused.budget, plan.reused.unit or ROW
+    for one in () if plan.reused is None else plan.reused.each:
         text.append(
-            f"Inference of another plan, for {drawn.words}: epsilon={spent.epsilon:g}, delta={spent.delta:g} apart "
-            f"from the total found the spaces of {name_list(plan.reused.columns)}"
+            f"Inference of another plan, for {(one.unit or ROW).words}: epsilon={one.budget.epsilon:g}, "
+            f"delta={one.budget.delta:g} apart from the total found the spaces of {name_list(one.columns)}"
         )
     text += measure_lines(plan.measures) if plan.measures else []
     text += step_lines(plan.steps) if plan.terms.central is not None else []

@@ -103,8 +103,36 @@ def test_inference_fills_it_in_and_charges_the_ledger(run, source, tmp_path):
     assert json.dumps(["CATEGORY", "…"], ensure_ascii=False) in text
 
 
+def test_a_file_says_whom_its_spaces_were_found_for(run, tmp_path):
+    """Inference for persons charges a dataset of persons, and no other."""
+    people = pd.DataFrame({"who": np.arange(1_000) // 2, "{sex}": ["F", "M"] * 500})
+    source, ledger = tmp_path / "people.parquet", tmp_path / "ledger.sqlite"
+    people.to_parquet(source, index=False)
+    create = ["ledger", "create", ledger, "--dataset", "people", "--epsilon", 10, "--delta", 1e-5]
+    code, text, _ = run(*create, "--unit", "person:who")
+    assert code == 0
+    assert text.splitlines()[1].split()[:3] == ["people", "gaussian", "person:who"]
+    options = ["--infer", 4, "--delta", "1e-6", "--ledger", ledger, "--dataset", "people"]
+    code, text, err = run("spaces", source, *options, "--drop", "who")
+    assert (code, text) == (2, "")
+    assert err == (
+        "dpframe: dataset people adds up promises for a person, by column 'who', and this one is for a row, which does "
+        'not add up: ask with --privacy-id who, or create a dataset with --unit "row"; nothing was spent\n'
+    )
+    code, text, _ = run("spaces", source, *options, "--privacy-id", "who")
+    assert code == 0
+    assert "// Found with noise, for a person, by column 'who': not to be used in plans for more" in text
+    assert '"who"' not in text
+    assert len(dpf.Ledger(ledger).history()) == 1
+    code, _, err = run(*create[:-6], "--dataset", "more", "--epsilon", 1, "--unit", "dozen")
+    assert code == 2
+    assert err.startswith('dpframe: unit must be "row", "10 rows"')
+    assert err.count("\n") == 1
+
+
 BAD = {
     "ending": (["-o", "{folder}/spaces.yaml"], "spaces.yaml must end with .json or .toml"),
+    "nobody": (["--privacy-id", "x"], "give --contributions and --privacy-id with --infer EPSILON"),
     "free": (["--ledger", "x.sqlite"], "a template costs nothing; give --delta and a ledger with --infer EPSILON"),
     "column": (["--drop", "nobody"], "names 'nobody', which is not a column"),
     "folder": (["-o", "{folder}/none/spaces.json"], "could not be written"),

@@ -57,8 +57,9 @@ def ledger(tmp_path: Path) -> dpf.Ledger:
 def without_unit(plan: dpf.Plan) -> dpf.Plan:
     """Return a plan as older versions wrote it."""
     data = json.loads(plan.to_json())
-    for name in ("inferred", "reused"):
-        data.get(name, {}).pop("unit", None)
+    found = [data.get(name, {}) for name in ("inferred", "reused")]
+    for one in [*found, *(earlier for late in found for earlier in late.get("earlier", []))]:
+        one.pop("unit", None)
     return Plan.from_json(json.dumps(data))
 
 
@@ -189,20 +190,20 @@ def test_mixed_sums_are_refused_by_every_face(ledger: dpf.Ledger, tmp_path: Path
     rows: Any = {"spaces": {"age": (0, 99)}, "drop": ["patient"]}
 
     def asked(**kept: Any) -> None:
-        dpf.Queries(frame, 1.0, {"age": (0, 99)}, **kept).mean("age", share=1)
+        dpf.Queries(frame, dpf.Budget(1.0), {"age": (0, 99)}, **kept).mean("age", share=1)
 
     calls: list[tuple[str, Any]] = [
-        ("visits", lambda **kept: dpf.sanitize(frame, 1.0, 1e-6, **person, **kept)),
-        ("visits", lambda **kept: dpf.sanitize(frame, 1.0, 1e-6, **rows, contributions=2, **kept)),
-        ("visits", lambda **kept: dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 1e-6, **person, **kept)),
+        ("visits", lambda **kept: dpf.sanitize(frame, 1.0, 0.0, **person, **kept)),
+        ("visits", lambda **kept: dpf.sanitize(frame, 1.0, 0.0, **rows, contributions=2, **kept)),
+        ("visits", lambda **kept: dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 0.0, **person, **kept)),
         ("visits", lambda **kept: dpf.make_plan(frame, 1.0, 1e-3, privacy_id="patient", **kept)),
         ("visits", lambda **kept: dpf.sanitize(frame, 1.0, 1e-3, contributions=2, drop=["patient"], **kept)),
         ("visits", lambda **kept: asked(contributions=2, **kept)),
-        ("person:patient", lambda **kept: dpf.sanitize(frame, 1.0, 1e-6, **rows, **kept)),
-        ("person:patient", lambda **kept: dpf.sanitize(frame, 1.0, 1e-6, **rows, contributions=2, **kept)),
+        ("person:patient", lambda **kept: dpf.sanitize(frame, 1.0, 0.0, **rows, **kept)),
+        ("person:patient", lambda **kept: dpf.sanitize(frame, 1.0, 0.0, **rows, contributions=2, **kept)),
         ("person:patient", lambda **kept: asked(**kept)),
-        ("10 rows", lambda **kept: dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 1e-6, **rows, **kept)),
-        ("10 rows", lambda **kept: dpf.Sanitizer(1.0, 1e-6, **rows, **kept).fit(frame).transform(frame)),
+        ("10 rows", lambda **kept: dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 0.0, **rows, **kept)),
+        ("10 rows", lambda **kept: dpf.Sanitizer(1.0, 0.0, **rows, **kept).fit(frame).transform(frame)),
     ]
     for dataset, call in calls:
         with pytest.raises(ParameterError, match=r"^dataset .* adds up promises for .*, and this one is for .*"):
@@ -210,8 +211,8 @@ def test_mixed_sums_are_refused_by_every_face(ledger: dpf.Ledger, tmp_path: Path
     assert ledger.history().empty
     assert job_keys.pending(ledger) == []
     for dataset, options in (("visits", rows), ("10 rows", rows | {"contributions": 10}), ("person:patient", person)):
-        dpf.sanitize(frame, 1.0, 1e-6, **options, ledger=ledger, dataset=dataset)
-        dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 1e-6, **options, ledger=ledger, dataset=dataset)
+        dpf.sanitize(frame, 1.0, 0.0, **options, ledger=ledger, dataset=dataset)
+        dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 0.0, **options, ledger=ledger, dataset=dataset)
     assert len(ledger.history()) == 6
 
 
@@ -304,3 +305,46 @@ def test_tables_of_objects_without_bytes_are_known_by_nothing() -> None:
     digests = [table_digest(wrap(pd.DataFrame({"a": values})), {}, KEY) for values in (["x", None], ["x", "y"], ["x"])]
     assert len(set(digests)) == 3
     assert None not in digests
+
+
+# ---------------------------------------------------------------------------------------- inferences of several plans
+
+
+def test_every_inference_behind_a_plans_spaces_is_charged(ledger: dpf.Ledger) -> None:
+    """A plan that found one column itself and took another's: of the two only its own was charged."""
+    frame = census(3_000)
+    first = dpf.make_plan(frame[["age"]], **PROMISE)
+    second = dpf.make_plan(frame, **PROMISE, spaces=first)
+    assert first.inferred is not None
+    assert second.inferred is not None
+    assert second.reused is not None
+    for _ in range(2):
+        third = dpf.make_plan(frame, **PROMISE, spaces=second, ledger=ledger, dataset="visits")
+        fourth = dpf.make_plan(frame, **PROMISE, spaces=third, ledger=ledger, dataset="visits")
+    for plan in (third, fourth):
+        assert plan.reused is not None
+        assert [one.id for one in plan.reused.each] == [second.inferred.id, first.inferred.id]
+        assert plan.imputed == ("drug", "age")
+        again = Plan.from_json(plan.to_json())
+        assert again == plan
+        assert again.digest == plan.digest == without_unit(plan).digest
+    assert ledger.history()["what"].tolist() == ["inference"] * 2
+    spends = ledger.history()["mu"].tolist()
+    assert spends == [one.inferred.step.mu for one in (second, first) if one.inferred and one.inferred.step]
+    assert sum("noise worth" in line for line in third.verify().attested) == 2
+
+
+def test_the_least_unit_behind_a_plans_spaces_counts(of_rows: dpf.Plan) -> None:
+    """A plan for a row that took spaces for two rows is one for a row."""
+    drugs = dpf.make_plan(visits()[["drug"]], **PROMISE, contributions=2)
+    both = dpf.make_plan(visits().assign(age=1), **PROMISE, spaces=drugs, drop=["patient"])
+    third = dpf.make_plan(visits().assign(age=1), **PROMISE, spaces=both, drop=["patient"])
+    assert third.reused is not None
+    assert [str(one.unit) for one in third.reused.each] == ["row", "2 rows"]
+    for plan in (both, third):
+        with pytest.raises(ParameterError, match=r"^spaces were inferred for a row, and the plan is for up to 2 rows"):
+            dpf.make_plan(visits().assign(age=1), **PROMISE, spaces=plan, drop=["patient"], contributions=2)
+    data = json.loads(third.to_json())
+    data["reused"]["earlier"][0]["earlier"] = []
+    with pytest.raises(PlanError, match="are one list; name each in it once"):
+        Plan.from_json(json.dumps(data))
