@@ -120,8 +120,9 @@ def _person(plan: Explained) -> Iterator[str]:
     if plan.release.delta:
         yield f"Except with a chance of {chance(plan.release.delta)} (delta={plan.release.delta:g})."
     rows = "one row" if plan.contributions == 1 else f"{plan.contributions} rows"
-    believed = "" if plan.privacy_id else ", which is believed"
-    yield f"A person owns {rows} at most{believed}; what is true of people in general may be learnt of anyone."
+    owned = f"A person owns {rows} at most, which is believed"
+    chosen = f"Of each person, by column {plan.privacy_id!r}, {rows} counted, however many they own"
+    yield f"{chosen if plan.privacy_id else owned}; what is true of people in general may be learnt of anyone."
 
 
 def _odds(whom: str, budget: Budget) -> str:

@@ -198,8 +198,10 @@ def _unprotected(plan: Plan, certificate: Certificate) -> list[str]:
         "Anything kept elsewhere: the original table, the key, and other releases. Each further release of the same "
         "people adds its ε and δ to these.",
     ]
-    if plan.contributions == 1:
-        lines.append("People who own more rows than one: each of their rows is protected, but not all of them at once.")
+    if plan.unit.person is None:
+        rows = plan.unit.rows
+        kept = "one: each of their rows is" if rows == 1 else f"{rows}: any {rows} of their rows are"
+        lines.append(f"People who own more rows than {kept} protected, but not all of them at once.")
     if plan.drop:
         lines.append(f"Left out, so that nothing of them is in the release: {name_list(plan.drop)}.")
     return lines

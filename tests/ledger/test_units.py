@@ -17,7 +17,10 @@ from dpframe.api.identity import table_digest
 from dpframe.errors import LedgerError, ParameterError, PlanError
 from dpframe.io.frames import wrap
 from dpframe.ledger import job_keys
+from dpframe.plan.build import build_plan
+from dpframe.plan.explanation import _person
 from dpframe.plan.plan import Plan
+from dpframe.report.page import _unprotected
 
 pytestmark = pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
 
@@ -348,3 +351,30 @@ def test_the_least_unit_behind_a_plans_spaces_counts(of_rows: dpf.Plan) -> None:
     data["reused"]["earlier"][0]["earlier"] = []
     with pytest.raises(PlanError, match="are one list; name each in it once"):
         Plan.from_json(json.dumps(data))
+
+
+def test_a_seeded_step_repeated_over_the_same_rows_is_charged_once(ledger: dpf.Ledger) -> None:
+    rows = np.random.default_rng(0).integers(0, 5, (50, 2)).astype(float)
+    for seed, spends in ((1, 1), (1, 1), (2, 2)):
+        step = dpf.Sanitizer(1.0, 0.0, spaces=(0, 5), ledger=ledger, dataset="visits", random_state=seed)
+        with pytest.warns(dpf.SeededReleaseWarning):
+            step.fit_transform(rows)
+        assert len(ledger.history()) == spends
+
+
+def test_a_report_names_who_is_not_protected_at_once() -> None:
+    options: dict[str, Any] = {"n": 1_000, "delta": 1e-6, "measures": ()}
+    made = {
+        "row": build_plan({"age": (0, 9)}, epsilon=1.0, **options),
+        "2 rows": build_plan({"age": (0, 9)}, epsilon=1.0, contributions=2, **options),
+        "person:patient": build_plan({"age": (0, 9)}, epsilon=1.0, privacy_id="patient", **options),
+    }
+    said = {unit: [line for line in _unprotected(plan, plan.verify()) if "own" in line] for unit, plan in made.items()}
+    assert said == {
+        "row": ["People who own more rows than one: each of their rows is protected, but not all of them at once."],
+        "2 rows": ["People who own more rows than 2: any 2 of their rows are protected, but not all of them at once."],
+        "person:patient": [],
+    }
+    owned = [list(_person(plan))[-1] for plan in made.values()]
+    assert owned[1].startswith("A person owns 2 rows at most, which is believed;")
+    assert owned[2].startswith("Of each person, by column 'patient', one row counted, however many they own;")
