@@ -47,7 +47,7 @@ from dpframe.plan.plan import MOST_PERSON_ROWS, Plan
 from dpframe.plan.steps import row_cap
 from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Nullable, Space
-from dpframe.spaces.field import Field
+from dpframe.spaces.field import Field, is_open
 
 T = TypeVar("T", bound=Table)
 
@@ -508,7 +508,7 @@ def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], 
         for column in left:
             if isinstance(tag := chosen.get(column.name), str):
                 # What objects are is not known by their type.
-                either = [] if pa.types.is_null(column.type) else [spaces[column.name], Nullable(spaces[column.name])]
+                either = [] if is_open(column.type) else [spaces[column.name], Nullable(spaces[column.name])]
                 check_tag(tag, column.name, [space.metric for space in either])
         # Which mechanisms fit, and what they cost, is known with the spaces.
         named = {k: getattr(tag, "tag", tag) if k in _taking(options) else tag for k, tag in chosen.items()}

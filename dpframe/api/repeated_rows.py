@@ -1,10 +1,11 @@
-"""What the rows of a process were times_released, where no ledger keeps count: a help to the curator, no guarantee."""
+"""How often rows were released in this process, where no ledger keeps count: a help to the curator, no guarantee."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.arrays import U64
 from dpframe.errors import RepeatedReleaseWarning, warn
 from dpframe.io.frames import Frame
+from dpframe.spaces.entries import Entries
 
 
 def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
@@ -21,13 +23,19 @@ def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
     hashes = {}
     for name in names:
         values = next(frame.batches([name]))[name]
+        if isinstance(values, Entries):
+            hashes[name] = _hashes(pd.Series([*map(_shown, values.listed), ""], dtype=object))[values.codes]
+            continue
         if isinstance(values, list) or pa.types.is_nested(values.type):
             values = pd.Series([_shown(value) for value in values], dtype=object)
         else:
             values = values.to_pandas()
-        hashed = pd.util.hash_pandas_object(pd.Series(values), index=False)
-        hashes[name] = np.asarray(hashed, dtype=np.uint64)
+        hashes[name] = _hashes(pd.Series(values))
     return hashes
+
+
+def _hashes(values: pd.Series[Any]) -> U64:
+    return np.asarray(pd.util.hash_pandas_object(values, index=False), dtype=np.uint64)
 
 
 def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U64:

@@ -21,7 +21,7 @@ from dpframe.spaces.sets import MOST_ITEMS
 _PENDING = 1 << 20
 """Partial counts kept before they are added up."""
 
-_SHARE = 0.5
+TEXT_SHARE = 0.5
 """Share of the budget of a column of text, beside 1 of a numeric one."""
 
 _OTHER = "other"
@@ -29,7 +29,7 @@ _OTHER = "other"
 
 def set_share(cap: int) -> float:
     """Return the share of a column of sets: by the root of their cap more than that of text."""
-    return _SHARE * math.sqrt(cap)
+    return TEXT_SHARE * math.sqrt(cap)
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -96,7 +96,7 @@ class Texts(Task):
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """One, over all values that there are."""
-        return (Histogram(1, _SHARE, unknown=True),)
+        return (Histogram(1, TEXT_SHARE, unknown=True),)
 
     def counter(self) -> Counter:
         """Return a counter of values."""

@@ -61,12 +61,14 @@ class Histogram:
     """One noisy histogram: most cells a row counts under, its share of the budget, whether its domain is unknown.
 
     ``way`` names a column and one of its ways, of which one only is gone; None where the histogram is always asked.
+    ``sized`` says whether what inference takes by default is as much as this histogram needs.
     """
 
     cells: int
     share: float
     unknown: bool = False
     way: tuple[str, str] | None = None
+    sized: bool = True
 
     def changes(self, contributions: int) -> int:
         """Return how many counts one person can change (by `contributions` each, in the worst case: by 1)."""
@@ -222,7 +224,7 @@ def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contribu
         return LEAST_SHARE
     shares = float(_dearest(histograms, [h.share for h in histograms]))
     far = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / len(histograms)))
-    least = min(h.share / h.cells for h in histograms) / shares
+    least = min(h.share / h.cells for h in histograms if h.sized) / shares
     wanted = 2 * contributions**2 * (far * RARE / n) ** 2 / (whole.square * Fraction(least))
     return min(max(float(wanted), LEAST_SHARE), MOST_SHARE)
 

@@ -17,7 +17,7 @@ from dpframe.infer.from_data import integers, reals, times
 from dpframe.infer.ranges import Edge, Grid, Round, bounds, fitted, refined
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
-from dpframe.spaces import Integer, Space, as_space
+from dpframe.spaces import Datetime, Integer, Space, as_space
 from dpframe.spaces.field import Field
 
 ROUND_SHARES = (0.33, 0.33, 0.34)
@@ -33,6 +33,10 @@ _MOST_STEPS = 1 << 22
 
 _MOST_LISTED = 1 << 16
 """Values of a whole-number column whose type lists them."""
+
+
+_WIDTHS = {"s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "D": 86_400 * 10**6}
+"""Microseconds of a step of times that are listed."""
 
 
 def is_number(type_: pa.DataType) -> bool:
@@ -178,9 +182,22 @@ class Times(Numbers):
         space: Any = times(self.type, [pa.array(ends, physical).view(self.type)])
         with contextlib.suppress(ParameterError, ColumnError):
             # As for bounds that are declared: no finer than a thousand steps ask for.
-            return as_space((space.lower, space.upper), self.type)
-        fine: Space = space
-        return fine
+            space = as_space((space.lower, space.upper), self.type)
+        return self._few(space) if pa.types.is_dictionary(self.field.type) else cast(Space, space)
+
+    @staticmethod
+    def _few(space: Any) -> Space:
+        """Return a space whose values can be listed: on a coarser grid; of days the latest may be left out."""
+        if space.size <= _MOST_LISTED:
+            return cast(Space, space)
+        ends = space.instants(np.array([0, space.size - 1]))
+        low, high = ends.astype(np.int64).tolist()
+        fits = (unit for unit, width in _WIDTHS.items() if -(-high // width) - low // width < _MOST_LISTED)
+        unit = next(fits, "D")
+        first, last = low // _WIDTHS[unit], -(-high // _WIDTHS[unit])
+        steps = np.array([first, min(last, first + _MOST_LISTED - 1)]) * _WIDTHS[unit]
+        lower, upper = steps.astype(ends.dtype)
+        return Datetime(lower, upper, unit)
 
     def _rounded(self, low: int, high: int) -> tuple[int, int]:
         """Return times moved outwards to whole days or hours, by 1 % of the width at most each."""

@@ -1,4 +1,4 @@
-"""Columns of objects, or of text that may write anything: their kinds are counted, and the column is read as one."""
+"""Columns whose values may be of any kind, objects, entries or text: kinds are counted, and they are read as one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.infer.categories import Items, NumberedItems, Texts, set_share
+from dpframe.infer.categories import TEXT_SHARE, Items, NumberedItems, Texts, set_share
 from dpframe.infer.column import Counter, Presence, Task
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.infer.numbers import Numbers, Times
@@ -23,7 +23,7 @@ from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
 from dpframe.spaces.written_values import can_be_written, read_written, written_kind_counts
 
 _SHARE = 0.1
-"""Share of the budget for the kinds, beside 1 of a numeric column."""
+"""Share of the budget for the kinds, beside 1 of what is asked next."""
 
 _SHOWS = 3.0
 """Standard errors by which a kind must show."""
@@ -84,6 +84,11 @@ def _way(counts: dict[str, int], error: float) -> str:
     return most if most not in _NARROWER or counts[most] > _SHOWS * error else _NARROWER[most]
 
 
+def _is_entry(type_: pa.DataType) -> bool:
+    """Tell whether values of a type can be entries of a categorical: lists cannot."""
+    return not pa.types.is_list(type_)
+
+
 def _listed(values: Any) -> Sequence[Any]:
     objects: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
     return objects
@@ -97,6 +102,10 @@ class _Reading:
     kinds: Callable[[Any], npt.NDArray[np.int64]]
     read: Callable[[Any, pa.DataType], pa.Array]
     ways: Mapping[str, _Way]
+    share: float = 1.0
+    """Least share of the budget of the ways, beside 1 of a numeric column."""
+    sized: tuple[str, ...] = ("", *_WAYS)
+    """Ways by which the default share of the budget is sized; the empty name is of the kinds."""
 
     def __reduce__(self) -> str:
         # Pickled as the global that it is: counters travel to workers.
@@ -113,6 +122,22 @@ _WRITTEN = _Reading(
     read_written,
     {name: way for name, way in _WAYS.items() if can_be_written(way.type)},
 )
+
+
+_ENTRIES = _Reading(
+    "_ENTRIES",
+    lambda values: values.kind_counts(),
+    lambda values, t: values.read_as(t),
+    # A dictionary lists its values, so that numbers and times get fewer. Most categoricals are of text.
+    {name: _Way(pa.dictionary(pa.int32(), way.type), way.make) for name, way in _WAYS.items() if _is_entry(way.type)},
+    TEXT_SHARE,
+    ("text",),
+)
+"""Of pandas categoricals: entries may be any object, and which dtype they have together follows the data."""
+
+
+def _reading(field: Field) -> _Reading:
+    return _WRITTEN if field.written else _ENTRIES if field.listed else _OBJECTS
 
 
 def read_by_kind(arrays: Sequence[pa.Array]) -> list[pa.Array]:
@@ -147,7 +172,7 @@ class _Read(Counter):
 
 
 class Objects(Task):
-    """A column of objects, or of text that may write anything: its kinds are no fact of the schema.
+    """A column of objects, of entries of any kind, or of text that may write anything: its kinds are no public fact.
 
     Whatever it holds, the same histograms are asked first, and the same share is spent: one over the public list of
     kinds, then those of the way that was found. What is not of the kind found is read as null.
@@ -155,21 +180,23 @@ class Objects(Task):
 
     def __init__(self, field: Field, n: int, cap: int, key: bytes) -> None:
         super().__init__(field)
-        self._reading = _WRITTEN if field.written else _OBJECTS
+        self._reading = _reading(field)
         ways = self._reading.ways
         self._ways = {name: way.make(replace(field, type=way.type), n, cap, key) for name, way in ways.items()}
-        self._share = max(1.0, set_share(cap)) if ways.keys() & _SETS else 1.0
+        least = self._reading.share
+        self._share = max(least, set_share(cap)) if not ways.keys().isdisjoint(_SETS) else least
         self._gone: str | None = None
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """That of the kinds, and those of every way, which have one share together."""
-        histograms = [Histogram(1, _SHARE)]
+        sized = self._reading.sized
+        histograms = [Histogram(1, _SHARE * self._reading.share, sized="" in sized)]
         for name, task in self._ways.items():
             whole = sum(histogram.share for histogram in task.histograms)
             histograms += [
-                replace(histogram, share=histogram.share / whole * self._share, way=(self.field.name, name))
-                for histogram in task.histograms
+                replace(h, share=h.share / whole * self._share, way=(self.field.name, name), sized=name in sized)
+                for h in task.histograms
             ]
         return tuple(histograms)
 

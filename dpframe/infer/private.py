@@ -190,7 +190,7 @@ def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS
 def _public(column: Field) -> Field:
     """Return a column without what its dictionary's type says of the entries: whether there are any, how many."""
     type_ = column.type
-    if not pa.types.is_dictionary(type_):
+    if column.listed or not pa.types.is_dictionary(type_):
         return column
     entries = pa.string() if is_text(type_) else type_.value_type
     return replace(column, type=pa.dictionary(pa.int32(), entries, ordered=type_.ordered))
@@ -225,7 +225,9 @@ def _task(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
             column=column.name,
         )
     type_ = column.type
-    make = next((make for fits, make in _TASKS if fits(type_)), None)
+    # What is ordered has its entries declared.
+    open_ = column.listed and not column.order
+    make = _objects if open_ else next((make for fits, make in _TASKS if fits(type_)), None)
     if make is None:
         raise ColumnError(
             f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space",

@@ -29,6 +29,7 @@ from dpframe.io.types import output_type
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.spaces import Space, as_arrow
+from dpframe.spaces.entries import Entries
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import read_as
 from dpframe.spaces.python_values import elements
@@ -305,11 +306,11 @@ class PandasFrame(Frame):
 
     def _field(self, name: str) -> Field:
         dtype: Any = self._column(name).dtype
-        if _is_category_of_text(dtype):
-            # Which entries there are is no fact of the schema, but for the order of an ordered dtype.
-            entries = pa.null() if _is_open(dtype) else pa.string()
+        if isinstance(dtype, pd.CategoricalDtype):
+            # Neither which entries there are nor of what dtype is a fact of the schema, but for an order of text.
             order = read_as(dtype.categories.tolist(), pa.string()).drop_null().to_pylist() if dtype.ordered else ()
-            return Field(name, pa.dictionary(pa.int32(), entries, ordered=bool(dtype.ordered)), True, tuple(order))
+            type_ = pa.dictionary(pa.int32(), pa.null(), ordered=bool(dtype.ordered))
+            return Field(name, type_, True, tuple(order), listed=True)
         if _is_open(dtype):
             return Field(name, pa.null(), True)
         remedy = _CONVERSIONS.get(type(dtype))
@@ -317,8 +318,7 @@ class PandasFrame(Frame):
             raise ColumnError(f"has dtype {dtype}, which has no space; {remedy}, or pass drop=[…]", column=name)
         type_ = _type_of(dtype)
         if type_ is None:
-            kind = "category" if isinstance(dtype, pd.CategoricalDtype) else dtype  # its text lists the entries
-            raise ColumnError(f"has dtype {kind}, which is not supported; pass drop=[…]", column=name)
+            raise ColumnError(f"has dtype {dtype}, which is not supported; pass drop=[…]", column=name)
         return coded_field(name, type_, not (isinstance(dtype, np.dtype) and dtype.kind in "biu"))
 
     def array(self, name: str) -> pa.Array:
@@ -331,33 +331,35 @@ class PandasFrame(Frame):
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield all rows at once, as Arrow arrays; of object columns the objects."""
-        dtypes = {name: self._column(name).dtype for name in names}
-        read = {name: self._entries if _is_category_of_text(dtype) else self._batch for name, dtype in dtypes.items()}
-        yield {name: read[name](name) for name in names}
+        yield {name: self._batch(name) for name in names}
 
     def _batch(self, name: str) -> Any:
-        return self._listed(name) if _is_open(self.frame[name].dtype) else self.array(name)
+        dtype: Any = self.frame[name].dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            entries = self._entries(name)
+            return entries.read_as(pa.string()) if self._field(name).order else entries
+        return self._listed(name) if _is_open(dtype) else self.array(name)
 
     def _listed(self, name: str) -> list[Any]:
         """Return the objects of a column."""
         listed: list[Any] = self.frame[name].to_numpy(dtype=object).tolist()
         return listed
 
-    def _entries(self, name: str) -> pa.Array:
-        """Return a categorical column as a dictionary of text; entries that are no text are null."""
+    def _entries(self, name: str) -> Entries:
+        """Return a categorical column as entries and their numbers."""
         column = self._column(name).cat
-        codes = np.asarray(column.codes, dtype=np.int32)
-        entries = read_as(column.categories.tolist(), pa.string())
-        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), entries)
+        short = column.categories.dtype == np.dtype(np.float32)  # its floats are those written so in short
+        listed = [*column.categories.to_numpy()] if short else column.categories.tolist()
+        return Entries(list(map(_entry, listed)), np.asarray(column.codes))
 
     def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
         """Return a column's codes; those of an object column are found value by value."""
         field = self.fields([name])[0]
-        if isinstance(self.frame[name].dtype, pd.CategoricalDtype) and space.size > _MOST_CATEGORIES:
+        if field.listed and space.size > _MOST_CATEGORIES:
             raise ColumnError(
                 "is categorical, with more values than can be listed; convert the column to numbers", column=name
             )
-        if isinstance(self.frame[name].dtype, pd.CategoricalDtype) and space.code_words:
+        if field.listed and space.code_words:
             raise ColumnError(
                 f"is categorical, and {space.noun} cannot be; convert the column with astype(object)", column=name
             )
@@ -369,8 +371,11 @@ class PandasFrame(Frame):
                 column=name,
             )
         try:
-            if tolerant and _is_category_of_text(self._column(name).dtype):
-                return space.encode(_nearest(self._entries(name), space, field.order), nulls=nulls)
+            if tolerant and field.order:
+                texts = self._entries(name).read_as(pa.string())
+                return space.encode(_nearest(texts, space, field.order), nulls=nulls)
+            if field.listed:
+                return space.encode(self._entries(name), nulls=nulls, tolerant=tolerant)
             if _is_open(self.frame[name].dtype):
                 return space.encode(self._listed(name), nulls=nulls, tolerant=tolerant)
             space.check_type(output_type(field.type))
@@ -400,6 +405,13 @@ class PandasFrame(Frame):
         return out
 
 
+def _entry(entry: Any) -> Any:
+    """Return an entry as it is however pandas stores it: whole numbers beside a fraction are floats, bins intervals."""
+    if type(entry) in (float, np.float64, np.float32):
+        return int(entry) if entry.is_integer() else entry
+    return str(entry) if type(entry) is pd.Interval else entry
+
+
 def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
@@ -414,17 +426,6 @@ def _nearest(array: pa.DictionaryArray, space: Space, order: Sequence[str]) -> p
     near = {entry: order[places[at]] for entry, at in zip(order, nearest.tolist(), strict=True)}
     entries = pa.array([near.get(entry) for entry in array.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(array.indices, entries)
-
-
-def _is_category_of_text(dtype: Any) -> bool:
-    """Tell whether a dtype is categorical with entries that are text, objects, or none.
-
-    pandas chooses between these by the values: a single one must not change which counts are asked for.
-    """
-    if not isinstance(dtype, pd.CategoricalDtype):
-        return False
-    kind = dtype.categories.dtype
-    return _is_empty(dtype) or isinstance(kind, pd.StringDtype) or kind == np.dtype(object)
 
 
 def _is_category_of_intervals(dtype: Any) -> bool:

@@ -30,6 +30,7 @@ from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest
+from dpframe.spaces.field import is_open
 
 TARGETS = ("table", "population")
 
@@ -309,14 +310,16 @@ def _content(table: Frame, names: Sequence[str]) -> bytes | None:
     """Return a hash of all that columns hold, or None where one of them holds Python objects."""
     content = hashlib.sha256()
     for field in table.fields(names):
-        entries = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_null(entries):
+        if pa.types.is_null(field.type):
             return None
         content.update(repr(field).encode())
         try:
-            _add_bytes(table.array(field.name), content)
+            array = table.array(field.name)
         except ColumnError:
             return None
+        if is_open(field.type) and not pa.types.is_dictionary(array.type):
+            return None
+        _add_bytes(array, content)
     return content.digest()
 
 

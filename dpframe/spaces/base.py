@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dpframe.codec import from_object, to_object
 from dpframe.errors import ColumnError, ParameterError, PlanError
+from dpframe.spaces.entries import Entries
 from dpframe.spaces.object_codes import encode_objects, uncollected
 from dpframe.spaces.object_reading import Objects, read_as
 from dpframe.spaces.python_values import as_arrow, elements
@@ -259,7 +260,7 @@ class Space(ABC):
         Parameters
         ----------
         values
-            Arrow array or chunked array, NumPy array, pandas Series or list, shape (n,). Lists and object
+            Arrow array or chunked array, NumPy array, pandas Series, `Entries` or list, shape (n,). Lists and object
             columns are read value by value.
         nulls
             ``"error"``, or ``"impute"``: nulls become the space's fixed point and infinities clamp.
@@ -278,6 +279,8 @@ class Space(ABC):
             For a type that does not fit, and with ``nulls="error"`` for a null, an infinity or a category
             outside the list; the row position is given, never the value.
         """
+        if isinstance(values, Entries):
+            return values.encoded(lambda listed: self.encode(listed, nulls=nulls, tolerant=tolerant))
         objects = elements(values)
         if objects is not None and tolerant:
             codes, missing = self._encode(self._known(read_as(objects, self.object_type)), lenient=True)

@@ -119,31 +119,36 @@ _PLAIN = (str, bytes, bool, int, float)
 """Classes whose equal objects are read alike, and whose hash is Python's own."""
 
 
-def kind_counts(values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Return how many of some objects are of each of the `KINDS`.
+def kind_counts(
+    values: Sequence[Any] | Objects, weights: npt.NDArray[np.integer] | None = None
+) -> npt.NDArray[np.int64]:
+    """Return how many of some objects are of each of the `KINDS`; with weights each counts as often as is said.
 
     An object whose own code raises is null.
     """
+    times = np.ones(len(values), dtype=np.int64) if weights is None else weights
     counts: Counter[str] = Counter()
-    for type_, _, items in by_type(values):
+    for type_, rows, items in by_type(values):
         kind = _kind_of(type_)
         if kind in ("number", "timestamp", "duration"):
-            present = len(items) - _missing(type_, items)
-            counts.update({kind: present, "null": len(items) - present})
+            missing, whole = _missing(type_, items), times[rows]
+            counts.update({kind: int(whole[~missing].sum()), "null": int(whole[missing].sum())})
         elif kind == _COLLECTION:
-            counts.update(_collection_kinds(type_, items))
+            many = items if weights is None else np.repeat(items, times[rows])
+            counts.update(_collection_kinds(type_, many))
         else:
-            counts[kind] += len(items)
+            counts[kind] += int(times[rows].sum())
     return np.array([counts[name] for name in KINDS], dtype=np.int64)
 
 
-def _missing(class_: type, values: Objects) -> int:
-    """Return how many objects of a class are null, though their class is none of nulls."""
+def _missing(class_: type, values: Objects) -> npt.NDArray[np.bool_]:
+    """Return which objects of a class are null, though their class is none of nulls."""
     if class_ is float:
-        return int(np.isnan(values.astype(np.float64)).sum())
+        return np.isnan(values.astype(np.float64))
     if not issubclass(class_, float | np.generic | Decimal):
-        return 0
-    return len(values) - _Read(lambda value: is_missing(value) is False).each(class_, values).count(True)
+        return np.zeros(len(values), dtype=np.bool_)
+    known = _Read(lambda value: is_missing(value) is False).each(class_, values)
+    return np.fromiter((is_known is not True for is_known in known), dtype=np.bool_, count=len(values))
 
 
 _KINDS_OF_COLLECTIONS = {

@@ -85,7 +85,7 @@ def test_a_mechanism_that_fits_no_space_of_a_type_costs_nothing(tmp_path, column
     """Known by its name and the column's type, before any space is."""
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("d", 10.0, 1e-3)
-    table = dpf.datasets.make_census(300, columns=["sex", "age"])
+    table = dpf.datasets.make_census(300, columns=["sex", "age"]).astype({"sex": "string"})
     with pytest.raises(dpf.ParameterError, match=rf"names none for column '{column}'; use one of .*randomized"):
         table.dp.sanitize(epsilon=1.0, delta=1e-6, mechanisms={column: tag}, ledger=ledger, dataset="d")
     assert ledger.history().empty

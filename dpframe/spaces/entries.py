@@ -1,0 +1,78 @@
+"""Columns whose values are listed once, of any kind, and named by number: pandas' categoricals.
+
+pandas chooses one dtype for all entries by the values: a single 1.5 among whole numbers makes them floats, a single
+word objects. So what an entry means follows from the entry, and entries that no row has mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.errors import ColumnError
+from dpframe.spaces.object_reading import kind_counts, read_as
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Rows as numbers of entries, −1 where they are null.
+
+    Examples
+    --------
+    >>> column = Entries(["a", 1.5, "unused"], np.array([0, 1, -1, 0]))
+    >>> list(column), column.read_as(pa.string()).null_count
+    (['a', 1.5, None, 'a'], 2)
+    """
+
+    listed: Sequence[Any]
+    codes: npt.NDArray[np.integer]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._objects()[self.codes].tolist())
+
+    def __getitem__(self, rows: slice) -> Entries:
+        return Entries(self.listed, self.codes[rows])
+
+    def _objects(self) -> npt.NDArray[np.object_]:
+        """Return the entries, and null behind the last."""
+        return np.fromiter([*self.listed, None], dtype=object, count=len(self.listed) + 1)
+
+    def kind_counts(self) -> npt.NDArray[np.int64]:
+        """Return how many rows are of each kind; see `object_reading.kind_counts`."""
+        rows = np.bincount(self.codes + 1, minlength=len(self.listed) + 1)
+        return kind_counts(self._objects(), np.roll(rows, -1))
+
+    def read_as(self, type_: pa.DataType) -> pa.Array:
+        """Return a dictionary of a type; rows whose entry is of another kind are null."""
+        entries = read_as(self.listed, type_)
+        known = np.append(np.asarray(entries.is_valid()), False)
+        indices = pa.array(self.codes.astype(np.int32), mask=~known[self.codes])
+        return pa.DictionaryArray.from_arrays(indices, entries)
+
+    def encoded(self, encode: Callable[[list[Any]], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return the rows' codes, given what encodes objects; of the entries only those are read that rows have.
+
+        Raises
+        ------
+        ColumnError
+            For the first row whose entry is refused.
+        """
+        # In the order of the rows, so that the first entry at fault is that of the first row at fault.
+        used, first, places = np.unique(self.codes, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        try:
+            codes = encode(self._objects()[used[order]].tolist())
+        except ColumnError as error:
+            row = None if error.row is None else int(first[order[error.row]])
+            fault = ColumnError(error.rule, column=error.column, row=row)
+        else:
+            return codes[np.argsort(order)[places]]
+        raise fault
