@@ -195,7 +195,7 @@ def test_categoricals_of_numbers_have_the_codes_of_the_numbers() -> None:
         values = np.array([0, 1, 2, 7, 90], dtype=dtype)
         values = values / np.array(8, dtype=dtype) if "float" in dtype else values
         grid = dpf.Real(0.0, 3.3) if "float" in dtype else dpf.Integer(0, 50)
-        for space in (grid, dpf.Categorical(values[:4].tolist(), other=50)):
+        for space in (grid, dpf.Categorical(values[:4].tolist(), other=values.dtype.type(50).item())):
             column = pd.Series(np.tile(values, 3))
             frames = [pd.DataFrame({"x": made}) for made in (column, column.astype("category"))]
             codes = [wrap(frame).encode("x", space, "error").tolist() for frame in frames]

@@ -214,8 +214,9 @@ def test_neighbouring_tables_are_met_alike(what: str, one: list[Any], other: lis
     plans: list[dpf.Plan] = []
     for values in (one, other):
         frame = pd.DataFrame({f"{what}, {len(plans)}": pd.Series(values, dtype=pd.ArrowDtype(type_))})
-        plans.append(dpf.make_plan(frame, 2.0, DELTA))
-        assert dpf.sanitize(frame, plan=plans[-1]).dtypes.equals(frame.dtypes)
+        safe = dpf.sanitize(frame, 2.0, DELTA, key=KEY)
+        plans.append(safe.dp.release.plan)
+        assert safe.dtypes.equals(frame.dtypes)
     first, second = (plan.columns[0].space for plan in plans)
     assert type(first) is type(second)
     if isinstance(first, Categorical | Subset):
