@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import hmac
+import os
+import secrets
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from dpframe.errors import DpframeError
+from dpframe.errors import DpframeError, RepeatedReleaseWarning, name_list, warn
 from dpframe.io.frames import Frame
 from dpframe.io.table import Codes, Table
+from dpframe.ledger.account import Account
 from dpframe.mechanisms import Mechanism
 from dpframe.noise.keystream import derived_key
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
+from dpframe.spaces.entries import Entries
 
 
 def request_digest(epsilon: float | None, delta: float | None, options: Mapping[str, Any]) -> bytes:
@@ -67,6 +74,34 @@ def table_digest(table: Table, codes: Codes, key: bytes) -> bytes | None:
     return keyed.digest()
 
 
+_SECRET = secrets.token_bytes(32)
+"""A key of this process, under which what was released as a part is remembered."""
+
+_released: dict[tuple[str, str], dict[bytes, str | None]] = {}
+
+
+def content(table: Table) -> bytes | None:
+    """Return a digest of a table in memory under a key of this process; None where there is none, or no row."""
+    if not isinstance(table, Frame) or not table.n:
+        return None
+    whole = table if table.chosen is None else table.chosen[0]
+    return table_digest(whole, {}, _SECRET)
+
+
+def warn_of_parts(account: Account, digest: bytes | None) -> None:
+    """Warn of a table that was released as another part of its dataset, as far as this process knows."""
+    if digest is None:
+        return
+    known = _released.setdefault((os.path.realpath(account.ledger.path), account.dataset), {})
+    earlier = known.setdefault(digest, account.part)
+    if earlier != account.part:
+        warn(
+            f"the rows of part {name_list([account.part or ''])} were released as part {name_list([earlier or ''])} "
+            "before: parts must have no person in common, or what they cost adds up; name the part that these rows are",
+            RepeatedReleaseWarning,
+        )
+
+
 def _parts(table: Frame, codes: Codes) -> Iterable[bytes]:
     yield table.n.to_bytes(8, "little")
     if table.chosen is not None:
@@ -81,8 +116,22 @@ def _parts(table: Frame, codes: Codes) -> Iterable[bytes]:
             yield from _bytes(next(iter(table.batches([name])))[name])
 
 
+_SHOWN = (str, bytes, bool, int, float, Decimal, dt.date, dt.datetime, pd.Timestamp, pd.Timedelta)
+"""Classes of which different values are shown differently."""
+
+
+def _shown(entry: Any) -> str:
+    if type(entry) not in _SHOWN:
+        raise TypeError(type(entry))
+    return f"{type(entry).__name__} {entry!r}\n"
+
+
 def _bytes(column: Any) -> Iterable[bytes]:
-    """Return the values of a column with their type; raise for objects that are of no type of Arrow's."""
+    """Return the values of a column with their type; raise for objects that have no bytes to compare."""
+    if isinstance(column, Entries):
+        yield from _bytes(column.codes.astype(np.int64))
+        yield "".join(map(_shown, column.listed)).encode("utf-8", "surrogatepass")
+        return
     array = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column, from_pandas=True)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([("", array.type)])) as writer:

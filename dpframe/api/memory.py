@@ -129,7 +129,9 @@ def sanitize(
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh.
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn; or a
-        part of the dataset, where the table holds the rows of that part alone.
+        part of the dataset, where the table holds the rows of that part alone. Parts must have no person in common:
+        that they have not is taken on trust, as a ledger holds no rows. The same table as two parts is warned of within
+        a process, and refused under one ``key``.
 
     Returns
     -------
@@ -167,5 +169,5 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     digest.update(released if plan.sample is None else {name: codes[order] for name, codes in released.items()})
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n
-    info = ReleaseInfo(plan, count, digest.hexdigest(tables), rows, ready.own, tables)
+    info = ReleaseInfo(plan, count, digest.hexdigest(tables), rows, ready.own, tables, ready.part)
     return frame.rebuild(plan, released, order, info.to_json())

@@ -115,8 +115,9 @@ def sanitize_parquet(
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn; or a
         part of the dataset, where the file holds the rows of that part alone: a directory for each value of a public
-        key, released one by one, costs what the dearest of them does. A job that is interrupted keeps its key beside
-        the ledger: repeated over the same input and plan it costs nothing more, and writes the same.
+        key, released one by one, costs what the dearest of them does. That parts have no person in common is taken on
+        trust; the same files as two parts are warned of within a process. A job that is interrupted keeps its key
+        beside the ledger: repeated over the same input and plan it costs nothing more, and writes the same.
     batch_rows
         Rows worked on at a time; any number gives the same output.
     threads
@@ -154,7 +155,7 @@ def sanitize_parquet(
             chosen = of_persons(table, request, purse.choice)
             ready = prepare(chosen, request, purse)
             shown = progress or (lambda done, total: None)
-            job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, shown, threads)
+            job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, shown, threads, ready.part)
             with sink.publishing() as (file, describe):
                 info = job.run(file, sink)
                 describe(info.to_json())

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dpframe.api.identity import warn_of_parts
 from dpframe.api.planning import Purse, Request
 from dpframe.errors import ParameterError
 from dpframe.io.files import FileInput
@@ -65,6 +66,9 @@ def purse_of_input(
     wanted = request.digest
     if account.part is not None:
         wanted = hashlib.sha256(wanted + account.part.encode()).digest()
-    binding = job_keys.bind(digest_input(), wanted)
+    digest = digest_input()
+    if account.part is not None and keyed is None:  # under a key every job has another
+        warn_of_parts(account, digest)
+    binding = job_keys.bind(digest, wanted)
     with job_keys.job(account.ledger, account.dataset, job_keys.job_name(path), binding, keyed=keyed) as job:
         yield JobPurse(account, job=job)

@@ -14,13 +14,14 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.accounting.unit import ROW, Unit
-from dpframe.api.identity import request_digest, table_digest
+from dpframe.api.identity import content, request_digest, table_digest, warn_of_parts
 from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.errors import (
     AlreadySanitizedError,
     ColumnError,
     InferenceWarning,
     LargeEpsilonWarning,
+    LedgerError,
     ParameterError,
     RepeatedReleaseWarning,
     check_whole,
@@ -110,6 +111,8 @@ class Purse:
     def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
         """Enter a spend, for good, and return its receipt; without an account only warn of repetitions."""
         if self.account is not None:
+            if self.account.part is not None:
+                warn_of_parts(self.account, content(table))
             return self.account.spend(cost, what, self._identity(table, cost.wanted, codes))
         if what == INFERENCE:
             _warn_if_repeated(table, cost.budget)
@@ -122,7 +125,14 @@ class Purse:
         tabled = table_digest(table, codes, self.ready)
         if tabled is None:
             return None
-        return job_keys.release_id(self.ready, self.account.name, job_keys.bind(tabled, wanted))
+        bound = job_keys.bind(tabled, wanted)
+        for other in self.account.other_parts:
+            if self.account.ledger.find(job_keys.release_id(self.ready, other.name, bound)) is not None:
+                raise LedgerError(
+                    f"these rows were released under this key as part {name_list([other.part or ''])}, and parts have "
+                    "no row in common; name that part, or take another key for other rows"
+                )
+        return job_keys.release_id(self.ready, self.account.name, bound)
 
     @property
     def key(self) -> bytes:
@@ -294,13 +304,15 @@ class Draft:
 class Ready:
     """A release that is checked and paid for: what is left is to draw.
 
-    ``codes`` are those of a table that is held in memory; ``own`` tells that the plan was made from this table.
+    ``codes`` are those of a table that is held in memory; ``own`` tells that the plan was made from this table;
+    ``part`` is the part of a ledger's dataset whose rows it has.
     """
 
     plan: Plan
     key: bytes = field(repr=False)
     codes: Codes = field(repr=False)
     own: bool
+    part: str | None = None
 
 
 def prepare(table: Table, request: Request, purse: Purse) -> Ready:
@@ -345,7 +357,8 @@ def prepare(table: Table, request: Request, purse: Purse) -> Ready:
         codes |= table.codes(left, plan.nulls, tuple(left))
         codes = {name: codes[name] for name in plan.names}
         _watch_order(plan, codes)
-    return Ready(plan, key, codes, request.plan is None and plan.inferred is not None)
+    own = request.plan is None and plan.inferred is not None
+    return Ready(plan, key, codes, own, None if purse.account is None else purse.account.part)
 
 
 def planned(

@@ -17,6 +17,7 @@ import pandas as pd
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import Unit
 from dpframe.api.asked import Asked, batches, check_types, linear, normal, series
+from dpframe.api.identity import content, warn_of_parts
 from dpframe.api.planning import promise_of
 from dpframe.api.query_answers import (
     Answered,
@@ -168,6 +169,8 @@ class Queries:
             }
             self._table = self._table.typed(known, known)
         self._account = Account.of(ledger, dataset, part)
+        if self._account is not None and part is not None:
+            warn_of_parts(self._account, content(self._table))
         self._spending = Spending(Whole.of(_promise(budget, epsilon, delta, self._table.n), accounting))
 
     def __repr__(self) -> str:

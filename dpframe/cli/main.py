@@ -85,7 +85,10 @@ LedgerFile = Annotated[
 ]
 Dataset = Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)]
 Part = Annotated[
-    str | None, typer.Option(help="The part of the dataset that the file is, by a public key.", show_default=False)
+    str | None,
+    typer.Option(
+        help="The part of the dataset that the file is, by a public key; no person may be in two.", show_default=False
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 

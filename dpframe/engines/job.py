@@ -122,7 +122,7 @@ def prepared(table: EngineTable, request: Request, purse: Purse) -> Prepared:
     measured = tables.measured()
     count = look.digest.count if plan.columns else int(look.tally.sum())
     drawn_from = None if plan.sample is None else table.n
-    info = ReleaseInfo(plan, count, look.digest.hexdigest(measured), drawn_from, ready.own, measured)
+    info = ReleaseInfo(plan, count, look.digest.hexdigest(measured), drawn_from, ready.own, measured, ready.part)
     firsts = np.cumsum(look.tally) - look.tally
     found = zip(firsts.tolist(), look.tally.tolist(), look.checks.tolist(), strict=True)
     return Prepared(work, info, tuple(Bucket(number, *bucket) for number, bucket in enumerate(found)))

@@ -45,6 +45,7 @@ class Job:
     progress: Progress
     threads: int = 1
     """One does everything, one thing after the other; of several, some read, code and randomise, and one writes."""
+    part: str | None = None
 
     def __post_init__(self) -> None:
         spaces = {column.name: column.space for column in self.plan.columns}
@@ -71,7 +72,8 @@ class Job:
                 self.watch.warn()
             drawn_from = None if self.plan.sample is None else self.table.n
             tables = self.tables.measured()
-            info = ReleaseInfo(self.plan, rows, self.digest.hexdigest(tables), drawn_from, self.measured, tables)
+            digest = self.digest.hexdigest(tables)
+            info = ReleaseInfo(self.plan, rows, digest, drawn_from, self.measured, tables, self.part)
             writer.describe(self.form.metadata(info))
         return info
 

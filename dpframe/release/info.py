@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpframe.errors import PlanError
+from dpframe.errors import PlanError, name_list
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import SCHEMA, Plan
 from dpframe.release.packed import packed, unpacked
@@ -44,7 +44,8 @@ class ReleaseInfo:
 
     ``rows`` is the number of rows of the table, where those released are a sample of them. ``measured`` tells that
     what inference measured, as the plan has it, is of this very table. ``tables`` are the noisy counts of the plan's
-    measures, in their order, or none: then the rows alone tell.
+    measures, in their order, or none: then the rows alone tell. ``part`` is the part of a ledger's dataset whose rows
+    these are: the promise adds up to those of other parts only as far as no person is in two of them.
     """
 
     plan: Plan
@@ -53,6 +54,12 @@ class ReleaseInfo:
     rows: int | None = None
     measured: bool = False
     tables: tuple[MeasuredTable, ...] = ()
+    part: str | None = None
+
+    @property
+    def title(self) -> str:
+        """How many rows there are, and of which part of the dataset."""
+        return f"{self.n:,} rows" + ("" if self.part is None else f" (part {name_list([self.part])} of its dataset)")
 
     @property
     def row_digest(self) -> str:
@@ -68,6 +75,8 @@ class ReleaseInfo:
             data["measured"] = True
         if self.tables:
             data["tables"] = packed(self.tables)
+        if self.part is not None:
+            data["part"] = self.part
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod
@@ -84,9 +93,12 @@ class ReleaseInfo:
             raise damaged
         if rows is not None and (type(rows) is not int or rows < n):
             raise damaged
+        part = data.get("part")
+        if not isinstance(part, str | None):
+            raise damaged
         if schema > SCHEMA:
             raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
-        info = cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True)
+        info = cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True, part=part)
         return info if data.get("tables") is None else replace(info, tables=info._read_tables(data["tables"]))
 
     def _read_tables(self, data: Any) -> tuple[MeasuredTable, ...]:

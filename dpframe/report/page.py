@@ -115,7 +115,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
         environment()
         .get_template("template.html.jinja")
         .render(
-            title=f"Release of {info.n:,} rows and {len(plan.columns)} randomised columns",
+            title=f"Release of {info.title} and {len(plan.columns)} randomised columns",
             plan=plan,
             digest=info.digest,
             certificate=certificate,

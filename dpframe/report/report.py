@@ -51,7 +51,7 @@ class Report:
 
     @property
     def _lines(self) -> list[str]:
-        return [f"A release of {self.info.n:,} rows", *self.info.plan.lines()]
+        return [f"A release of {self.info.title}", *self.info.plan.lines()]
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table with a row per randomised column, or group of columns.

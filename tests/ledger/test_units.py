@@ -378,3 +378,22 @@ def test_a_report_names_who_is_not_protected_at_once() -> None:
     owned = [list(_person(plan))[-1] for plan in made.values()]
     assert owned[1].startswith("A person owns 2 rows at most, which is believed;")
     assert owned[2].startswith("Of each person, by column 'patient', one row counted, however many they own;")
+
+
+def test_a_table_of_categoricals_is_known_by_its_entries() -> None:
+    columns: list[list[Any]] = [
+        ["a", "b"],
+        ["a", None],
+        ["b", "a"],
+        [1, "1"],
+        [1, 2],
+        [1.5, 2],
+        [True, "a"],
+        [b"a", "a"],
+    ]
+    columns += [[pd.Timestamp("2020"), None], [None, None]]
+    frames = [wrap(pd.DataFrame({"a": pd.Categorical(values)})) for values in columns]
+    digests = [table_digest(frame, {}, KEY) for frame in frames]
+    assert len({*digests} - {None}) == len(columns)
+    assert digests == [table_digest(frame, {}, KEY) for frame in frames]
+    assert table_digest(wrap(pd.DataFrame({"a": pd.Categorical([pd.Period("2020")])})), {}, KEY) is None
