@@ -20,6 +20,7 @@ LAYERS = [
     ["infer", "release"],
     ["ledger"],
     ["io"],
+    ["evidence"],
     ["estimate"],
     ["learning", "report"],
     ["api"],

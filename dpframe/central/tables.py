@@ -2,20 +2,23 @@
 
 Numbers in joints are cut at the quantiles of their noisy one-way, which is known after the pass only. So joints are
 counted in the one-way's cells, of which the bins are made of whole ones: merging exact counts before noise is added
-is counting in the bins at once.
+is counting in the bins at once. So it is with levels of numbers: their cells, which follow from the noisy counts of
+the level before, are made of whole cells of the finest one.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dpframe.central.counts import Codes, Items, Joint, Total, Vectors, cells_of, noisy
+from dpframe.central.counts import Codes, Items, Joint, Places, Total, Vectors, cells_of, noisy
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream, Keystream, Rows
-from dpframe.plan.measures import Measure, MeasuredTable, cell_count, equal_starts, fine_cells, is_cut
+from dpframe.plan.levels import cells_between, children, divided, level_sizes, place_of, stops_of
+from dpframe.plan.measures import Measure, MeasuredTable, cell_count, equal_starts, is_cut, way_starts
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 
@@ -23,6 +26,8 @@ _BATCH = 1 << 16
 """Rows that are counted at a time, so that their cells stay in cache."""
 _THINNEST = 4
 """A bin has a quarter of the rows of an even one at least, where the column allows it."""
+_SPIKE = 1.5
+"""Parts of an even bin from which on a single cell is a bin of its own."""
 
 
 class Tables:
@@ -39,8 +44,17 @@ class Tables:
     def __init__(self, plan: Plan, key: bytes) -> None:
         self._spaces = {column.name: column.space for column in plan.columns}
         self._keys, self._measures = Keystream(key, plan.digest), plan.measures
-        self._fine = {m.columns[0]: m.most for m in plan.measures if m.kind == "one_way"}
-        self._joints = {m: Joint(self._shape(m)) for m in plan.measures if m.kind in ("one_way", "joint")}
+        self._ways = {m.columns[0]: m for m in plan.measures if m.kind == "one_way" and m.level < 2}
+        self._levels = {name: self._finer(name) for name in self._ways}
+        self._finest = {
+            name: np.zeros(len(cells_between(space, size, 0, space.values)) + space.has_null, dtype=np.int64)
+            for name, own in self._levels.items()
+            if own
+            for space, size in [(self._spaces[name], level_sizes(self._spaces[name])[-1])]
+        }
+        self._joints = {
+            m: Joint(self._shape(m)) for m in plan.measures if m.kind in ("one_way", "joint") and m.level < 2
+        }
         self._sums = {m: Total(self._spaces[m.columns[0]]) for m in plan.measures if m.kind == "sum"}
         self._items = {
             m: Items(self._spaces[m.columns[0]], m.most, self._stream("cut", m.columns))
@@ -52,18 +66,34 @@ class Tables:
             for m in plan.measures
             if m.kind == "vectors"
         }
-        counted = {(name, self._cells(m, name)) for m in self._joints for name in m.columns}
-        self._counted = sorted(counted | {(name, 0) for m in self._vectors for name in m.columns[1:]})
+        counted = {(name, self._in_cells(m, name)) for m in self._joints for name in m.columns}
+        self._counted = sorted(counted | {(name, False) for m in self._vectors for name in m.columns[1:]})
 
-    def _stream(self, kind: str, columns: Sequence[str]) -> ColumnStream:
-        return self._keys.column(json.dumps([kind, *columns]), "measure")
+    def _finer(self, name: str) -> list[Measure]:
+        """Return a number's levels above the first, in their order."""
+        return sorted((m for m in self._measures if m.columns == (name,) and m.level > 1), key=lambda m: m.level)
 
-    def _cells(self, measure: Measure, name: str) -> int:
-        """Return the cells in which a column is counted, 0 for its values."""
-        return fine_cells(measure, self._spaces[name], self._fine.get(name, 0))
+    def _stream(self, kind: str, columns: Sequence[str], level: int = 0) -> ColumnStream:
+        return self._keys.column(json.dumps([kind, *columns, *[level] * (level > 1)]), "measure")
+
+    def _in_cells(self, measure: Measure, name: str) -> bool:
+        """Tell whether a column of a table is counted in the cells of its one-way, of which bins are made later."""
+        return is_cut(self._spaces[name], measure.most)
 
     def _shape(self, measure: Measure) -> tuple[int, ...]:
-        return tuple(cell_count(self._spaces[name], self._cells(measure, name)) for name in measure.columns)
+        return tuple(
+            self._ways[name].shape(self._spaces)[0]
+            if self._in_cells(measure, name)
+            else cell_count(self._spaces[name], 0)
+            for name in measure.columns
+        )
+
+    def _places(self, name: str, codes: Codes, in_cells: bool) -> Places:
+        """Return the cells of codes: in those of the column's one-way, or the codes themselves."""
+        way = self._ways.get(name)
+        if not in_cells or way is None:
+            return codes.astype(np.intp)
+        return place_of(codes, self._spaces[name], way.most) if way.level else cells_of(codes, self._spaces[name], way.most)
 
     def add(self, codes: Mapping[str, Codes], rows: Rows) -> None:
         """Count rows, the first of which is this one of the table, or which have these places in it."""
@@ -72,14 +102,17 @@ class Tables:
         count = len(next(iter(codes.values())))
         for start in range(0, count, _BATCH):
             part = {name: column[start : start + _BATCH] for name, column in codes.items()}
-            cells = {(name, most): cells_of(part[name], self._spaces[name], most) for name, most in self._counted}
+            cells = {(name, cut): self._places(name, part[name], cut) for name, cut in self._counted}
             for measure, joint in self._joints.items():
-                joint.add([cells[name, self._cells(measure, name)] for name in measure.columns])
+                joint.add([cells[name, self._in_cells(measure, name)] for name in measure.columns])
+            for name, finest in self._finest.items():
+                size = level_sizes(self._spaces[name])[-1]
+                finest += np.bincount(place_of(part[name], self._spaces[name], size), minlength=len(finest))
             for measure, total in self._sums.items():
                 total.add(part[measure.columns[0]])
             for measure, sums in self._vectors.items():
                 first, *by = measure.columns
-                sums.add(part[first], cells[by[0], 0] if by else np.zeros(len(part[first]), dtype=np.intp))
+                sums.add(part[first], cells[by[0], False] if by else np.zeros(len(part[first]), dtype=np.intp))
         for measure, items in self._items.items():
             items.add(codes[measure.columns[0]], rows)
 
@@ -100,7 +133,7 @@ class Tables:
     @property
     def _arrays(self) -> list[Ints]:
         joints = [joint.counts for joint in self._joints.values()]
-        return [*joints, *(i.counts for i in self._items.values()), *(v.counts for v in self._vectors.values())]
+        return [*joints, *self._finest.values(), *(i.counts for i in self._items.values()), *(v.counts for v in self._vectors.values())]
 
     def measured(self) -> tuple[MeasuredTable, ...]:
         """Return the noisy tables, in the order of the plan's measures: once, when all rows have been counted."""
@@ -109,7 +142,27 @@ class Tables:
             for m, joint in self._joints.items()
             if m.kind == "one_way"
         }
-        return tuple(self._table(measure, one_ways) for measure in self._measures)
+        levels = {m: table for name in self._finest for m, table in self._level_tables(name, one_ways[name]).items()}
+        return tuple(levels.get(measure) or self._table(measure, one_ways) for measure in self._measures)
+
+    def _level_tables(self, name: str, one_way: Ints) -> dict[Measure, MeasuredTable]:
+        """Return a number's levels above the first: of what stood out on the one before, all cells, empty ones too."""
+        space, way, found = self._spaces[name], self._ways[name], {}
+        size = level_sizes(space)[-1]
+        exact = np.concatenate([[0], np.cumsum(self._finest[name])])
+        starts = cells_between(space, way.most, 0, space.values)
+        stops, counts, sigma = stops_of(space, way.most, starts), one_way[: len(starts)], math.sqrt(way.sigma2)
+        for measure in self._levels[name]:
+            parents = divided(counts, starts, stops, sigma)
+            starts = children(space, measure.level, parents.tolist())
+            stops, sigma = stops_of(space, measure.most, starts), math.sqrt(measure.sigma2)
+            # Where each cell begins and ends among the finest ones, whose last is null's.
+            last = len(exact) - 1 - space.has_null
+            ends = np.where(stops < space.values, place_of(np.minimum(stops, space.values - 1), space, size), last)
+            own = exact[ends] - exact[place_of(starts, space, size)]
+            counts = noisy(own, measure.sigma2, self._stream(measure.kind, measure.columns, measure.level))
+            found[measure] = MeasuredTable(measure, (tuple(parents.tolist()),), counts)
+        return found
 
     def _table(self, measure: Measure, one_ways: Mapping[str, Ints]) -> MeasuredTable:
         stream, first = self._stream(measure.kind, measure.columns), measure.columns[0]
@@ -138,8 +191,10 @@ class Tables:
 
     def _starts(self, measure: Measure, name: str, bins: Sequence[int] | None) -> tuple[int, ...] | None:
         """Return the first code of each cell, or of each bin of cells; None where each value is a cell."""
-        space, cells = self._spaces[name], self._cells(measure, name)
-        starts = equal_starts(space.values, cells) if is_cut(space, cells) else None
+        space, way = self._spaces[name], self._ways.get(name)
+        starts = None
+        if way is not None and self._in_cells(measure, name):
+            starts = way_starts(way, space)
         if bins is None:
             return starts
         return tuple(bins) if starts is None else tuple(starts[cell] for cell in bins)
@@ -169,23 +224,43 @@ def measured_tables(codes: Mapping[str, Codes], plan: Plan, key: bytes) -> tuple
 def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
     """Return the first cells of at most so many bins of about the same count, from noisy counts of cells.
 
-    Each takes cells until it has its part of what is left, so that a cell of most rows leaves bins for the others.
+    A cell that has the part of one and a half even bins or more is a bin of its own: a spike hides in no bin. Between such, bins
+    take cells until they have their part of what is left.
 
     Examples
     --------
     >>> quantile_bins([90, 2, 2, 2, 2, 2], 3)
-    [0, 1]
+    [0, 1, 3]
     >>> quantile_bins([10, 10, 10, 10, 10, 10], 3)
     [0, 2, 4]
+    >>> quantile_bins([5, 5, 40, 5, 5, 0], 4)
+    [0, 2, 3]
     """
-    total, starts = max(0, sum(counts)), [0]
+    total = max(0, sum(counts))
     if total == 0:
         return list(equal_starts(len(counts), min(most, len(counts))))
+    heavy = [cell for cell, count in enumerate(counts) if count * most >= total * _SPIKE]
+    heavy = sorted(sorted(heavy, key=lambda cell: -counts[cell])[: (most - 1) // 2])
+    gaps = [(low, high) for low, high in zip([0, *(h + 1 for h in heavy)], [*heavy, len(counts)], strict=True) if low < high]
+    held = [max(0, sum(counts[low:high])) for low, high in gaps]
+    starts, left = list(heavy), most - len(heavy)
+    for i, (low, high) in enumerate(gaps):
+        rest = sum(held[i:])
+        bins = left - (len(gaps) - i - 1) if rest == 0 else round(left * held[i] / rest)
+        bins = min(max(1, bins), left - (len(gaps) - i - 1))
+        starts += [low + start for start in _even_bins(counts[low:high], bins)]
+        left -= bins
+    return sorted(starts)
+
+
+def _even_bins(counts: Sequence[int], most: int) -> list[int]:
+    """Return the first cells of bins of about the same count, each with a quarter of an even one's at least."""
+    total, starts = max(0, sum(counts)), [0]
     left, held = total, 0
     for cell, count in enumerate(counts[:-1]):
         held += count
         bins = most - len(starts) + 1
-        if bins > 1 and held * bins >= left and held * most * _THINNEST >= total:
+        if total and bins > 1 and held * bins >= left and held * most * _THINNEST >= total:
             starts.append(cell + 1)
             left, held = left - held, 0
     return starts

@@ -423,11 +423,6 @@ class Reading:
         return {BEYOND_BOUNDS: shares} if shares else {}
 
 
-def source_of(fitted: Distribution | CombinedDistribution | NumberTables) -> str:
-    """Return what a number's distribution is from."""
-    return "tables" if isinstance(fitted, NumberTables) else "rows"
-
-
 def kept_parts(axes: Sequence[Axis], dropna: bool) -> tuple[slice, ...]:
     """Return the cells of each axis that are shown: all, or all but null."""
     return tuple(slice(0, axis.cells - (dropna and axis.has_null)) for axis in axes)

@@ -63,6 +63,25 @@ class ValueCondition:
         inner = {end for stretch in self.stretches for end in stretch if 0 < end < space.values}
         return BinnedAxis(self.column, (0, *sorted(inner), space.values), ())
 
+    @property
+    def is_number(self) -> bool:
+        """Whether the column is a grid of numbers or times, whose noise has ends that surrogates hang on."""
+        return self.column.space.is_numeric and not self.column.space.is_listed
+
+    @cached_property
+    def largest_square(self) -> float:
+        """The largest mean of the squared surrogate that a value can have: of its law, never of the rows.
+
+        At the ends of a stretch of a wide grid the surrogate is rare and huge, and rows that miss it show no variance.
+        """
+        space, mechanism = self.column.space, self.column.mechanism
+        ends = {end + off for stretch in self.stretches for end in stretch for off in (-1, 0, 1)}
+        ends |= {space.values} if space.has_null else set()
+        edges = np.array([0, *sorted(end for end in ends if 0 < end < space.values), space.values], dtype=np.int64)
+        starts = mechanism.changes(edges).astype(np.int64)
+        squares = mechanism.surrogate_at(self.holds, starts) ** 2
+        return float((mechanism.between(edges, starts).T @ squares).max())
+
     def negated(self) -> ValueCondition:
         """Return the gaps between the stretches, null being in none."""
         values, gaps, last = self.column.space.values, [], 0
@@ -165,18 +184,27 @@ class Where:
         items = [c for c in self.conditions if isinstance(c, ItemCondition)]
         plain = Surrogates({name: c.column for name, c in self.values.items()}, groups)
         term = {name: (c.holds,) for name, c in self.values.items()}
-        first = second = 0.0
+        together = {name for group in groups for name in group.names}
+        wild = [c for name, c in self.values.items() if c.is_number and name not in together]
+        calm = {name: held for name, held in term.items() if name not in {c.column.name for c in wild}}
+        first = second = rest = 0.0
         rows = 0
         for codes in batches:
             count = len(next(iter(codes.values())))
             rows += count
             for start in range(0, count, CHUNK):
                 part = {name: held[start : start + CHUNK] for name, held in codes.items()}
-                found = plain.of(term, part) if term else np.ones(len(part[self.names[0]]))
+                size = len(part[self.names[0]])
+                found = plain.of(term, part) if term else np.ones(size)
+                others = plain.of(calm, part) if calm else np.ones(size)
                 for one in items:
-                    found = found * one.surrogates(part[one.column.name])
+                    shown = one.surrogates(part[one.column.name])
+                    found, others = found * shown, others * shown
                 first += float(found.sum())
                 second += float(found @ found)
+                rest += float(others @ others)
+        if wild:
+            second = max(second, rest * math.prod(c.largest_square for c in wild))
         variance = second - own_squares(first, first**2 / max(rows, 1), sampling)
         # A handful of rows can leave no variance: of one row the noise is at least what any of them has.
         return first, variance if variance > 0 else second + 1.0
@@ -269,7 +297,12 @@ def _codes(column: Column, ends: Sequence[Any]) -> tuple[int, int]:
             codes.append(code)
             continue
         try:
-            codes.append(_time_code(space, end, rounding) if space.is_time else rounding(_place(space, float(end))))
+            if space.is_time:
+                codes.append(_time_code(space, end, rounding))
+                continue
+            place = _place(space, float(end))
+            # A real number is taken to the nearest step, as those of the rows are.
+            codes.append(rounding(place) if space.is_whole or not 0 <= place <= space.size - 1 else round(place))
         except (ColumnError, ParameterError, TypeError, ValueError, OverflowError):
             raise ParameterError(f"where of column {column.name!r} must be values of its kind, or None") from None
     low, high = codes

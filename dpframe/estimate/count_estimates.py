@@ -14,7 +14,7 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
-from dpframe.estimate.base import Bins, column_names, kept_parts, source_of
+from dpframe.estimate.base import Bins, column_names, kept_parts
 from dpframe.estimate.conditions import ItemCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.merged_ranks import of_ranks_alone
@@ -207,14 +207,14 @@ class CountEstimates(VectorEstimates):
         if len(names) == 1 and not self.is_listed(names[0]):
             fitted = self._distribution(names[0])
             part = conditions[names[0]].share_of_cells(fitted.axis)
-            own = fitted.errors_of(lambda shares: np.asarray(part @ shares), self._source.sampling(target))
-            # Of a cell that is met in part half of what that leaves open is taken.
-            open_part = float(np.sum(fitted.shares * np.minimum(part, 1 - part))) / 2
-            return float(part @ fitted.shares) * rows, math.hypot(float(own), open_part) * rows, source_of(fitted)
+            share, error = fitted.parts_of(part, self._source.sampling(target))
+            return float(share[0]) * rows, float(error[0]) * rows, fitted.source
         if self._joints is not None and self._joints.tables.told(names) == "tables":
             columns = [self._joints.tables.columns[name] for name in names]
-            parts = [one.spread.T @ conditions[one.axis.name].share_of_cells(one.axis) for one in columns]
-            share, error, source = self._joints.share(names, parts, target == "population")
+            asked_for = [conditions[one.axis.name].share_of_cells(one.axis) for one in columns]
+            parts = [one.spread.T @ part for one, part in zip(columns, asked_for, strict=True)]
+            cuts = [one.spread.T @ one.in_doubt(part) for one, part in zip(columns, asked_for, strict=True)]
+            share, error, source = self._joints.share(names, parts, cuts, target == "population")
             return share * self.rows, error * self.rows, source
         axes = join_axes([conditions[name].axis for name in names], self.plan.groups)
         if math.prod(axis.cells for axis in axes) > MOST_ASKED:

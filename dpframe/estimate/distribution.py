@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,6 +32,48 @@ class Distribution:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
         pairs = column_refits(self.shares, self.axis.channel, self.n, sampling, REPLICATES)
         return bootstrap_errors(pairs, function)
+
+    source = "rows"
+
+    def parts_of(self, parts: FloatArray, sampling: float) -> tuple[FloatArray, FloatArray]:
+        """Return shares of the rows of which ``parts`` tells how much of each cell, and their standard errors."""
+        return parts_of(self, parts, sampling)
+
+    def quantiles_of(self, levels: FloatArray, sampling: float, z: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return codes of quantiles and the ends of their intervals at z standard errors."""
+        return quantiles_of(self, levels, sampling, z)
+
+
+class Fitted(Protocol):
+    """A distribution that was fitted to rows, on a grid of cells."""
+
+    axis: Any
+    shares: FloatArray
+
+    def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: Any) -> FloatArray:
+        """Return the root mean squared error of a function of the shares."""
+
+
+def parts_of(fitted: Fitted, parts: FloatArray, sampling: Any) -> tuple[FloatArray, FloatArray]:
+    """Return shares of parts of cells, and errors: of a cell that is taken in part half of what that leaves open."""
+    parts = np.atleast_2d(parts)
+    own = fitted.errors_of(lambda shares: np.asarray(parts @ shares), sampling)
+    return parts @ fitted.shares, np.hypot(own, np.minimum(parts, 1 - parts) @ fitted.shares / 2)
+
+
+def quantiles_of(
+    fitted: Fitted, levels: FloatArray, sampling: Any, z: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return codes of quantiles, and the ends of their intervals at z standard errors."""
+
+    def of(shares: FloatArray) -> FloatArray:
+        return quantiles(fitted.axis, shares, levels)
+
+    # Half a cell stands for the interpolation within one, which no bootstrap sees.
+    floor = (fitted.axis.edges[1] - fitted.axis.edges[0]) / np.sqrt(12)
+    spread = z * np.hypot(fitted.errors_of(of, sampling), floor)
+    found = of(fitted.shares)
+    return found, found - spread, found + spread
 
 
 def line_of(space: Space) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations
 
 import numpy as np
@@ -31,8 +31,11 @@ from dpframe.estimate.tables.simple import simple_one_way
 from dpframe.estimate.tables.slopes import left_open, moved_by_slopes
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
 from dpframe.estimate.with_counts import CellCounts, MeasuredCounts
+from dpframe.evidence.combine import Observation
+from dpframe.evidence.number_law import NumberLaw
 from dpframe.io.released import Source
 from dpframe.plan.columns import Column
+from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import KINDS, MeasuredTable
 
 COUNTED = ("one_way", "joint")
@@ -86,6 +89,8 @@ def _fits(table: MeasuredTable, source: Source) -> bool:
     if measure.kind == "vectors":
         spaces = {column.name: column.space for column in columns}
         return columns[0].space.holds_vectors and table.counts.shape == measure.shape(spaces)
+    if measure.level > 1:
+        return _divides(table, columns[0])
     if len(table.starts) != len(names) or any(column.space.code_words for column in columns):
         return False
     if not all(_ascends(starts, column) for starts, column in zip(table.starts, columns, strict=True)):
@@ -93,6 +98,14 @@ def _fits(table: MeasuredTable, source: Source) -> bool:
     if table.counts.shape != tuple(axis.cells for axis in _axes_of(table, columns)):
         return False
     return abs(float(table.counts.sum()) - source.rows) <= UNLIKELY * math.sqrt(measure.sigma2 * table.counts.size)
+
+
+def _divides(table: MeasuredTable, column: Column) -> bool:
+    """Tell whether a level above the first has the counts of its cells."""
+    space = column.space
+    if not has_levels(space) or table.measure.level > len(level_sizes(space)) or len(table.starts) != 1:
+        return False
+    return table.counts.shape == (len(children(space, table.measure.level, table.starts[0] or ())),)
 
 
 def _items(column: Column) -> int:
@@ -148,7 +161,7 @@ class TableColumn:
 
     ``axis`` has the finest cells that are known of it, ``bins`` the cell of the fit that each of them lies in, and
     ``fine`` its own counts, where they are finer than the fit's cells; ``shares`` are those of the fine cells.
-    ``refining`` is what its own counts were refined by.
+    ``refining`` is what its own counts were refined by, and ``law`` what was measured of a number alone.
     """
 
     axis: Axis
@@ -156,6 +169,7 @@ class TableColumn:
     fine: Table | None
     shares: FloatArray
     refining: Refining | None = None
+    law: NumberLaw | None = None
 
     @property
     def cells(self) -> int:
@@ -164,10 +178,18 @@ class TableColumn:
 
     def within(self, coarse: FloatArray) -> FloatArray:
         """Return the shares of the fine cells, from those of the fit's cells."""
-        if self.fine is not None:
+        if self.fine is not None and self.law is None:
             return fine_shares(self.fine, self.bins, coarse)
         held = np.bincount(self.bins, self.shares, minlength=self.cells)
         return np.asarray(self.shares * (coarse / np.maximum(held, 1e-300))[self.bins])
+
+    def in_doubt(self, part: FloatArray) -> FloatArray:
+        """Return which share of each fine cell is in doubt where some are asked for in part."""
+        some = (part > 0) & (part < 1)
+        if self.law is None:
+            return np.minimum(part, 1 - part)
+        uneven = np.append(np.sqrt(self.law.uneven), [0.0] * self.axis.has_null)
+        return np.asarray(some * uneven)
 
     @cached_property
     def spread(self) -> FloatArray:
@@ -260,8 +282,11 @@ class MeasuredTables:
         self._counted = [
             (table, _axes_of(table, [source.plan[name] for name in table.measure.columns]))
             for table in self.tables
-            if table.measure.kind in COUNTED and not set(table.measure.columns) & set(source.missing)
+            if table.measure.kind in COUNTED
+            and table.measure.level < 2
+            and not set(table.measure.columns) & set(source.missing)
         ]
+        self._laws: dict[str, NumberLaw] = {}
 
     def __bool__(self) -> bool:
         return bool(self.tables)
@@ -305,6 +330,23 @@ class MeasuredTables:
                 counts = np.moveaxis(np.tensordot(merge, counts, axes=(1, i)), 0, i)
                 variances = np.moveaxis(np.tensordot(merge, variances, axes=(1, i)), 0, i)
             yield counts, variances
+
+    def raw_of(self, names: Sequence[str], parts: Sequence[FloatArray]) -> tuple[float, float] | None:
+        """Return the measured number of rows in parts of the fit's cells, and its variance, or None where it was not.
+
+        What several tables say is weighted by precision.
+        """
+        weights = sums = 0.0
+        places = self.places(names)
+        for table in self.evidence.tables:
+            if not set(places) <= set(table.columns):
+                continue
+            own = table.sum_to(places)
+            inside = reduce(np.multiply.outer, parts)
+            variance = float((own.variances * inside**2).sum())
+            if 0 < variance < _UNKNOWN:
+                weights, sums = weights + 1 / variance, sums + float((own.counts * inside).sum()) / variance
+        return (sums / weights, 1 / weights) if weights else None
 
     def of_kind(self, kind: str, column: str) -> MeasuredTable | None:
         """Return the sum or the items of a column, where they were measured."""
@@ -359,6 +401,8 @@ class MeasuredTables:
             return TableColumn(coarse, np.arange(coarse.cells), None, coarse.volumes / coarse.volumes.sum())
         assert one_way is not None
         own, fine = one_way
+        if column.space.is_numeric and not column.space.is_listed:
+            return self._number(column, own, coarse)
         counts = Table((0,), own.counts.astype(np.float64), math.sqrt(own.measure.sigma2))
         refining = self._refining(fine, counts)
         if refining is not None:
@@ -369,6 +413,41 @@ class MeasuredTables:
         else:
             bins = np.asarray(into_cells(fine, coarse)).argmax(axis=0)
         return TableColumn(fine, bins, counts if int(bins.max()) + 1 < fine.cells else None, shares, refining)
+
+    def _number(self, column: Column, own: MeasuredTable, coarse: Axis | None) -> TableColumn:
+        """Return a number's column of the fit: its cells are those that its levels tell apart."""
+        finer = sorted(
+            (t for t in self.tables if t.measure.columns == (column.name,) and t.measure.level > 1),
+            key=lambda table: table.measure.level,
+        )
+        law = NumberLaw.of(column.space, float(self._source.rows), own, finer)
+        axis = BinnedAxis(column, (*law.starts.tolist(), column.space.values), (), pooled=True)
+        more = None if self._inference is None else self._inference.of_parts(axis)
+        if more is not None:
+            law = law.told(Observation(more.matrix, *more.about(law.positive)))
+        counts = Table((0,), law.rows, np.sqrt(np.maximum(np.diag(law.covariance), 1e-6)))
+        if coarse is None:
+            bins = _quantile_bins(law.positive, axis)
+        else:
+            bins = np.asarray(into_cells(axis, coarse)).argmax(axis=0)
+        cut = int(bins.max()) + 1 < axis.cells
+        return TableColumn(axis, bins, counts if cut else None, law.shares, law=law)
+
+    def law(self, name: str) -> NumberLaw | None:
+        """Return how a number's rows are spread, from all that was measured of it, pairs and its sum included."""
+        if name not in self._laws:
+            member = self.member(name)
+            if member is None or member.law is None:
+                return None
+            axis, law = as_bins(member.axis), member.law
+            for table, axes in self._counted:
+                if name in table.measure.columns and len(axes) > 1:
+                    law = law.told(_margin(table, axes, table.measure.columns.index(name), axis))
+            measured = self.of_kind("sum", name)
+            if measured is not None:
+                law = law.with_sum(float(measured.counts.ravel()[0]), measured.measure.sigma2)
+            self._laws[name] = law
+        return self._laws[name]
 
     def _refining(self, axis: Axis, counts: Table) -> Refining | None:
         """Return what inference measured of a one-way's cells, or parts of them, if it did."""
@@ -403,8 +482,7 @@ class MeasuredTables:
             members = [self.columns[name] for name in table.measure.columns]
             places = tuple(self.names.index(name) for name in table.measure.columns)
             if len(places) == 1 and members[0].fine is not None:
-                binned = bin_table(places[0], members[0].fine, members[0].bins)
-                tables.append(binned)
+                tables.append(self._binned(places[0], members[0]))
             elif all(m.cells == axis.cells for m, axis in zip(members, own, strict=True)):
                 tables.append(Table(places, table.counts.astype(np.float64), math.sqrt(table.measure.sigma2)))
         sizes = tuple(member.cells for member in self.columns.values())
@@ -415,6 +493,16 @@ class MeasuredTables:
         told = {place for table in (*tables, *rows) for place in table.columns}
         tables += [self._own(place) for place in range(len(sizes)) if place not in told]
         return Evidence(self._source.rows, sizes, tuple(tables), channels, rows)
+
+    @staticmethod
+    def _binned(place: int, member: TableColumn) -> Table:
+        """Return what a column's own counts tell of the fit's cells."""
+        assert member.fine is not None
+        if member.law is None:
+            return bin_table(place, member.fine, member.bins)
+        onto = (np.arange(member.cells)[:, None] == member.bins).astype(np.float64)
+        variances = ((onto @ member.law.covariance) * onto).sum(axis=1)
+        return Table((place,), onto @ member.law.rows, np.sqrt(np.maximum(variances, 1e-6)))
 
     def _inferred(self) -> Iterator[Table]:
         """Yield what inference measured of listed columns, as their one-ways: nothing of cells it did not count."""
@@ -486,6 +574,16 @@ class MeasuredTables:
     def places(self, names: Sequence[str]) -> list[int]:
         """Return the columns' positions in the fit."""
         return [self.names.index(name) for name in names]
+
+
+def _margin(table: MeasuredTable, axes: Sequence[Axis], place: int, axis: BinnedAxis) -> Observation:
+    """Return what a table of several columns counts of one of them, in unions of its cells."""
+    merge = into_cells(axis, axes[place])
+    assert merge is not None, "bins are made of whole cells"
+    others = tuple(i for i in range(len(axes)) if i != place)
+    counts = table.counts.astype(np.float64).sum(axis=others)
+    size = math.prod(axes[i].cells for i in others)
+    return Observation(merge, counts, np.full(len(counts), table.measure.sigma2 * size))
 
 
 def _quantile_bins(counts: FloatArray, axis: Axis) -> IntArray:

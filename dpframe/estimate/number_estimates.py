@@ -14,9 +14,9 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import BinnedAxis, MemberAxis, make_axis
-from dpframe.estimate.base import RESULTS, column_names, kept_parts, source_of
+from dpframe.estimate.base import RESULTS, column_names, kept_parts
 from dpframe.estimate.beyond_bounds import Tails
-from dpframe.estimate.distribution import aggregation, line_of, quantiles
+from dpframe.estimate.distribution import aggregation, line_of
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.number_tables import Known, NumberPair, NumberTables
@@ -399,9 +399,8 @@ class NumberEstimates(VectorEstimates):
         assert isinstance(axis, BinnedAxis)
         fitted = self._distribution(column)
         parts, rows = aggregation(fitted.axis, axis), self._all_rows
-        estimate = parts @ fitted.shares * rows
-        error = fitted.errors_of(lambda shares: parts @ shares, sampling) * rows
-        variance = error**2
+        shares, errors = fitted.parts_of(parts, sampling)
+        estimate, variance = shares * rows, (errors * rows) ** 2
         if density:
             # Per unit and per row with a value: densities integrate to one, as NumPy's do.
             widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.axis.bins].sum()
@@ -412,7 +411,7 @@ class NumberEstimates(VectorEstimates):
         part = slice(0, axis.bins)
         results = self._results(estimate, variance, (part,), least=0.0)
         out = pd.DataFrame(results, index=axis.labels[part])
-        out.attrs["source"] = source_of(fitted)
+        out.attrs["source"] = fitted.source
         return out
 
     @nan_if_not_found
@@ -458,18 +457,14 @@ class NumberEstimates(VectorEstimates):
         fitted = self._distribution(column)
         space = fitted.axis.column.space
 
-        def of(shares: FloatArray) -> FloatArray:
-            return quantiles(fitted.axis, shares, levels)
-
-        # Half a cell stands for the interpolation within one, which no bootstrap sees.
-        floor = (fitted.axis.edges[1] - fitted.axis.edges[0]) / np.sqrt(12)
+        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
         start, step = line_of(space)
-        error = np.hypot(fitted.errors_of(of, sampling), floor) * step
-        results = self._results(start + of(fitted.shares) * step, error**2, (slice(None),))
-        ends = start, start + (fitted.axis.edges[fitted.axis.bins] - 1) * step
-        results |= {bound: np.clip(results[bound], *ends) for bound in ("lower", "upper")}
+        codes = fitted.quantiles_of(levels, sampling, z)
+        last = fitted.axis.edges[fitted.axis.bins] - 1
+        point, lower, upper = (start + np.clip(found, 0, last) * step for found in codes)
+        results = dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
-        table.attrs["source"] = source_of(fitted)
+        table.attrs["source"] = fitted.source
         return table if np.ndim(q) else table.iloc[0].rename(column)
 
 

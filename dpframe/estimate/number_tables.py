@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import BinnedAxis
 from dpframe.estimate.distribution import line_of
-from dpframe.estimate.likelihood import project_to_simplex
-from dpframe.estimate.measured_tables import MeasuredTables, as_bins, middle_codes
-from dpframe.estimate.moments import REPLICATES
+from dpframe.estimate.measured_tables import MeasuredTables, as_bins
+from dpframe.evidence.number_law import NumberLaw
 
 Known = tuple[float, float]
 """An estimate and its variance."""
@@ -38,84 +36,49 @@ def combined(found: Sequence[Known]) -> Known:
 
 @dataclass(frozen=True, eq=False)
 class NumberTables:
-    """What tables tell of a number: its fine one-way, in ``axis``'s cells, and its sum of codes where measured.
-
-    The mean needs no fit where a sum was measured and no population is asked for.
-    """
+    """What tables tell of a number: how its rows are spread over ``axis``'s cells, and its sum of codes if measured."""
 
     tables: MeasuredTables
     name: str
     axis: BinnedAxis
+    law: NumberLaw
     rows: int
 
-    @cached_property
+    source = "tables"
+
+    @property
     def shares(self) -> FloatArray:
-        """Shares of the fine cells, which need the fit."""
-        return self.tables.fine(self.name)
+        """Shares of the cells."""
+        return self.law.shares
 
     @classmethod
     def of(cls, tables: MeasuredTables, name: str, rows: int) -> NumberTables | None:
         """Return what is known of a column, or None where its one-way was not measured."""
+        law = tables.law(name)
         member = tables.member(name)
-        if member is None or not member.axis.column.space.is_numeric or member.axis.column.space.is_listed:
-            return None
-        if tables.told([name]) != "tables":
-            return None
-        return cls(tables, name, as_bins(member.axis), rows)
+        return None if law is None or member is None else cls(tables, name, as_bins(member.axis), law, rows)
 
-    def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
-        """Return root mean squared errors of a function of the shares, by parametric bootstrap of counts and sum.
+    def parts_of(self, parts: FloatArray, sampling: float) -> tuple[FloatArray, FloatArray]:
+        """Return shares of the rows of which ``parts`` tells how much of each cell, and their standard errors."""
+        found, errors = self.law.linear(np.atleast_2d(parts), sampling >= 1)
+        return found / max(self.rows, 1), errors / max(self.rows, 1)
 
-        ``sampling`` is 1 for the population; tables are of all rows, so that nothing below it counts.
-        """
-        generator, squares = np.random.default_rng(0), []
-        sigma, measured = self._sigma, self.tables.of_kind("sum", self.name)
-        refining = self.tables.columns[self.name].refining
-        present = len(self.shares) - self.axis.has_null
-        middle = middle_codes(self.axis)
-        for _ in range(REPLICATES):
-            truth = generator.multinomial(self.rows, self.shares / self.shares.sum()) / max(self.rows, 1)
-            if refining is None:
-                noisy = truth + sigma * generator.standard_normal(len(truth)) / max(self.rows, 1)
-            else:
-                noisy = refining.remeasured(truth * self.rows, generator) / max(self.rows, 1)
-            again = project_to_simplex(noisy)
-            if measured is not None:
-                noise = math.sqrt(measured.measure.sigma2) * generator.standard_normal()
-                again = self.tables.at_mean(
-                    self.name, again, float(truth[:present] @ middle) * self.rows + float(noise)
-                )
-            against = self.shares if sampling >= 1 else truth
-            squares.append((function(again) - function(against)) ** 2)
-        return np.asarray(np.sqrt(np.mean(squares, axis=0)))
-
-    @cached_property
-    def _raw(self) -> tuple[FloatArray, FloatArray]:
-        """Counts of the fine cells and their variances."""
-        member = self.tables.member(self.name)
-        assert member is not None
-        raw = self.tables.raw([member.axis])
-        assert raw is not None
-        return raw
-
-    @property
-    def _sigma(self) -> FloatArray:
-        """Noise of every fine cell's count."""
-        return np.sqrt(self._raw[1])
+    def quantiles_of(self, levels: FloatArray, sampling: float, z: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return codes of quantiles and the ends of their intervals at z standard errors."""
+        return self.law.quantiles(levels, z, sampling >= 1)
 
     @property
     def _present(self) -> Known:
         """Rows that are not null."""
         if not self.axis.has_null:
             return float(self.rows), 0.0
-        counts, variances = self._raw
-        return float(np.clip(self.rows - counts[-1], 1.0, self.rows)), float(variances[-1])
+        rows = self.rows - float(self.law.rows[-1])
+        return float(np.clip(rows, 1.0, self.rows)), float(self.law.covariance[-1, -1])
 
     @property
     def within(self) -> FloatArray:
         """Variance of codes within every cell, were they spread evenly."""
-        widths = np.diff(self.axis.edges)
-        return np.asarray((widths**2 - 1) / 12)
+        return np.asarray((self.law.widths**2 - 1) / 12)
 
     def total(self, sampling: float) -> Known:
         """Return the sum of the numbers of the rows that are not null."""
@@ -135,44 +98,38 @@ class NumberTables:
         return start + step * mean, step**2 * variance
 
     def variance(self, ddof: int, sampling: float) -> Known:
-        """Return the variance of the numbers; half of what may lie within cells is taken for its error."""
+        """Return the variance of the numbers; what may lie within cells is part of its error."""
         rows, _ = self._present
         _, step = line_of(self.axis.column.space)
-        within = float(self._normal(self.shares) @ self.within)
-        error = math.hypot(float(self.errors_of(self._spread_of, 0.0)), within / 2)
+        value, error = self.law.variance()
         factor = rows / max(rows - ddof, 1e-300) * step**2
         own = sampling * self._spread_of_squares() / max(rows, 1.0)
-        return self._spread() * factor, (error**2 + own) * factor**2
+        return value * factor, (error**2 + own) * factor**2
 
     def _codes(self) -> Known:
         """Return the sum of codes: as measured, or from the cells, whose codes may lie anywhere in them."""
         measured = self.tables.of_kind("sum", self.name)
         if measured is not None:
             return float(measured.counts.ravel()[0]), measured.measure.sigma2
-        middle, present = middle_codes(self.axis), self.shares[: len(self.shares) - self.axis.has_null]
-        rows = float(present.sum()) * self.rows
-        centre = float(self._normal(self.shares) @ middle)
-        noise = float(self._sigma[: len(present)] ** 2 @ (middle - centre) ** 2)
-        return rows * centre, noise + rows**2 * float(self._normal(self.shares) @ self.within)
+        middle, (rows, _) = self.law.middles, self._present
+        centre = float(self._normal @ middle)
+        value, error = self.law.linear((middle - centre)[None, :])
+        return rows * centre + float(value[0]), float(error[0]) ** 2 + rows**2 * float(self._normal @ self.within)
 
-    def _normal(self, shares: FloatArray) -> FloatArray:
-        present = shares[: len(shares) - self.axis.has_null]
+    @property
+    def _normal(self) -> FloatArray:
+        present = self.law.positive[: len(self.law.starts)]
         return np.asarray(present / max(float(present.sum()), 1e-300))
 
     def _spread(self) -> float:
-        return float(self._spread_of(self.shares))
+        """Return the variance of the codes."""
+        return self.law.variance()[0]
 
     def _spread_of_squares(self) -> float:
         """Return the variance of squared distances from the mean, values in the middle of their cells."""
-        law, middle = self._normal(self.shares), middle_codes(self.axis)
+        law, middle = self._normal, self.law.middles
         squares = (middle - law @ middle) ** 2
         return float(law @ squares**2 - (law @ squares) ** 2)
-
-    def _spread_of(self, shares: FloatArray) -> FloatArray:
-        """Return the variance of the codes."""
-        law, middle = self._normal(shares), middle_codes(self.axis)
-        centre = law @ middle
-        return np.asarray(law @ ((middle - centre) ** 2 + self.within))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +178,7 @@ class NumberPair:
 
     def _bins(self, number: NumberTables, axis: int) -> tuple[FloatArray, float]:
         """Return the centred mean code of every bin, and the part of the variance that lies between bins."""
-        middle, within = middle_codes(number.axis), number.within
+        middle, within = number.law.middles, number.within
         member = number.tables.columns[number.name]
         bins, shares = member.bins[: len(middle)], number.shares[: len(middle)] + 1e-12
         held = np.bincount(bins, shares)

@@ -31,6 +31,7 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis
+from dpframe.estimate.distribution import parts_of, quantiles_of
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import Refit, bootstrap_errors, project_to_simplex, rounded
 from dpframe.estimate.merged_ranks import counts_of_ranks
@@ -324,6 +325,16 @@ class CombinedDistribution:
     def errors_of(self, function: Callable[[FloatArray], FloatArray], target: str | float) -> FloatArray:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
         return bootstrap_errors(self._of_population if target in ("population", 1.0) else self._of_table, function)
+
+    source = "rows"
+
+    def parts_of(self, parts: FloatArray, sampling: float) -> tuple[FloatArray, FloatArray]:
+        """Return shares of the rows of which ``parts`` tells how much of each cell, and their standard errors."""
+        return parts_of(self, parts, sampling)
+
+    def quantiles_of(self, levels: FloatArray, sampling: float, z: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return codes of quantiles and the ends of their intervals at z standard errors."""
+        return quantiles_of(self, levels, sampling, z)
 
     @property
     def likely(self) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.tables.guard import Guarded, guard_joint
+from dpframe.evidence.number_law import truncated_spread
 from dpframe.io.released import Source
 
 NEGLIGIBLE = 0.005
@@ -100,6 +100,7 @@ class TableJoints:
 
     def __init__(self, source: Source, tables: MeasuredTables) -> None:
         self._source, self.tables = source, tables
+        self._excesses: dict[tuple[str, ...], float] = {}
 
     def answer(self, question: Question, method: str, rows: RowCells) -> Answer | None:
         """Return a joint by a method, or None where rows alone tell of it, or the method is one of rows."""
@@ -174,15 +175,19 @@ class TableJoints:
                 shares = guarded.shares if hidden else shares
         return self._shown(question, shares, errors, "model", source, hidden)
 
-    def share(self, names: Sequence[str], parts: Sequence[FloatArray], population: bool) -> tuple[float, float, str]:
+    def share(
+        self, names: Sequence[str], parts: Sequence[FloatArray], cuts: Sequence[FloatArray], population: bool
+    ) -> tuple[float, float, str]:
         """Return the share of rows in a part of a joint, by the fit and the guard, its error, and what it is from.
 
-        ``parts`` has for every column the share of each of the fit's cells that is asked for. Of a cell that is asked
-        for in part what that leaves open is taken for its error: how its rows lie within it is not known.
+        Parameters
+        ----------
+        parts
+            For every column the share of each of the fit's cells that is asked for.
+        cuts
+            For every column which share of each of these cells is in doubt, as the finest cells known are cut.
         """
         fitted, places = self.tables.fitted, self.tables.places(names)
-        inside = reduce(np.multiply.outer, parts)
-        unknown = np.minimum(inside, 1 - inside)
 
         def of(shares: FloatArray) -> FloatArray:
             for part in parts:
@@ -192,13 +197,46 @@ class TableJoints:
         joint = fitted.fit.joint(places)
         found = float(of(joint))
         error, source = float(fitted.replicas.errors(places, drawn=float(population), of=of)), "tables"
+        error = math.hypot(error, self._misfit(names, parts, found))
         guarded = self.guarded(names) if len(names) > 2 else None
         if guarded is not None:
             source = "both"
             if guarded.hidden:
                 joint, heard = guarded.shares, float(of(guarded.shares))
                 found, error = heard, math.hypot(error, heard - found)
-        return found, math.hypot(error, float((joint * unknown).sum())), source
+        opened = [_left_open(joint, parts, cuts, place) for place in range(len(names))]
+        return found, math.hypot(error, *opened), source
+
+    def _misfit(self, names: Sequence[str], parts: Sequence[FloatArray], found: float) -> float:
+        """Return by how much a share by the fit may be off what was measured of it, and what noise may hide.
+
+        A fit's replicas are right about the fit, and know neither that it may not hold nor rows that noise hides. Of
+        columns that were measured together both show: in the count of what is asked, and in those of all blocks from
+        the first cells on, whose distances from the fit are more than noise has by some factor.
+        """
+        tables, n = self.tables, max(float(self._source.rows), 1.0)
+        raw, cover = tables.raw_of(names, parts), tables.raw_of(names, [np.ceil(part) for part in parts])
+        if raw is None or cover is None:
+            return 0.0
+        count, variance = raw[0] / n, raw[1] / n**2
+        excess = max((count - found) ** 2 - variance, self._excess(names) * variance)
+        error = math.sqrt(cover[1]) / n
+        hidden = float(truncated_spread(np.array([cover[0] / n]), np.array([error]))[0]) * max(0.0, 1 - found / error)
+        return math.hypot(math.sqrt(max(excess, 0.0)), hidden / 2)
+
+    def _excess(self, names: Sequence[str]) -> float:
+        """Return how much more the fit is off the counts of blocks of a pair's cells than noise, in parts of noise."""
+        key = tuple(sorted(names))
+        if len(key) == 2 and key not in self._excesses:
+            tables, places = self.tables, sorted(self.tables.places(key))
+            table = tables.evidence.pairs.get((places[0], places[1]))
+            found = 0.0
+            if table is not None:
+                fitted = tables.fitted.fit.joint(places) * max(float(self._source.rows), 1.0)
+                apart, noise = (v.cumsum(axis=0).cumsum(axis=1) for v in (table.counts - fitted, table.variances))
+                found = max(float((apart**2 / noise).mean()) - 1.0, 0.0)
+            self._excesses[key] = found
+        return self._excesses.get(key, 0.0)
 
     def guarded(self, names: Sequence[str]) -> Guarded | None:
         """Return the joint of the fit after the rows were heard, or None where they cannot be."""
@@ -247,3 +285,21 @@ class TableJoints:
         shares = np.maximum(shares, 0.0)
         n = float(self._source.rows)
         return Answer(*question.presented(shares * n, variances * n**2, n), method, source, hidden)
+
+
+def _left_open(joint: FloatArray, parts: Sequence[FloatArray], cuts: Sequence[FloatArray], place: int) -> float:
+    """Return what one column's cells leave open of a part of a joint: how rows of the part lie within them.
+
+    Of a cell that is asked for in part, the smaller part times the change of the other columns' law from one of its
+    neighbours to the other, and what its own finest cells leave in doubt.
+    """
+    mass = np.moveaxis(joint, place, 0)
+    held = mass.reshape(len(mass), -1).sum(axis=1)
+    for other, part in enumerate(parts):
+        if other != place:
+            mass = np.tensordot(mass, part, axes=(1, 0))
+    law = mass / np.maximum(held, 1e-300)
+    cells = np.arange(len(law))
+    change = np.abs(law[np.minimum(cells + 1, len(law) - 1)] - law[np.maximum(cells - 1, 0)]) * held / 2
+    smaller = np.minimum(parts[place], 1 - parts[place])
+    return float(smaller @ np.minimum(change, mass)) + float(cuts[place] @ mass)

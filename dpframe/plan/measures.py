@@ -24,6 +24,7 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.codec import from_object, to_object
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.noise.gaussian import LARGEST_SCALE, gaussian_table
+from dpframe.plan.levels import FIRST, MOST_PARENTS, SPLIT, breaks, cells_between, has_levels, level_sizes
 from dpframe.spaces import Space
 from dpframe.spaces.ball import Ball
 
@@ -52,7 +53,7 @@ class Measure:
     Parameters
     ----------
     kind
-        ``"one_way"``: counts of a column's values, or of a number's cells of equal width; ``"joint"``: counts of two or
+        ``"one_way"``: counts of a column's values, or of a number's cells (`dpframe.plan.levels`); ``"joint"``: counts of two or
         more columns, numbers cut at quantiles of their noisy one-way; ``"sum"``: the sum of a number's codes, of the
         rows that are not null; ``"items"``: in how many rows each item of a set lies, rows cut to ``most`` items;
         ``"vectors"``: the sum of a vector's whole coordinates u, and the vectors' count times U, of all rows or by the
@@ -63,6 +64,9 @@ class Measure:
         σ² of the discrete Gaussian noise on every count, or on the sum.
     most
         Cells of a number, in one-ways and joints; items of a row.
+    level
+        Of a one-way of a number: 1 for the first level, 2 and more for those that divide the cells that stand out of
+        the one before; 0 for values, and for cells of equal width alone, as plans had them before there were levels.
 
     Raises
     ------
@@ -74,6 +78,7 @@ class Measure:
     columns: tuple[str, ...]
     sigma2: float
     most: int = 0
+    level: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -90,6 +95,10 @@ class Measure:
         least = 1 if self.kind == "items" else 0
         if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < least:
             raise ParameterError(f"most of a measure must be a whole number, at least {least}")
+        if isinstance(self.level, bool) or not isinstance(self.level, int) or self.level < 0:
+            raise ParameterError("level of a measure must be a whole number, at least 0")
+        if self.level and self.kind != "one_way":
+            raise ParameterError("level belongs to a measure of kind one_way; leave it out")
         object.__setattr__(self, "columns", tuple(names))
         object.__setattr__(self, "sigma2", float(self.sigma2))
 
@@ -121,11 +130,16 @@ class Measure:
         if self.kind == "vectors":
             cells = [cell_count(spaces[name], 0) for name in self.columns[1:]]
             return (math.prod(cells), ball_of(spaces[self.columns[0]]).length + 1)
+        if self.level == 1:
+            space = spaces[self.columns[0]]
+            return (len(cells_between(space, FIRST, 0, space.values)) + space.has_null,)
+        if self.level:
+            return (MOST_PARENTS * 2 * SPLIT + len(breaks(spaces[self.columns[0]])),)
         return tuple(cell_count(spaces[name], self.most) for name in self.columns)
 
     def to_json(self) -> dict[str, Any]:
         """Return the measure as a JSON object."""
-        return to_object(self, sparse=["most"])
+        return to_object(self, sparse=["most", "level"])
 
     @classmethod
     def from_json(cls, data: Any) -> Measure:
@@ -138,8 +152,9 @@ class MeasuredTable:
     """Noisy counts of one measure, as a release holds them.
 
     ``starts`` has for every column the first code of each cell, ascending from 0, or None where every value is a cell.
-    Null, where the column's space has it, is the last cell in either case. ``counts`` has a dimension for each
-    column; of a sum it has the one number, of items one for each item. Counts may be negative.
+    Null, where the column's space has it, is the last cell in either case. Of a level above the first ``starts`` has the
+    first codes of the cells of the one before that it divides, and there is no count of nulls. ``counts`` has a
+    dimension for each column; of a sum it has the one number, of items one for each item. Counts may be negative.
     """
 
     measure: Measure
@@ -181,14 +196,6 @@ def cell_count(space: Space, most: int) -> int:
     return (most if is_cut(space, most) else space.values) + space.has_null
 
 
-def fine_cells(measure: Measure, space: Space, cells: int) -> int:
-    """Return the cells in which a column of a table is counted, 0 for its values.
-
-    A number that is cut at quantiles is counted in the ``cells`` of its one-way, of which bins are made later.
-    """
-    return measure.most if measure.kind == "one_way" else cells if is_cut(space, measure.most) else 0
-
-
 def equal_starts(values: int, cells: int) -> tuple[int, ...]:
     """Return the first code of each of some cells of equal width, about, of so many codes.
 
@@ -200,11 +207,20 @@ def equal_starts(values: int, cells: int) -> tuple[int, ...]:
     return tuple(-(-cell * values // cells) for cell in range(cells))
 
 
+def way_starts(measure: Measure, space: Space) -> tuple[int, ...] | None:
+    """Return the first codes of the cells of a one-way that covers a column, or None where each value is a cell."""
+    if not is_cut(space, measure.most):
+        return None
+    if measure.level:
+        return tuple(cells_between(space, measure.most, 0, space.values).tolist())
+    return equal_starts(space.values, measure.most)
+
+
 def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> None:
     """Raise `ParameterError` unless each measure can be made of columns with these spaces, once."""
     seen = set()
     for measure in measures:
-        key = (measure.kind, frozenset(measure.columns))
+        key = (measure.kind, frozenset(measure.columns), measure.level)
         if key in seen:
             raise ParameterError(f"the {measure.kind} of {measure.label} is measured twice; name it once")
         seen.add(key)
@@ -212,13 +228,25 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
         cells = math.prod(measure.shape(spaces))
         if cells > LARGEST_TABLE:
             raise ParameterError(_too_large(measure.label, cells))
-    counted = {measure.columns[0]: measure.most for measure in measures if measure.kind == "one_way"}
+    counted = {measure.columns[0]: measure for measure in measures if measure.kind == "one_way" and measure.level < 2}
     for measure in measures:
         if measure.kind == "joint":
             _check_cuts(measure, spaces, counted)
+        if measure.level:
+            _check_level(measure, spaces, counted)
 
 
-def _check_cuts(joint: Measure, spaces: Mapping[str, Space], counted: Mapping[str, int]) -> None:
+def _check_level(measure: Measure, spaces: Mapping[str, Space], counted: Mapping[str, Measure]) -> None:
+    """Refuse levels of what has none, and those above the first without it."""
+    name, first = measure.columns[0], counted.get(measure.columns[0])
+    sizes = level_sizes(spaces[name]) if has_levels(spaces[name]) else ()
+    if measure.level > len(sizes) or measure.most != sizes[measure.level - 1]:
+        raise ParameterError(f"a level of column {name!r} must be one of the {len(sizes)} of its space")
+    if first is None or first.level != 1:
+        raise ParameterError(f"level {measure.level} of column {name!r} needs the first; measure both")
+
+
+def _check_cuts(joint: Measure, spaces: Mapping[str, Space], counted: Mapping[str, Measure]) -> None:
     """Refuse numbers whose quantiles are not known, and joints too large to be counted before they are cut."""
     cells = 1
     for name in joint.columns:
@@ -226,7 +254,7 @@ def _check_cuts(joint: Measure, spaces: Mapping[str, Space], counted: Mapping[st
             raise ParameterError(
                 f"the joint of {joint.label} needs the one_way of {name!r}, whose quantiles cut it; measure both"
             )
-        cells *= cell_count(spaces[name], fine_cells(joint, spaces[name], counted.get(name, 0)))
+        cells *= counted[name].shape(spaces)[0] if is_cut(spaces[name], joint.most) else cell_count(spaces[name], 0)
     if cells > _FINEST:
         raise ParameterError(f"the joint of {joint.label} is counted in {cells:,} cells before it is cut; use fewer")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -16,6 +16,7 @@ from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import DpframeWarning, ParameterError, name_list, warn
 from dpframe.noise.gaussian import LARGEST_SCALE
 from dpframe.plan.forecast import vector_scale
+from dpframe.plan.levels import FEW, has_levels, level_sizes
 from dpframe.plan.measures import (
     LARGEST_TABLE,
     SLACK,
@@ -29,8 +30,8 @@ from dpframe.plan.measures import (
 )
 from dpframe.spaces import Space
 
-CELLS, BINS = 60, 12
-"""Cells of equal width of a number's one-way, and most cells of a number in a joint."""
+BINS = 12
+"""Most cells of a number in a joint."""
 
 FEWEST = 50
 """Rows from which tables are measured by default: fewer tell next to nothing, and cost the rows the most."""
@@ -42,8 +43,8 @@ _ABOVE = 1 + 2e-5
 """Factor by which noise is raised until its exact step fits."""
 _COARSEST = 0.3
 """σ² of the least noise: the lattice law of less would be of no use."""
-_PARTS = {"one_way": 0.2, "sum": 0.15, "joint": 0.65, "vectors": 0.5}
-"""Shares of what numbers' one-ways, their sums, sums of vectors and all other tables take, where there are some."""
+_PARTS = {"one_way": 0.17, "level": 0.12, "sum": 0.12, "joint": 0.59, "vectors": 0.5}
+"""Shares of what numbers' one-ways, finer levels of these, their sums, sums of vectors and other tables take."""
 _MOST_JOINED = 3
 _COARSER = 4.0
 """Most that noise is raised by at once."""
@@ -139,7 +140,11 @@ def _alone(name: str, space: Space, sums: bool = True) -> Iterator[Measure]:
     if space.holds_vectors:
         yield Measure("vectors", (name,), 1.0)
         return
-    yield Measure("one_way", (name,), 1.0, 0 if space.is_listed else CELLS)
+    if has_levels(space):
+        for level, size in enumerate(level_sizes(space), start=1):
+            yield Measure("one_way", (name,), 1.0, size, level)
+    else:
+        yield Measure("one_way", (name,), 1.0, 0 if space.is_listed else FEW)
     if sums and not space.is_listed and space.values > 1:
         yield Measure("sum", (name,), 1.0)
 
@@ -195,9 +200,16 @@ def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> It
 
 def _weights(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> list[float]:
     """Return each table's share of what all may cost."""
-    parts = [m.kind if m.kind in ("sum", "vectors") or (m.kind == "one_way" and m.most) else "joint" for m in tables]
+    parts = [_part(table) for table in tables]
     whole = sum(_PARTS[part] for part in set(parts))
     return [_PARTS[part] / parts.count(part) / whole for part in parts]
+
+
+def _part(table: Measure) -> str:
+    """Return what a table is of what all may cost."""
+    if table.kind == "one_way":
+        return "level" if table.level > 1 else "one_way" if table.most else "joint"
+    return table.kind if table.kind in ("sum", "vectors") else "joint"
 
 
 def _goal_weights(
@@ -262,7 +274,7 @@ def _noised(
         if max(scales) > LARGEST_SCALE**2 / 4:
             return None
         found = [
-            Measure(table.kind, table.columns, max(_COARSEST, _coarse(sigma2)), table.most)
+            replace(table, sigma2=max(_COARSEST, _coarse(sigma2)))
             for table, sigma2 in zip(tables, scales, strict=True)
         ]
         spent = _spent(found, spaces, contributions, delta)

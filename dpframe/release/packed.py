@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.plan.measures import Measure, MeasuredTable, equal_starts, is_cut
+from dpframe.plan.levels import cells_between, children, level_sizes, stops_of
+from dpframe.plan.measures import Measure, MeasuredTable, is_cut, way_starts
 from dpframe.spaces import Space
 
 Starts = tuple[int, ...] | None
@@ -27,7 +28,7 @@ def packed(tables: Sequence[MeasuredTable]) -> dict[str, Any]:
     bins = {
         (name, table.measure.most): starts
         for table in tables
-        if table.measure.kind == "joint"
+        if table.measure.kind == "joint" or table.measure.level > 1
         for name, starts in zip(table.measure.columns, table.starts, strict=True)
         if starts is not None
     }
@@ -47,7 +48,8 @@ def unpacked(data: Any, measures: Sequence[Measure], spaces: Mapping[str, Space]
         blob = base64.b64decode(data["counts"], validate=True)
     except (TypeError, KeyError, ValueError, binascii.Error):
         return None
-    if not all(_ascends(starts) for starts in bins.values()):
+    levels = {(measure.columns[0], measure.most) for measure in measures if measure.level > 1}
+    if not all(_ascends(starts, key in levels) for key, starts in bins.items()):
         return None
     starts = [_starts(measure, spaces, bins) for measure in measures]
     if any(found is None for found in starts):
@@ -62,11 +64,12 @@ def unpacked(data: Any, measures: Sequence[Measure], spaces: Mapping[str, Space]
     return tuple(MeasuredTable(m, cells or (), part.reshape(shape)) for m, cells, part, shape in found)
 
 
-def _ascends(starts: Iterable[Any]) -> bool:
-    """Tell whether these are first codes of cells, as far as that can be told without the column."""
+def _ascends(starts: Iterable[Any], some: bool) -> bool:
+    """Tell whether these are first codes of cells, or of some of them, as far as that shows without the column."""
     codes = list(starts)
     whole = all(type(code) is int for code in codes)
-    return bool(whole and codes and codes[0] == 0 and all(a < b for a, b in pairwise(codes)))
+    begins = some or bool(codes and codes[0] == 0)
+    return bool(whole and begins and all(a < b for a, b in pairwise(codes)))
 
 
 def _starts(
@@ -78,10 +81,13 @@ def _starts(
     found: list[Starts] = []
     for name in measure.columns:
         space = spaces[name]
-        if not is_cut(space, measure.most):
-            found.append(None)
-        elif measure.kind == "one_way":
-            found.append(equal_starts(space.values, measure.most))
+        if measure.level > 1:
+            parents = bins.get((name, measure.most))
+            if parents is None or not _are_cells(parents, space, measure.level - 1):
+                return None
+            found.append(parents)
+        elif measure.kind == "one_way" or not is_cut(space, measure.most):
+            found.append(way_starts(measure, space))
         else:
             starts = bins.get((name, measure.most))
             if starts is None or len(starts) > measure.most or starts[-1] >= space.values:
@@ -90,11 +96,21 @@ def _starts(
     return tuple(found)
 
 
+def _are_cells(parents: Sequence[int], space: Space, level: int) -> bool:
+    """Tell whether codes are the first ones of cells of a level."""
+    size = level_sizes(space)[level - 1]
+    return all(0 <= a < space.values and cells_between(space, size, a, a + 1).tolist() == [a] for a in parents) and all(
+        a == 0 or stops_of(space, size, [a - 1]).item() == a for a in parents
+    )
+
+
 def _shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequence[Starts]) -> tuple[int, ...]:
     """Return the shape of a table's counts, which fewer cells than the measure allows may have."""
     most = measure.shape(spaces)
     if measure.kind == "vectors":
         return most
+    if measure.level > 1:
+        return (len(children(spaces[measure.columns[0]], measure.level, starts[0] or ())),)
     columns = zip(measure.columns, starts, most, strict=True)
     return tuple(size if own is None else len(own) + spaces[name].has_null for name, own, size in columns)
 

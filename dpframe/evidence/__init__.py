@@ -1,0 +1,1 @@
+"""What a release knows: noisy linear facts about the cells of its columns, combined into one estimate."""

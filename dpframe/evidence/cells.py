@@ -1,0 +1,180 @@
+"""The cells of a number that its measured levels tell apart: heavy ones on their own, the others in stretches.
+
+A cell of a level that was divided is looked at by its parts. A part that holds more rows than an even spread over the
+cell explains is a cell of its own (an *atom*, once it is a single code), and is divided further if the next level did;
+the parts between such are stretches over which what is left of the cell is spread by width. How unevenly, is estimated
+from the parts' own counts, all of a level together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpframe.arrays import FloatArray, IntArray
+from dpframe.plan.levels import cells_between, children, level_sizes, stops_of
+from dpframe.plan.measures import MeasuredTable, way_starts
+from dpframe.spaces import Space
+
+STANDS_OUT = 3.5
+"""Standard deviations by which a part exceeds an even spread, to be a cell of its own."""
+
+UNKNOWN = 0.5
+"""Unevenness of a cell of whose parts nothing was counted: about one heap with most of its rows."""
+
+_LOOKS = 4
+"""Times that parts are looked for: the heaviest hide others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Cells of one level, side by side or not: first codes, ends, noisy counts, and the variance of each."""
+
+    starts: IntArray
+    stops: IntArray
+    counts: FloatArray
+    variance: float
+
+    def between(self, low: int, high: int) -> Counted:
+        """Return the cells that lie between two codes."""
+        part = slice(*np.searchsorted(self.starts, [low, high]).tolist())
+        return Counted(self.starts[part], self.stops[part], self.counts[part], self.variance)
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """Stretches of a divided cell that hold no part of their own: first codes, ends, counts of their parts' sums.
+
+    ``rest`` is the number of rows in all of them, as the cell's count less those of its heavy parts tells it.
+    """
+
+    starts: list[int]
+    stops: list[int]
+    counts: list[float]
+    variances: list[float]
+    rest: float
+    level: int
+
+
+@dataclass
+class Tree:
+    """What the levels of one number tell: its cells, and what was counted of them and of unions of them.
+
+    ``leaves`` are the first codes and ends of cells, in no order, with the level of parts that were looked at within
+    them, 0 for none, and their own unevenness by that look; ``facts`` the first codes and ends of what was counted,
+    the counts and variances; ``stretches`` the cells whose shares of a common rest are known by width alone.
+    """
+
+    leaves: list[tuple[int, int, int, float]] = field(default_factory=list)
+    facts: list[tuple[int, int, float, float]] = field(default_factory=list)
+    stretches: list[Stretches] = field(default_factory=list)
+    uneven: dict[int, list[tuple[float, float, float]]] = field(default_factory=dict)
+    """By level: excess squares of parts over an even spread, their expectation, and the squared rows of the cell."""
+
+    def unevenness(self, level: int) -> float:
+        """Return by how much rows of a cell lie in fewer of its parts than all: 0 for an even spread, 1 for one part.
+
+        It is what variance the shares of a cell's parts have beyond noise, and a standard error of that above.
+        """
+        seen = np.array(self.uneven.get(level, [])).reshape(-1, 3)
+        total = float(seen[:, 2].sum())
+        if not level or not total:
+            return UNKNOWN
+        squares, noise = float(seen[:, 0].sum()), float(seen[:, 1].sum())
+        spread = math.sqrt(2 * float((seen[:, 1] ** 2 / 8).sum()))
+        return float(np.clip((max(squares - noise, 0.0) + spread) / total, 0.0, 1.0))
+
+
+def counted(space: Space, table: MeasuredTable) -> Counted:
+    """Return the cells of a measured one-way or level, without null."""
+    measure = table.measure
+    counts = table.counts.astype(np.float64)
+    if measure.level > 1:
+        size = level_sizes(space)[measure.level - 1]
+        starts = children(space, measure.level, table.starts[0] or ())
+        return Counted(starts, stops_of(space, size, starts), counts, measure.sigma2)
+    own = table.starts[0] if table.starts[0] is not None else range(space.values)
+    starts = np.array(own, dtype=np.int64)
+    stops = np.append(starts[1:], space.values)
+    return Counted(starts, stops, counts[: len(starts)], measure.sigma2)
+
+
+def tree_of(space: Space, first: MeasuredTable, finer: Sequence[MeasuredTable]) -> Tree:
+    """Return the cells of a number and what is known of them.
+
+    Parameters
+    ----------
+    first, finer
+        The one-way that covers the column, and the levels above it in their order.
+    """
+    tree, levels = Tree(), {table.measure.level: counted(space, table) for table in finer}
+    top = counted(space, first)
+    for start, stop, count in zip(top.starts.tolist(), top.stops.tolist(), top.counts.tolist(), strict=True):
+        tree.facts.append((start, stop, count, top.variance))
+        _grow(tree, levels, (start, stop, 1), count, top.variance)
+    return tree
+
+
+def _grow(
+    tree: Tree, levels: Mapping[int, Counted], cell: tuple[int, int, int], count: float, variance: float
+) -> None:
+    """Add a cell to the tree: as it is, or by its parts."""
+    start, stop, level = cell
+    parts = levels[level + 1].between(start, stop) if level + 1 in levels else None
+    if parts is None or not len(parts.starts):
+        tree.leaves.append((start, stop, 0, UNKNOWN))
+        return
+    heavy, rest = _heavy(parts, count, variance)
+    widths = (parts.stops - parts.starts).astype(np.float64)
+    light = ~heavy
+    even = np.where(light, widths, 0.0) * rest / max(float(widths[light].sum()), 1.0)
+    noise = parts.variance * int(light.sum())
+    excess = float(((parts.counts - even)[light] ** 2).sum())
+    if rest > math.sqrt(variance):
+        tree.uneven.setdefault(level + 1, []).append((excess, noise, rest**2))
+    own = min(max(excess - noise, 0.0) / max(rest, 1.0) ** 2, 1.0)
+    if not heavy.any():
+        tree.leaves.append((start, stop, level + 1, own))
+        return
+    stretches = Stretches([], [], [], [], rest, level + 1)
+    for low, high in _runs(heavy):
+        first, last = int(parts.starts[low]), int(parts.stops[high - 1])
+        total = float(parts.counts[low:high].sum())
+        tree.facts.append((first, last, total, parts.variance * (high - low)))
+        if heavy[low]:
+            _grow(tree, levels, (first, last, level + 1), total, parts.variance)
+            continue
+        tree.leaves.append((first, last, level + 1, own))
+        stretches.starts.append(first)
+        stretches.stops.append(last)
+    if stretches.starts:
+        tree.stretches.append(stretches)
+
+
+def _heavy(parts: Counted, count: float, variance: float) -> tuple[np.ndarray, float]:
+    """Return which parts hold more than an even spread of what the others leave, and how many rows those leave."""
+    widths = (parts.stops - parts.starts).astype(np.float64)
+    heavy, rest = np.zeros(len(widths), dtype=np.bool_), max(count, 0.0)
+    for _ in range(_LOOKS):
+        share = np.where(heavy, 0.0, widths) / max(float(widths[~heavy].sum()), 1.0)
+        sigma = np.sqrt(parts.variance + share**2 * (variance + parts.variance * heavy.sum()))
+        more = ~heavy & (parts.counts - share * rest > STANDS_OUT * sigma)
+        if not more.any():
+            break
+        heavy |= more
+        rest = max(count - float(parts.counts[heavy].sum()), 0.0)
+        if heavy.all():
+            break
+    return heavy, rest
+
+
+def _runs(heavy: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield the first place and the end of every heavy part, and of every run of others."""
+    start = 0
+    for place in range(1, len(heavy) + 1):
+        if place == len(heavy) or heavy[place] or heavy[start]:
+            yield start, place
+            start = place

@@ -1,0 +1,122 @@
+"""Levels: nested cells in which a number is counted, from 64 cells of about equal width down to single codes.
+
+Real columns have heaps (40 hours), spikes (nine tenths zeros) and long tails, which cells of equal width hide. So the
+cells of a level that stand out are divided again on the next one. A row lies in one cell of a level however many cells
+there are, so that a finer level costs no more than a coarse one (parallel composition within a histogram).
+
+The bounds of the space and zero are cells of their own on every level: public, and where most spikes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.arrays import IntArray
+from dpframe.spaces import Space
+
+FIRST = 64
+"""Cells of equal width of the first level."""
+
+FEW = 128
+"""Values up to which a number is counted by its codes, and has no levels."""
+
+SPLIT = 16
+"""Cells that one of the level before is divided into; on the last level up to twice as many."""
+
+MOST_PARENTS = 64
+"""Cells of a level that are divided at most: the heaviest."""
+
+STANDS_OUT = 4.0
+"""Standard deviations of the noise from which on a cell is divided: of a thousand empty ones hardly any is."""
+
+FINEST = 1 << 20
+"""Cells of equal width of the last level at most, for which exact counts are held in memory."""
+
+
+def has_levels(space: Space) -> bool:
+    """Tell whether a column is counted in levels: a number, or a time, of more than 128 values."""
+    return not space.code_words and not space.is_listed and space.is_numeric and space.values > FEW
+
+
+def breaks(space: Space) -> IntArray:
+    """Return the codes that begin a cell on every level: the space's bounds and zero are cells of their own."""
+    found = {1, space.values - 1}
+    first, second = np.asarray(space.numbers(np.array([0, 1])), dtype=np.float64)
+    place = -first / (second - first)
+    if not space.is_time and 0 < place < space.values - 1:
+        found |= {round(float(place)), round(float(place)) + 1}
+    return np.array(sorted(code for code in found if 0 < code < space.values), dtype=np.int64)
+
+
+def level_sizes(space: Space) -> tuple[int, ...]:
+    """Return the number of cells of equal width of every level, the breaks not counted.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Integer, Real
+    >>> level_sizes(Integer(0, 999)), level_sizes(Real(0.0, 1.0))
+    ((64, 1000), (64, 1024, 16384, 65537))
+    """
+    finest, sizes = min(space.values, FINEST), [FIRST]
+    while sizes[-1] * SPLIT * 2 <= finest:
+        sizes.append(sizes[-1] * SPLIT)
+    return (*sizes, finest)
+
+
+def cells_between(space: Space, size: int, low: int, high: int) -> IntArray:
+    """Return the first codes of a level's cells from one code, where a cell begins, to below another.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Integer
+    >>> cells_between(Integer(0, 999), 64, 0, 40).tolist()
+    [0, 1, 16, 32]
+    """
+    values = space.values
+    places = np.arange(low * size // values, -(-high * size // values) + 1, dtype=np.int64)
+    starts = np.concatenate([[low], -(-places * values // size), breaks(space)])
+    return np.unique(starts[(starts >= low) & (starts < high)])
+
+
+def stops_of(space: Space, size: int, starts: npt.ArrayLike) -> IntArray:
+    """Return where a level's cells end that begin at some codes: the code after their last."""
+    first, values = np.asarray(starts, dtype=np.int64), space.values
+    ends = -(-(first * size // values + 1) * values // size)
+    after = np.append(breaks(space), values)
+    return np.minimum(ends, after[np.searchsorted(after, first, side="right")])
+
+
+def children(space: Space, level: int, parents: Sequence[int]) -> IntArray:
+    """Return the first codes of the cells of a level, 2 or more, into which cells of the one before are divided."""
+    sizes = level_sizes(space)
+    before, size = sizes[level - 2], sizes[level - 1]
+    ends = stops_of(space, before, list(parents)).tolist()
+    parts = [cells_between(space, size, low, high) for low, high in zip(parents, ends, strict=True)]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np.intp]:
+    """Return the place of each code's cell among the cells of a level in order; null's is the one after the last."""
+    values = space.values
+    wide = codes.astype(np.uint64) if values * size > 1 << 31 else codes.astype(np.int64)
+    kind = wide.dtype.type
+    found = (wide * kind(size) // kind(values)).astype(np.intp) if size < values else wide.astype(np.intp)
+    if size < values:
+        equal = -(-np.arange(size, dtype=np.int64) * values // size)
+        own = breaks(space)
+        for code in own[~np.isin(own, equal)].tolist():
+            found += codes >= code
+        if space.has_null:
+            found[codes == values] = len(cells_between(space, size, 0, values))
+    return found
+
+
+def divided(counts: npt.NDArray[Any], starts: IntArray, stops: IntArray, sigma: float) -> IntArray:
+    """Return the first codes of the cells that the next level divides, by noisy counts: the heaviest that stand out."""
+    chosen = np.flatnonzero((stops - starts > 1) & (counts >= STANDS_OUT * sigma))
+    heaviest = chosen[np.argsort(-counts[chosen], kind="stable")[:MOST_PARENTS]]
+    return np.asarray(starts[np.sort(heaviest)])
