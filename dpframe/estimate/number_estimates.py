@@ -13,7 +13,7 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, surrogates
-from dpframe.estimate.axes import BinnedAxis, MemberAxis, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.base import RESULTS, column_names, kept_parts
 from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.distribution import aggregation, line_of
@@ -109,7 +109,7 @@ class NumberEstimates(VectorEstimates):
             raise ParameterError("weights and by do not go together; leave one of them out")
         if not isinstance(by, str):
             keys = column_names(by, "by")
-            return self._mean_by(scale, keys, {} if bins is None else bins, sampling)
+            return self._mean_by(scale, keys, {} if bins is None else bins, target)
         group, home = make_axis(self._source.column(by), bins), self.plan.group_of(by)
         if home is not None and column in home.names:
             group = MemberAxis(group.column, group, home)
@@ -120,10 +120,27 @@ class NumberEstimates(VectorEstimates):
         batches = self._source.codes([column, by])
         ratio, variance = surrogates.grouped_ratio(scale.column, scale.value, scale.present, group, batches, sampling)
         part = slice(0, group.cells - group.has_null)
-        return self._group_means(scale, ratio, variance, (part,), group.labels[part])
+        inner = group.inner if isinstance(group, MemberAxis) else group
+        together = self._with_groups(scale, [inner], ratio, variance, target)
+        return self._group_means(scale, *together, (part,), group.labels[part])
 
-    def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, sampling: float) -> pd.DataFrame:
+    def _with_groups(
+        self, scale: moments.Scale, keys: Sequence[Axis], ratio: FloatArray, variance: FloatArray, target: str
+    ) -> tuple[FloatArray, FloatArray, str]:
+        """Return means of groups from the rows and from what was measured of the columns, by precision, and a source."""
+        told = None if self._joints is None else self._joints.group_means(keys, scale.column.name)
+        if told is None:
+            return ratio, variance, "rows"
+        start, step = line_of(scale.column.space)
+        means = (start + step * told[0] - scale.back(np.zeros(1))[0]) / scale.width
+        own = np.maximum(told[1], 1e-12) * (step / scale.width) ** 2
+        weight = np.where(np.isfinite(ratio) & (variance > 0), own / (own + np.where(variance > 0, variance, 1.0)), 0.0)
+        found = np.where(weight > 0, (1 - weight) * means + weight * np.where(weight > 0, ratio, 0.0), means)
+        return found, np.where(weight > 0, (1 - weight) * own, own), "both"
+
+    def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, target: str) -> pd.DataFrame:
         """Return the mean of a column for every combination of the values of several others."""
+        sampling = self._source.sampling(target)
         column = scale.column.name
         if not isinstance(bins, Mapping):
             raise ParameterError("bins must be {column: number or bounds} where by names several columns")
@@ -138,10 +155,17 @@ class NumberEstimates(VectorEstimates):
         )
         kept = kept_parts(axes, dropna=True)
         labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
-        return self._group_means(scale, ratio, variance, kept, pd.MultiIndex.from_product(labels))
+        together = self._with_groups(scale, axes, ratio, variance, target)
+        return self._group_means(scale, *together, kept, pd.MultiIndex.from_product(labels))
 
     def _group_means(
-        self, scale: moments.Scale, ratio: FloatArray, variance: FloatArray, kept: tuple[slice, ...], index: pd.Index
+        self,
+        scale: moments.Scale,
+        ratio: FloatArray,
+        variance: FloatArray,
+        source: str,
+        kept: tuple[slice, ...],
+        index: pd.Index,
     ) -> pd.DataFrame:
         """Return means of groups, whose tails are taken for alike."""
         column = scale.column.name
@@ -150,7 +174,7 @@ class NumberEstimates(VectorEstimates):
         if tails is not None:
             results = self._opened(results, tails.of_mean())
         out = pd.DataFrame(self._dressed(results, column), index=index)
-        out.attrs |= self._said_of_tails([column])
+        out.attrs |= {"source": source} | self._said_of_tails([column])
         return out
 
     @nan_if_not_found

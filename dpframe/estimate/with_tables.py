@@ -16,11 +16,14 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import Axis, make_axis
-from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
+from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables, TableColumn
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.tables.guard import Guarded, guard_joint
-from dpframe.evidence.number_law import truncated_spread
+from dpframe.evidence.number_law import NumberLaw, truncated_spread
 from dpframe.io.released import Source
+
+_FEWEST = 1e-9
+"""Share of rows below which a group is empty."""
 
 NEGLIGIBLE = 0.005
 """Expected total error of shares below which raw counts are as good as any."""
@@ -207,6 +210,55 @@ class TableJoints:
         opened = [_left_open(joint, parts, cuts, place) for place in range(len(names))]
         return found, math.hypot(error, *opened), source
 
+    def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, FloatArray] | None:
+        """Return the mean code of a number in every cell of some keys, and their variances, by the fit's joint.
+
+        Rows of a bin of the number count as the bin's mean, which its levels and its sum tell; by how much a group's
+        mean within a bin differs from that is taken for half of the bin's own spread, and for all of it in the outer
+        bins, where tails are. None where tables do not tell
+        of every pair of these columns.
+        """
+        names = [*(axis.name for axis in keys), column]
+        law = self.tables.law(column)
+        if law is None or self.tables.told(names) != "tables" or not set(names) <= set(self.tables.columns):
+            return None
+        number = self.tables.columns[column]
+        bins = BinMeans.of(number, law)
+        onto = [self.tables.columns[axis.name].onto(axis) for axis in keys]
+
+        def by_group(shares: FloatArray) -> FloatArray:
+            for i, matrix in enumerate(onto):
+                shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
+            return np.asarray(shares)
+
+        def of(shares: FloatArray) -> FloatArray:
+            groups = by_group(shares)
+            return np.asarray(groups @ (bins.means * bins.present) / np.maximum(groups @ bins.present, _FEWEST))
+
+        fitted, places = self.tables.fitted, self.tables.places(names)
+        groups = by_group(fitted.fit.joint(places))
+        held = np.maximum(groups @ bins.present, _FEWEST)
+        law_of_bins = groups * bins.present / held[..., None]
+        means = of(fitted.fit.joint(places))
+        variance = fitted.replicas.errors(places, of=of) ** 2
+        variance += (law_of_bins**2 @ bins.open_spreads) * (1 - np.clip(held, 0.0, 1.0))
+        raw = self._raw_spread(names, onto, (bins.means - means[..., None]) * bins.present)
+        if raw is not None:
+            excess = raw / (held * max(float(self._source.rows), 1.0)) ** 2 * self._excess(names)
+            variance = variance + excess
+        return means, variance
+
+    def _raw_spread(self, names: Sequence[str], onto: Sequence[FloatArray], weights: FloatArray) -> FloatArray | None:
+        """Return the variance of a weighted sum over a number's bins, in each group, of a pair's raw counts."""
+        if len(names) != 2:
+            return None
+        i, j = self.tables.places(names)
+        table = self.tables.evidence.pairs.get((min(i, j), max(i, j)))
+        if table is None:
+            return None
+        variances = table.variances if i < j else table.variances.T
+        return np.asarray(((onto[0] ** 2 @ variances) * weights**2).sum(axis=-1))
+
     def _misfit(self, names: Sequence[str], parts: Sequence[FloatArray], found: float) -> float:
         """Return by how much a share by the fit may be off what was measured of it, and what noise may hide.
 
@@ -285,6 +337,37 @@ class TableJoints:
         shares = np.maximum(shares, 0.0)
         n = float(self._source.rows)
         return Answer(*question.presented(shares * n, variances * n**2, n), method, source, hidden)
+
+
+@dataclass(frozen=True, eq=False)
+class BinMeans:
+    """Mean codes of a number's bins, the variances of codes within them, and 1 for bins of values, 0 for null."""
+
+    means: FloatArray
+    spreads: FloatArray
+    present: FloatArray
+
+    @property
+    def open_spreads(self) -> FloatArray:
+        """Variances of a group's mean within a bin about the bin's."""
+        inner = np.full(len(self.means), 0.25)
+        ends = np.flatnonzero(self.present)[[0, -1]]
+        inner[ends] = 1.0
+        return self.spreads * inner * self.present
+
+    @classmethod
+    def of(cls, column: TableColumn, law: NumberLaw) -> BinMeans:
+        """Return them by the law of the finest cells."""
+        bins, values = column.bins[: len(law.starts)], len(law.starts)
+        held = law.positive[:values] + 1e-9 * law.widths
+        total = np.bincount(bins, held, minlength=column.cells)
+        means = np.bincount(bins, held * law.middles, minlength=column.cells) / np.maximum(total, 1e-300)
+        squares = held * ((law.middles - means[bins]) ** 2 + (law.widths**2 - 1) / 12)
+        spreads = np.bincount(bins, squares, minlength=column.cells) / np.maximum(total, 1e-300)
+        present = np.ones(column.cells)
+        if column.axis.has_null:
+            present[-1] = 0.0
+        return cls(means, spreads, present)
 
 
 def _left_open(joint: FloatArray, parts: Sequence[FloatArray], cuts: Sequence[FloatArray], place: int) -> float:
