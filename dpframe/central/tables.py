@@ -93,7 +93,11 @@ class Tables:
         way = self._ways.get(name)
         if not in_cells or way is None:
             return codes.astype(np.intp)
-        return place_of(codes, self._spaces[name], way.most) if way.level else cells_of(codes, self._spaces[name], way.most)
+        return (
+            place_of(codes, self._spaces[name], way.most)
+            if way.level
+            else cells_of(codes, self._spaces[name], way.most)
+        )
 
     def add(self, codes: Mapping[str, Codes], rows: Rows) -> None:
         """Count rows, the first of which is this one of the table, or which have these places in it."""
@@ -133,7 +137,12 @@ class Tables:
     @property
     def _arrays(self) -> list[Ints]:
         joints = [joint.counts for joint in self._joints.values()]
-        return [*joints, *self._finest.values(), *(i.counts for i in self._items.values()), *(v.counts for v in self._vectors.values())]
+        return [
+            *joints,
+            *self._finest.values(),
+            *(i.counts for i in self._items.values()),
+            *(v.counts for v in self._vectors.values()),
+        ]
 
     def measured(self) -> tuple[MeasuredTable, ...]:
         """Return the noisy tables, in the order of the plan's measures: once, when all rows have been counted."""
@@ -224,8 +233,8 @@ def measured_tables(codes: Mapping[str, Codes], plan: Plan, key: bytes) -> tuple
 def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
     """Return the first cells of at most so many bins of about the same count, from noisy counts of cells.
 
-    A cell that has the part of one and a half even bins or more is a bin of its own: a spike hides in no bin. Between such, bins
-    take cells until they have their part of what is left.
+    A cell that has the part of one and a half even bins or more is a bin of its own: a spike hides in no bin. Between
+    such, bins take cells until they have their part of what is left.
 
     Examples
     --------
@@ -241,7 +250,9 @@ def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
         return list(equal_starts(len(counts), min(most, len(counts))))
     heavy = [cell for cell, count in enumerate(counts) if count * most >= total * _SPIKE]
     heavy = sorted(sorted(heavy, key=lambda cell: -counts[cell])[: (most - 1) // 2])
-    gaps = [(low, high) for low, high in zip([0, *(h + 1 for h in heavy)], [*heavy, len(counts)], strict=True) if low < high]
+    gaps = [
+        (low, high) for low, high in zip([0, *(h + 1 for h in heavy)], [*heavy, len(counts)], strict=True) if low < high
+    ]
     held = [max(0, sum(counts[low:high])) for low, high in gaps]
     starts, left = list(heavy), most - len(heavy)
     for i, (low, high) in enumerate(gaps):

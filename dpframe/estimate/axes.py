@@ -335,12 +335,13 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
         raise ParameterError(f"bins of column {column.name!r} must be a whole number or a list of bounds")
     numbers = space.numbers(np.array([*edges[:-1], size - 1]))
     assert numbers is not None
-    if not space.is_whole and not isinstance(bins, int | np.integer):
+    if not space.is_whole and not space.is_time and not isinstance(bins, int | np.integer):
         # Bounds between steps are shown as they were given: values next to them are taken to the same step.
         given = np.sort(np.asarray(list(bins), dtype=np.float64))
         places = space.inner_space.encode(given).astype(np.int64)
         own = dict(zip(places.tolist(), given.tolist(), strict=True))
-        numbers = np.array([own.get(e, x) if 0 < e < size - 1 else x for e, x in zip(edges.tolist(), numbers, strict=True)])
+        shown = zip(edges.tolist(), numbers.tolist(), strict=True)
+        numbers = np.array([own.get(edge, number) if 0 < edge < size - 1 else number for edge, number in shown])
     if edges[-2] == size - 1:
         first, second = np.asarray(space.numbers(np.array([0, 1])))
         numbers = np.append(numbers[:-1], numbers[-1] + (second - first))

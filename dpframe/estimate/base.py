@@ -411,10 +411,11 @@ class Reading:
         """Return results whose intervals hold what lies beyond a column's bounds, too."""
         z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
         point, (lower, upper) = results["estimate"], ends
-        return results | {
-            "lower": np.minimum(results["lower"], point - lower[0] - z * np.hypot(results["std_error"], lower[1])),
-            "upper": np.maximum(results["upper"], point + upper[0] + z * np.hypot(results["std_error"], upper[1])),
-        }
+        low = np.minimum(results["lower"], point - lower[0] - z * np.hypot(results["std_error"], lower[1]))
+        high = np.maximum(results["upper"], point + upper[0] + z * np.hypot(results["std_error"], upper[1]))
+        with np.errstate(invalid="ignore"):
+            error = np.maximum(results["std_error"], (high - low) / (2 * z))
+        return results | {"std_error": error, "lower": low, "upper": high}
 
     def _said_of_tails(self, columns: Iterable[str]) -> dict[str, Any]:
         """Return what a result's attrs say of rows that seem to lie beyond bounds that inference found."""

@@ -38,6 +38,9 @@ _LEAST_FALL = 1.0
 _NARROW = 1e-3
 """Width of a cell, as a part of the way that is looked at, from which on its count is not noise alone."""
 
+_SUSPECT, _NEAR = 2.0, 16.0
+"""Standard errors from which on rows beyond a bound are reckoned with, and how many times as far as the bound."""
+
 _MATTERS = 0.1
 """Part of a variance from which on what tails add to it is said."""
 
@@ -187,11 +190,20 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
     nearer = (start / bound) ** fall if start > 0 else 1.0
     # As many rows again, and again, in every doubling.
     all_rows = nearer / (1 - 2.0 ** -max(fall, _LEAST_FALL))
+    last = max(last, _suspected(ends, cells, bound))
     far = slice(min(int(np.searchsorted(ends, 2 * bound)), last + 1), last + 1)
     middles = ends[:-1][far] / 2 + ends[1:][far] / 2
     return Tail(
         bound, rows * all_rows, error * all_rows, fall, middles, cells.counts[far], np.diag(cells.covariance)[far]
     )
+
+
+def _suspected(ends: FloatArray, cells: Cells, bound: float) -> int:
+    """Return the last cell near a bound whose rows noise alone hardly makes, though it might somewhere on the grid."""
+    near = (ends[:-1] >= bound) & (ends[:-1] < _NEAR * bound)
+    error = np.sqrt(np.maximum(np.diag(cells.covariance), 1e-300))
+    found = np.flatnonzero(near & (cells.counts > _SUSPECT * error))
+    return int(found[-1]) if len(found) else -1
 
 
 def _parts(ends: FloatArray, start: float, stop: float) -> FloatArray:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ColumnError, ParameterError, name_list
-from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
+from dpframe.estimate.axes import MOST_VALUES, Axis, BinnedAxis, make_axis
 from dpframe.estimate.measured_tables import FEW_VALUES, first_codes
 from dpframe.estimate.sets import CHUNK, Counted, SetColumn, is_sets
 from dpframe.estimate.surrogates import Codes, Surrogates, own_squares
@@ -301,8 +301,9 @@ def _codes(column: Column, ends: Sequence[Any]) -> tuple[int, int]:
                 codes.append(_time_code(space, end, rounding))
                 continue
             place = _place(space, float(end))
-            # A real number is taken to the nearest step, as those of the rows are.
-            codes.append(rounding(place) if space.is_whole or not 0 <= place <= space.size - 1 else round(place))
+            # A real number on fine steps is taken to the nearest one, as those of the rows are: heaps lie there.
+            nearest = not space.is_whole and space.size > MOST_VALUES and 0 <= place <= space.size - 1
+            codes.append(round(place) if nearest else rounding(place))
         except (ColumnError, ParameterError, TypeError, ValueError, OverflowError):
             raise ParameterError(f"where of column {column.name!r} must be values of its kind, or None") from None
     low, high = codes

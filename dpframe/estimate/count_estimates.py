@@ -15,7 +15,7 @@ from dpframe.errors import ParameterError
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.base import Bins, column_names, kept_parts
-from dpframe.estimate.conditions import ItemCondition, Where
+from dpframe.estimate.conditions import ItemCondition, ValueCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.merged_ranks import of_ranks_alone
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
@@ -207,8 +207,8 @@ class CountEstimates(VectorEstimates):
         if len(names) == 1 and not self.is_listed(names[0]):
             fitted = self._distribution(names[0])
             part = conditions[names[0]].share_of_cells(fitted.axis)
-            share, error = fitted.parts_of(part, self._source.sampling(target))
-            return float(share[0]) * rows, float(error[0]) * rows, fitted.source
+            shares, errors = fitted.parts_of(part, self._source.sampling(target))
+            return float(shares[0]) * rows, float(errors[0]) * rows, fitted.source
         if self._joints is not None and self._joints.tables.told(names) == "tables":
             columns = [self._joints.tables.columns[name] for name in names]
             asked_for = [conditions[one.axis.name].share_of_cells(one.axis) for one in columns]
@@ -223,7 +223,27 @@ class CountEstimates(VectorEstimates):
         inside = reduce(np.multiply.outer, [conditions[axis.name].share_of_cells(axis) for axis in axes])
         # How the errors of cells go together is not known: at worst all go one way.
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
+        if answer.source == "rows" and answer.method != "inverse":
+            error = math.hypot(error, self._unresolved(conditions) * rows)
         return float((answer.estimate * inside).sum()), error, answer.source
+
+    def _unresolved(self, conditions: Mapping[str, ValueCondition]) -> float:
+        """Return the share of rows that a fit to rows may put on the wrong side of conditions on numbers.
+
+        Of each number what its own distribution leaves open, of the rows that meet the other conditions at most.
+        """
+        numbers = {name: self._distribution(name) for name in conditions if not self.is_listed(name)}
+        found = 0.0
+        for name, fitted in numbers.items():
+            part = conditions[name].share_of_cells(fitted.axis)[None, :]
+            left = float(fitted.unresolved(part)[0])
+            others = [
+                float(conditions[other].share_of_cells(own.axis) @ own.shares)
+                for other, own in numbers.items()
+                if other != name
+            ]
+            found = max(found, left * math.sqrt(min(others, default=1.0)))
+        return found
 
     @nan_if_not_found
     def crosstab(

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import BinnedAxis
 from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
 from dpframe.estimate.moments import REPLICATES, numbers
+from dpframe.evidence.cells import UNKNOWN
 from dpframe.spaces import Space
 
 
@@ -39,6 +41,10 @@ class Distribution:
         """Return shares of the rows of which ``parts`` tells how much of each cell, and their standard errors."""
         return parts_of(self, parts, sampling)
 
+    def unresolved(self, parts: FloatArray) -> FloatArray:
+        """Return by how much shares of parts of cells may be off as it does not show how rows lie."""
+        return unresolved(self, parts)
+
     def quantiles_of(self, levels: FloatArray, sampling: float, z: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return codes of quantiles and the ends of their intervals at z standard errors."""
         return quantiles_of(self, levels, sampling, z)
@@ -47,18 +53,72 @@ class Distribution:
 class Fitted(Protocol):
     """A distribution that was fitted to rows, on a grid of cells."""
 
-    axis: Any
-    shares: FloatArray
+    @property
+    def axis(self) -> Any:
+        """The grid."""
+
+    @property
+    def n(self) -> int:
+        """Released rows."""
+
+    @property
+    def shares(self) -> FloatArray:
+        """Shares of its cells."""
 
     def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: Any) -> FloatArray:
         """Return the root mean squared error of a function of the shares."""
 
 
 def parts_of(fitted: Fitted, parts: FloatArray, sampling: Any) -> tuple[FloatArray, FloatArray]:
-    """Return shares of parts of cells, and errors: of a cell that is taken in part half of what that leaves open."""
+    """Return shares of parts of cells, and errors, of which what a fit cannot resolve is part."""
     parts = np.atleast_2d(parts)
     own = fitted.errors_of(lambda shares: np.asarray(parts @ shares), sampling)
-    return parts @ fitted.shares, np.hypot(own, np.minimum(parts, 1 - parts) @ fitted.shares / 2)
+    return parts @ fitted.shares, np.hypot(own, unresolved(fitted, parts))
+
+
+def unresolved(fitted: Fitted, parts: FloatArray) -> FloatArray:
+    """Return by how much shares of parts of cells may be off as noise blurs how rows lie within a window.
+
+    A fit to noisy rows is smooth, or has spikes where noise put them; which of both the column has does not show within
+    windows of which the unbiased shares have errors of a twentieth. Where a window is asked for in part, a heap with
+    most of its rows may lie on either side.
+    """
+    found, held = windows(fitted), fitted.shares
+    cells = len(found)
+    error = np.zeros(len(parts))
+    inside = np.clip(parts[:, :cells], 0.0, 1.0)
+    for window in range(int(found.max()) + 1 if cells else 0):
+        own = found == window
+        mass = float(held[:cells][own].sum())
+        reach = inside[:, own].max(axis=1) - inside[:, own].min(axis=1)
+        cut = ((inside[:, own] > 0) & (inside[:, own] < 1)).any(axis=1)
+        error += (np.maximum(reach, cut) * mass) ** 2 * UNKNOWN
+    return np.sqrt(error)
+
+
+def windows(fitted: Fitted) -> npt.NDArray[np.int64]:
+    """Return the window of every cell of values: as many as rows tell apart, of about equal width."""
+    channel, rows = fitted.axis.channel, float(fitted.n)
+    cells = fitted.axis.bins
+    expected = np.maximum(channel @ fitted.shares, 1e-12)
+    count = cells
+    while count > 1:
+        found: npt.NDArray[np.int64] = np.arange(cells) * count // cells
+        law = np.zeros((channel.shape[1], count + (channel.shape[1] > cells)))
+        law[np.arange(cells), found] = fitted.shares[:cells] + 1e-6
+        law[cells:, count:] = 1.0
+        law /= law.sum(axis=0)
+        seen = channel @ law
+        information = seen.T @ (seen * (rows / expected)[:, None])
+        spread = np.linalg.pinv(information, hermitian=True)
+        if np.sqrt(np.diag(spread)[:count].max()) <= RESOLVED and np.linalg.matrix_rank(information) == len(spread):
+            return found
+        count //= 2
+    return np.zeros(cells, dtype=np.int64)
+
+
+RESOLVED = 0.05
+"""Largest standard error of a window's unbiased share at which the window is told from the others."""
 
 
 def quantiles_of(

@@ -127,7 +127,7 @@ class NumberEstimates(VectorEstimates):
     def _with_groups(
         self, scale: moments.Scale, keys: Sequence[Axis], ratio: FloatArray, variance: FloatArray, target: str
     ) -> tuple[FloatArray, FloatArray, str]:
-        """Return means of groups from the rows and from what was measured of the columns, by precision, and a source."""
+        """Return means of groups from the rows and from what was measured, weighted by precision, and a source."""
         told = None if self._joints is None else self._joints.group_means(keys, scale.column.name)
         if told is None:
             return ratio, variance, "rows"

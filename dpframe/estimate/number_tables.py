@@ -63,6 +63,10 @@ class NumberTables:
         found, errors = self.law.linear(np.atleast_2d(parts), sampling >= 1)
         return found / max(self.rows, 1), errors / max(self.rows, 1)
 
+    def unresolved(self, parts: FloatArray) -> FloatArray:
+        """Return by how much shares of parts of cells may be off as it does not show how rows lie."""
+        return self.law.unresolved(parts) / max(self.rows, 1)
+
     def quantiles_of(self, levels: FloatArray, sampling: float, z: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return codes of quantiles and the ends of their intervals at z standard errors."""
         return self.law.quantiles(levels, z, sampling >= 1)

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import Axis, MemberAxis
 from dpframe.estimate.joint_domain import JointDomain, check_cells
+from dpframe.estimate.likelihood import expectation_maximization
 from dpframe.estimate.noise_block import NoiseBlock, product_mean
 from dpframe.plan.columns import Column, Group
 
@@ -70,7 +71,7 @@ def joint_cells(
     variance subtracts what the residual's square is without noise; the residual's mean is 0 for the population.
     """
     n, domain = counts.sum(), JointDomain.of(axes)
-    estimate, squares = domain.sums(counts), domain.sums(counts, "cell²")
+    estimate, squares = domain.sums(counts), _squares(counts, axes, domain)
     if not normalize:
         return estimate, _positive(squares - own_squares(estimate, estimate**2 / max(n, 1), sampling), domain, n)
     base, crossed, around = (domain.sums(counts, what, given, dropna) for what in ("base", "cell·base", "base²"))
@@ -79,6 +80,22 @@ def joint_cells(
         residual = squares - 2 * share * crossed + share**2 * around
         residual = residual - own_squares(estimate * (1 - 2 * share) + share**2 * base, 0.0, sampling)
         return share, _positive(residual, domain, n) / base**2
+
+
+def _squares(counts: FloatArray, axes: Sequence[Axis], domain: JointDomain) -> FloatArray:
+    """Return the sums of squared surrogates, in bins at least those of the law at the fitted shares.
+
+    At bins' ends the surrogate is rare and huge: rows of which none falls there show no variance.
+    """
+    squares, expected = domain.sums(counts, "cell²"), counts
+    for i, axis in enumerate(axes):
+        if axis.grid is None or axis.classes == axis.cells:
+            continue
+        own = counts.sum(axis=tuple(j for j in range(counts.ndim) if j != i))
+        law = axis.channel @ expectation_maximization(own, [axis.channel])
+        shape = [-1 if j == i else 1 for j in range(counts.ndim)]
+        expected = expected.sum(axis=i, keepdims=True) * law.reshape(shape)
+    return squares if expected is counts else np.maximum(squares, domain.sums(expected, "cell²"))
 
 
 def margin_cells(

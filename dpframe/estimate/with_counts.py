@@ -31,7 +31,7 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis
-from dpframe.estimate.distribution import parts_of, quantiles_of
+from dpframe.estimate.distribution import parts_of, quantiles_of, unresolved
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import Refit, bootstrap_errors, project_to_simplex, rounded
 from dpframe.estimate.merged_ranks import counts_of_ranks
@@ -331,6 +331,10 @@ class CombinedDistribution:
     def parts_of(self, parts: FloatArray, sampling: float) -> tuple[FloatArray, FloatArray]:
         """Return shares of the rows of which ``parts`` tells how much of each cell, and their standard errors."""
         return parts_of(self, parts, sampling)
+
+    def unresolved(self, parts: FloatArray) -> FloatArray:
+        """Return by how much shares of parts of cells may be off as it does not show how rows lie."""
+        return unresolved(self, parts)
 
     def quantiles_of(self, levels: FloatArray, sampling: float, z: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return codes of quantiles and the ends of their intervals at z standard errors."""

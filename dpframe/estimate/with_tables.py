@@ -353,7 +353,7 @@ class BinMeans:
         inner = np.full(len(self.means), 0.25)
         ends = np.flatnonzero(self.present)[[0, -1]]
         inner[ends] = 1.0
-        return self.spreads * inner * self.present
+        return np.asarray(self.spreads * inner * self.present)
 
     @classmethod
     def of(cls, column: TableColumn, law: NumberLaw) -> BinMeans:

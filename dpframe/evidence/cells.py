@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
-from dpframe.plan.levels import cells_between, children, level_sizes, stops_of
-from dpframe.plan.measures import MeasuredTable, way_starts
+from dpframe.plan.levels import children, level_sizes, stops_of
+from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
 
 STANDS_OUT = 3.5
@@ -118,9 +118,7 @@ def tree_of(space: Space, first: MeasuredTable, finer: Sequence[MeasuredTable]) 
     return tree
 
 
-def _grow(
-    tree: Tree, levels: Mapping[int, Counted], cell: tuple[int, int, int], count: float, variance: float
-) -> None:
+def _grow(tree: Tree, levels: Mapping[int, Counted], cell: tuple[int, int, int], count: float, variance: float) -> None:
     """Add a cell to the tree: as it is, or by its parts."""
     start, stop, level = cell
     parts = levels[level + 1].between(start, stop) if level + 1 in levels else None

@@ -1,10 +1,10 @@
 """How the rows of a number are spread over its cells: one estimate from all that was measured, with its covariance.
 
-A statistic that is linear in the rows by cell, f·x, has two estimates: the unbiased one, and that of the nearest numbers
-of rows that are not negative. The one with the smaller expected error is taken, whose error is from the law of the noise
-(the covariance; a parametric bootstrap), never from the sample. Where f is not the same over a cell, how the rows lie
-within it is part of the error: a part of a cell of x rows may be wrong by x·√u, u being the unevenness. That holds for
-however small a part, as what people ask for is where rows are: at heaps, and between them.
+A statistic that is linear in the rows by cell, f·x, has two estimates: the unbiased one, and that of the nearest
+numbers of rows that are not negative. The one with the smaller expected error is taken, whose error is from the law of
+the noise (the covariance; a parametric bootstrap), never from the sample. Where f is not the same over a cell, how the
+rows lie within it is part of the error: a part of a cell of x rows may be wrong by x·√u, u being the unevenness. That
+holds for however small a part, as what people ask for is where rows are: at heaps, and between them.
 """
 
 from __future__ import annotations
@@ -193,6 +193,10 @@ class NumberLaw:
             cut = cut + np.maximum(parts**2 @ self.positive - self.n * mean**2, 0.0)
         return found, np.hypot(errors, np.sqrt(cut))
 
+    def unresolved(self, parts: FloatArray) -> FloatArray:
+        """Return by how many rows parts of cells may be off as it is not known how rows lie within a cell."""
+        return np.asarray(np.sqrt(np.maximum(self._open(parts[:, : len(self.starts)]), 0.0)))
+
     def _open(self, parts: FloatArray) -> FloatArray:
         """Return the variance that parts of cells leave open, of every statistic."""
         inside = np.clip(parts, 0.0, 1.0)
@@ -253,7 +257,7 @@ class NumberLaw:
         heights = np.clip(own / max(own[-1], 1e-300), 0.0, 1.0)
         for level in levels.tolist():
             parts = below * (1 - level) - (1 - below) * level
-            value, error = self._smooth(self._padded(parts))
+            _, error = self._smooth(self._padded(parts))
             spread = error / rows
             if population:
                 spread = np.hypot(spread, math.sqrt(level * (1 - level) / rows))

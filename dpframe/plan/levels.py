@@ -79,7 +79,7 @@ def cells_between(space: Space, size: int, low: int, high: int) -> IntArray:
     values = space.values
     places = np.arange(low * size // values, -(-high * size // values) + 1, dtype=np.int64)
     starts = np.concatenate([[low], -(-places * values // size), breaks(space)])
-    return np.unique(starts[(starts >= low) & (starts < high)])
+    return np.asarray(np.unique(starts[(starts >= low) & (starts < high)]), dtype=np.int64)
 
 
 def stops_of(space: Space, size: int, starts: npt.ArrayLike) -> IntArray:
@@ -87,7 +87,7 @@ def stops_of(space: Space, size: int, starts: npt.ArrayLike) -> IntArray:
     first, values = np.asarray(starts, dtype=np.int64), space.values
     ends = -(-(first * size // values + 1) * values // size)
     after = np.append(breaks(space), values)
-    return np.minimum(ends, after[np.searchsorted(after, first, side="right")])
+    return np.asarray(np.minimum(ends, after[np.searchsorted(after, first, side="right")]))
 
 
 def children(space: Space, level: int, parents: Sequence[int]) -> IntArray:

@@ -53,9 +53,9 @@ class Measure:
     Parameters
     ----------
     kind
-        ``"one_way"``: counts of a column's values, or of a number's cells (`dpframe.plan.levels`); ``"joint"``: counts of two or
-        more columns, numbers cut at quantiles of their noisy one-way; ``"sum"``: the sum of a number's codes, of the
-        rows that are not null; ``"items"``: in how many rows each item of a set lies, rows cut to ``most`` items;
+        ``"one_way"``: counts of a column's values, or of a number's cells (`dpframe.plan.levels`); ``"joint"``: counts
+        of two or more columns, numbers cut at quantiles of their noisy one-way; ``"sum"``: the sum of a number's codes,
+        of the rows that are not null; ``"items"``: in how many rows each item of a set lies, rows cut to ``most``;
         ``"vectors"``: the sum of a vector's whole coordinates u, and the vectors' count times U, of all rows or by the
         values of a second column.
     columns
@@ -152,8 +152,8 @@ class MeasuredTable:
     """Noisy counts of one measure, as a release holds them.
 
     ``starts`` has for every column the first code of each cell, ascending from 0, or None where every value is a cell.
-    Null, where the column's space has it, is the last cell in either case. Of a level above the first ``starts`` has the
-    first codes of the cells of the one before that it divides, and there is no count of nulls. ``counts`` has a
+    Null, where the column's space has it, is the last cell in either case. Of a level above the first ``starts`` has
+    the first codes of the cells of the one before that it divides, and there is no count of nulls. ``counts`` has a
     dimension for each column; of a sum it has the one number, of items one for each item. Counts may be negative.
     """
 

@@ -274,8 +274,7 @@ def _noised(
         if max(scales) > LARGEST_SCALE**2 / 4:
             return None
         found = [
-            replace(table, sigma2=max(_COARSEST, _coarse(sigma2)))
-            for table, sigma2 in zip(tables, scales, strict=True)
+            replace(table, sigma2=max(_COARSEST, _coarse(sigma2))) for table, sigma2 in zip(tables, scales, strict=True)
         ]
         spent = _spent(found, spaces, contributions, delta)
         if spent.mu <= mu:

@@ -62,16 +62,16 @@ def test_a_person_of_more_rows_has_more_noise(contributions):
 
 
 def test_parts_of_numbers_sums_and_tables():
-    """Shares 0.2, 0.15 and 0.65, the latter between three pairs and the items of a set."""
+    """Shares 0.17, 0.12 and 0.59 of 0.88, the latter between three pairs and a set's items; no number has levels."""
     parts = {}
     for m in AUTO:
         kind = m.kind if m.kind != "items" else "joint"
         parts[kind] = parts.get(kind, 0) + m.noise(SPACES).numbers * m.noise(SPACES).span ** 2 / m.sigma2
     whole = sum(parts.values())
     assert {kind: round(part / whole, 3) for kind, part in parts.items()} == {
-        "one_way": 0.2,
-        "sum": 0.15,
-        "joint": 0.65,
+        "one_way": 0.193,
+        "sum": 0.136,
+        "joint": 0.67,
     }
 
 
@@ -160,7 +160,7 @@ def test_json_has_measures_where_there_are_some():
     assert (json.loads(bare.to_json())["schema"], "measures" in bare.to_json()) == (1, False)
     damaged = json.loads(PLAN.to_json())
     damaged["measures"][0]["noise"] = 1
-    with pytest.raises(PlanError, match="every measure has the fields columns, kind, sigma2, and perhaps most"):
+    with pytest.raises(PlanError, match="every measure has the fields columns, kind, sigma2, and perhaps level, most"):
         Plan.from_json(json.dumps(damaged))
 
 
