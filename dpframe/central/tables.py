@@ -239,10 +239,10 @@ def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
     Examples
     --------
     >>> quantile_bins([90, 2, 2, 2, 2, 2], 3)
-    [0, 1, 3]
+    [0, 1, 4]
     >>> quantile_bins([10, 10, 10, 10, 10, 10], 3)
     [0, 2, 4]
-    >>> quantile_bins([5, 5, 40, 5, 5, 0], 4)
+    >>> quantile_bins([5, 5, 40, 5, 5, 0], 3)
     [0, 2, 3]
     """
     total = max(0, sum(counts))

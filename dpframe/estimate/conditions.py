@@ -68,19 +68,16 @@ class ValueCondition:
         """Whether the column is a grid of numbers or times, whose noise has ends that surrogates hang on."""
         return self.column.space.is_numeric and not self.column.space.is_listed
 
-    @cached_property
-    def largest_square(self) -> float:
-        """The largest mean of the squared surrogate that a value can have: of its law, never of the rows.
+    def mean_square(self, axis: BinnedAxis, shares: FloatArray) -> float:
+        """Return the mean of the squared surrogate by the law of its noise, of rows that lie so in an axis's cells.
 
         At the ends of a stretch of a wide grid the surrogate is rare and huge, and rows that miss it show no variance.
         """
-        space, mechanism = self.column.space, self.column.mechanism
-        ends = {end + off for stretch in self.stretches for end in stretch for off in (-1, 0, 1)}
-        ends |= {space.values} if space.has_null else set()
-        edges = np.array([0, *sorted(end for end in ends if 0 < end < space.values), space.values], dtype=np.int64)
-        starts = mechanism.changes(edges).astype(np.int64)
+        mechanism, values = self.column.mechanism, self.column.space.values
+        inner = {end for stretch in self.stretches for end in stretch if 0 < end < values}
+        starts = mechanism.changes(np.array([0, *sorted(inner), values], dtype=np.int64)).astype(np.int64)
         squares = mechanism.surrogate_at(self.holds, starts) ** 2
-        return float((mechanism.between(edges, starts).T @ squares).max())
+        return float((mechanism.between(np.array(axis.edges), starts).T @ squares) @ shares)
 
     def negated(self) -> ValueCondition:
         """Return the gaps between the stretches, null being in none."""
@@ -179,14 +176,17 @@ class Where:
         """The conditions on values, by column."""
         return {c.column.name: c for c in self.conditions if isinstance(c, ValueCondition)}
 
-    def count(self, batches: Iterable[Codes], groups: Sequence[Group], sampling: float) -> tuple[float, float]:
-        """Return the number of rows that meet all conditions, by the rows' surrogates, and its variance."""
+    def count(
+        self, batches: Iterable[Codes], groups: Sequence[Group], sampling: float, squares: Mapping[str, float]
+    ) -> tuple[float, float]:
+        """Return the number of rows that meet all conditions, by the rows' surrogates, and its variance.
+
+        ``squares`` has mean squares of the surrogates of conditions on numbers, by the law of their noise.
+        """
         items = [c for c in self.conditions if isinstance(c, ItemCondition)]
         plain = Surrogates({name: c.column for name, c in self.values.items()}, groups)
         term = {name: (c.holds,) for name, c in self.values.items()}
-        together = {name for group in groups for name in group.names}
-        wild = [c for name, c in self.values.items() if c.is_number and name not in together]
-        calm = {name: held for name, held in term.items() if name not in {c.column.name for c in wild}}
+        calm = {name: held for name, held in term.items() if name not in squares}
         first = second = rest = 0.0
         rows = 0
         for codes in batches:
@@ -203,8 +203,8 @@ class Where:
                 first += float(found.sum())
                 second += float(found @ found)
                 rest += float(others @ others)
-        if wild:
-            second = max(second, rest * math.prod(c.largest_square for c in wild))
+        if squares:
+            second = max(second, rest * math.prod(squares.values()))
         variance = second - own_squares(first, first**2 / max(rows, 1), sampling)
         # A handful of rows can leave no variance: of one row the noise is at least what any of them has.
         return first, variance if variance > 0 else second + 1.0

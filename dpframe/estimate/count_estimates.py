@@ -183,13 +183,13 @@ class CountEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).count(women).round(-2).to_dict()
         {'estimate': 400.0, 'std_error': 100.0, 'lower': 200.0, 'upper': 700.0}
         >>> dpf.Estimates(safe).count({"sex": "F", "age": (18, 40)}, normalize=True).round(2).to_dict()
-        {'estimate': 0.15, 'std_error': 0.04, 'lower': 0.07, 'upper': 0.24}
+        {'estimate': 0.15, 'std_error': 0.18, 'lower': -0.2, 'upper': 0.5}
         """
         if method not in ("auto", "inverse"):
             raise ParameterError('method must be "auto" or "inverse"')
         sampling, asked = self._source.sampling(target), Where.of(where, self._source.column)
         weight, batches = self._source.weight, self._source.codes(asked.names)
-        rows, variance = asked.count(batches, self.plan.groups, sampling)
+        rows, variance = asked.count(batches, self.plan.groups, sampling, self._squares(asked))
         found, error, source = rows * weight, math.sqrt(variance) * weight, "rows"
         if method == "auto" and len(asked.values) == len(asked.conditions):
             fitted, spread, told = self._fitted_count(asked, target)
@@ -200,6 +200,16 @@ class CountEstimates(VectorEstimates):
         out = pd.Series({name: float(values[0]) for name, values in results.items()}, name="count")
         out.attrs["source"] = source
         return out
+
+    def _squares(self, asked: Where) -> dict[str, float]:
+        """Return mean squares of the surrogates of conditions on numbers whose noise is their own."""
+        together = {name for group in self.plan.groups for name in group.names}
+        found = {}
+        for name, condition in asked.values.items():
+            if condition.is_number and name not in together and self.n:
+                fitted = self._distribution(name)
+                found[name] = condition.mean_square(fitted.axis, fitted.shares)
+        return found
 
     def _fitted_count(self, asked: Where, target: str) -> tuple[float, float, str]:
         """Return the number of rows that meet conditions on values by what fits best, its error, and its source."""

@@ -14,6 +14,7 @@ from dpframe.estimate.axes import BinnedAxis
 from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
 from dpframe.estimate.moments import REPLICATES, numbers
 from dpframe.evidence.cells import UNKNOWN
+from dpframe.evidence.number_law import reached
 from dpframe.spaces import Space
 
 
@@ -41,6 +42,10 @@ class Distribution:
         """Return shares of the rows of which ``parts`` tells how much of each cell, and their standard errors."""
         return parts_of(self, parts, sampling)
 
+    def known(self, law: FloatArray) -> FloatArray | float:
+        """Return none: there are rows alone."""
+        return 0.0
+
     def unresolved(self, parts: FloatArray) -> FloatArray:
         """Return by how much shares of parts of cells may be off as it does not show how rows lie."""
         return unresolved(self, parts)
@@ -60,6 +65,9 @@ class Fitted(Protocol):
     @property
     def n(self) -> int:
         """Released rows."""
+
+    def known(self, law: FloatArray) -> FloatArray | float:
+        """Return the information that counts besides the rows have of shares with these laws within them."""
 
     @property
     def shares(self) -> FloatArray:
@@ -91,8 +99,8 @@ def unresolved(fitted: Fitted, parts: FloatArray) -> FloatArray:
         own = found == window
         mass = float(held[:cells][own].sum())
         reach = inside[:, own].max(axis=1) - inside[:, own].min(axis=1)
-        cut = ((inside[:, own] > 0) & (inside[:, own] < 1)).any(axis=1)
-        error += (np.maximum(reach, cut) * mass) ** 2 * UNKNOWN
+        narrow = (inside[:, own].mean(axis=1) < NARROW) & (inside.sum(axis=1) <= inside[:, own].sum(axis=1) + 1e-9)
+        error += (np.where(narrow, (reach > 0) * UNKNOWN, reach**2 * UNEVEN)) * mass**2
     return np.sqrt(error)
 
 
@@ -109,13 +117,16 @@ def windows(fitted: Fitted) -> npt.NDArray[np.int64]:
         law[cells:, count:] = 1.0
         law /= law.sum(axis=0)
         seen = channel @ law
-        information = seen.T @ (seen * (rows / expected)[:, None])
+        information = seen.T @ (seen * (rows / expected)[:, None]) + fitted.known(law)
         spread = np.linalg.pinv(information, hermitian=True)
         if np.sqrt(np.diag(spread)[:count].max()) <= RESOLVED and np.linalg.matrix_rank(information) == len(spread):
             return found
         count //= 2
     return np.zeros(cells, dtype=np.int64)
 
+
+NARROW, UNEVEN = 0.25, 0.1
+"""Part of a window below which a range asks for a heap, and unevenness of a window between parts that are wider."""
 
 RESOLVED = 0.05
 """Largest standard error of a window's unbiased share at which the window is told from the others."""
@@ -125,15 +136,19 @@ def quantiles_of(
     fitted: Fitted, levels: FloatArray, sampling: Any, z: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return codes of quantiles, and the ends of their intervals at z standard errors."""
-
-    def of(shares: FloatArray) -> FloatArray:
-        return quantiles(fitted.axis, shares, levels)
-
+    cells = fitted.axis.bins
+    edges = np.asarray(fitted.axis.edges, dtype=np.float64)
+    present = max(float(fitted.shares[:cells].sum()), 1e-300)
+    parts = np.zeros((cells + 1, len(fitted.shares)))
+    parts[:, :cells] = np.tril(np.ones((cells + 1, cells)), -1)
+    errors = parts_of(fitted, parts, sampling)[1] / present
+    heights = np.concatenate([[0.0], np.cumsum(fitted.shares[:cells])]) / present
+    ends = [reached(edges, heights - level, z * errors) for level in levels.tolist()]
+    found = quantiles(fitted.axis, fitted.shares, levels)
     # Half a cell stands for the interpolation within one, which no bootstrap sees.
-    floor = (fitted.axis.edges[1] - fitted.axis.edges[0]) / np.sqrt(12)
-    spread = z * np.hypot(fitted.errors_of(of, sampling), floor)
-    found = of(fitted.shares)
-    return found, found - spread, found + spread
+    floor = z * (edges[1] - edges[0]) / np.sqrt(12)
+    lower, upper = (np.array(side) - 0.5 for side in zip(*ends, strict=True))
+    return found, np.minimum(lower, found - floor), np.maximum(upper, found + floor)
 
 
 def line_of(space: Space) -> tuple[float, float]:

@@ -332,6 +332,11 @@ class CombinedDistribution:
         """Return shares of the rows of which ``parts`` tells how much of each cell, and their standard errors."""
         return parts_of(self, parts, sampling)
 
+    def known(self, law: FloatArray) -> FloatArray | float:
+        """Return the information that the measured counts have of shares with these laws within them."""
+        seen = self.measured.matrix @ law * self.rows
+        return np.asarray(seen.T @ (seen / self.measured.variances[:, None]))
+
     def unresolved(self, parts: FloatArray) -> FloatArray:
         """Return by how much shares of parts of cells may be off as it does not show how rows lie."""
         return unresolved(self, parts)

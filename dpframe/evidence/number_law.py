@@ -261,15 +261,21 @@ class NumberLaw:
             spread = error / rows
             if population:
                 spread = np.hypot(spread, math.sqrt(level * (1 - level) / rows))
-            surplus = np.maximum.accumulate(heights - level)
             found.append(float(np.interp(level, heights, edges)))
-            lower.append(_first(edges, surplus + z * spread, True))
-            upper.append(_first(edges, surplus - z * spread, False))
+            low, high = reached(edges, heights - level, z * spread)
+            lower.append(low)
+            upper.append(high)
         ends = float(self.space.values)
         middle = np.clip(np.array(found) - 0.5, 0.0, ends - 1)
         low = np.clip(np.floor(np.array(lower) - 0.5), 0.0, ends - 1)
         high = np.clip(np.ceil(np.array(upper)), 0.0, ends - 1)
         return middle, np.minimum(low, middle), np.maximum(high, middle)
+
+
+def reached(edges: FloatArray, surplus: FloatArray, spread: FloatArray) -> tuple[float, float]:
+    """Return where a distribution function less a level may first reach zero, and where it surely has."""
+    low = _first(edges, np.maximum.accumulate(surplus + spread), True)
+    return low, _first(edges, np.maximum.accumulate(surplus - spread), False)
 
 
 def _first(edges: FloatArray, heights: FloatArray, reach: bool) -> float:
@@ -310,7 +316,7 @@ def truncated_spread(estimate: FloatArray, error: FloatArray) -> FloatArray:
     Examples
     --------
     >>> truncated_spread(np.array([-100.0, 0.0, 100.0]), np.array([10.0, 10.0, 10.0])).round(2)
-    array([ 0.98,  6.03, 10.  ])
+    array([ 0.97,  6.03, 10.  ])
     """
     from scipy.special import log_ndtr
 

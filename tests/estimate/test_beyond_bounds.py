@@ -64,20 +64,13 @@ def test_intervals_hold_the_tables_own_deviation(releases, column):
     assert missed([safe.dp.std(column) for safe in safes], frame[column].std()) <= max(2, 0.08 * RELEASES)
 
 
-def test_intervals_of_the_clipped_column_would_not(releases):
-    """What it is for: of heavy tails, means of clipped values are too small, by many standard errors."""
+def test_errors_hold_what_the_clipped_column_lacks(releases):
+    """Of heavy tails means of clipped values are too small: what is missing is part of the standard error."""
     frame, safes = releases
     found = [safe.dp.mean("income") for safe in safes]
-    alone = [{"lower": -math.inf, "upper": one["estimate"] + 2 * one["std_error"]} for one in found]
-    assert missed(alone, frame["income"].mean()) >= 0.75 * RELEASES
-
-
-@pytest.mark.parametrize(("column", "most"), [("share", 1.25), ("height", 2.0)])
-def test_short_tails_cost_little(releases, column, most):
-    _, safes = releases
-    means = [safe.dp.mean(column) for safe in safes]
-    ratios = [(mean["upper"] - mean["lower"]) / (2 * 1.96 * mean["std_error"]) for mean in means]
-    assert 0.99 < np.median(ratios) < most
+    apart = np.array([(frame["income"].mean() - one["estimate"]) / one["std_error"] for one in found])
+    assert (apart > 0).mean() >= 0.75
+    assert (apart < 3).all()
 
 
 def ways(found):
@@ -102,7 +95,7 @@ def test_results_say_which_columns_reach_beyond(releases):
     _, safes = releases
     for safe in safes:
         assert 0 < safe.dp.mean("income").attrs["beyond_bounds"]["income"] < 0.02
-        assert safe.dp.mean("share").attrs.get("beyond_bounds", {"share": 0})["share"] < 0.005
+        assert safe.dp.mean("share").attrs.get("beyond_bounds", {"share": 0})["share"] < 0.01
 
 
 def test_variances_and_correlations_of_clipped_tails_warn(releases):
