@@ -473,8 +473,8 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).quantile("age", [0.25, 0.5]).round()
               estimate  std_error  lower  upper
         q
-        0.25      36.0        1.0   34.0   37.0
-        0.50      52.0        1.0   51.0   53.0
+        0.25      36.0        1.0   34.0   38.0
+        0.50      52.0        1.0   51.0   54.0
         """
         sampling = self._source.sampling(target)
         levels = _levels(q)

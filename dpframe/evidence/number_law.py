@@ -262,9 +262,9 @@ class NumberLaw:
             if population:
                 spread = np.hypot(spread, math.sqrt(level * (1 - level) / rows))
             found.append(float(np.interp(level, heights, edges)))
-            low, high = reached(edges, heights - level, z * spread)
-            lower.append(low)
-            upper.append(high)
+            sure = reached(edges, heights - level, z * spread)
+            lower.append(sure[0])
+            upper.append(sure[1])
         ends = float(self.space.values)
         middle = np.clip(np.array(found) - 0.5, 0.0, ends - 1)
         low = np.clip(np.floor(np.array(lower) - 0.5), 0.0, ends - 1)
