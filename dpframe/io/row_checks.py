@@ -23,6 +23,7 @@ from dpframe.arrays import U64
 from dpframe.io.frames import Frame
 from dpframe.io.table import Codes
 from dpframe.noise.keystream import BLOCK_BYTES, Rows, block_cipher
+from dpframe.spaces.entries import Entries
 
 _AT_ONCE = 1 << 14
 """Rows whose records are encrypted at a time: they stay in the cache."""
@@ -105,6 +106,8 @@ def value_words(values: Any, key: bytes) -> U64:
     >>> words.shape, bool((words[0] == words[2]).all()), bool((words[0] == words[1]).any())
     ((3, 2), True, False)
     """
+    if isinstance(values, Entries):
+        return _hashes(values.listed, key)[values.codes]
     if not isinstance(values, list):
         values = values.cast(_in_numbers(values.type))
     if isinstance(values, list) or pa.types.is_nested(values.type):
@@ -118,12 +121,15 @@ def value_words(values: Any, key: bytes) -> U64:
         return np.stack([own, np.asarray(values.is_valid()).astype(np.uint64)], axis=1)
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
-    hashes = [
-        blake2b(_text(entry).encode(), key=key, digest_size=16).digest() for entry in values.dictionary.to_pylist()
-    ]
-    entries: U64 = np.frombuffer(b"".join([*hashes, bytes(16)]), "<u8").reshape(-1, 2)
-    places = np.asarray(values.indices.fill_null(len(hashes)).cast(pa.int64()))
+    entries = _hashes(values.dictionary.to_pylist(), key)
+    places = np.asarray(values.indices.fill_null(len(entries) - 1).cast(pa.int64()))
     return entries.take(places, axis=0)
+
+
+def _hashes(entries: Sequence[Any], key: bytes) -> U64:
+    """Return a keyed hash of every entry, and behind the last zeros for null."""
+    hashes = [blake2b(_text(entry).encode(), key=key, digest_size=16).digest() for entry in entries]
+    return np.frombuffer(b"".join([*hashes, bytes(16)]), "<u8").reshape(-1, 2)
 
 
 def _in_numbers(type_: pa.DataType) -> pa.DataType:

@@ -15,6 +15,7 @@ from dpframe.io.frames import wrap
 from dpframe.io.row_checks import RowChecks, added, value_words
 from dpframe.noise.keystream import Keystream
 from dpframe.release.release import Digest, Selection, order_words, release
+from dpframe.spaces.entries import Entries
 
 KEY = bytes(range(32))
 ROWS = 3_000
@@ -157,6 +158,7 @@ def test_checks_of_a_word_are_its_mac():
         pa.array([["a"], ["b", "c"], None, ["a"]]),
         pa.array([{"x": 1}, {"x": 2}, None, {"x": 1}]),
         [{"x", "y", "z"}, frozenset("ab"), None, {"z", "y", "x"}],
+        Entries(["unused", 1, "1"], np.array([1, 2, -1, 1])),
     ],
     ids=lambda values: str(getattr(values, "type", "objects")),
 )
