@@ -107,7 +107,7 @@ def value_words(values: Any, key: bytes) -> U64:
     ((3, 2), True, False)
     """
     if isinstance(values, Entries):
-        return _hashes(values.listed, key)[values.codes]
+        return _hashes(values.listed, key).take(values.codes, axis=0)
     if not isinstance(values, list):
         values = values.cast(_in_numbers(values.type))
     if isinstance(values, list) or pa.types.is_nested(values.type):
