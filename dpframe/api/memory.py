@@ -126,7 +126,8 @@ def sanitize(
     plan
         A ready plan instead of these.
     key
-        32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh.
+        32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. Two tables under one
+        noise show how they differ: with a ledger the second is refused.
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn; or a
         part of the dataset, where the table holds the rows of that part alone. Parts must have no person in common:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -94,6 +94,8 @@ class Purse:
 
     account: Account | None
     ready: bytes | None = None
+    keyed: ClassVar[bool] = True
+    """Whether a key that is ready was given: it knows no table, and serves one."""
 
     def __post_init__(self) -> None:
         if self.ready is not None:
@@ -125,14 +127,27 @@ class Purse:
         tabled = table_digest(table, codes, self.ready)
         if tabled is None:
             return None
+        # What begins alike has the same noise, and what goes on alike is of the same table, too.
+        noise, rows = job_keys.release_id(self.ready, "", wanted)[:10], job_keys.release_id(self.ready, "", tabled)[:10]
+        if self.keyed:
+            self._check_key(self.account, noise, rows)
         bound = job_keys.bind(tabled, wanted)
-        for other in self.account.other_parts:
-            if self.account.ledger.find(job_keys.release_id(self.ready, other.name, bound)) is not None:
+        return noise + rows + job_keys.release_id(self.ready, self.account.name, bound)[:12]
+
+    def _check_key(self, account: Account, noise: str, rows: str) -> None:
+        """Raise `LedgerError` for a key that has drawn the same noise for another table, or another part."""
+        for entry in account.ledger.begun(noise):
+            if not entry.release_id.startswith(noise + rows):
                 raise LedgerError(
-                    f"these rows were released under this key as part {name_list([other.part or ''])}, and parts have "
-                    "no row in common; name that part, or take another key for other rows"
+                    "key has drawn the same noise for another table, and two tables under one noise show how they "
+                    "differ; leave key out, which takes a fresh one"
                 )
-        return job_keys.release_id(self.ready, self.account.name, bound)
+            parts = {entry.part, account.part} - {None}
+            if entry.dataset == account.dataset and len(parts) > 1:
+                raise LedgerError(
+                    f"these rows were released under this key as part {name_list([entry.part or ''])}, and parts have "
+                    "no row in common; name that part"
+                )
 
     @property
     def key(self) -> bytes:

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -313,6 +313,7 @@ class _StepPurse(Purse):
     """
 
     step: Sanitizer = field(kw_only=True)
+    keyed: ClassVar[bool] = False
     labels: pd.Index | None = field(kw_only=True)
     mark: bytes = field(kw_only=True, repr=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpframe.accounting.budget import Budget
@@ -51,13 +51,6 @@ class Account:
     def name(self) -> str:
         """The dataset's and the part's name, of which no other account has both."""
         return json.dumps([self.dataset] if self.part is None else [self.dataset, self.part])
-
-    @property
-    def other_parts(self) -> list[Account]:
-        """The accounts of the dataset's other parts; none where all rows are released."""
-        if self.part is None:
-            return []
-        return [replace(self, part=part) for part in self.ledger.parts(self.dataset) if part != self.part]
 
     @classmethod
     def of(cls, ledger: Any, dataset: str | None, part: str | None = None) -> Account | None:

@@ -337,6 +337,13 @@ class Ledger:
         with transaction(self._file, self.timeout) as connection:
             return self._entry(connection, release_id)
 
+    def begun(self, start: str) -> list[Entry]:
+        """Return the spends whose ids begin so, of whatever dataset they are."""
+        with transaction(self._file, self.timeout) as connection:
+            ids = connection.execute(_BEGUN, (len(_text(start, "start")), start)).fetchall()
+            entries = [self._entry(connection, release_id) for (release_id,) in ids]
+        return [entry for entry in entries if entry is not None]
+
     def summary(self) -> pd.DataFrame:
         """Return one row per dataset: accounting, unit, total, spent and left of ε and of δ, and number of releases.
 
@@ -413,6 +420,8 @@ _OF_DATASET = """
 SELECT dataset, release_id, what, who, at, part, epsilon, delta, mu, slack FROM spends
 WHERE :dataset IS NULL OR dataset = :dataset ORDER BY position
 """
+_BEGUN = "SELECT release_id FROM spends WHERE substr(release_id, 1, ?) = ?"
+
 _OF_RELEASE = """
 SELECT position, dataset, release_id, what, who, at, part, epsilon, delta, mu, slack FROM spends
 WHERE release_id = ?

@@ -68,7 +68,9 @@ def test_one_table_under_one_key_is_one_part(ledger: dpf.Ledger) -> None:
     ):
         sanitized(FRAME, ledger, "south", key=KEY)
     assert ledger.history("survey")["part"].tolist() == ["north"]
-    sanitized(ELSEWHERE, ledger, "south", key=KEY)
+    with pytest.raises(LedgerError, match=r"^key has drawn the same noise for another table"):
+        sanitized(ELSEWHERE, ledger, "south", key=KEY)  # rows of one place would have one noise
+    sanitized(ELSEWHERE, ledger, "south", key=OTHER)
     assert ledger.history("survey")["part"].tolist() == ["north", "south"]
 
 

@@ -237,7 +237,11 @@ def test_a_repeated_release_is_charged_once_and_another_table_again(ledger: dpf.
     first = released(frame, ledger)
     pd.testing.assert_frame_equal(released(frame.copy(), ledger), first)
     assert len(ledger.history()) == 1
-    released(frame.assign(age=frame["age"].where(frame.index > 0, 1)), ledger)
+    changed = frame.assign(age=frame["age"].where(frame.index > 0, 1))
+    with pytest.raises(LedgerError, match=r"^key has drawn the same noise for another table, and two tables"):
+        released(changed, ledger)
+    assert len(ledger.history()) == 1
+    released(changed, ledger, key=bytes(31) + b"1")
     released(frame, ledger, key=bytes(32))
     released(frame, ledger, epsilon=0.5)
     released(frame, ledger, nulls="impute")
@@ -253,8 +257,9 @@ def test_a_repeated_release_whose_spaces_are_inferred_is_charged_once(ledger: dp
     first = released(frame, ledger, spaces=None)
     pd.testing.assert_frame_equal(released(frame, ledger, spaces=None), first)
     assert len(ledger.history()) == 1
-    released(frame.assign(drug=frame["drug"].where(frame.index > 0, "c")), ledger, spaces=None)
-    assert len(ledger.history()) == 2
+    with pytest.raises(LedgerError, match=r"^key has drawn the same noise for another table, and two tables"):
+        released(frame.assign(drug=frame["drug"].where(frame.index > 0, "c")), ledger, spaces=None)
+    assert len(ledger.history()) == 1
 
 
 def test_a_repeated_release_of_persons_is_charged_once(ledger: dpf.Ledger) -> None:
