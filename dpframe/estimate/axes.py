@@ -318,8 +318,8 @@ def _inside(low: int, high: int) -> Callable[[npt.NDArray[Any]], FloatArray]:
 def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
     """Return first codes and bounds of bins: equal ones by number, or given by their bounds in order.
 
-    The outer bins reach to the bounds of the space: values are never outside them. A last bin of a single value ends
-    a step beyond it, as an interval of no width would be empty.
+    The outer bins reach to the bounds of the space: values are never outside them. The last one ends a step beyond, as
+    intervals that are closed on the left would not hold the rows at the upper bound.
     """
     space = column.space
     size = space.values
@@ -342,7 +342,7 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
         own = dict(zip(places.tolist(), given.tolist(), strict=True))
         shown = zip(edges.tolist(), numbers.tolist(), strict=True)
         numbers = np.array([own.get(edge, number) if 0 < edge < size - 1 else number for edge, number in shown])
-    if edges[-2] == size - 1:
+    if size > 1:
         first, second = np.asarray(space.numbers(np.array([0, 1])))
         numbers = np.append(numbers[:-1], numbers[-1] + (second - first))
     return tuple(edges.tolist()), tuple(space.instants(numbers).tolist())

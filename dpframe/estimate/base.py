@@ -414,7 +414,7 @@ class Reading:
         low = np.minimum(results["lower"], point - lower[0] - z * np.hypot(results["std_error"], lower[1]))
         high = np.maximum(results["upper"], point + upper[0] + z * np.hypot(results["std_error"], upper[1]))
         with np.errstate(invalid="ignore"):
-            error = np.maximum(results["std_error"], (high - low) / (2 * z))
+            error = np.maximum(results["std_error"], np.maximum(high - point, point - low) / z)
         return results | {"std_error": error, "lower": low, "upper": high}
 
     def _said_of_tails(self, columns: Iterable[str]) -> dict[str, Any]:

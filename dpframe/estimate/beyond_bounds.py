@@ -38,10 +38,11 @@ _LEAST_FALL = 1.0
 _NARROW = 1e-3
 """Width of a cell, as a part of the way that is looked at, from which on its count is not noise alone."""
 
-_SUSPECT, _NEAR = 2.0, 16.0
-"""Standard errors from which on rows beyond a bound are reckoned with, and how many times as far as the bound."""
+_SUSPECT, _NEAR, _HEAVY = 2.0, 8.0, 4.0
+"""Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the power
+of its fall below which a tail is heavy."""
 
-_MATTERS = 0.1
+_MATTERS = 0.2
 """Part of a variance from which on what tails add to it is said."""
 
 
@@ -107,9 +108,9 @@ class Tails:
 
     @property
     def matter(self) -> bool:
-        """Whether rows that are seen beyond the bounds add more than a tenth to the variance, beyond their error."""
+        """Whether rows are seen beyond the bounds that may add more than a fifth to the variance."""
         value, error = self.of_variance()[1]
-        return self.share > 0 and value - error > _MATTERS * self.variance
+        return self.share > 0 and value + error > _MATTERS * self.variance
 
 
 def _over(excess: Excess, rows: float) -> Excess:
@@ -190,7 +191,7 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
     nearer = (start / bound) ** fall if start > 0 else 1.0
     # As many rows again, and again, in every doubling.
     all_rows = nearer / (1 - 2.0 ** -max(fall, _LEAST_FALL))
-    last = max(last, _suspected(ends, cells, bound))
+    last = max(last, _suspected(ends, cells, bound, fall))
     far = slice(min(int(np.searchsorted(ends, 2 * bound)), last + 1), last + 1)
     middles = ends[:-1][far] / 2 + ends[1:][far] / 2
     return Tail(
@@ -198,11 +199,14 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
     )
 
 
-def _suspected(ends: FloatArray, cells: Cells, bound: float) -> int:
-    """Return the last cell near a bound whose rows noise alone hardly makes, though it might somewhere on the grid."""
+def _suspected(ends: FloatArray, cells: Cells, bound: float, fall: float) -> int:
+    """Return the last cell beyond a bound that is reckoned with although its rows may be noise.
+
+    Near the bound, where there are more than noise alone often makes, or all where the column falls slowly towards it.
+    """
     near = (ends[:-1] >= bound) & (ends[:-1] < _NEAR * bound)
     error = np.sqrt(np.maximum(np.diag(cells.covariance), 1e-300))
-    found = np.flatnonzero(near & (cells.counts > _SUSPECT * error))
+    found = np.flatnonzero(near & ((cells.counts > _SUSPECT * error) | (fall < _HEAVY)))
     return int(found[-1]) if len(found) else -1
 
 

@@ -217,6 +217,8 @@ class NumberLaw:
         near = near - apart.mean(axis=0)
         errors = np.sqrt(np.maximum(spread, 0.0))
         error = _CAREFUL * np.sqrt(np.mean(apart**2, axis=0))
+        # Both differ by more than noise where the cut at zero is biased: of many empty cells.
+        error = np.sqrt(error**2 + np.maximum((near - raw) ** 2 - spread, 0.0))
         # Next to zero a bootstrap sees no rows that could be missed: those that noise hides.
         hidden = truncated_spread(raw, errors) * np.clip(1 - near / np.maximum(errors, 1e-300), 0.0, 1.0)
         error = np.maximum(error, np.where((parts >= 0).all(axis=1), hidden, 0.0))
