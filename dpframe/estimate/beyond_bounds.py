@@ -39,8 +39,8 @@ _NARROW = 1e-3
 """Width of a cell, as a part of the way that is looked at, from which on its count is not noise alone."""
 
 _SUSPECT, _NEAR, _HEAVY = 2.0, 8.0, 4.0
-"""Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the power
-of its fall below which a tail is heavy."""
+"""Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the
+power of its fall below which a tail is heavy."""
 
 _MATTERS = 0.2
 """Part of a variance from which on what tails add to it is said."""

@@ -25,8 +25,7 @@ from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_tables
 from dpframe.estimate.tables.mixture import Mixture
-from dpframe.estimate.tables.numbers import bin_table, cut_at_quantiles, fine_shares, tilt_to_mean
-from dpframe.estimate.tables.refine import Refining
+from dpframe.estimate.tables.numbers import cut_at_quantiles, tilt_to_mean
 from dpframe.estimate.tables.simple import simple_one_way
 from dpframe.estimate.tables.slopes import left_open, moved_by_slopes
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
@@ -160,15 +159,12 @@ class TableColumn:
     """One column of a fit.
 
     ``axis`` has the finest cells that are known of it, ``bins`` the cell of the fit that each of them lies in, and
-    ``fine`` its own counts, where they are finer than the fit's cells; ``shares`` are those of the fine cells.
-    ``refining`` is what its own counts were refined by, and ``law`` what was measured of a number alone.
+    ``shares`` are those of the fine cells. ``law`` is what was measured of a number alone.
     """
 
     axis: Axis
     bins: IntArray
-    fine: Table | None
     shares: FloatArray
-    refining: Refining | None = None
     law: NumberLaw | None = None
 
     @property
@@ -176,10 +172,20 @@ class TableColumn:
         """Cells of the fit."""
         return int(self.bins.max()) + 1
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether more is known of it than the fit's cells."""
+        return self.cells < self.axis.cells
+
+    def binned(self, place: int) -> Table:
+        """Return what a number's own counts tell of the fit's cells, as a table of the column at this place."""
+        assert self.law is not None
+        onto = (np.arange(self.cells)[:, None] == self.bins).astype(np.float64)
+        variances = ((onto @ self.law.covariance) * onto).sum(axis=1)
+        return Table((place,), onto @ self.law.rows, np.sqrt(np.maximum(variances, 1e-6)))
+
     def within(self, coarse: FloatArray) -> FloatArray:
         """Return the shares of the fine cells, from those of the fit's cells."""
-        if self.fine is not None and self.law is None:
-            return fine_shares(self.fine, self.bins, coarse)
         held = np.bincount(self.bins, self.shares, minlength=self.cells)
         return np.asarray(self.shares * (coarse / np.maximum(held, 1e-300))[self.bins])
 
@@ -398,21 +404,13 @@ class MeasuredTables:
         if coarse is None and one_way is None:
             return self._unmeasured(column)
         if coarse is not None and (one_way is None or into_cells(one_way[1], coarse) is None):
-            return TableColumn(coarse, np.arange(coarse.cells), None, coarse.volumes / coarse.volumes.sum())
+            return TableColumn(coarse, np.arange(coarse.cells), coarse.volumes / coarse.volumes.sum())
         assert one_way is not None
         own, fine = one_way
         if column.space.is_numeric and not column.space.is_listed:
             return self._number(column, own, coarse)
-        counts = Table((0,), own.counts.astype(np.float64), math.sqrt(own.measure.sigma2))
-        refining = self._refining(fine, counts)
-        if refining is not None:
-            counts = Table((0,), refining.refined(counts.counts), np.sqrt(np.maximum(refining.left, 1e-6)))
-        shares = project_to_simplex(counts.counts / max(float(counts.counts.sum()), 1.0))
-        if coarse is None:
-            bins = np.arange(fine.cells) if column.space.is_listed else _quantile_bins(counts.counts, fine)
-        else:
-            bins = np.asarray(into_cells(fine, coarse)).argmax(axis=0)
-        return TableColumn(fine, bins, counts if int(bins.max()) + 1 < fine.cells else None, shares, refining)
+        counts = own.counts.astype(np.float64)
+        return TableColumn(fine, np.arange(fine.cells), project_to_simplex(counts / max(float(counts.sum()), 1.0)))
 
     def _number(self, column: Column, own: MeasuredTable, coarse: Axis | None) -> TableColumn:
         """Return a number's column of the fit: its cells are those that its levels tell apart."""
@@ -425,13 +423,9 @@ class MeasuredTables:
         more = None if self._inference is None else self._inference.of_parts(axis)
         if more is not None:
             law = law.told(Observation(more.matrix, *more.about(law.positive)))
-        counts = Table((0,), law.rows, np.sqrt(np.maximum(np.diag(law.covariance), 1e-6)))
-        if coarse is None:
-            bins = _quantile_bins(law.positive, axis)
-        else:
-            bins = np.asarray(into_cells(axis, coarse)).argmax(axis=0)
-        cut = int(bins.max()) + 1 < axis.cells
-        return TableColumn(axis, bins, counts if cut else None, law.shares, law=law)
+        merge = None if coarse is None else into_cells(axis, coarse)
+        bins = _quantile_bins(law.positive, axis) if merge is None else merge.argmax(axis=0)
+        return TableColumn(axis, bins, law.shares, law)
 
     def law(self, name: str) -> NumberLaw | None:
         """Return how a number's rows are spread, from all that was measured of it, pairs and its sum included."""
@@ -449,25 +443,17 @@ class MeasuredTables:
             self._laws[name] = law
         return self._laws[name]
 
-    def _refining(self, axis: Axis, counts: Table) -> Refining | None:
-        """Return what inference measured of a one-way's cells, or parts of them, if it did."""
-        more = None if self._inference is None else self._inference.of_parts(axis)
-        if more is None:
-            return None
-        others, variances = more.about(np.maximum(counts.counts, 0.0))
-        return Refining.of(counts.counts, counts.variances, more.matrix, others, variances)
-
     def _unmeasured(self, column: Column) -> TableColumn | None:
         """Return a column of which rows alone tell."""
         if column.space.size <= FEW_VALUES:
             axis: Axis = ListedAxis(column)
-            return TableColumn(axis, np.arange(axis.cells), None, np.full(axis.cells, 1 / axis.cells))
+            return TableColumn(axis, np.arange(axis.cells), np.full(axis.cells, 1 / axis.cells))
         if not column.space.is_numeric or column.space.is_listed:
             return None
         grid = make_axis(column, min(FINE_CELLS, column.space.values)).for_fits
         assert isinstance(grid, BinnedAxis)
         shares = Distribution.fit(grid, count_classes([grid], self._source.codes([column.name]))).shares
-        return TableColumn(grid, _quantile_bins(shares * self._source.n, grid), None, shares)
+        return TableColumn(grid, _quantile_bins(shares * self._source.n, grid), shares)
 
     @cached_property
     def names(self) -> list[str]:
@@ -481,8 +467,8 @@ class MeasuredTables:
         for table, own in self._counted:
             members = [self.columns[name] for name in table.measure.columns]
             places = tuple(self.names.index(name) for name in table.measure.columns)
-            if len(places) == 1 and members[0].fine is not None:
-                tables.append(self._binned(places[0], members[0]))
+            if len(places) == 1 and members[0].is_cut and members[0].law is not None:
+                tables.append(members[0].binned(places[0]))
             elif all(m.cells == axis.cells for m, axis in zip(members, own, strict=True)):
                 tables.append(Table(places, table.counts.astype(np.float64), math.sqrt(table.measure.sigma2)))
         sizes = tuple(member.cells for member in self.columns.values())
@@ -494,20 +480,10 @@ class MeasuredTables:
         tables += [self._own(place) for place in range(len(sizes)) if place not in told]
         return Evidence(self._source.rows, sizes, tuple(tables), channels, rows)
 
-    @staticmethod
-    def _binned(place: int, member: TableColumn) -> Table:
-        """Return what a column's own counts tell of the fit's cells."""
-        assert member.fine is not None
-        if member.law is None:
-            return bin_table(place, member.fine, member.bins)
-        onto = (np.arange(member.cells)[:, None] == member.bins).astype(np.float64)
-        variances = ((onto @ member.law.covariance) * onto).sum(axis=1)
-        return Table((place,), onto @ member.law.rows, np.sqrt(np.maximum(variances, 1e-6)))
-
     def _inferred(self) -> Iterator[Table]:
         """Yield what inference measured of listed columns, as their one-ways: nothing of cells it did not count."""
         for place, member in enumerate(self.columns.values()):
-            if self._inference is None or member.refining is not None or member.cells < member.axis.cells:
+            if self._inference is None or member.is_cut:
                 continue
             raw, more = self.raw([member.axis]), self._inference.measured(member.axis)
             if raw is None or more is None:

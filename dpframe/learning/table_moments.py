@@ -66,10 +66,10 @@ class CellFunctions:
         if block.scale is not None:
             between = float(coarse @ centred[:, 0] ** 2) / max(float(second[0, 0]), 1e-300)
         between = min(max(between, LEAST_BETWEEN), 1.0)
-        if member.fine is None:
-            variances = 1 / np.sum([1 / table.variances for table in tables.evidence.seen(place)], axis=0)
+        if member.is_cut and member.law is not None:
+            variances = np.diag(member.law.covariance)
         else:
-            variances = member.fine.variances
+            variances = 1 / np.sum([1 / table.variances for table in tables.evidence.seen(place)], axis=0)
         return cls(centred, spread.T @ there, mean, second, between, coarse, around, variances)
 
     @property

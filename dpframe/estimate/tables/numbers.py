@@ -6,7 +6,6 @@ import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.likelihood import project_to_simplex
-from dpframe.estimate.tables.tables import Table
 
 MOST_BINS = 12
 """Bins of a number in pairs."""
@@ -25,31 +24,6 @@ def cut_at_quantiles(counts: FloatArray, most: int = MOST_BINS) -> IntArray:
     middles = np.cumsum(shares) - shares / 2
     bins = np.minimum((middles * most).astype(np.int64), most - 1)
     return np.cumsum(np.diff(bins, prepend=bins[0]) > 0)
-
-
-def bin_table(column: int, fine: Table, bins: IntArray) -> Table:
-    """Return a fine one-way's counts by bin, with their noise, as a table of the column in bins."""
-    counts, variances = _by_bin(fine.counts, bins), _by_bin(fine.variances, bins)
-    return Table((column,), counts, np.sqrt(variances))
-
-
-def _by_bin(values: FloatArray, bins: IntArray) -> FloatArray:
-    return np.bincount(bins, weights=values).astype(np.float64)
-
-
-def fine_shares(fine: Table, bins: IntArray, coarse: FloatArray) -> FloatArray:
-    """Return the shares of a number's cells: in every bin the nearest to the noisy counts that have the bin's share.
-
-    >>> noisy = Table((0,), np.array([3.0, -1.0, 4.0, 4.0]), 1.0)
-    >>> fine_shares(noisy, np.array([0, 0, 1, 1]), np.array([0.25, 0.75]))
-    array([0.25 , 0.   , 0.375, 0.375])
-    """
-    total = max(float(fine.counts.sum()), 1.0)
-    found = np.zeros(len(bins))
-    for b, share in enumerate(coarse):
-        inside = bins == b
-        found[inside] = project_to_simplex(fine.counts[inside] / total, float(share)) if share > 0 else 0.0
-    return found
 
 
 def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatArray:
