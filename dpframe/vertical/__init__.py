@@ -20,26 +20,19 @@ Who may know what, and what that rests on:
 - *Pads* are one-time: a curator encrypts a run once, a server perturbs it once, a researcher uses a pad once. With
   ``pad="stream"`` uniformity is computational (AES-256), with ``pad="one-time"`` perfect, as far as the operating
   system's randomness is.
-- *Digests*: a header's digest of its codes takes a random nonce that is in the message alone: a header and a pad
-  together confirm no guess of a value.
+- *Headers* are public, and hold nothing that one row may move: the number of rows and the columns' types follow the
+  run and the table's declared kinds. The digest of the codes takes a random nonce that is in the message alone: a
+  header and a pad together confirm no guess of a value.
+- *Measured tables* (``measure=``) go with the pad of the curator who measured them, and come out with the release: who
+  has the pad has their (ε, δ), which is part of the plan's.
 - That curators have the same records is compared by a keyed digest, which tells whoever has no secret only that
   they are the same.
 
-What each coalition has of the columns of a curator outside it, before the release goes out, in a run that measures no
-tables (noisy tables of ``measure=`` are in the public header, and everybody has what they were charged for; the
-header also has each column's type, as the curator's table has it):
-
-- everybody: nothing
-- another curator: nothing
-- the server: nothing
-- the server and another curator: nothing
-- the researcher without the curator's pad: nothing
-- the researcher: (ε, δ)
-- the researcher and another curator: local (ε₀, δ₀)
-- the server and the researcher: everything
-
-The release adds to "nothing" what it is made for: (ε, δ) for everybody, and the local guarantee for a curator who sees
-the server's output beside it.
+What each coalition has of the columns of a curator outside it, before the release goes out, is `Run.trust`, below for
+a run with a measured table. The pad is that curator's; the researcher has it where nothing else is said, and every
+coalition may have the pads of others. Two or more other curators have what one has, and who has message and pad has
+everything, whoever they are. The release adds to "nothing" what it is made for:
+the promise for everybody, and the local one for a curator who sees the server's output beside it.
 
 Examples
 --------
@@ -56,7 +49,18 @@ Examples
 >>> secret = parties["alice"].share()
 >>> path = shutil.copy("alice/shared.secret", "bob/shared.secret")
 >>> curators = {"alice": ({"job": ["farm", "shop"]}, keys["alice"]), "bob": ({"age": (0, 99)}, keys["bob"])}
->>> run = new_run(curators, keys["server"], n=1_000, epsilon=1, sample=900)
+>>> run = new_run(curators, keys["server"], n=1_000, epsilon=1, sample=900, measure=[("job",)])
+>>> print(run.trust().to_string(float_format="{:.3g}".format))
+                                                     has  epsilon  delta
+everybody                                        nothing        0      0
+another curator                                  nothing        0      0
+the server                                       nothing        0      0
+the server and another curator                   nothing        0      0
+all others, without the curator's pad            nothing        0      0
+whoever has the pad alone                     the tables    0.711  5e-07
+the researcher                               the promise        1  1e-06
+the researcher and another curator     the local promise     3.95  1e-06
+the server and the researcher                 everything      inf      1
 >>> header = Curator(run, "alice").encrypt(alice, "alice.message", "alice.pad", id="id")
 >>> header = Curator(run, "bob").encrypt(bob, "bob.message", "bob.pad", id="id", beside=["alice.message.header"])
 >>> header = Server(run, "server").perturb(["alice.message", "bob.message"], "noisy")

@@ -23,11 +23,10 @@ from dpframe.io.frames import wrap
 from dpframe.io.inputs import open_input
 from dpframe.io.spill import BUCKET_ROWS, Spill
 from dpframe.io.table import Table
-from dpframe.io.types import output_type
 from dpframe.ledger.account import Account
 from dpframe.noise.keystream import Keystream
 from dpframe.release.packed import packed
-from dpframe.spaces.field import is_open
+from dpframe.spaces import Space
 from dpframe.vertical.keys import Identity
 from dpframe.vertical.messages import ROWS, Header, MessageWriter, check_new, header_file, read_header, write_header
 from dpframe.vertical.pads import PadStream, padded
@@ -97,7 +96,8 @@ class Curator:
             The file for the server and for nobody else, of mode 0600: without the pad it is uniform noise, with it the
             plain sample. Its header, which tells nothing of values, is written beside it (``.header``).
         pad
-            The file for the researcher, of mode 0600: whoever has it can read the message before the server adds noise.
+            The file for the researcher, of mode 0600: whoever has it can read the message before the server adds noise,
+            and has the curator's measured tables.
         id
             The column of record ids, whole numbers or text, each once.
         beside
@@ -134,10 +134,9 @@ class Curator:
                     account.cost(self.run.plan), "vertical", f"vertical {self.member.name} {self.run.id[:32]}"
                 )
             self.identity.use(f"{self.run.id}.encrypted", _DONE)
-            facts: dict[str, Any] = {"records": records, "fields": self._fields(table)}
-            if tables is not None:
-                facts["tables"] = packed(tables.measured())
-            return self._write(spill, facts, message, pad)
+            facts = {"records": records, "fields": self._fields(table)}
+            measured = {} if tables is None else {"tables": packed(tables.measured())}
+            return self._write(spill, facts, measured, message, pad)
 
     def _opened(self, source: Any, id: str) -> Table:
         """Return the table, once it is known to have the columns, types and rows of the run."""
@@ -226,17 +225,18 @@ class Curator:
                 )
 
     def _fields(self, table: Table) -> str:
-        """Return the columns' names and types, which are public, as text."""
+        """Return the columns' names and types as text, which everybody may read."""
         spaces = self.run.spaces(self.member.columns)
-        fields = []
-        for field in table.fields(list(spaces)):
-            # Objects have no type of their own.
-            type_ = spaces[field.name].natural_type if is_open(field.type) else field.type
-            fields.append(pa.field(field.name, output_type(type_), field.nullable))
+        fields = [pa.field(f.name, public_type(spaces[f.name], f.type)) for f in table.fields(list(spaces))]
         return base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
 
-    def _write(self, spill: Spill, facts: Mapping[str, Any], message: Path, pad: Path) -> Header:
-        """Pad the sample's rows, in the order of their tags, and write both files; the pad has its name last."""
+    def _write(
+        self, spill: Spill, facts: Mapping[str, Any], measured: Mapping[str, Any], message: Path, pad: Path
+    ) -> Header:
+        """Pad the sample's rows, in the order of their tags, and write both files; the pad has its name last.
+
+        What was measured goes with the pad, which is for the researcher alone.
+        """
         run, spaces = self.run, self.run.spaces(self.member.columns)
         key = secrets.token_bytes(32) if run.pad == "stream" else None
         pads = PadStream(spaces, key, run.digest)
@@ -251,7 +251,7 @@ class Curator:
                 if key is None:
                     pad_writer.write(drawn)
             header = writer.finish(Header("codes", run.id, self.member.name, 0, facts), self.identity)
-            told = {"message": header.digest, "pad": run.pad} | ({} if key is None else {"key": key.hex()})
+            told = {"message": header.digest, "pad": run.pad, **measured} | ({} if key is None else {"key": key.hex()})
             pad_writer.finish(Header("pad", run.id, self.member.name, 0, told), self.identity)
         write_header(header_file(message), header, self.identity)
         return header
@@ -265,6 +265,29 @@ def _first(spill: Spill, rows: int) -> Iterator[Batch]:
             part = {name: column[:rows] for name, column in found.items()}
             rows -= length(part)
             yield part
+
+
+def public_type(space: Space, type_: pa.DataType) -> pa.DataType:
+    """Return the type in which a column is released, which stands in a public header.
+
+    It is the space's own: a column's type is chosen by its values where whoever made the table let a reader choose it,
+    and one null makes numbers of whole ones. What a space does not know is kept: whether text is of categories, and in
+    their order; whether days are times, and of which zone.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import as_space
+    >>> public_type(as_space((0, 99)), pa.float64()), public_type(as_space(["a", "b"]), pa.large_string())
+    (DataType(int64), DataType(string))
+    """
+    natural, kinds = space.natural_type, pa.types
+    if kinds.is_timestamp(type_) or kinds.is_duration(type_):
+        unit = natural.unit if natural in (pa.timestamp("ns"), pa.duration("ns")) else "us"
+        return pa.duration(unit) if kinds.is_duration(type_) else pa.timestamp(unit, type_.tz)
+    if not kinds.is_dictionary(natural):
+        return natural
+    plain = natural.value_type
+    return pa.dictionary(pa.int32(), plain, type_.ordered) if kinds.is_dictionary(type_) else plain
 
 
 def fields_of(header: Header, names: Sequence[str]) -> dict[str, pa.Field]:

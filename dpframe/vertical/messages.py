@@ -67,7 +67,26 @@ class Header:
         kinds = (header.kind, header.run, header.sender, header.content)
         if not all(isinstance(kind, str) for kind in kinds) or not isinstance(header.facts, dict):
             raise TypeError
+        if type(header.rows) is not int or type(header.schema) is not int:
+            raise TypeError
         return header
+
+
+def read_text(text: str | bytes, path: Path) -> Header:
+    """Read the header of a file back, of this version's schema.
+
+    Raises
+    ------
+    FileError
+        For another schema: of the first one a header confirms guesses, and what a newer one has is not known here.
+    ValueError, TypeError, KeyError
+        For what is no header.
+    """
+    schema = json.loads(text)["schema"]
+    if type(schema) is int and schema != _SCHEMA:
+        remedy = "make a new run with this version" if schema < _SCHEMA else "upgrade dpframe"
+        raise FileError(f"{path} has schema {schema}, this version reads {_SCHEMA}; {remedy}")
+    return Header.from_text(text)
 
 
 def header_file(message: Path) -> Path:
@@ -87,13 +106,15 @@ def read_header(path: str | Path, run: str, key_of: Callable[[str], str]) -> Hea
     Raises
     ------
     FileError
-        If it is none, of another run, or changed.
+        If it is none, of another schema or run, or changed.
     """
     try:
         found = json.loads(Path(path).read_bytes())
-        header, signature = Header.from_text(found["header"]), str(found["signature"])
+        header, signature = read_text(found["header"], Path(path)), str(found["signature"])
     except FileNotFoundError:
         raise FileError(f"{path} does not exist") from None
+    except FileError:
+        raise
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise FileError(
             f"{path} is no header; pass the .header file that encrypt writes: a message is for the server alone"
@@ -193,7 +214,7 @@ class Message:
         Raises
         ------
         FileError
-            If it is none, or of a newer schema.
+            If it is none, or of another schema.
         """
         path = Path(path)
         try:
@@ -202,13 +223,10 @@ class Message:
             missing = isinstance(error, FileNotFoundError)
             raise FileError(f"{path} {'does not exist' if missing else 'is damaged or no Parquet file'}") from None
         try:
-            header, signature = Header.from_text(found[_HEADER]), found[_SIGNATURE].decode("ascii")
+            header, signature = read_text(found[_HEADER], path), found[_SIGNATURE].decode("ascii")
             nonce = bytes.fromhex(found.get(_NONCE, b"").decode("ascii"))
         except (KeyError, ValueError, TypeError, RecursionError):
             raise FileError(f"{path} is no message of a vertical run; encrypt and perturb write them") from None
-        if header.schema != _SCHEMA:
-            remedy = "make a new run with this version" if header.schema == 1 else "upgrade dpframe"
-            raise FileError(f"{path} has schema {header.schema}, this version reads {_SCHEMA}; {remedy}")
         return cls(path, header, signature, nonce)
 
     def verify(self, kind: str, run: str, public: str, spaces: Mapping[str, Space]) -> None:

@@ -29,7 +29,7 @@ from dpframe.release.packed import unpacked
 from dpframe.release.release import Digest, order_words
 from dpframe.vertical.curator import fields_of
 from dpframe.vertical.keys import mark, verified
-from dpframe.vertical.messages import Header, Message
+from dpframe.vertical.messages import Header, Message, read_text
 from dpframe.vertical.pads import PadStream, unpadded
 from dpframe.vertical.run import Member, Run
 
@@ -99,7 +99,7 @@ class Researcher:
         """Return what the curators signed, by their names, as the server passed it on."""
         try:
             told = {m: source.header.facts[m.name] for m in self.run.curators}
-            heads = {m: Header.from_text(text) for m, (text, _) in told.items()}
+            heads = {m: read_text(text, source.path) for m, (text, _) in told.items()}
             honest = all(verified(m.key, told[m][1], heads[m].text.encode()) for m in told)
         except (KeyError, ValueError, TypeError):
             honest = False
@@ -158,7 +158,7 @@ class Researcher:
                 first += length(codes)
             outputs = map(form.decoded, row_groups(map(spill.read, range(spill.buckets)), form.group_rows))
             rows = written(lambda table: writer.write(table, form.group_rows), outputs, 2)
-            tables = self._tables([heads[member.name] for member in members])
+            tables = self._tables([pads[member.name].header for member in members])
             drawn_from = None if run.plan.sample is None else run.plan.n
             info = ReleaseInfo(run.plan, rows, digest.hexdigest(tables), drawn_from, False, tables)
             writer.describe(form.metadata(info))
@@ -175,17 +175,17 @@ class Researcher:
                 out |= unpadded(spaces, codes, take(length(codes)))
             yield out
 
-    def _tables(self, heads: Sequence[Header]) -> tuple[MeasuredTable, ...]:
+    def _tables(self, pads: Sequence[Header]) -> tuple[MeasuredTable, ...]:
         """Return what the curators measured, in the order of the plan's tables; none if one curator is left out."""
         plan = self.run.plan
-        if not plan.measures or len(heads) < len(self.run.curators):
+        if not plan.measures or len(pads) < len(self.run.curators):
             return ()
         by_measure: dict[Measure, MeasuredTable] = {}
-        for head in heads:
-            measures = self.run.tables_of(self.run.member(head.sender))
-            tables = unpacked(head.facts.get("tables"), measures, plan.spaces) if measures else ()
+        for pad in pads:
+            measures = self.run.tables_of(self.run.member(pad.sender))
+            tables = unpacked(pad.facts.get("tables"), measures, plan.spaces) if measures else ()
             if tables is None:
-                raise PlanError(f"the tables that curator {head.sender} measured do not fit the run; make a new run")
+                raise PlanError(f"the tables that curator {pad.sender} measured do not fit the run; make a new run")
             by_measure |= {table.measure: table for table in tables}
         return tuple(by_measure[measure] for measure in plan.measures)
 

@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from dpframe.accounting.budget import Budget
 from dpframe.codec import check_names
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
@@ -28,6 +30,7 @@ from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
 from dpframe.vertical.keys import check_public
 from dpframe.vertical.pads import PADS
+from dpframe.vertical.trust import trust_table
 
 SCHEMA = 1
 
@@ -164,6 +167,23 @@ class Run:
                 return member
         known = name_list(member.name for member in self.curators)
         raise ParameterError(f"curator {name_list([str(name)])} is not in the run; its curators are {known}")
+
+    def trust(self) -> pd.DataFrame:
+        """Return what each coalition of parties learns of the columns of a curator outside it, in numbers.
+
+        Returns
+        -------
+        One row for each coalition, in words; ``has``, and the (ε, δ) of that, replace-one: 0 is nothing, infinity the
+        values of the sample.
+
+        Examples
+        --------
+        >>> curators = {"alice": ({"job": ["farm", "shop"]}, "aa" * 32), "bob": ({"age": (0, 99)}, "bb" * 32)}
+        >>> run = new_run(curators, "cc" * 32, n=1_000, epsilon=1)
+        >>> run.trust().at["the researcher", "has"]
+        'the promise'
+        """
+        return trust_table(self.plan)
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the run as JSON text: public facts only."""

@@ -91,7 +91,7 @@ class Server:
             for codes in self._joined(found):
                 writer.write(perturbed(codes, run.plan, key, first))
                 first += length(codes)
-            # With their signatures: what curators say of types and tables goes through the server unchanged.
+            # With their signatures: what curators say of records and types goes through the server unchanged.
             facts = {name: [message.header.text, message.signature] for name, message in found.items()}
             return writer.finish(Header("perturbed", run.id, "server", 0, facts), self.identity)
 
