@@ -211,6 +211,16 @@ def test_categoricals_of_times_get_a_grid_that_can_be_listed(years: int) -> None
     assert abs(pd.Timestamp(safe["x"].cat.categories[0]) - stamps[0]) < pd.Timedelta(days=40 * years)
 
 
+@pytest.mark.parametrize("odd", [3, "b", None])
+def test_leak_sparse_objects_are_objects(odd: Any) -> None:
+    """Without the number pandas makes them text, which was read on another path."""
+
+    def made(values: list[Any]) -> pd.DataFrame:
+        return pd.DataFrame({"x": pd.Series(values, dtype=pd.SparseDtype(object, None))})
+
+    assert private(made([*["a", None] * (N // 2 - 1), "a", odd])) == private(made(["a", None] * (N // 2)))
+
+
 TEXTS = ["", "x", "1.5", "-7", "1e999", "NaN", "true", "2020-01-01", "2020-01-01 08:00:00+02:00", '"1"']
 
 

@@ -297,7 +297,8 @@ class PandasFrame(Frame):
         series: Any = self.frame[name]
         coded: pd.Series[Any] = series
         if isinstance(series.dtype, pd.SparseDtype):
-            coded = series.sparse.to_dense()
+            # Not as pandas makes it dense, which chooses between text and objects by the values.
+            coded = pd.Series(series.sparse.to_dense().to_numpy(), index=series.index, dtype=series.dtype.subtype)
         elif _is_category_of_intervals(series.dtype):
             # In no order: pandas takes the bounds from the data more often than not, so they are to be found.
             texts = pd.Index(_interval_texts(series.dtype), dtype="string")
