@@ -142,7 +142,7 @@ class PlanOptions(TypedDict, total=False):
     measure_share: Annotated[
         float,
         Option(
-            0.5, "Share of what inference leaves of the budget (of μ²) that measured tables take.", check=_tables_share
+            0.8, "Share of what inference leaves of the budget (of μ²) that measured tables take.", check=_tables_share
         ),
     ]
     max_items: Annotated[

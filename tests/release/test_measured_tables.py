@@ -226,7 +226,7 @@ def test_a_channel_that_may_fail_is_accounted_for_as_in_known_order():
     plan = dpf.make_plan(frame()[1:], 1.0, 1e-6, **given)
     assert plan.measures == ()
     assert plan.inferred.step is not None
-    plan = dpf.make_plan(frame()[2:], 1.0, 1e-6, measure=["sex", "home"], **given)
+    plan = dpf.make_plan(frame()[2:], 1.0, 1e-6, measure=["sex", "home"], measure_share=0.5, **given)
     assert plan.measures
     assert plan.inferred.step is None
     assert plan.verify().ok
