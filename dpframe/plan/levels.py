@@ -106,12 +106,13 @@ def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np
     kind = wide.dtype.type
     found = (wide * kind(size) // kind(values)).astype(np.intp) if size < values else wide.astype(np.intp)
     if size < values:
-        equal = -(-np.arange(size, dtype=np.int64) * values // size)
         own = breaks(space)
-        for code in own[~np.isin(own, equal)].tolist():
+        # Of the breaks, those at which no cell of equal width begins.
+        own = own[-(-(own * size // values) * values // size) != own]
+        for code in own.tolist():
             found += codes >= code
         if space.has_null:
-            found[codes == values] = len(cells_between(space, size, 0, values))
+            found[codes == values] = size + len(own)
     return found
 
 
