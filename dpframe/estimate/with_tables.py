@@ -22,6 +22,9 @@ from dpframe.estimate.tables.guard import Guarded, guard_joint
 from dpframe.evidence.number_law import NumberLaw, truncated_spread
 from dpframe.io.released import Source
 
+_FOLLOWED = 0.1
+"""Part of the noise's variance that a fit has at least."""
+
 _FEWEST = 1e-9
 """Share of rows below which a group is empty."""
 
@@ -242,22 +245,34 @@ class TableJoints:
         means = of(fitted.fit.joint(places))
         variance = fitted.replicas.errors(places, of=of) ** 2
         variance += (law_of_bins**2 @ bins.open_spreads) * (1 - np.clip(held, 0.0, 1.0))
-        raw = self._raw_spread(names, onto, (bins.means - means[..., None]) * bins.present)
+        raw = self._raw_sums(names, onto, (bins.means - means[..., None]) * bins.present)
         if raw is not None:
-            excess = raw / (held * max(float(self._source.rows), 1.0)) ** 2 * self._excess(names)
-            variance = variance + excess
+            rows = held * max(float(self._source.rows), 1.0)
+            variance = variance + self._misfit_of(names, raw[0] / rows, raw[1] / rows**2)
         return means, variance
 
-    def _raw_spread(self, names: Sequence[str], onto: Sequence[FloatArray], weights: FloatArray) -> FloatArray | None:
-        """Return the variance of a weighted sum over a number's bins, in each group, of a pair's raw counts."""
+    def _misfit_of(self, names: Sequence[str], apart: FloatArray, noise: FloatArray) -> FloatArray:
+        """Return the variance of a fit about the truth from how far it is off what was measured, of such noise.
+
+        What is more than noise in this very distance; or what is so, on average, in those of blocks of the pair's
+        cells; and never less than a tenth of the noise: a fit follows what it was fitted to.
+        """
+        own = np.maximum(apart**2 - noise, self._excess(names) * noise)
+        return np.asarray(np.maximum(own, 0.0) + _FOLLOWED * noise)
+
+    def _raw_sums(
+        self, names: Sequence[str], onto: Sequence[FloatArray], weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Return weighted sums over a number's bins of a pair's raw counts, in each group, and their variances."""
         if len(names) != 2:
             return None
         i, j = self.tables.places(names)
         table = self.tables.evidence.pairs.get((min(i, j), max(i, j)))
         if table is None:
             return None
-        variances = table.variances if i < j else table.variances.T
-        return np.asarray(((onto[0] ** 2 @ variances) * weights**2).sum(axis=-1))
+        counts, variances = (v if i < j else v.T for v in (table.counts, table.variances))
+        sums = ((onto[0] @ counts) * weights).sum(axis=-1)
+        return sums, np.asarray(((onto[0] ** 2 @ variances) * weights**2).sum(axis=-1))
 
     def _misfit(self, names: Sequence[str], parts: Sequence[FloatArray], found: float) -> float:
         """Return by how much a share by the fit may be off what was measured of it, and what noise may hide.
@@ -271,7 +286,7 @@ class TableJoints:
         if raw is None or cover is None:
             return 0.0
         count, variance = raw[0] / n, raw[1] / n**2
-        excess = max((count - found) ** 2 - variance, self._excess(names) * variance)
+        excess = float(self._misfit_of(names, np.array(count - found), np.array(variance)))
         error = math.sqrt(cover[1]) / n
         hidden = float(truncated_spread(np.array([cover[0] / n]), np.array([error]))[0]) * max(0.0, 1 - found / error)
         return math.hypot(math.sqrt(max(excess, 0.0)), hidden / 2)

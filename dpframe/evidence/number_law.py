@@ -269,6 +269,9 @@ class NumberLaw:
             upper.append(sure[1])
         ends = float(self.space.values)
         middle = np.clip(np.array(found) - 0.5, 0.0, ends - 1)
+        # Of a cell of one code that code: pandas' quantiles are values that rows have.
+        cell = np.clip(np.searchsorted(edges, np.array(found), side="left") - 1, 0, cells - 1)
+        middle = np.where(self.widths[cell] == 1, self.starts[cell], middle)
         low = np.clip(np.floor(np.array(lower) - 0.5), 0.0, ends - 1)
         high = np.clip(np.ceil(np.array(upper)), 0.0, ends - 1)
         return middle, np.minimum(low, middle), np.maximum(high, middle)
