@@ -134,11 +134,12 @@ def _grow(tree: Tree, levels: Mapping[int, Counted], cell: tuple[int, int, int],
     if rest > math.sqrt(variance):
         tree.uneven.setdefault(level + 1, []).append((excess, noise, rest**2))
     own = min(max(excess - noise, 0.0) / max(rest, 1.0) ** 2, 1.0)
-    if not heavy.any():
+    pieces = [piece for low, high in _runs(heavy) for piece in _bisected(parts, heavy, low, high)]
+    if len(pieces) == 1:
         tree.leaves.append((start, stop, level + 1, own))
         return
     stretches = Stretches([], [], [], [], rest, level + 1)
-    for low, high in _runs(heavy):
+    for low, high, alone in pieces:
         first, last = int(parts.starts[low]), int(parts.stops[high - 1])
         total = float(parts.counts[low:high].sum())
         tree.facts.append((first, last, total, parts.variance * (high - low)))
@@ -146,6 +147,8 @@ def _grow(tree: Tree, levels: Mapping[int, Counted], cell: tuple[int, int, int],
             _grow(tree, levels, (first, last, level + 1), total, parts.variance)
             continue
         tree.leaves.append((first, last, level + 1, own))
+        if alone:
+            continue
         stretches.starts.append(first)
         stretches.stops.append(last)
     if stretches.starts:
@@ -167,6 +170,27 @@ def _heavy(parts: Counted, count: float, variance: float) -> tuple[np.ndarray, f
         if heavy.all():
             break
     return heavy, rest
+
+
+def _bisected(parts: Counted, heavy: np.ndarray, low: int, high: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield the pieces of a run of parts, halves that differ more than noise apart, and whether it is one of several.
+
+    No part need stand out where all of them fall, as towards the tail of a distribution.
+    """
+    middle = (low + high) // 2
+    if heavy[low] or middle == low:
+        yield low, high, False
+        return
+    widths = (parts.stops - parts.starts).astype(np.float64)
+    left, right = (float(widths[a:b].sum()) for a, b in ((low, middle), (middle, high)))
+    apart = float(parts.counts[low:middle].sum()) * right - float(parts.counts[middle:high].sum()) * left
+    noise = math.sqrt(parts.variance * ((middle - low) * right**2 + (high - middle) * left**2))
+    if abs(apart) <= STANDS_OUT * noise:
+        yield low, high, False
+        return
+    for first, last in ((low, middle), (middle, high)):
+        for start, stop, _ in _bisected(parts, heavy, first, last):
+            yield start, stop, True
 
 
 def _runs(heavy: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -244,6 +244,16 @@ class NumberLaw:
         value = max(float(found[0]) / rows, 0.0)
         return value, math.hypot(float(errors[0]), math.sqrt(float(loose.sum()))) / rows
 
+    def _with_middles(
+        self, edges: FloatArray, surplus: FloatArray, spread: FloatArray, z: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the same with the middles of cells between the edges, where how rows lie is part of the spread."""
+        loose = z * np.sqrt(self.uneven * (self.widths > 1)) * self.positive[: len(self.starts)] / self.present
+        places = np.arange(1, len(edges))
+        middles = [np.insert(v, places, (v[1:] + v[:-1]) / 2) for v in (edges, surplus, spread)]
+        middles[2][1::2] = np.hypot(middles[2][1::2], loose)
+        return middles[0], middles[1], middles[2]
+
     def quantiles(self, levels: FloatArray, z: float, population: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the codes of quantiles of the values, and the ends of their intervals at z standard errors.
 
@@ -264,7 +274,7 @@ class NumberLaw:
             if population:
                 spread = np.hypot(spread, math.sqrt(level * (1 - level) / rows))
             found.append(float(np.interp(level, heights, edges)))
-            sure = reached(edges, heights - level, z * spread)
+            sure = reached(*self._with_middles(edges, heights - level, z * spread, z))
             lower.append(sure[0])
             upper.append(sure[1])
         ends = float(self.space.values)

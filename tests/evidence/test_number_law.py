@@ -1,0 +1,191 @@
+"""The law of a number: unbiased where nothing is cut, true errors whatever the shape, noise simulated directly.
+
+A statistic's 95 % intervals, of some 200 fixed draws, hold fewer than 90 % with a probability below 1e-3 if they are
+right; five standard errors are exceeded once in 1.7 million.
+"""
+
+import numpy as np
+import pytest
+
+import dpframe as dpf
+from dpframe.evidence.cells import UNKNOWN, tree_of
+from dpframe.evidence.combine import Observation, updated
+from dpframe.evidence.number_law import NumberLaw, project, truncated_spread
+from dpframe.plan.levels import cells_between, children, divided, level_sizes, stops_of
+from dpframe.plan.measures import Measure, MeasuredTable
+
+N, SIGMAS = 10_000, (30.0, 45.0)
+SPACE = dpf.Integer(0, 4_999)
+DRAWS = 40
+
+
+def rows_of(shape, generator):
+    """Codes of a column as people have them."""
+    if shape == "smooth":
+        found = generator.normal(2_000, 600, N)
+    elif shape == "heaped":
+        found = np.rint(generator.normal(2_000, 600, N) / 100) * 100
+    elif shape == "spiky":
+        found = np.where(generator.random(N) < 0.9, 0, generator.gamma(2, 400, N))
+    elif shape == "two values":
+        found = np.where(generator.random(N) < 0.3, 0, 4_999)
+    elif shape == "tail":
+        found = generator.pareto(2, N) * 200
+    else:
+        found = np.where(generator.random(N) < 0.98, 777, generator.uniform(0, 5_000, N))
+    return np.clip(np.rint(found), 0, 4_999).astype(np.int64)
+
+
+SHAPES = ["smooth", "heaped", "spiky", "two values", "tail", "rare"]
+
+
+def measured(rows, generator, space=SPACE, nulls=0):
+    """Return tables of levels of rows, as `Tables` makes them, with Gaussian noise."""
+    sizes, cumulated = level_sizes(space), np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=space.values))])
+    tables, starts, parents = [], cells_between(space, sizes[0], 0, space.values), ()
+    for level, size in enumerate(sizes, 1):
+        sigma = SIGMAS[level > 1]
+        stops = stops_of(space, size, starts)
+        exact = cumulated[stops] - cumulated[starts]
+        counts = np.rint(exact + sigma * generator.standard_normal(len(exact))).astype(np.int64)
+        own = (tuple(starts.tolist()),) if level == 1 else (parents,)
+        shown = counts
+        if level == 1 and space.has_null:
+            shown = np.append(counts, np.rint(nulls + sigma * generator.standard_normal()).astype(np.int64))
+        tables.append(MeasuredTable(Measure("one_way", ("x",), sigma**2, size, level), own, shown))
+        parents = tuple(divided(counts, starts, stops, sigma).tolist())
+        if level < len(sizes):
+            starts = children(space, level + 1, parents)
+    return tables
+
+
+def laws(shape):
+    generator = np.random.default_rng(SHAPES.index(shape))
+    rows = rows_of(shape, generator)
+    for _ in range(DRAWS):
+        first, *finer = measured(rows, generator)
+        yield rows, NumberLaw.of(SPACE, N, first, finer)
+
+
+def ranges(rows, generator):
+    """Ranges of codes: the commonest value, and between values that rows have."""
+    mode = int(np.bincount(rows).argmax())
+    yield mode, mode + 1
+    for _ in range(4):
+        low, high = np.sort(generator.choice(rows, 2))
+        yield int(low), int(high) + 1
+
+
+def part(law, low, high):
+    inside = np.minimum(law.stops, high) - np.maximum(law.starts, low)
+    return np.maximum(inside, 0) / law.widths
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_intervals_of_counts_hold(shape):
+    generator, apart = np.random.default_rng(7), []
+    for rows, law in laws(shape):
+        for low, high in ranges(rows, generator):
+            found, error = law.linear(part(law, low, high)[None, :])
+            assert error[0] > 0
+            apart.append((found[0] - ((rows >= low) & (rows < high)).sum()) / error[0])
+    z = np.abs(apart)
+    assert z.max() < 5
+    assert (z < 1.96).mean() >= 0.9
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_intervals_of_quantiles_and_spreads_hold(shape):
+    held, apart = [], []
+    levels = np.array([0.1, 0.35, 0.5, 0.8])
+    for rows, law in laws(shape):
+        _, lower, upper = law.quantiles(levels, 1.96, False)
+        truth = np.quantile(rows, levels, method="lower")
+        held.append((lower <= truth) & (truth <= upper))
+        value, error = law.variance()
+        assert error > 0
+        apart.append((value - rows.var()) / error)
+    assert np.mean(held) >= 0.9
+    assert np.abs(apart).max() < 5
+    assert (np.abs(apart) < 1.96).mean() >= 0.85
+
+
+def test_heavy_codes_are_cells_of_their_own():
+    for rows, law in laws("rare"):
+        place = int(np.searchsorted(law.starts, 777))
+        assert (law.starts[place], law.stops[place]) == (777, 778)
+        assert abs(law.rows[place] - (rows == 777).sum()) < 5 * SIGMAS[1]
+        assert law.positive.sum() == pytest.approx(N)
+
+
+def test_linear_statistics_of_whole_cells_are_unbiased():
+    apart = [
+        law.rows[law.stops <= 2_000].sum() - (rows < law.stops[law.stops <= 2_000].max()).sum()
+        for rows, law in laws("smooth")
+    ]
+    assert abs(np.mean(apart)) < 5 * np.std(apart) / np.sqrt(DRAWS)
+
+
+def test_nulls_have_the_last_cell():
+    space, generator = dpf.Nullable(SPACE), np.random.default_rng(3)
+    rows = rows_of("spiky", generator)[: N - 4_000]
+    first, *finer = measured(rows, generator, space, 4_000)
+    law = NumberLaw.of(space, N, first, finer)
+    assert abs(law.rows[-1] - 4_000) < 5 * SIGMAS[0]
+    assert law.present == pytest.approx(N - law.positive[-1])
+
+
+def test_columns_without_levels_say_that_cells_are_unknown():
+    starts = tuple(range(0, 5_000, 100))
+    rows = rows_of("smooth", np.random.default_rng(0))
+    counts = np.histogram(rows, bins=[*starts, 5_000])[0]
+    table = MeasuredTable(Measure("one_way", ("x",), 900.0, 50), (starts,), counts)
+    law = NumberLaw.of(SPACE, N, table)
+    assert set(law.uneven) == {UNKNOWN}
+    _, whole = law.linear(part(law, 2_000, 2_100)[None, :])
+    _, cut = law.linear(part(law, 2_000, 2_010)[None, :])
+    assert cut[0] > 0.5 * counts[20]
+    assert whole[0] < 60
+    assert len(tree_of(SPACE, table, []).leaves) == 50
+
+
+def test_updates_are_the_textbooks():
+    generator = np.random.default_rng(0)
+    root, matrix = generator.standard_normal((6, 6)), generator.standard_normal((3, 6))
+    covariance, variances = root @ root.T, np.array([1.0, 2.0, 0.5])
+    mean, counts = generator.standard_normal(6), generator.standard_normal(3)
+    found, left = updated(mean, covariance, Observation(matrix, counts, variances))
+    precision = np.linalg.inv(covariance) + matrix.T @ np.diag(1 / variances) @ matrix
+    np.testing.assert_allclose(left, np.linalg.inv(precision), rtol=1e-8)
+    best = np.linalg.solve(precision, np.linalg.solve(covariance, mean) + matrix.T @ (counts / variances))
+    np.testing.assert_allclose(found, best, rtol=1e-8)
+    nothing = Observation.joined([], 6)
+    assert updated(mean, covariance, nothing)[0] is mean
+    joined = Observation.joined([Observation(matrix, counts, variances)] * 2, 6)
+    assert joined.matrix.shape == (6, 6)
+
+
+def test_projections_are_nearest():
+    from scipy.optimize import minimize
+
+    generator = np.random.default_rng(1)
+    for _ in range(5):
+        values, variances = generator.normal(0, 3, 6), generator.uniform(0.2, 4, 6)
+        found = project(values, variances, 4.0)
+        assert found.min() >= 0
+        assert found.sum() == pytest.approx(4.0)
+        best = minimize(
+            lambda x, v=values, s=variances: ((x - v) ** 2 / s).sum(),
+            np.full(6, 4 / 6),
+            bounds=[(0, None)] * 6,
+            constraints={"type": "eq", "fun": lambda x: x.sum() - 4.0},
+        )
+        assert ((found - values) ** 2 / variances).sum() <= best.fun + 1e-6
+    assert project(np.array([1.0, 2.0]), np.ones(2), 0.0).tolist() == [0.0, 0.0]
+
+
+def test_spreads_of_cut_normal_laws():
+    from scipy.stats import truncnorm
+
+    for z in (-3.0, -1.0, 0.0, 2.0):
+        assert truncated_spread(np.array([z]), np.array([1.0]))[0] == pytest.approx(truncnorm(-z, np.inf, loc=z).std())
