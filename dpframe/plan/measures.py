@@ -218,6 +218,7 @@ def way_starts(measure: Measure, space: Space) -> tuple[int, ...] | None:
 
 def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> None:
     """Raise `ParameterError` unless each measure can be made of columns with these spaces, once."""
+    counted = {measure.columns[0]: measure for measure in measures if measure.kind == "one_way" and measure.level < 2}
     seen = set()
     for measure in measures:
         key = (measure.kind, frozenset(measure.columns), measure.level)
@@ -225,15 +226,14 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
             raise ParameterError(f"the {measure.kind} of {measure.label} is measured twice; name it once")
         seen.add(key)
         _check_columns(measure, spaces)
+        if measure.level:
+            _check_level(measure, spaces, counted)
         cells = math.prod(measure.shape(spaces))
         if cells > LARGEST_TABLE:
             raise ParameterError(_too_large(measure.label, cells))
-    counted = {measure.columns[0]: measure for measure in measures if measure.kind == "one_way" and measure.level < 2}
     for measure in measures:
         if measure.kind == "joint":
             _check_cuts(measure, spaces, counted)
-        if measure.level:
-            _check_level(measure, spaces, counted)
 
 
 def _check_level(measure: Measure, spaces: Mapping[str, Space], counted: Mapping[str, Measure]) -> None:
