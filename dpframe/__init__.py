@@ -19,6 +19,7 @@ from dpframe.api.memory import make_plan, price_targets, sanitize
 from dpframe.api.parquet import plan_parquet, read_csv, read_parquet, sanitize_parquet, write_parquet
 from dpframe.api.queries import Queries
 from dpframe.api.replay import ReplayAudit, replay_audit
+from dpframe.api.synthetic_parquet import fidelity
 from dpframe.errors import (
     AlreadySanitizedError,
     AlteredReleaseWarning,
@@ -119,6 +120,7 @@ __all__ = [
     "audit",
     "datasets",
     "exponential",
+    "fidelity",
     "make_plan",
     "plan_parquet",
     "price_targets",

@@ -6,6 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from dpframe.api.parquet import check_target
 from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
@@ -13,6 +15,7 @@ from dpframe.estimate.estimates import synthetic_batches
 from dpframe.io.files import BATCH_ROWS
 from dpframe.io.inputs import open_input
 from dpframe.io.sinks import Sink, Writer
+from dpframe.plan.plan import Plan
 from dpframe.release.info import metadata_text
 
 
@@ -57,3 +60,33 @@ def synthesize_parquet(
         if writer is not None:
             describe(metadata_text(part.schema.metadata) or "")
     return count
+
+
+def fidelity(source: Any, plan: Plan | None = None) -> pd.DataFrame:
+    """Return what synthetic rows of a release hold, by column and pair of columns; see `Estimates.fidelity`.
+
+    Parameters
+    ----------
+    source
+        A frame, Arrow table or Parquet path that dpframe released.
+    plan
+        The plan, where the table lost it.
+
+    Returns
+    -------
+    DataFrame indexed by ``column`` and ``with``, with ``source, dependence, noise, shows``.
+
+    Raises
+    ------
+    NotSanitizedError
+        If the source carries no plan and none is given.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(4_000, columns=["sex", "age"])
+    >>> safe = dpf.sanitize(frame, epsilon=4, delta=1e-6, spaces={"sex": ["F", "M"], "age": (0, 120)}, key=bytes(32))
+    >>> fidelity(safe)["source"].tolist()
+    ['tables', 'tables', 'tables']
+    """
+    return Estimates(source, plan).fidelity()

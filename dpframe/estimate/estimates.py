@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.plot import draw
@@ -105,8 +106,8 @@ class Estimates(Summaries):
 
         They are drawn from a model of the original table that is fitted to what was released, its measured tables
         and its rows, and so cost no budget. Nothing that only three columns together show is in them but by chance;
-        a warning says where the rows tell of it. They have no intervals: those are the release's own to give. Of a
-        column that private inference did not find they show the clipped values.
+        a warning says where the rows tell of it. They have no intervals: those are the release's own to give. A column
+        that private inference did not find is null. `fidelity` says what they hold, a warning where that is nothing.
 
         Parameters
         ----------
@@ -143,12 +144,35 @@ class Estimates(Summaries):
         fresh, generator = check_rows(n_rows), make_generator(random_state)
         drawing = self._synthesizer
         drawing.warn_of_hidden()
+        drawing.warn_of_nothing()
         if fresh is not None:
-            return self._source.drawn(drawing.fresh(fresh, generator), fresh, drawing.text)
+            return self._source.drawn(drawing.fresh(fresh, generator), fresh, drawing.text, drawing.not_found)
         names = [name for name in self.plan.names if name not in self._source.missing]
         parts = [drawing.given(codes, generator) for codes in self._source.codes(names)]
         codes = {name: np.concatenate([part[name] for part in parts]) for name in names}
-        return self._source.drawn(codes, None, drawing.text)
+        return self._source.drawn(codes, None, drawing.text, drawing.not_found)
+
+    def fidelity(self) -> pd.DataFrame:
+        """Return what synthetic rows hold: for every column whether it was found, for every pair how it depends.
+
+        Returns
+        -------
+        DataFrame indexed by ``column`` and ``with``, which is empty in a column's own row: ``source`` ("tables",
+        "rows" or "none"), ``dependence``, the total variation distance of the pair from independent columns in the
+        model that rows are drawn from, ``noise``, about the distance that noise makes of independent columns, and
+        ``shows``: whether a column was found, and whether a pair's dependence stands out of the noise (Pearson's χ²,
+        by three standard deviations).
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(4_000, columns=["sex", "education", "age"])
+        >>> spaces = {"sex": ["F", "M"], "education": list(dpf.datasets.EDUCATION), "age": (0, 120)}
+        >>> safe = dpf.sanitize(frame, epsilon=4, delta=1e-6, spaces=spaces, key=bytes(32))
+        >>> Estimates(safe).fidelity()["shows"].loc["education"].to_dict()
+        {'': True, 'age': True}
+        """
+        return self._synthesizer.fidelity.copy()
 
     @cached_property
     def _synthesizer(self) -> Synthesizer:
@@ -162,9 +186,12 @@ def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: An
     fresh, generator, source = check_rows(n_rows), make_generator(random_state), estimates._source
     drawing = estimates._synthesizer
     drawing.warn_of_hidden()
+    drawing.warn_of_nothing()
     if fresh is None:
-        yield from source.drawn_batches(lambda codes: drawing.given(codes, generator), drawing.text, most)
+        yield from source.drawn_batches(
+            lambda codes: drawing.given(codes, generator), drawing.text, most, drawing.not_found
+        )
         return
     for start in range(0, fresh, most):
         rows = min(most, fresh - start)
-        yield source.drawn(drawing.fresh(rows, generator), rows, drawing.text)
+        yield source.drawn(drawing.fresh(rows, generator), rows, drawing.text, drawing.not_found)

@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from dpframe.arrays import FloatArray
-from dpframe.errors import AlteredReleaseWarning, ParameterError, check_whole, warn
+from dpframe.errors import AlteredReleaseWarning, InferenceWarning, ParameterError, check_whole, name_list, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import ListedAxis
+from dpframe.estimate.fidelity import fidelity_table
 from dpframe.estimate.likelihood import expectation_maximization
 from dpframe.estimate.measured_tables import TableColumn, first_codes
 from dpframe.estimate.surrogates import count_classes
@@ -43,6 +45,9 @@ MOST_HEARD = 100
 
 MOST_TRIPLE = 1 << 15
 """Classes of such a triple: of more, rows are too thin to tell anything."""
+
+LOUD = 0.2
+"""Distance from independence that noise makes, from which on it hides most of what columns have in common."""
 
 REDRAWS = 30
 """Times that sets of too many items are drawn again."""
@@ -80,7 +85,36 @@ class Synthesizer:
         """What synthetic rows say about themselves, in place of a release's description."""
         info = self._source.info
         told: dict[str, Any] = {"release": None if info is None else info.digest, "rows": self._source.rows}
+        pairs = self.fidelity.iloc[len(self._source.plan.names) :]
+        told |= {"not_found": list(self.not_found), "pairs": len(pairs), "pairs_that_show": int(pairs["shows"].sum())}
         return json.dumps({SYNTHETIC: told | {"epsilon_spent": 0}})
+
+    @property
+    def not_found(self) -> tuple[str, ...]:
+        """The columns that are null in synthetic rows: private inference did not find their spaces."""
+        missing = {one.column for one in self._source.plan.not_found} - set(self._source.missing)
+        return tuple(name for name in self._source.plan.names if name in missing)
+
+    @cached_property
+    def fidelity(self) -> pd.DataFrame:
+        """What synthetic rows hold, by column and pair."""
+        return fidelity_table(self._source.plan, self._tables)
+
+    def warn_of_nothing(self) -> None:
+        """Warn where synthetic rows hold nothing: of columns that were not found, and of pairs that show nothing."""
+        if self.not_found:
+            warn(
+                f"synthetic rows leave {name_list(list(self.not_found))} null: private inference did not find what is "
+                "in there; declare spaces={…} in the next release",
+                InferenceWarning,
+            )
+        pairs = self.fidelity.iloc[len(self._source.plan.names) :]
+        if len(pairs) > 1 and not pairs["shows"].any() and pairs["noise"].median() > LOUD:
+            warn(
+                "no two columns show dependence beyond noise, so that those of synthetic rows are as good as "
+                "independent; release more rows or at a larger epsilon, and see fidelity()",
+                InferenceWarning,
+            )
 
     def warn_of_hidden(self) -> list[tuple[str, ...]]:
         """Warn where the rows show structure of three columns that pairs, and so synthetic rows, do not hold."""

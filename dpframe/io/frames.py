@@ -104,6 +104,10 @@ class Frame(ABC):
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
         """Return released codes, decoded, beside the columns passed through, as a table of this kind."""
 
+    @abstractmethod
+    def emptied(self, table: Any, names: Collection[str]) -> Any:
+        """Return a table of this kind whose columns of these names are null."""
+
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
         """Return the codes of columns, in the order of their spaces; see `Table.codes`.
 
@@ -184,6 +188,14 @@ class ArrowFrame(Frame):
             columns.append(array)
         return pa.table(columns, schema=pa.schema(fields, metadata=arrow_metadata(text)))
 
+    def emptied(self, table: Any, names: Collection[str]) -> Any:
+        """Return a Table whose columns of these names are null."""
+        for name in names:
+            place = table.schema.get_field_index(name)
+            field = table.schema.field(place).with_nullable(True)
+            table = table.set_column(place, field, pa.nulls(table.num_rows, field.type))
+        return table
+
 
 class BatchFrame(ArrowFrame):
     """A `pyarrow.RecordBatch`."""
@@ -193,8 +205,15 @@ class BatchFrame(ArrowFrame):
 
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pa.RecordBatch:
         """Return a RecordBatch with fresh metadata."""
-        table = super().rebuild(plan, codes, order, text)
-        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=table.schema)
+        return _batch(super().rebuild(plan, codes, order, text))
+
+    def emptied(self, table: Any, names: Collection[str]) -> Any:
+        """Return a RecordBatch whose columns of these names are null."""
+        return _batch(super().emptied(pa.Table.from_batches([table]), names))
+
+
+def _batch(table: pa.Table) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=table.schema)
 
 
 def _stored(type_: pa.DataType) -> pa.DataType:
@@ -249,6 +268,12 @@ class PolarsFrame(ArrowFrame):
                 items: Any = space.inner_space
                 enums[name] = pl.List(pl.Enum(items.listed.labels()))
         return frame.cast(enums)
+
+    def emptied(self, table: Any, names: Collection[str]) -> Any:
+        """Return a polars DataFrame whose columns of these names are null."""
+        import polars as pl
+
+        return table.with_columns([pl.lit(None, dtype=table.schema[name]).alias(name) for name in names])
 
 
 _CONVERSIONS: Mapping[type, str] = {
@@ -404,6 +429,12 @@ class PandasFrame(Frame):
         out = pd.DataFrame(data, index=index)
         out.attrs = {METADATA_KEY: text}
         return out
+
+    def emptied(self, table: Any, names: Collection[str]) -> Any:
+        """Return a DataFrame whose columns of these names are null."""
+        for name in names:
+            table[name] = table[name].where(np.zeros(len(table), dtype=np.bool_))
+        return table
 
 
 def _entry(entry: Any) -> Any:

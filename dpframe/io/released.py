@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -176,7 +176,9 @@ class Source:
         there = [known for known in self.plan.names if known not in self.missing]
         raise ParameterError(f"column {name!r} {why}; randomised columns are {', '.join(there)}")
 
-    def drawn(self, codes: Mapping[str, npt.NDArray[Any]], fresh: int | None, text: str) -> Any:
+    def drawn(
+        self, codes: Mapping[str, npt.NDArray[Any]], fresh: int | None, text: str, nulls: Collection[str] = ()
+    ) -> Any:
         """Return codes of original rows as a table of this kind, under another description.
 
         Parameters
@@ -187,6 +189,8 @@ class Source:
             How many they are, where they are no released rows': columns passed through and the index are left out.
         text
             The description.
+        nulls
+            Columns that are null instead.
         """
         table = self._table
         if isinstance(table, FileInput):
@@ -196,12 +200,16 @@ class Source:
         if isinstance(table, Streamed):
             raise ParameterError("synthetic rows are not drawn by an engine; write the release, and draw them from it")
         if fresh is None:
-            return table.rebuild(self.plan, codes, None, text)
+            return table.emptied(table.rebuild(self.plan, codes, None, text), nulls)
         plan = replace(self.plan, passthrough=(), keeps_index=False)
-        return table.rebuild(plan, codes, np.arange(fresh), text)
+        return table.emptied(table.rebuild(plan, codes, np.arange(fresh), text), nulls)
 
     def drawn_batches(
-        self, draw: Callable[[dict[str, npt.NDArray[Any]]], Mapping[str, npt.NDArray[Any]]], text: str, rows: int
+        self,
+        draw: Callable[[dict[str, npt.NDArray[Any]]], Mapping[str, npt.NDArray[Any]]],
+        text: str,
+        rows: int,
+        nulls: Collection[str] = (),
     ) -> Iterator[pa.Table]:
         """Yield what is drawn for each released row of a file, as Arrow tables beside the columns passed through."""
         assert isinstance(self._table, FileInput)
@@ -211,7 +219,8 @@ class Source:
         for batch in self._table.batches(names, rows, names):
             codes = {column.name: column.space.released.encode(batch[column.name]) for column in columns}
             arrays = [batch[name].cast(fields[name]) for name in names]
-            table: pa.Table = wrap(pa.table(arrays, names=names)).rebuild(self.plan, draw(codes), None, text)
+            frame = wrap(pa.table(arrays, names=names))
+            table: pa.Table = frame.emptied(frame.rebuild(self.plan, draw(codes), None, text), nulls)
             yield table
 
     def zone(self, name: str) -> str | None:

@@ -124,7 +124,9 @@ def test_seeds_repeat_and_none_does_not(told):
 def test_they_say_what_they_are(safe, told):
     drawn = told.synthesize(100, random_state=0)
     said = json.loads(drawn.attrs["dpframe"])["synthetic"]
-    assert said == {"release": safe.dp.release.digest, "rows": ROWS, "epsilon_spent": 0}
+    own = {"release": safe.dp.release.digest, "rows": ROWS, "epsilon_spent": 0, "not_found": []}
+    assert said == said | own
+    assert 0 < said["pairs_that_show"] <= said["pairs"] == said["pairs"]
     for ask in (lambda: drawn.dp.mean("age"), lambda: Estimates(drawn), lambda: drawn.dp.release):
         with pytest.raises(dpf.NotSanitizedError, match=r"the table is synthetic.*ask the release"):
             ask()

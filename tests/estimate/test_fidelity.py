@@ -1,0 +1,92 @@
+"""Synthetic rows say what they hold: columns that were not found are null, pairs whose dependence shows are told."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpframe as dpf
+
+KEY = bytes(range(32))
+ROWS = 3_000
+
+
+def frame():
+    """Two columns that depend, one that does not, and a text that is another in every row."""
+    generator = np.random.default_rng(0)
+    group = generator.choice(["a", "b", "c"], ROWS)
+    return pd.DataFrame(
+        {
+            "group": group,
+            "level": np.where(group == "a", 1, generator.integers(0, 4, ROWS)),
+            "coin": generator.choice(["x", "y"], ROWS),
+            "note": [f"{i} {generator.integers(10**9)}" for i in range(ROWS)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def safe():
+    with pytest.warns(dpf.InferenceWarning):
+        return dpf.sanitize(frame(), epsilon=4, delta=1e-6, key=KEY)
+
+
+def test_pairs_that_depend_show(safe):
+    found = dpf.fidelity(safe)
+    assert list(found.columns) == ["source", "dependence", "noise", "shows"]
+    assert found.index.names == ["column", "with"]
+    assert found["shows"].loc[("group", "")]
+    assert not found["shows"].loc[("note", "")]
+    assert found["source"].loc[("note", "")] == "none"
+    assert found["shows"].loc[("group", "level")]
+    assert found["dependence"].loc[("group", "coin")] < 0.1 * found["dependence"].loc[("group", "level")]
+    assert found["dependence"].loc[("group", "level")] > 3 * found["noise"].loc[("group", "level")]
+    pd.testing.assert_frame_equal(found, safe.dp.fidelity())
+
+
+def test_rows_alone_tell_as_well():
+    spaces = {"group": ["a", "b", "c"], "level": (0, 3), "coin": ["x", "y"]}
+    safe = dpf.sanitize(frame().drop(columns="note"), epsilon=4, delta=1e-6, spaces=spaces, measure=None, key=KEY)
+    found = dpf.fidelity(safe)
+    assert set(found["source"]) == {"rows"}
+    assert found["shows"].loc[("group", "level")]
+    assert found["dependence"].loc[("group", "coin")] < 0.1 * found["dependence"].loc[("group", "level")]
+
+
+@pytest.mark.parametrize("rows", [None, 50])
+def test_columns_that_were_not_found_are_null(safe, rows):
+    with pytest.warns(dpf.InferenceWarning, match="synthetic rows leave note null: private inference did not find"):
+        drawn = safe.dp.synthesize(rows, random_state=0)
+    assert drawn["note"].isna().all()
+    assert drawn[["group", "level", "coin"]].notna().all(axis=None)
+    said = json.loads(drawn.attrs["dpframe"])["synthetic"]
+    assert said["not_found"] == ["note"]
+
+
+@pytest.mark.parametrize("kind", [pa.Table.from_pandas, lambda frame: pa.RecordBatch.from_pandas(frame)])
+def test_arrow_has_nulls_of_its_own_type(kind):
+    table = kind(frame())
+    with pytest.warns(dpf.InferenceWarning):
+        safe = dpf.sanitize(table, epsilon=4, delta=1e-6, key=KEY)
+    with pytest.warns(dpf.InferenceWarning, match="synthetic rows leave note null"):
+        drawn = dpf.Estimates(safe).synthesize(random_state=0)
+    assert type(drawn) is type(table)
+    place = drawn.schema.get_field_index("note")
+    assert drawn.column(place).null_count == ROWS
+
+
+def test_rows_of_noise_warn():
+    generator = np.random.default_rng(1)
+    small = pd.DataFrame({name: generator.choice(list("abcdef"), 300) for name in "uvw"})
+    spaces = {name: list("abcdef") for name in "uvw"}
+    safe = dpf.sanitize(small, epsilon=0.2, delta=1e-6, spaces=spaces, key=KEY)
+    assert not dpf.fidelity(safe)["shows"].iloc[3:].any()
+    with pytest.warns(dpf.InferenceWarning, match="no two columns show dependence beyond noise"):
+        safe.dp.synthesize(random_state=0)
+
+
+def test_what_is_no_release_is_refused():
+    with pytest.raises(dpf.NotSanitizedError):
+        dpf.fidelity(frame())
