@@ -42,6 +42,7 @@ from dpframe.mechanisms.base import check_tag
 from dpframe.noise.keystream import Keystream, choice_key, inference_id
 from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.calibration import Terms, check_ready
+from dpframe.plan.findings import judge_spaces
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import MOST_PERSON_ROWS, Plan
@@ -456,7 +457,12 @@ def built(
     """Return the plan of columns whose spaces are known, and of the tables that are measured beside them."""
     step = None if inferred is None else inferred.step
     whole = promise.less(inferred.budget, "inference") if inferred is not None and step is None else promise
-    measures = wish.measures(spaces, whole, step, options["n"], options["contributions"])
+    known = dict(spaces)
+    if inferred is not None and wish.measure == "auto":
+        # Nothing is measured of what was not found: its estimates are NaN.
+        lost = {missing.column for missing in judge_spaces(inferred, spaces, options["n"] or 0)}
+        known = {name: space for name, space in spaces.items() if name not in lost}
+    measures = wish.measures(known, whole, step, options["n"], options["contributions"])
     # What inference gave decides which tables there are, but not what a capped row may lose beside them.
     most = None if inferred is None or wish.measure is None else wish.most(whole, step)
     more: dict[str, Any] = {"inferred": inferred, "measures": measures, "most": most, **options}

@@ -8,7 +8,7 @@ nothing. A column is *not found* where that share may be more than a fifth: its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -53,14 +53,19 @@ def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFou
     >>> [(missing.column, missing.why) for missing in judge(inferred, plan.columns, 1_000)]
     [('sex', 'more than a fifth of the rows seems to hold other values')]
     """
+    return judge_spaces(inferred, {column.name: column.space for column in columns}, n)
+
+
+def judge_spaces(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotFound, ...]:
+    """Return the same of columns with these spaces, of which there need be no plan yet."""
     findings = []
-    for column in columns:
-        known = [m for m in inferred.measured if m.column == column.name and _counts_of(m, column.space)]
+    for name, space in spaces.items():
+        known = [m for m in inferred.measured if m.column == name and _counts_of(m, space)]
         mine = [measured for measured in known if measured.kind == known[-1].kind]
-        rule = _RULES.get(mine[-1].kind) if mine and n > 0 and column.name in inferred.columns else None
-        why = None if rule is None else rule(tuple(mine), column.space, n)
+        rule = _RULES.get(mine[-1].kind) if mine and n > 0 and name in inferred.columns else None
+        why = None if rule is None else rule(tuple(mine), space, n)
         if why is not None:
-            findings.append(NotFound(column.name, why, _placeholder(column.space)))
+            findings.append(NotFound(name, why, _placeholder(space)))
     return tuple(findings)
 
 

@@ -87,6 +87,20 @@ def test_rows_of_noise_warn():
         safe.dp.synthesize(random_state=0)
 
 
+def test_nothing_is_measured_of_what_was_not_found(safe):
+    plan = dpf.Estimates(safe).plan
+    assert [missing.column for missing in plan.not_found] == ["note"]
+    generator = np.random.default_rng(0)
+    few = pd.DataFrame({"age": generator.normal(35, 10, 300), "k": generator.integers(0, 50, 300)})
+    with pytest.warns(dpf.InferenceWarning):
+        small = dpf.sanitize(few, epsilon=0.3, delta=1e-6, spaces={"k": (0, 49)}, key=KEY)
+    for one in (plan, dpf.Estimates(small).plan):
+        lost = {missing.column for missing in one.not_found}
+        assert lost
+        assert one.measures
+        assert not lost & {name for measure in one.measures for name in measure.columns}
+
+
 def test_what_is_no_release_is_refused():
     with pytest.raises(dpf.NotSanitizedError):
         dpf.fidelity(frame())
