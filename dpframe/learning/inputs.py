@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.errors import AlteredReleaseWarning, ColumnError, ParameterError, warn
+from dpframe.errors import AlteredReleaseWarning, ColumnError, InferenceWarning, ParameterError, name_list, warn
 from dpframe.io.frames import release_text, wrap
 from dpframe.io.released import Source
 from dpframe.plan.columns import Column
@@ -41,11 +41,26 @@ def check_number(value: Any, name: str, *, above: bool = False) -> None:
 
 
 def feature_columns(source: Source, target: str) -> list[Column]:
-    """Return the randomised columns of a release but the target, which must be one of them."""
+    """Return the randomised columns of a release but the target, which must be one of them.
+
+    Columns that private inference did not find are left out, with one warning: they hold noise.
+    """
     source.column(target)
-    features = [c for c in source.plan.columns if c.name != target and c.name not in source.missing]
+    lost = [missing.column for missing in source.plan.not_found if missing.column not in source.missing]
+    if target in lost:
+        raise ParameterError(
+            f"private inference did not find what is in the target {target!r}; declare spaces={{{target!r}: …}} in the "
+            "next release"
+        )
+    features = [c for c in source.plan.columns if c.name != target and c.name not in [*source.missing, *lost]]
     if not features:
-        raise ParameterError("X has no randomised column besides the target")
+        raise ParameterError("X has no randomised column besides the target, or none that private inference found")
+    if lost:
+        warn(
+            f"the model leaves out {name_list(lost)}: private inference did not find what is in there; declare "
+            "spaces={…} in the next release",
+            InferenceWarning,
+        )
     return features
 
 

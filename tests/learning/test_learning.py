@@ -535,3 +535,24 @@ def test_on_few_rows_it_is_hardly_worse_than_plain_fits_of_the_release(table, ep
     errors = np.array(found)
     assert (errors[:, 0] < 1.5 * errors[:, 1:].min(axis=1)).all()
     assert np.median(errors[:, 0]) < 1.25 * np.median(errors[:, 1:].min(axis=1))
+
+
+def test_columns_that_were_not_found_are_left_out():
+    generator = np.random.default_rng(0)
+    level = generator.integers(0, 4, 3_000)
+    frame = pd.DataFrame(
+        {
+            "level": level,
+            "yes": np.where(generator.random(3_000) < level / 4, "y", "n"),
+            "note": [f"{i} {generator.integers(10**9)}" for i in range(3_000)],
+        }
+    )
+    with pytest.warns(dpf.InferenceWarning):
+        safe = dpf.sanitize(frame, epsilon=4, delta=1e-6, key=bytes(range(32)))
+    from dpframe.learning.inputs import feature_columns
+
+    source = dpf.Estimates(safe)._source
+    with pytest.warns(dpf.InferenceWarning, match="the model leaves out note: private inference did not find"):
+        assert [column.name for column in feature_columns(source, "yes")] == ["level"]
+    with pytest.raises(dpf.ParameterError, match="private inference did not find what is in the target 'note'"):
+        feature_columns(source, "note")
