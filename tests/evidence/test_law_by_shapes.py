@@ -11,6 +11,8 @@ from dpframe.plan.levels import cells_between, children, divided, level_sizes, s
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.spaces import Integer, Nullable, Real
 
+pytestmark = pytest.mark.slow
+
 N = 20_000
 SIGMA = 60.0
 RUNS = 12

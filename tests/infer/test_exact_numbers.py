@@ -160,7 +160,7 @@ def keeps(law: Pair, claim: Step) -> bool:
     return all(law.most(epsilon) <= step_delta(claim, epsilon) for epsilon in EPSILONS)
 
 
-@pytest.mark.walk(6)
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("case", CASES)
 def test_all_rounds_of_an_inference_keep_its_claim(case, seed):
@@ -185,6 +185,7 @@ def for_one_count(case: Case) -> Step:
     return noise_step([IntegerNoise(noise.variance, 1) for noise in noises], 1, 1e-7)
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize(
     "case", ["a null", "another norm", "another norm, with more noise", "no vector", "another length"]
 )
@@ -252,6 +253,7 @@ class Uncut(Items):
         return _Rows(4, self.key)
 
 
+@pytest.mark.slow
 def test_sets_that_are_not_cut_are_caught():
     rows = [["a", "b", "c"]] * 9
     one, other = pa.array([[], *rows], TEXTS), pa.array([["a", "b", "c"], *rows], TEXTS)
