@@ -343,7 +343,7 @@ def test_groceries(tag, tmp_path):
         table = dpf.Estimates(tmp_path / "out.parquet").support("items")
         covered.append((table["lower"] <= truth) & (truth <= table["upper"]))
     # That of an item that nobody has: of groceries the rarest one is next to that, of those that stand in for them not.
-    assert 0.94 < table["std_error"].min() / info.plan.forecast()["std_error"].iloc[0] < (1.06 if whole else 1.35)
+    assert 0.94 < table["std_error"].min() / info.plan.forecast()["std_error"].iloc[0] < (1.06 if whole else 1.6)
     assert 0.84 < np.mean(covered) < 0.995
     top = truth.sort_values(ascending=False).index[:20]
     assert stats.spearmanr(table["estimate"][top], truth[top]).statistic > 0.5

@@ -209,6 +209,7 @@ def plain_models():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the release.s rows show structure")
 def test_income_on_adult(adult):
     """Areas under the curve on held-out original rows, of three splits and keys.
 
