@@ -69,7 +69,7 @@ def table_digest(table: Table, codes: Codes, key: bytes) -> bytes | None:
         for part in _parts(table, codes):
             keyed.update(len(part).to_bytes(8, "little"))
             keyed.update(part)
-    except Exception:  # an object's own; to refuse it would tell of a row
+    except Exception:  # the code of a foreign class may raise anything; to refuse it would tell of a row
         return None
     return keyed.digest()
 

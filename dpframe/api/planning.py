@@ -309,6 +309,7 @@ class Draft:
             self.allowed.step,
             inference_id(key),
             self.unit,
+            asked=self.measurement.asked,
         )
         chosen = {name: spaces[name] for name in self.names}
         plan = built(chosen, self.promise, self.options, self.wish.without(chosen), inferred)

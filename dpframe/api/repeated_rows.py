@@ -58,7 +58,7 @@ def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U
 def _shown(value: object) -> str:
     try:
         return repr(value)
-    except Exception:  # an object's own; to refuse it would tell of a row
+    except Exception:  # the code of a foreign class may raise anything; to refuse it would tell of a row
         return ""
 
 

@@ -387,7 +387,7 @@ def _fitted(
     counts: FloatArray, channel: FloatArray, measured: CellCounts, rows: float, shares: FloatArray
 ) -> FloatArray:
     """Return the shares of greatest likelihood: Fisher scoring, every step a least-squares fit of shares from 0 up."""
-    from scipy.optimize import nnls
+    from scipy.optimize import lsq_linear
 
     n = float(counts.sum())
     observed = counts / n
@@ -407,7 +407,8 @@ def _fitted(
         design = np.vstack([channel * scale[:, None], matrix / sigma[:, None], np.full((1, len(shares)), 10.0 * rows)])
         aim = np.concatenate([observed * scale, noisy / sigma, [10.0 * rows]])
         q, r = np.linalg.qr(design)
-        target = nnls(r, q.T @ aim)[0]
+        # nnls of SciPy below 1.15 may find no end here.
+        target = np.asarray(lsq_linear(r, q.T @ aim, (0.0, np.inf), method="bvls").x)
         target = target / target.sum()
         step = 1.0
         while step > 1e-3 and loss(shares + step * (target - shares)) > before:

@@ -46,15 +46,13 @@ class Counted:
 
 @dataclass(frozen=True, eq=False)
 class Stretches:
-    """Stretches of a divided cell that hold no part of their own: first codes, ends, counts of their parts' sums.
+    """Stretches of a divided cell that hold no part of their own: first codes and ends.
 
     ``rest`` is the number of rows in all of them, as the cell's count less those of its heavy parts tells it.
     """
 
     starts: list[int]
     stops: list[int]
-    counts: list[float]
-    variances: list[float]
     rest: float
     level: int
 
@@ -138,7 +136,7 @@ def _grow(tree: Tree, levels: Mapping[int, Counted], cell: tuple[int, int, int],
     if len(pieces) == 1:
         tree.leaves.append((start, stop, level + 1, own))
         return
-    stretches = Stretches([], [], [], [], rest, level + 1)
+    stretches = Stretches([], [], rest, level + 1)
     for low, high, alone in pieces:
         first, last = int(parts.starts[low]), int(parts.stops[high - 1])
         total = float(parts.counts[low:high].sum())

@@ -96,7 +96,7 @@ class Texts(Task):
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """One, over all values that there are."""
-        return (Histogram(1, TEXT_SHARE, unknown=True),)
+        return (Histogram(self.kind, 1, TEXT_SHARE),)
 
     def counter(self) -> Counter:
         """Return a counter of values."""
@@ -198,7 +198,7 @@ class Items(Texts):
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """One, over all items that there are."""
-        return (Histogram(self.cap, set_share(self.cap), unknown=True),)
+        return (Histogram(self.kind, self.cap, set_share(self.cap)),)
 
     def counter(self) -> Counter:
         """Return a counter of items."""

@@ -105,7 +105,7 @@ class Presence(Task):
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """One count of nulls, where the type has them."""
-        return (Histogram(1, self.share),) if self.field.nullable else ()
+        return (Histogram("nulls", 1, self.share),) if self.field.nullable else ()
 
     def counter(self) -> Counter:
         """Return a counter of nulls."""

@@ -1,26 +1,6 @@
 """What private inference costs, and how much noise a budget asks for.
 
-All histograms are counts of rows, and neighbours differ in one row. So in a column where every row counts under at
-most s cells (1, or the cap on a set's items), at most 2s counts change, by 1 each: ℓ1 sensitivity 2s, ℓ2
-sensitivity √(2s). A person with k rows makes both k times as large.
-
-With δ > 0 the noise is discrete Gaussian, and its step the exact one of the lattice (`discrete_gaussian`), which adds
-up over columns and adaptive rounds. With δ = 0 the noise is geometric and ε = Σ Δᵢ·rateᵢ.
-
-*Unknown domains.* Of text and items only observed values have counts, and only those whose noisy count reaches a
-threshold τ are released. Let U be the values that both neighbours have, and M_U the mechanism that looks at U
-alone. Noise is independent, so M is M_U unless a value outside U reaches τ. These belong to the rows that changed: at
-most k·s of them in a column, with counts of at most k, so that this happens with a chance of at most
-β = Σ k·s·P(k + Z ≥ τ), whatever M_U says. With probability 1 − β, then, M is M_U and M' is M_U', and
-P(M ∈ A) − e^ε·P(M' ∈ A) ≤ β + (1 − β)·(P(M_U ∈ A) − e^ε·P(M_U' ∈ A)): β is a slack.
-
-*Tables.* The sampler is within a total variation distance of the ideal law. Counts that do not change have the
-same law for both neighbours, whatever it is; what replacing the others' by the ideal one costs is part of the step.
-
-*Ways.* What a column of objects is asked depends on the kinds that were found in it: one of several ways, of which
-each is a list of histograms. All ways have their noise and thresholds from the start, and of a column's ways the
-dearest counts: what was asked before decides which way is gone (adaptive composition, of which every branch costs
-at most as much).
+What a histogram costs, and why, is said in `dpframe.plan.asked`.
 """
 
 from __future__ import annotations
@@ -33,17 +13,16 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Protocol
 
-from dpframe.accounting.budget import Budget, round_up
-from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
+from dpframe.accounting.budget import Budget
+from dpframe.accounting.discrete_gaussian import gaussian_tail
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step
 from dpframe.central.counts import noisy
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import LARGEST_SCALE, GaussianTable, Ints, gaussian_table
 from dpframe.noise.geometric_counts import GeometricNoise, geometric_noise
 from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.asked import ALONE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
 
-_TABLES = 1e-3
-"""Part of the slack that is kept for the tails of tables, and their distances from the ideal law."""
 _ABOVE = 1 + 2e-5
 """Factor by which noise is raised until its exact step fits."""
 _CLEAREST = 3.0
@@ -58,33 +37,35 @@ LEAST_SHARE, MOST_SHARE = 0.05, 0.5
 
 @dataclass(frozen=True)
 class Histogram:
-    """One noisy histogram: most cells a row counts under, its share of the budget, whether its domain is unknown.
+    """One noisy histogram: the kind of its cells, the most of them a row counts under, its share of the budget.
 
     ``way`` names a column and one of its ways, of which one only is gone; None where the histogram is always asked.
     ``sized`` says whether what inference takes by default is as much as this histogram needs.
     """
 
+    kind: str
     cells: int
     share: float
-    unknown: bool = False
-    way: tuple[str, str] | None = None
+    way: Way | None = None
     sized: bool = True
+
+    @property
+    def unknown(self) -> bool:
+        """Whether its cells are known from the rows alone."""
+        return self.kind in UNKNOWN
 
     def changes(self, contributions: int) -> int:
         """Return how many counts one person can change (by `contributions` each, in the worst case: by 1)."""
         return 2 * self.cells * contributions
 
+    def asked(self, noise: CountNoise, threshold: int) -> Asked:
+        """Return it as a plan says it, with its noise."""
+        return Asked(self.kind, self.cells, noise.variance, threshold, None if self.way is None else self.way[1])
+
 
 def _dearest(histograms: Sequence[Histogram], costs: Sequence[Fraction | float | int]) -> Fraction:
     """Return the sum of what histograms cost, of every column's ways only the dearest."""
-    total, ways = Fraction(0), dict[tuple[str, str], Fraction]()
-    for histogram, cost in zip(histograms, costs, strict=True):
-        if histogram.way is None:
-            total += Fraction(cost)
-        else:
-            ways[histogram.way] = ways.get(histogram.way, Fraction(0)) + Fraction(cost)
-    columns = {column for column, _ in ways}
-    return total + sum(max(cost for way, cost in ways.items() if way[0] == column) for column in columns)
+    return dearest([histogram.way for histogram in histograms], costs)
 
 
 class CountNoise(Protocol):
@@ -155,7 +136,7 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
     wanted, shares = tuple(histograms), _dearest(histograms, [h.share for h in histograms])
     relative = tuple(float(Fraction(h.share) / shares) for h in wanted)
     if isinstance(allowed, Step) or allowed.delta > 0:
-        step = allowed if isinstance(allowed, Step) else largest_step(allowed, _SLACK)
+        step = allowed if isinstance(allowed, Step) else largest_step(allowed, ALONE)
         return _gaussian(step, wanted, relative, contributions)
     if any(h.unknown for h in wanted):
         raise ParameterError("unknown domains need delta above 0")
@@ -164,16 +145,12 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
     return Spending(contributions, wanted, pure, (0,) * len(wanted), None)
 
 
-_SLACK = 0.1
-"""Share of δ that is slack, where inference stands alone."""
-
-
 @lru_cache(maxsize=256)
 def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: tuple[float, ...], k: int) -> Spending:
     """Return the least noise, as far as tables of 12 digits go, whose exact step is within the one allowed."""
     candidates = k * int(_dearest(histograms, [h.cells * h.unknown for h in histograms]))
-    escape = allowed.delta * (1 - _TABLES) * (1 - 1e-6) if candidates else 0.0
-    if allowed.mu == 0 or allowed.delta * _TABLES < _FAINTEST:
+    escape = allowed.delta * (1 - TAILS) * (1 - 1e-6) if candidates else 0.0
+    if allowed.mu == 0 or allowed.delta * TAILS < _FAINTEST:
         raise ParameterError(_TOO_SMALL if allowed.mu else _NOTHING)
     factor, mu = 1.0, min(allowed.mu, _CLEAREST)
     while True:
@@ -181,7 +158,8 @@ def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: tuple[
         if max(scales) > LARGEST_SCALE**2 / 4:
             raise ParameterError(_NOTHING)
         tables = [gaussian_table(max(_COARSEST, _coarse(sigma2))) for sigma2 in scales]
-        spent = _noise_step(histograms, tables, k, allowed.delta * _TABLES * (1 - 1e-6))
+        sized = [(h.way, h.cells, float(table.sigma2)) for h, table in zip(histograms, tables, strict=True)]
+        spent = noise_cost(sized, k, allowed.delta * TAILS * (1 - 1e-6))
         if spent.mu <= mu:
             break
         factor *= (spent.mu / mu) ** 2 * _ABOVE
@@ -197,21 +175,6 @@ _TOO_SMALL = "delta is too small to infer spaces; raise delta, or declare spaces
 _NOTHING = "epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces"
 _FAINTEST = 2.0**-80
 """A slack below which the tables' distances from their laws count."""
-
-
-def _noise_step(histograms: Sequence[Histogram], tables: Sequence[GaussianTable], k: int, slack: float) -> Step:
-    """Return the exact step of all noises, of every column's ways only the dearest."""
-    ways: dict[tuple[str, str] | None, list[IntegerNoise]] = {}
-    for h, table in zip(histograms, tables, strict=True):
-        noise = IntegerNoise(float(table.sigma2), 2 * h.cells, 1, round_up(table.distance))
-        ways.setdefault(h.way, []).append(noise)
-    each = slack / len(ways)
-    steps = {way: noise_step(noises, k, each) for way, noises in ways.items()}
-    dearest: dict[str, Step] = {}
-    for way, step in steps.items():
-        if way is not None and step.mu >= dearest.get(way[0], step).mu:
-            dearest[way[0]] = step
-    return composed_steps([*(step for way, step in steps.items() if way is None), *dearest.values()])
 
 
 def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contributions: int, secret: bool) -> float:

@@ -135,7 +135,7 @@ class Numbers(Task):
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """One a round."""
-        return tuple(Histogram(1, share) for share in ROUND_SHARES)
+        return tuple(Histogram("intervals", 1, share) for share in ROUND_SHARES)
 
     def counter(self) -> Counter:
         """Return a counter of the next grid's cells."""

@@ -17,6 +17,7 @@ from dpframe.infer.numbers import Numbers, Times
 from dpframe.infer.vectors import Lists
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
+from dpframe.plan.kinds import SETS, way_of
 from dpframe.spaces import Boolean, Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
@@ -24,9 +25,6 @@ from dpframe.spaces.written_values import can_be_written, read_written, written_
 
 _SHARE = 0.1
 """Share of the budget for the kinds, beside 1 of what is asked next."""
-
-_SHOWS = 3.0
-"""Standard errors by which a kind must show."""
 
 
 class _Maker(Protocol):
@@ -54,34 +52,6 @@ _WAYS: dict[str, _Way] = {
     "set of whole numbers": _Way(pa.list_(pa.int64()), lambda field, n, cap, key: NumberedItems(field, cap, key)),
 }
 """The ways by name, in a public order."""
-
-_SETS = ("set of text", "set of whole numbers")
-
-_CANDIDATES: dict[str, tuple[str, ...]] = {
-    "text": ("text", "bytes"),
-    "boolean": ("boolean",),
-    "number": ("whole number", "number"),
-    "timestamp": ("date", "timestamp"),
-    "duration": ("duration", "time of day"),
-    "set of text": ("set of text",),
-    "set of whole numbers": ("set of whole numbers",),
-    "list of numbers": ("list of numbers",),
-}
-"""Kinds that are read alike."""
-
-_NARROWER = {"number": "whole number", "timestamp": "date"}
-"""What a column is read as where nothing shows that needs the wider kind."""
-
-
-def _way(counts: dict[str, int], error: float) -> str:
-    """Return the way that noisy counts of kinds ask for; text, where they show none that can be read."""
-    sums = {name: sum(counts[kind] for kind in kinds) for name, kinds in _CANDIDATES.items()}
-    sets = max(_SETS, key=lambda name: sums[name])
-    sums[sets] += counts["empty set"]
-    most = max(sums, key=lambda name: sums[name])
-    if sums[most] <= _SHOWS * error * 2**0.5 or most not in _WAYS:
-        return "text"
-    return most if most not in _NARROWER or counts[most] > _SHOWS * error else _NARROWER[most]
 
 
 def _is_entry(type_: pa.DataType) -> bool:
@@ -143,7 +113,7 @@ def _reading(field: Field) -> _Reading:
 def read_by_kind(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     """Return text as the type that most of it is written as: for who may look at the data."""
     counts = sum((written_kind_counts(array) for array in arrays), np.zeros(len(KINDS), dtype=np.int64))
-    type_ = _WRITTEN.ways[_way(dict(zip(KINDS, counts.tolist(), strict=True)), 0.0)].type
+    type_ = _WRITTEN.ways[way_of(dict(zip(KINDS, counts.tolist(), strict=True)), 0.0, _WRITTEN.ways)].type
     return [read_written(array, type_) for array in arrays]
 
 
@@ -184,14 +154,14 @@ class Objects(Task):
         ways = self._reading.ways
         self._ways = {name: way.make(replace(field, type=way.type), n, cap, key) for name, way in ways.items()}
         least = self._reading.share
-        self._share = max(least, set_share(cap)) if not ways.keys().isdisjoint(_SETS) else least
+        self._share = max(least, set_share(cap)) if not ways.keys().isdisjoint(SETS) else least
         self._gone: str | None = None
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """That of the kinds, and those of every way, which have one share together."""
         sized = self._reading.sized
-        histograms = [Histogram(1, _SHARE * self._reading.share, sized="" in sized)]
+        histograms = [Histogram("kinds", 1, _SHARE * self._reading.share, sized="" in sized)]
         for name, task in self._ways.items():
             whole = sum(histogram.share for histogram in task.histograms)
             histograms += [
@@ -227,7 +197,7 @@ class Objects(Task):
         assert isinstance(counter, _Kinds)
         counts = tuple(noise.add(counter.counts, stream).tolist())
         self.measured.append(Measured(self.field.name, "kinds", KINDS, counts, noise.variance))
-        self._gone = _way(dict(zip(KINDS, counts, strict=True)), noise.variance**0.5)
+        self._gone = way_of(dict(zip(KINDS, counts, strict=True)), noise.variance**0.5, self._ways)
 
     def inner(self) -> Space:
         """Return the space of the way that was gone."""

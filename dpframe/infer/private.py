@@ -27,6 +27,7 @@ from dpframe.infer.objects import Objects
 from dpframe.infer.types import from_type
 from dpframe.infer.vectors import Lists
 from dpframe.noise.keystream import Keystream
+from dpframe.plan.asked import Asked, AskedOf
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
@@ -97,6 +98,16 @@ class Measurement:
     """Column and place of every histogram that may be measured."""
     spending: Spending | None
     """What each of them is measured with; None where types say everything."""
+
+    @property
+    def asked(self) -> AskedOf:
+        """All that may be asked of every column: a public fact, whatever it holds."""
+        found: dict[str, list[Asked]] = {}
+        if self.spending is not None:
+            parts = zip(*(getattr(self.spending, part) for part in ("histograms", "noises", "thresholds")), strict=True)
+            for (name, _), (histogram, noise, threshold) in zip(self.histograms, parts, strict=True):
+                found.setdefault(name, []).append(histogram.asked(noise, threshold))
+        return tuple((name, tuple(own)) for name, own in found.items())
 
     @classmethod
     def of(

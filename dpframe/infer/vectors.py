@@ -100,8 +100,8 @@ class Lists(Task):
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """That of the lengths, where the type has none, and two of norms."""
-        norms = tuple(Histogram(1, share) for share in _NORM_SHARES)
-        return (Histogram(1, _LENGTH_SHARE), *norms) if self._asked_length else norms
+        norms = tuple(Histogram("norms", 1, share) for share in _NORM_SHARES)
+        return (Histogram("lengths", 1, _LENGTH_SHARE), *norms) if self._asked_length else norms
 
     def asks(self, i: int) -> int | None:
         """Return the number of the round; no norms are asked for where no length was found."""

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 from dpframe.accounting import Bound, ColumnLoss, sampled
 from dpframe.accounting.budget import Budget, round_down, round_up
-from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.dominating import BitsLoss, ItemsLoss
 from dpframe.accounting.finite import tight_epsilon
 from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta
@@ -35,6 +34,7 @@ from dpframe.plan.calibration import Terms
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, measures_step
 from dpframe.plan.notebook import notebook_html
+from dpframe.plan.proved_inference import prove_inference
 from dpframe.spaces import Space
 
 ENUMERATED = 256
@@ -255,7 +255,8 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     contributions = plan.contributions if contributions is None else contributions
     proofs = tuple(prove(unit.label, unit.mechanism) for unit in plan.units)
     failures = [failure for proof in proofs for failure in proof.failures]
-    failures += _undercut(plan.inferred, contributions) if plan.inferred is not None else []
+    inference = prove_inference(plan.inferred, contributions, plan.spaces)
+    failures += inference.failures
     unit = Unit.promised(contributions, plan.privacy_id)
     failures += _of_less(plan, unit)
     # It is composed of losses that the proofs, where none failed, found no integer to exceed.
@@ -289,8 +290,8 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
         epsilon=epsilon,
         delta=delta,
         proofs=proofs,
-        checks=(how,) if local is None else (how, f"local: {local.stated()} of {_LOCAL}"),
-        attested=tuple(_attested(plan, contributions)),
+        checks=(how, *inference.checks, *(() if local is None else (f"local: {local.stated()} of {_LOCAL}",))),
+        attested=(*_attested(plan, contributions), *inference.attested),
         unprotected=tuple(_unprotected(plan)),
         failures=tuple(failures),
         local=local,
@@ -306,69 +307,6 @@ def _of_less(plan: Promise, unit: Unit) -> list[str]:
 
 
 _LOCAL = "each row, even against someone who knows which output row it became"
-
-
-def _undercut(inferred: Inferred, contributions: int) -> list[str]:
-    """Return whether the noise of the measured counts is less than what inference claims to have spent on them.
-
-    Every histogram counts a row in one cell at least, so that what is added up here is the least that was spent.
-    """
-    spent, variances = inferred.budget, [measured.variance for measured in inferred.measured]
-    if inferred.step is not None:
-        return _undercut_step(inferred, inferred.step, contributions)
-    if spent.delta > 0:
-        kept = not variances or _counts_keep(variances, spent, contributions)
-    else:
-        # 2α/(1 − α)² = 1/(cosh(rate) − 1)
-        rates = [2 * contributions * math.acosh(1 + 1 / variance) for variance in variances]
-        kept = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
-    return [] if kept else [f"inference claims {_pair(spent)} but its counts have less noise than that asks for"]
-
-
-def _counts_keep(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
-    """Tell whether counts with discrete Gaussian noise of these variances keep an (ε, δ)."""
-    if min(variances) < _LEAST_VARIANCE:
-        return False
-    noises = [IntegerNoise(variance) for variance in variances]
-    return step_delta(noise_step(noises, contributions, spent.delta * _TAILS), spent.epsilon) <= spent.delta
-
-
-_LEAST_VARIANCE, _TAILS = 0.25, 1e-5
-"""The least σ² whose lattice law is bounded; the share of δ for the law's tails."""
-
-
-def _undercut_step(inferred: Inferred, step: Step, contributions: int) -> list[str]:
-    """Return the same for inference that is a step: from the lattice law of its noise, and what thresholds let escape.
-
-    Of one value that a person alone has: k rows of it and the noise reach the threshold with this chance.
-    """
-    stated = step_delta(step, inferred.budget.epsilon)
-    if stated > inferred.budget.delta:
-        return [f"inference claims {_pair(inferred.budget)} on its own, but its step has delta={stated:.4g} there"]
-    if inferred.columns and not inferred.measured:
-        return ["inference names columns but no counts that their spaces rest on"]
-    noises = [IntegerNoise(max(measured.variance, _LEAST_VARIANCE)) for measured in inferred.measured]
-    least = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
-    thresholds = dict(inferred.thresholds)
-    last = {m.column: m for m in inferred.measured if m.column in thresholds}
-    escape = math.fsum(
-        gaussian_tail(measured.variance, thresholds[name] - contributions) for name, measured in last.items()
-    )
-    failures = []
-    if (
-        min((measured.variance for measured in inferred.measured), default=1.0) < _LEAST_VARIANCE
-        or least.mu > step.mu * _ABOUT
-    ):
-        failures.append(f"inference claims mu={step.mu:.6g} but its counts have less noise than that asks for")
-    if escape > step.delta * _ABOUT:
-        failures.append(f"inference claims the slack {step.delta:.3g} but its thresholds let rare values show oftener")
-    return failures
-
-
-_ABOUT = 1 + 1e-4
-"""Width to which a step's μ is rounded up."""
-
-_TINIEST = 1e-300
 
 
 def _in_steps(

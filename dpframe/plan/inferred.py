@@ -13,6 +13,7 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
 from dpframe.codec import check_names, from_object, to_object
 from dpframe.errors import ParameterError, PlanError
+from dpframe.plan.asked import KINDS, AskedOf, asked_from_json, asked_json
 
 UNITS = ("D", "s", "ms", "us", "ns")
 """Units of times; days are those of dates."""
@@ -20,7 +21,6 @@ UNITS = ("D", "s", "ms", "us", "ns")
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-9, 1e30
 """Variances between which no weight of a count overflows; those of inference are far within."""
 
-_KINDS = ("intervals", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
 _INTERVALS = ("intervals", "norms")
 
 
@@ -51,9 +51,9 @@ class Measured:
         spread = number and _LEAST_VARIANCE <= self.variance <= _MOST_VARIANCE
         whole = isinstance(self.counts, tuple) and all(map(_is_count, self.counts))
         missing = self.missing is None or _is_count(self.missing)
-        if self.kind not in _KINDS or self.unit not in (None, *UNITS):
+        if self.kind not in KINDS or self.unit not in (None, *UNITS):
             raise PlanError(
-                f"the kind of measured counts must be one of {', '.join(_KINDS)}, "
+                f"the kind of measured counts must be one of {', '.join(KINDS)}, "
                 f"and the unit of measured times one of {', '.join(UNITS)}"
             )
         numbers = self.kind in _INTERVALS
@@ -97,7 +97,8 @@ class Inferred:
     and no other's: it names the spend wherever the spaces are used again. Plans of older versions have none.
     ``unit`` is what it was drawn for; older versions wrote none: what a plan found itself was drawn for the plan's own
     unit, and what it took from another counts as drawn for a row. ``earlier`` are those whose spaces that other
-    plan had taken itself: all of them are paid for.
+    plan had taken itself: all of them are paid for. ``asked`` are all histograms that might have been asked of every
+    column, whatever it holds: what was spent follows from them. Older versions wrote none.
 
     ``step`` is what is composed with the rows. Plans of older schemas have none: there the ``budget``, which else only
     says what inference would cost alone, is subtracted from the promise.
@@ -112,6 +113,7 @@ class Inferred:
     id: str | None = None
     unit: Unit | None = None
     earlier: tuple[Inferred, ...] = ()
+    asked: AskedOf | None = None
 
     def __post_init__(self) -> None:
         if any(one.earlier for one in self.earlier):
@@ -126,7 +128,7 @@ class Inferred:
     @property
     def without_counts(self) -> Inferred:
         """What it cost, and of which columns, without what was measured."""
-        return replace(self, measured=(), thresholds=())
+        return replace(self, measured=(), thresholds=(), asked=None)
 
     @property
     def each(self) -> tuple[Inferred, ...]:
@@ -135,8 +137,8 @@ class Inferred:
 
     @property
     def nameless(self) -> Inferred:
-        """What matters for how rows are randomised: neither which inference it was, nor for whom, as the plan says."""
-        return replace(self, id=None, unit=None, earlier=tuple(one.nameless for one in self.earlier))
+        """What matters for how rows are randomised: not which inference it was, for whom, and what it asked."""
+        return replace(self, id=None, unit=None, asked=None, earlier=tuple(one.nameless for one in self.earlier))
 
     def of(self, unit: Unit) -> Inferred:
         """Return it as drawn for a unit where it says none itself."""
@@ -174,6 +176,7 @@ class Inferred:
             **({} if self.step is None else {"mu": self.step.mu, "slack": self.step.delta}),
             **({} if self.id is None else {"id": self.id}),
             **({} if self.unit is None else {"unit": str(self.unit)}),
+            **({} if self.asked is None else {"asked": asked_json(self.asked)}),
             **({"earlier": [one.to_json() for one in self.earlier]} if self.earlier else {}),
         }
 
@@ -182,7 +185,7 @@ class Inferred:
         """Read it back; `PlanError` for anything else."""
         step = ("mu", "slack")
         needed = ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"]
-        check_names(data, "inferred", needed, (*step, "id", "unit", "earlier"))
+        check_names(data, "inferred", needed, (*step, "id", "unit", "earlier", "asked"))
         columns, measured, thresholds = data["columns"], data["measured"], data["thresholds"]
         lists = isinstance(columns, list) and isinstance(measured, list) and isinstance(thresholds, Mapping)
         if not lists or not all(isinstance(name, str) for name in columns):
@@ -208,4 +211,5 @@ class Inferred:
             data.get("id"),
             unit,
             tuple(map(cls.from_json, earlier)),
+            asked_from_json(data["asked"]) if "asked" in data else None,
         )

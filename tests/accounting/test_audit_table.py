@@ -132,7 +132,7 @@ def broken_inference() -> Iterator[Line]:
     one, other = table_counts(task, one), table_counts(task, other)
     noises, threshold = spent(task)
     yield inferred("noise of half the scale", one, other, with_scale(noises, 0.5), threshold)
-    yield inferred("a basket that counts as one", one, other, *spent(task, [Histogram(1, 1.0, unknown=True)]))
+    yield inferred("a basket that counts as one", one, other, *spent(task, [Histogram("values", 1, 1.0)]))
     uncut = []
     for items in (range(32), range(40, 72)):
         rows = _Rows(32, bytes(range(32)))

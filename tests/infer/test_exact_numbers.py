@@ -244,7 +244,7 @@ def test_a_pass_whose_cells_a_row_is_in_twice_is_caught(case, broken):
 @pytest.mark.slow
 def test_sets_that_are_charged_as_one_item_are_caught():
     case = CASES["items that others have"]
-    cheap = spend(case.allowed, [Histogram(1, 1.0, unknown=True)], len(case.one))
+    cheap = spend(case.allowed, [Histogram("values", 1, 1.0)], len(case.one))
     assert excess(case.law(spending=cheap), cheap.step) > 0
 
 

@@ -75,7 +75,7 @@ def test_the_audit_catches_noise_of_half_the_scale(case):
 
 def test_the_audit_catches_a_basket_that_counts_as_one_change():
     task, one, other = CASES["another basket"]
-    noises, threshold = spent(task, [Histogram(1, 1.0, unknown=True)])
+    noises, threshold = spent(task, [Histogram("values", 1, 1.0)])
     assert violation(table_counts(task, one), table_counts(task, other), noises, threshold) > 0.02
 
 

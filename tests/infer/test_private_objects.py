@@ -21,10 +21,13 @@ from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.errors import ColumnError
 from dpframe.infer import private
 from dpframe.infer.cost import Histogram, Spending, spend
+from dpframe.infer.objects import Objects
 from dpframe.infer.private import Inference, Measurement
 from dpframe.io.frames import wrap
+from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset, Vector
+from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
 
 AMPLE = Budget(20.0, 1e-6)
@@ -267,13 +270,42 @@ def test_a_column_of_one_possible_value_costs_no_share() -> None:
 
 def test_ways_of_a_column_cost_what_the_dearest_does() -> None:
     budget = Budget(1.0, 1e-6)
-    one = Histogram(1, 1.0, unknown=True)
-    ways = [Histogram(1, 1.0, True, ("x", "a")), Histogram(8, 1.0, True, ("x", "b"))]
+    one = Histogram("values", 1, 1.0)
+    ways = [Histogram("values", 1, 1.0, ("x", "a")), Histogram("values", 8, 1.0, ("x", "b"))]
     alone, several = spend(budget, [one, one], 1000), spend(budget, [one, *ways], 1000)
     assert several.step is not None
     assert step_delta(several.step, budget.epsilon) <= budget.delta
     assert several.noises[0].variance == pytest.approx(alone.noises[0].variance, rel=1e-3)
     assert several.noises[2].variance == pytest.approx(8 * alone.noises[1].variance, rel=1e-3)
+
+
+class Lifted:
+    """Noise by which one kind of values shows, whatever there is."""
+
+    variance = 1.0
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+
+    def add(self, counts: Any, stream: Any) -> Any:
+        return counts + np.where(np.arange(len(counts)) == self.kind, 1_000, 0)
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
+@pytest.mark.parametrize(
+    "field",
+    [
+        Field("c", pa.null(), True),
+        Field("c", pa.string(), True, written=True),
+        Field("c", pa.dictionary(pa.int8(), pa.string()), True, listed=True),
+    ],
+    ids=["objects", "text", "entries"],
+)
+def test_noise_that_shows_a_kind_which_a_column_cannot_hold_ends_in_text(field: Field, kind: int) -> None:
+    task = Objects(field, 0, 8, KEY)
+    task.measure(task.counter(), Lifted(kind), 0, Keystream(KEY).column("c", "infer"))
+    place = task.asks(1)
+    assert place is None or task.histograms[place].way is not None
 
 
 def test_objects_whose_code_raises_are_null_or_refused_without_a_word() -> None:

@@ -167,7 +167,11 @@ def test_the_tail_bound():
 
 @pytest.mark.slow
 @given(
-    st.lists(st.tuples(st.integers(1, 32), st.floats(0.01, 5), st.booleans()), min_size=1, max_size=20),
+    st.lists(
+        st.tuples(st.sampled_from(["intervals", "items"]), st.integers(1, 32), st.floats(0.01, 5)),
+        min_size=1,
+        max_size=20,
+    ),
     st.floats(1e-3, 20),
     st.floats(1e-14, 1e-2),
     st.integers(1, 5),
@@ -190,7 +194,7 @@ def test_what_is_spent_is_at_most_the_budget(parts, epsilon, delta, contribution
 @given(st.lists(st.floats(0.01, 5), min_size=1, max_size=20), st.floats(1e-2, 20), st.integers(1, 5))
 @settings(max_examples=examples(30), deadline=None)
 def test_without_delta_what_is_spent_is_at_most_epsilon(shares, epsilon, contributions):
-    histograms = [Histogram(1, share) for share in shares]
+    histograms = [Histogram("intervals", 1, share) for share in shares]
     try:
         spending = spend(Budget(epsilon), histograms, 1000, contributions)
     except ParameterError as error:
@@ -203,24 +207,24 @@ def test_without_delta_what_is_spent_is_at_most_epsilon(shares, epsilon, contrib
 def test_noise_from_closed_forms():
     """Two columns, equal shares: μ² = Σ 2/σ², so that σ² = 4/μ²; five rows a person: 25 times that."""
     square = largest_step(Budget(0.5, 1e-6), 0.1).mu ** 2
-    one = spend(Budget(0.5, 1e-6), [Histogram(1, 1.0)] * 2, 1000)
+    one = spend(Budget(0.5, 1e-6), [Histogram("intervals", 1, 1.0)] * 2, 1000)
     assert one.noises[0].variance == pytest.approx(4 / square, rel=1e-3)
-    five = spend(Budget(0.5, 1e-6), [Histogram(1, 1.0)] * 2, 1000, contributions=5)
+    five = spend(Budget(0.5, 1e-6), [Histogram("intervals", 1, 1.0)] * 2, 1000, contributions=5)
     assert five.noises[0].variance == pytest.approx(100 / square, rel=1e-2)
-    sets = spend(Budget(0.5, 1e-6), [Histogram(8, 1.0)], 1000)
+    sets = spend(Budget(0.5, 1e-6), [Histogram("intervals", 8, 1.0)], 1000)
     assert sets.noises[0].variance == pytest.approx(16 / square, rel=1e-3)
-    pure = spend(Budget(0.5), [Histogram(1, 1.0)] * 2, 1000)
+    pure = spend(Budget(0.5), [Histogram("intervals", 1, 1.0)] * 2, 1000)
     assert pure.noises[0].loss == pytest.approx(0.125, rel=0.1)
 
 
 def test_unknown_domains_need_delta():
     with pytest.raises(ParameterError, match="unknown domains need delta above 0"):
-        spend(Budget(1.0), [Histogram(1, 1.0, unknown=True)], 10)
+        spend(Budget(1.0), [Histogram("values", 1, 1.0)], 10)
 
 
 def test_a_budget_too_small_for_any_noise():
     with pytest.raises(ParameterError, match=r"epsilon is too small to infer spaces; .*or declare spaces"):
-        spend(Budget(1e-13, 1e-12), [Histogram(1, 1.0)] * 3, 10)
+        spend(Budget(1e-13, 1e-12), [Histogram("intervals", 1, 1.0)] * 3, 10)
 
 
 def test_a_table_tells_what_it_is():

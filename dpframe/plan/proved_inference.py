@@ -1,0 +1,175 @@
+"""What a plan's own numbers prove of private inference: that its noise costs no more than it claims, and that its
+spaces rest on the counts that were asked for.
+
+Older plans say only what was measured, not what might have been asked: of them a lower bound of the cost is compared,
+and the rest is attested by their curator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dpframe.accounting.budget import Budget
+from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
+from dpframe.accounting.gaussian_dp import Step, step_delta
+from dpframe.errors import name_list
+from dpframe.plan.asked import Asked, undercut
+from dpframe.plan.inferred import Inferred, Measured
+from dpframe.plan.kinds import is_asked, way_of
+from dpframe.spaces import Boolean, Datetime, Integer, Space
+
+TYPED: tuple[Space, ...] = (Boolean(), Integer(-128, 127), Integer(0, 255), Datetime("00:00", "23:59", "min"))
+"""Spaces that a type alone says, so that nothing need be counted."""
+
+
+@dataclass(frozen=True)
+class ProvedInference:
+    """What was found of an inference: failures, what was proved, and what its curator attests."""
+
+    failures: tuple[str, ...]
+    checks: tuple[str, ...]
+    attested: tuple[str, ...]
+
+
+def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mapping[str, Space]) -> ProvedInference:
+    """Compute what an inference cost anew from what it asked, and replay which of it the recorded counts answer."""
+    if inferred is None:
+        return ProvedInference((), (), ())
+    failures = [] if inferred.step is None else _alone(inferred.budget, inferred.step)
+    if inferred.asked is None:
+        failures += _at_least(inferred, contributions)
+        line = f"what inference of {name_list(inferred.columns)} might have asked, and so its cost: the plan says less"
+        return ProvedInference(tuple(failures), (), (line,) if inferred.columns else ())
+    failures += undercut(inferred.asked, contributions, inferred.budget, inferred.step)
+    failures += _unanswered(inferred, spaces)
+    if failures:
+        return ProvedInference(tuple(failures), (), ())
+    counted = [name for name, own in inferred.asked if own]
+    typed = [name for name in inferred.columns if name not in counted]
+    checks = [f"inference: the noise on all that {name_list(counted)} could be asked"] if counted else []
+    cost = inferred.budget.stated() if inferred.step is None else f"mu={inferred.step.mu:.6g}"
+    attested = [_COUNTED] if counted else []
+    attested += [f"the types of {name_list(typed)} say their spaces"] if typed else []
+    return ProvedInference((), tuple(f"{check} costs at most {cost}" for check in checks), tuple(attested))
+
+
+_COUNTED = "no row counted under more cells than stated, and no counts left but those of the plan"
+
+
+def _alone(budget: Budget, step: Step) -> list[str]:
+    """Return whether a step is more than what inference claims to cost alone."""
+    stated = step_delta(step, budget.epsilon)
+    if stated <= budget.delta:
+        return []
+    return [f"inference claims {budget.stated()} on its own, but its step has delta={stated:.4g} there"]
+
+
+def _unanswered(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str]:
+    """Yield the columns whose recorded counts are not those that were asked for."""
+    asked, thresholds = dict(inferred.asked or ()), dict(inferred.thresholds)
+    if not {m.column for m in inferred.measured} | thresholds.keys() | asked.keys() <= set(inferred.columns):
+        yield "inference has counts of columns that it does not name"
+    for name in inferred.columns:
+        own = [m for m in inferred.measured if m.column == name]
+        if name not in asked:
+            if own or (name in spaces and spaces[name] not in TYPED):
+                yield f"column {name!r} was inferred, and the plan does not say what was asked of it"
+            continue
+        why = _differs(asked[name], own, thresholds.get(name, 0))
+        if why is not None:
+            yield f"column {name!r} was inferred, but {why}"
+        most = getattr(spaces[name].inner_space, "most", None) if name in spaces else None
+        items = [h.cells for h in asked[name] if h.kind == "items"]
+        if own and own[-1].kind == "items" and most is not None and most > max(items, default=0):
+            yield f"column {name!r} has up to {most} items a row, and inference counted {max(items, default=0)}"
+
+
+def _differs(asked: Sequence[Asked], measured: Sequence[Measured], threshold: int) -> str | None:
+    """Return how recorded counts differ from those that the rule asks for, or None where they do not."""
+    if not is_asked([(h.way, h.kind) for h in asked]):
+        return "no column is asked what the plan says of it"
+    wanted = _asked_for(asked, measured)
+    if [(h.kind, h.variance) for h in wanted] != [(m.kind, m.variance) for m in measured]:
+        return "its counts are not those that were asked for"
+    if threshold != max((h.threshold for h in wanted), default=0):
+        return "its threshold is not the one that was asked with"
+    if any(count < h.threshold for h, m in zip(wanted, measured, strict=True) if h.threshold for count in m.counts):
+        return "has counts below its threshold"
+    return None
+
+
+def _asked_for(asked: Sequence[Asked], measured: Sequence[Measured]) -> list[Asked]:
+    """Return the histograms that the rule asks for, where those before them came out as recorded."""
+    ways = {h.way for h in asked if h.way is not None}
+    wanted = [h for h in asked if h.way is None]
+    if ways and measured and measured[0].kind == "kinds":
+        kinds = dict(zip(measured[0].cells, measured[0].counts, strict=True))
+        gone = way_of(kinds, measured[0].variance ** 0.5, ways)
+        wanted += [h for h in asked if h.way == gone]
+    for place, histogram in enumerate(wanted[: len(measured)]):
+        # Of lists of no length there are no norms.
+        if histogram.kind == "lengths" and measured[place].kind == "lengths" and not measured[place].cells:
+            return wanted[: place + 1]
+    return wanted
+
+
+def _at_least(inferred: Inferred, contributions: int) -> list[str]:
+    """Return whether the noise of the measured counts is less than what an older plan's inference claims.
+
+    Every histogram counts a row in one cell at least, so that what is added up here is the least that was spent.
+    """
+    spent, variances = inferred.budget, [measured.variance for measured in inferred.measured]
+    if inferred.step is not None:
+        return _step_at_least(inferred, inferred.step, contributions)
+    if spent.delta > 0:
+        kept = not variances or _counts_keep(variances, spent, contributions)
+    else:
+        # 2α/(1 − α)² = 1/(cosh(rate) − 1)
+        rates = [2 * contributions * math.acosh(1 + 1 / variance) for variance in variances]
+        kept = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
+    return [] if kept else [f"inference claims {spent.stated()} but its counts have less noise than that asks for"]
+
+
+def _counts_keep(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
+    """Tell whether counts with discrete Gaussian noise of these variances keep an (ε, δ)."""
+    if min(variances) < _LEAST_VARIANCE:
+        return False
+    noises = [IntegerNoise(variance) for variance in variances]
+    return step_delta(noise_step(noises, contributions, spent.delta * _TAILS), spent.epsilon) <= spent.delta
+
+
+_LEAST_VARIANCE, _TAILS = 0.25, 1e-5
+"""The least σ² whose lattice law is bounded; the share of δ for the law's tails."""
+
+
+def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[str]:
+    """Return the same for inference that is a step: from the lattice law of its noise, and what thresholds let escape.
+
+    Of one value that a person alone has: k rows of it and the noise reach the threshold with this chance.
+    """
+    if inferred.columns and not inferred.measured:
+        return ["inference names columns but no counts that their spaces rest on"]
+    noises = [IntegerNoise(max(measured.variance, _LEAST_VARIANCE)) for measured in inferred.measured]
+    least = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
+    thresholds = dict(inferred.thresholds)
+    last = {m.column: m for m in inferred.measured if m.column in thresholds}
+    escape = math.fsum(
+        gaussian_tail(measured.variance, thresholds[name] - contributions) for name, measured in last.items()
+    )
+    failures = []
+    if (
+        min((measured.variance for measured in inferred.measured), default=1.0) < _LEAST_VARIANCE
+        or least.mu > step.mu * _ABOUT
+    ):
+        failures.append(f"inference claims mu={step.mu:.6g} but its counts have less noise than that asks for")
+    if escape > step.delta * _ABOUT:
+        failures.append(f"inference claims the slack {step.delta:.3g} but its thresholds let rare values show oftener")
+    return failures
+
+
+_ABOUT = 1 + 1e-4
+"""Width to which a step's μ is rounded up."""
+
+_TINIEST = 1e-300
