@@ -27,6 +27,7 @@ from dpframe.infer.numbers import Numbers
 from dpframe.infer.private import Inference
 from dpframe.io.frames import Frame, wrap
 from dpframe.noise.gaussian import gaussian_table
+from dpframe.plan.asked import AskedOf
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
@@ -49,6 +50,7 @@ class Found:
 
     columns: tuple[Field, ...]
     inference: Inference
+    asked: AskedOf | None
 
     def draw(self, *_: Any) -> Inference:
         return self.inference
@@ -94,7 +96,8 @@ class Case:
 
     def plan(self, space: Space) -> Plan:
         """The plan that the library makes where inference finds a space."""
-        found = Found(self.draft.measurement.columns, Inference({"x": space}, (), None, {}))
+        made = self.draft.measurement
+        found = Found(made.columns, Inference({"x": space}, (), None, {}), made.asked)
         return replace(self.draft, measurement=found).measured(self.frames[0], KEY, None)
 
     def beside(self, plan: Plan) -> Pair:

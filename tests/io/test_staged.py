@@ -146,7 +146,9 @@ def test_rows_on_disk_are_hidden(frame, plan, tmp_path):
         assert table.n == ROWS
         content = hidden._file.seek(0), hidden._file.read()
     assert len(content[1]) > 10_000
-    assert not any(word in content[1] for word in (b"age", b"low", b"ARROW", frame["person"].to_numpy()[:3].tobytes()))
+    # Shorter words than of six bytes are found in random ones every now and then.
+    words = (b"income", b"hobbies", b"ARROW1", frame["person"].to_numpy()[:3].tobytes())
+    assert not any(word in content[1] for word in words)
     assert seen == [[]] * 30
 
 
