@@ -220,7 +220,8 @@ class CountEstimates(VectorEstimates):
             shares, errors = fitted.parts_of(part, self._source.sampling(target))
             return float(shares[0]) * rows, float(errors[0]) * rows, fitted.source
         if self._joints is not None and self._joints.tables.told(names) == "tables":
-            columns = [self._joints.tables.columns[name] for name in names]
+            fitted_columns = self._joints.tables.around(names).columns
+            columns = [fitted_columns[name] for name in names]
             asked_for = [conditions[one.axis.name].share_of_cells(one.axis) for one in columns]
             parts = [one.spread.T @ part for one, part in zip(columns, asked_for, strict=True)]
             cuts = [one.spread.T @ one.in_doubt(part) for one, part in zip(columns, asked_for, strict=True)]

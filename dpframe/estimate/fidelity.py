@@ -8,20 +8,17 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.measured_tables import MeasuredTables
+from dpframe.estimate.tables.dependence import SHOWS, dependence_score
 from dpframe.estimate.tables.tables import Table
 from dpframe.plan.plan import Plan
-
-SHOWS = 3.0
-"""Standard deviations of its law under independence beyond which a pair's distance from that shows."""
 
 
 def fidelity_table(plan: Plan, tables: MeasuredTables) -> pd.DataFrame:
     """Return a row for every column and every pair of the columns that synthetic rows draw together.
 
-    A pair's counts y, from tables or of the released rows, are compared with those of independent columns: under
-    independence Σ (y − e)²/σ² has Pearson's χ² law, about, with (a − 1)(b − 1) degrees of freedom.
+    A pair's counts, from tables or of the released rows, are compared with those of independent columns
+    (`dependence_score`).
     """
     lost = {missing.column for missing in plan.not_found}
     rows: dict[tuple[str, str], tuple[str, float, float, bool]] = {}
@@ -48,16 +45,7 @@ def _pair(tables: MeasuredTables, places: tuple[int, int], table: Table) -> tupl
     if not measured:
         margins = [tables.evidence.channels[p] @ margin for p, margin in zip(places, margins, strict=True)]
     variances = table.variances
-    apart = _apart(table.counts, margins)
-    freedom = max((apart.shape[0] - 1) * (apart.shape[1] - 1), 1)
-    score = (float((apart**2 / variances).sum()) - freedom) / math.sqrt(2 * freedom)
+    score = dependence_score(table.counts, variances, margins)
     # The mean distance that such noise makes of independent columns: σ√(2/π) in a cell.
     noise = float(np.sqrt(variances).sum() * math.sqrt(2 / math.pi) / 2 / max(float(table.counts.sum()), 1.0))
     return "tables" if measured else "rows", dependence, noise, score > SHOWS
-
-
-def _apart(counts: FloatArray, margins: list[FloatArray]) -> FloatArray:
-    """Return counts less those of independent columns, whose margins are the counts' own where these are positive."""
-    total = float(counts.sum())
-    expected = np.outer(margins[0] / margins[0].sum(), margins[1] / margins[1].sum()) * total
-    return np.asarray(counts - expected)

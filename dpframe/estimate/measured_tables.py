@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import combinations
@@ -23,6 +24,7 @@ from dpframe.estimate.distribution import Distribution, aggregation
 from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
+from dpframe.estimate.tables.dependence import SHOWS, dependence_score
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_tables
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.numbers import cut_at_quantiles, tilt_to_mean
@@ -57,6 +59,12 @@ _UNKNOWN = 1e9
 
 KEPT_FITS = 8
 """Fits that are kept."""
+
+MOST_FITTED = 15
+"""Columns that a question's fit has at most: of wider tables those asked for, and the others that depend on them most.
+
+On Adult's nine columns pairs err by 0.035 (L1) with all of them and by 0.042 where each pair is fitted alone.
+"""
 
 
 def usable_tables(tables: Sequence[MeasuredTable], source: Source) -> tuple[MeasuredTable, ...]:
@@ -293,9 +301,16 @@ class MeasuredTables:
             and not set(table.measure.columns) & set(source.missing)
         ]
         self._laws: dict[str, NumberLaw] = {}
+        self._among: frozenset[str] | None = None
+        self._smaller: dict[frozenset[str], MeasuredTables] = {}
 
     def __bool__(self) -> bool:
         return bool(self.tables)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the original table."""
+        return self._source.rows
 
     def raw(self, axes: Sequence[Axis]) -> tuple[FloatArray, FloatArray] | None:
         """Return the counts of the cells of axes and their variances, unbiased, or None where they were not measured.
@@ -343,8 +358,9 @@ class MeasuredTables:
         What several tables say is weighted by precision.
         """
         weights = sums = 0.0
-        places = self.places(names)
-        for table in self.evidence.tables:
+        tables = self.around(names)
+        places = tables.places(names)
+        for table in tables.evidence.tables:
             if not set(places) <= set(table.columns):
                 continue
             own = table.sum_to(places)
@@ -367,14 +383,16 @@ class MeasuredTables:
 
     def pair(self, one: str, other: str) -> tuple[FloatArray, FloatArray] | None:
         """Return the raw counts of two numbers' bins where neither is null, and their variances."""
-        evidence, (i, j) = self.evidence, self.places([one, other])
-        table = evidence.pairs.get((min(i, j), max(i, j)))
+        tables = self.around([one, other])
+        i, j = tables.places([one, other])
+        table = tables.evidence.pairs.get((min(i, j), max(i, j)))
         if table is None:
             return None
         counts, variances = table.counts, table.variances
         if i > j:
             counts, variances = counts.T, variances.T
-        kept = tuple(slice(0, self.columns[n].cells - self.columns[n].axis.has_null) for n in (one, other))
+        both = [tables.columns[name] for name in (one, other)]
+        kept = tuple(slice(0, member.cells - member.axis.has_null) for member in both)
         return counts[kept], variances[kept]
 
     # The fit
@@ -382,8 +400,53 @@ class MeasuredTables:
     @cached_property
     def columns(self) -> dict[str, TableColumn]:
         """The columns of the fit, in the plan's order: those of few values, and those that were measured or cut."""
-        members = {column.name: self.member(column.name) for column in self._source.plan.columns}
+        among = [
+            column.name for column in self._source.plan.columns if self._among is None or column.name in self._among
+        ]
+        members = {name: self.member(name) for name in among}
         return {name: member for name, member in members.items() if member is not None}
+
+    def around(self, names: Sequence[str]) -> MeasuredTables:
+        """Return the tables with a fit of no more columns than answer for these: all of them where they are few."""
+        columns = [
+            c for c in self._source.plan.columns if c.name not in self._source.missing and not c.space.code_words
+        ]
+        if self._among is not None or len(columns) <= max(MOST_FITTED, len(names)):
+            return self
+        return self._limited({*names, *self._nearest(names, MOST_FITTED - len(names))})
+
+    def among(self, names: Sequence[str]) -> MeasuredTables:
+        """Return the tables with a fit of these columns alone, of wide tables; of narrow ones with all."""
+        return self._limited(set(names)) if self._is_wide else self
+
+    @property
+    def _is_wide(self) -> bool:
+        return self._among is None and len(self._source.plan.names) > MOST_FITTED
+
+    def _limited(self, names: set[str]) -> MeasuredTables:
+        key = frozenset(names)
+        if key not in self._smaller:
+            # What is known of single columns is shared.
+            found = copy(self)
+            for fit in ("columns", "names", "evidence", "fitted"):
+                found.__dict__.pop(fit, None)
+            found._among = key
+            self._smaller[key] = found
+        return self._smaller[key]
+
+    def _nearest(self, names: Sequence[str], most: int) -> list[str]:
+        """Return other columns that were measured with these and depend on them, those first that show it most."""
+        scores: dict[str, float] = {}
+        for table, _ in self._counted:
+            pair = table.measure.columns
+            if len(pair) != 2 or len(set(pair) & set(names)) != 1:
+                continue
+            noise = np.full(table.counts.shape, table.measure.sigma2)
+            found = dependence_score(table.counts.astype(np.float64), noise)
+            other = pair[1] if pair[0] in names else pair[0]
+            scores[other] = max(scores.get(other, SHOWS), found)
+        showing = [name for name, score in scores.items() if score > SHOWS and self.member(name) is not None]
+        return sorted(showing, key=lambda name: -scores[name])[:most]
 
     def member(self, name: str) -> TableColumn | None:
         """Return one column of the fit, or None for one that has no part in it."""
@@ -465,12 +528,16 @@ class MeasuredTables:
         """All that is known of these columns: tables, and rows of the pairs that no table holds."""
         tables = []
         for table, own in self._counted:
-            members = [self.columns[name] for name in table.measure.columns]
-            places = tuple(self.names.index(name) for name in table.measure.columns)
-            if len(places) == 1 and members[0].is_cut and members[0].law is not None:
+            kept = [i for i, name in enumerate(table.measure.columns) if name in self.columns]
+            members = [self.columns[table.measure.columns[i]] for i in kept]
+            places = tuple(self.names.index(table.measure.columns[i]) for i in kept)
+            if len(own) == 1 and kept and members[0].is_cut and members[0].law is not None:
                 tables.append(members[0].binned(places[0]))
-            elif all(m.cells == axis.cells for m, axis in zip(members, own, strict=True)):
-                tables.append(Table(places, table.counts.astype(np.float64), math.sqrt(table.measure.sigma2)))
+            elif kept and all(m.cells == own[i].cells for m, i in zip(members, kept, strict=True)):
+                outside = tuple(i for i in range(len(own)) if i not in kept)
+                sigma = math.sqrt(table.measure.sigma2 * math.prod(own[i].cells for i in outside))
+                tables.append(Table(places, table.counts.astype(np.float64).sum(axis=outside), sigma))
+        tables = tables if self._among is None else _one_for_each(tables)
         sizes = tuple(member.cells for member in self.columns.values())
         tables += self._inferred()
         held = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
@@ -550,6 +617,19 @@ class MeasuredTables:
     def places(self, names: Sequence[str]) -> list[int]:
         """Return the columns' positions in the fit."""
         return [self.names.index(name) for name in names]
+
+
+def _one_for_each(tables: Sequence[Table]) -> list[Table]:
+    """Return all tables of one column as one, weighted by precision: of wide tables many pairs reach into a fit."""
+    found, sums = [], dict[tuple[int, ...], tuple[FloatArray, FloatArray]]()
+    for table in tables:
+        if len(table.columns) > 1:
+            found.append(table)
+            continue
+        precision = 1 / table.variances
+        counts, before = sums.get(table.columns, (np.zeros_like(precision), np.zeros_like(precision)))
+        sums[table.columns] = counts + precision * table.counts, before + precision
+    return found + [Table(columns, y / w, np.sqrt(1 / w)) for columns, (y, w) in sums.items()]
 
 
 def _margin(table: MeasuredTable, axes: Sequence[Axis], place: int, axis: BinnedAxis) -> Observation:

@@ -183,7 +183,8 @@ class NumberPair:
     def _bins(self, number: NumberTables, axis: int) -> tuple[FloatArray, float]:
         """Return the centred mean code of every bin, and the part of the variance that lies between bins."""
         middle, within = number.law.middles, number.within
-        member = number.tables.columns[number.name]
+        member = number.tables.member(number.name)
+        assert member is not None, "a pair that was measured is of columns that were"
         bins, shares = member.bins[: len(middle)], number.shares[: len(middle)] + 1e-12
         held = np.bincount(bins, shares)
         means = np.bincount(bins, shares * middle) / held

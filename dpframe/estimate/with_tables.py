@@ -8,7 +8,7 @@ that the mean stays unbiased. *Simple* ones lie in the simplex near the raw coun
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,7 +157,7 @@ class TableJoints:
         return Answer(*question.presented(counts, variances, total, shared), "inverse", source)
 
     def _simple(self, question: Question) -> Answer | None:
-        tables = self.tables
+        tables = self.tables.around(question.names)
         fitted, places = tables.fitted, tables.places(question.names)
         shares = fitted.fit.simple(places)
         if shares is None or tables.told(question.names) != "tables":
@@ -166,9 +166,10 @@ class TableJoints:
         return self._shown(question, shares, errors, "project", "tables", False)
 
     def _model(self, question: Question) -> Answer | None:
-        tables, names = self.tables, question.names
-        if not all(name in tables.columns for name in names):
+        names = question.names
+        if any(self.tables.member(name) is None for name in names):
             return None
+        tables = self.tables.around(names)
         fitted, places = tables.fitted, tables.places(names)
         shares, source = fitted.fit.joint(places), tables.told(names)
         errors, hidden = fitted.replicas.errors(places), False
@@ -193,7 +194,8 @@ class TableJoints:
         cuts
             For every column which share of each of these cells is in doubt, as the finest cells known are cut.
         """
-        fitted, places = self.tables.fitted, self.tables.places(names)
+        tables = self.tables.around(names)
+        fitted, places = tables.fitted, tables.places(names)
 
         def of(shares: FloatArray) -> FloatArray:
             for part in parts:
@@ -223,11 +225,11 @@ class TableJoints:
         """
         names = [*(axis.name for axis in keys), column]
         law = self.tables.law(column)
-        if law is None or self.tables.told(names) != "tables" or not set(names) <= set(self.tables.columns):
+        if law is None or self.tables.told(names) != "tables" or any(self.tables.member(n) is None for n in names):
             return None
-        number = self.tables.columns[column]
-        bins = BinMeans.of(number, law)
-        onto = [self.tables.columns[axis.name].onto(axis) for axis in keys]
+        tables = self.tables.around(names)
+        bins = BinMeans.of(tables.columns[column], law)
+        onto = [tables.columns[axis.name].onto(axis) for axis in keys]
 
         def by_group(shares: FloatArray) -> FloatArray:
             for i, matrix in enumerate(onto):
@@ -238,7 +240,7 @@ class TableJoints:
             groups = by_group(shares)
             return np.asarray(groups @ (bins.means * bins.present) / np.maximum(groups @ bins.present, _FEWEST))
 
-        fitted, places = self.tables.fitted, self.tables.places(names)
+        fitted, places = tables.fitted, tables.places(names)
         groups = by_group(fitted.fit.joint(places))
         held = np.maximum(groups @ bins.present, _FEWEST)
         law_of_bins = groups * bins.present / held[..., None]
@@ -266,8 +268,9 @@ class TableJoints:
         """Return weighted sums over a number's bins of a pair's raw counts, in each group, and their variances."""
         if len(names) != 2:
             return None
-        i, j = self.tables.places(names)
-        table = self.tables.evidence.pairs.get((min(i, j), max(i, j)))
+        tables = self.tables.around(names)
+        i, j = tables.places(names)
+        table = tables.evidence.pairs.get((min(i, j), max(i, j)))
         if table is None:
             return None
         counts, variances = (v if i < j else v.T for v in (table.counts, table.variances))
@@ -281,7 +284,7 @@ class TableJoints:
         columns that were measured together both show: in the count of what is asked, and in those of all blocks from
         the first cells on, whose distances from the fit are more than noise has by some factor.
         """
-        tables, n = self.tables, max(float(self._source.rows), 1.0)
+        tables, n = self.tables.around(names), max(float(self._source.rows), 1.0)
         raw, cover = tables.raw_of(names, parts), tables.raw_of(names, [np.ceil(part) for part in parts])
         if raw is None or cover is None:
             return 0.0
@@ -295,7 +298,8 @@ class TableJoints:
         """Return how much more the fit is off the counts of blocks of a pair's cells than noise, in parts of noise."""
         key = tuple(sorted(names))
         if len(key) == 2 and key not in self._excesses:
-            tables, places = self.tables, sorted(self.tables.places(key))
+            tables = self.tables.around(key)
+            places = sorted(tables.places(key))
             table = tables.evidence.pairs.get((places[0], places[1]))
             found = 0.0
             if table is not None:
@@ -307,12 +311,15 @@ class TableJoints:
 
     def guarded(self, names: Sequence[str]) -> Guarded | None:
         """Return the joint of the fit after the rows were heard, or None where they cannot be."""
-        return self.guarded_all([names])[0]
+        return self._guarded([names], self.tables.around(names))[0]
 
     def guarded_all(self, joints: Sequence[Sequence[str]]) -> list[Guarded | None]:
-        """Return the same of several joints, whose rows are counted in one pass."""
-        members = self.tables.columns
-        axes = [[members[name].axis for name in names] if self._is_heard(names) else [] for names in joints]
+        """Return the same of several joints by the fit of all columns; their rows are counted in one pass."""
+        return self._guarded(joints, self.tables)
+
+    def _guarded(self, joints: Sequence[Sequence[str]], tables: MeasuredTables) -> list[Guarded | None]:
+        members = tables.columns
+        axes = [[members[name].axis for name in names] if self._is_heard(names, members) else [] for names in joints]
         counts = [np.zeros([axis.classes for axis in own]) for own in axes]
         used = list(dict.fromkeys(axis.name for own in axes for axis in own))
         for codes in self._source.codes(used) if used else ():
@@ -320,28 +327,23 @@ class TableJoints:
                 if own:
                     found += count_classes(own, [codes])
         return [
-            self._guard(names, found) if own else None for names, own, found in zip(joints, axes, counts, strict=True)
+            _guard(names, found, tables) if own else None
+            for names, own, found in zip(joints, axes, counts, strict=True)
         ]
 
-    def _is_heard(self, names: Sequence[str]) -> bool:
+    def _is_heard(self, names: Sequence[str], members: Mapping[str, TableColumn]) -> bool:
         """Tell whether rows can be counted by some columns, and their noise is independent."""
         plan = self._source.plan
         homes = [group.names for name in names if (group := plan.group_of(name)) is not None]
-        classes = math.prod(self.tables.columns[name].axis.classes for name in names)
+        classes = math.prod(members[name].axis.classes for name in names)
         return len(set(homes)) == len(homes) and classes <= MOST_GUARDED and bool(self._source.n)
-
-    def _guard(self, names: Sequence[str], counts: FloatArray) -> Guarded:
-        tables = self.tables
-        fit, places = tables.fitted.fit, tables.places(names)
-        channels = [tables.columns[name].channel for name in names]
-        return guard_joint(fit.joint(places), counts, channels, fit.pairs_of(places))
 
     def _shown(
         self, question: Question, shares: FloatArray, errors: FloatArray, method: str, source: str, hidden: bool
     ) -> Answer:
-        variances = errors**2
+        variances, columns = errors**2, self.tables.around(question.names).columns
         for i, axis in enumerate(question.axes):
-            column = self.tables.columns[axis.name]
+            column = columns[axis.name]
             first = np.moveaxis(shares, i, 0)
             onto, moved = column.onto(axis), np.moveaxis(column.moved(axis, first), 0, i)
             left = np.moveaxis(column.left_open(axis, first), 0, i)
@@ -352,6 +354,12 @@ class TableJoints:
         shares = np.maximum(shares, 0.0)
         n = float(self._source.rows)
         return Answer(*question.presented(shares * n, variances * n**2, n), method, source, hidden)
+
+
+def _guard(names: Sequence[str], counts: FloatArray, tables: MeasuredTables) -> Guarded:
+    fit, places = tables.fitted.fit, tables.places(names)
+    channels = [tables.columns[name].channel for name in names]
+    return guard_joint(fit.joint(places), counts, channels, fit.pairs_of(places))
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,9 @@ def measured_tables(source: Source) -> MeasuredTables | None:
 
 def joint_shares(tables: MeasuredTables, axes: Sequence[Axis]) -> tuple[FloatArray, FloatArray]:
     """Return the shares of the cells of some axes, of least error from all tables together, and their variances."""
-    fitted, places = tables.fitted, tables.places([axis.name for axis in axes])
+    names = [axis.name for axis in axes]
+    tables = tables.among(names)
+    fitted, places = tables.fitted, tables.places(names)
     shares, variances = fitted.fit.joint(places), fitted.replicas.errors(places) ** 2
     for i, axis in enumerate(axes):
         onto = tables.columns[axis.name].onto(axis)

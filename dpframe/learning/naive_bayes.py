@@ -171,7 +171,7 @@ class DebiasedNaiveBayes(ReleaseClassifier):
             return _shares(answer, count_classes([answer], source.codes([answer.name])))
         shares, variance = joint_shares(tables, [answer])
         weight = self.prior_sd**2 / (self.prior_sd**2 + variance.mean() * len(shares) ** 2)
-        return _smoothed(weight * shares + (1 - weight) / len(shares), tables.evidence.n)
+        return _smoothed(weight * shares + (1 - weight) / len(shares), tables.rows)
 
     def _table(self, axis: Axis, shares: FloatArray, variance: FloatArray, independent: FloatArray) -> pd.DataFrame:
         """Return P(feature | class), shape (cells, classes)."""
@@ -193,7 +193,7 @@ class DebiasedNaiveBayes(ReleaseClassifier):
 def _measured(axis: Axis, answer: Axis, tables: MeasuredTables) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the shares of a feature and the class from tables, their variances, and what independence would be."""
     shares, variance = joint_shares(tables, [axis, answer])
-    margins = [_smoothed(shares.sum(axis=1 - i), tables.evidence.n) for i in range(2)]
+    margins = [_smoothed(shares.sum(axis=1 - i), tables.rows) for i in range(2)]
     # All counts of a table have one noise, and a bootstrap of few replicas finds less of it where it found no rows.
     return shares, np.maximum(variance, variance.mean()), np.outer(*margins)
 

@@ -191,9 +191,9 @@ def best_moments(source: Source, columns: Sequence[ColumnBlock]) -> Moments | Ta
     """
     rows, tables = Moments(source, columns), measured_tables(source)
     names = [column.column.name for column in columns]
-    if tables is None or tables.told(names) != "tables" or any(name not in tables.columns for name in names):
+    if tables is None or tables.told(names) != "tables" or any(tables.member(name) is None for name in names):
         return rows
-    measured = TableMoments(tables, columns)
+    measured = TableMoments(tables.among(names), columns)
     shares = np.sqrt(np.maximum(measured.central.diagonal(), 1e-12 * measured.n))
     directions = np.random.default_rng(0).standard_normal((measured.size, FORMS)) / shares[:, None]
     directions[0] = 0.0

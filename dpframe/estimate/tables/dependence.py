@@ -1,0 +1,28 @@
+"""How far counts of two columns are from independence, beside what noise alone would make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpframe.arrays import FloatArray
+
+SHOWS = 3.0
+"""Standard deviations of its law under independence beyond which a pair's distance from that shows."""
+
+
+def dependence_score(counts: FloatArray, variances: FloatArray, margins: Sequence[FloatArray] | None = None) -> float:
+    """Return by how many standard deviations a pair is further from independence than noise makes it.
+
+    Counts y are compared with those of independent columns, e: under independence Σ (y − e)²/σ² has Pearson's χ² law,
+    about, with (a − 1)(b − 1) degrees of freedom. Without other ``margins`` e are of the counts' own.
+
+    >>> dependence_score(np.array([[40.0, 10.0], [10.0, 40.0]]), np.full((2, 2), 9.0))
+    70.0...
+    """
+    first, second = (np.maximum(counts.sum(axis=1 - i), 1e-9) for i in range(2)) if margins is None else margins
+    expected = np.outer(first / first.sum(), second / second.sum()) * float(counts.sum())
+    freedom = max((counts.shape[0] - 1) * (counts.shape[1] - 1), 1)
+    apart = float(((counts - expected) ** 2 / variances).sum())
+    return float((apart - freedom) / np.sqrt(2 * freedom))
