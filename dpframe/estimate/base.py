@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import combinations, combinations_with_replacement, permutations
 from statistics import NormalDist
 from typing import Any
 
@@ -274,8 +275,12 @@ class Reading:
         target: str,
         measured: Callable[[NumberTables, float], Known | None] | None = None,
         beyond: Callable[[Tails], Ends] | None = None,
+        sums: surrogates.Sums | None = None,
     ) -> pd.Series[Any]:
-        """Evaluate a smooth statistic of product moments; combine it with what was measured of it, where that was."""
+        """Evaluate a smooth statistic of product moments; combine it with what was measured of it, where that was.
+
+        ``sums`` are those of its terms, where they are known.
+        """
         names = list(names)
         told = self._numbers(names[0] or "") if measured is not None else None
         # What both tell is of the table; the population's own variance comes after.
@@ -284,7 +289,8 @@ class Reading:
         _ = self._source.sampling(target)
         used = list(dict.fromkeys(name for name in names if name is not None))
         columns = {name: self._source.column(name) for name in used}
-        sums = surrogates.product_sums(statistic.terms, columns, self._source.codes(used), self.plan.groups)
+        if sums is None:
+            sums = surrogates.product_sums(statistic.terms, columns, self._source.codes(used), self.plan.groups)
         weight = self._source.weight
         values, covariance = surrogates.delta_method(sums, lambda m, n: [statistic.function(m, n)], sampling, weight)
         value, variance = float(values[0]), float(covariance[0, 0])
@@ -335,22 +341,29 @@ class Reading:
         return None if weights is None else moments.Scale.of(self._source.column(weights))
 
     def _matrix(
-        self, columns: Sequence[str] | None, pair: Callable[[moments.Scale, moments.Scale], Any], target: str
+        self,
+        columns: Sequence[str] | None,
+        terms: Callable[[moments.Scale, moments.Scale], Sequence[surrogates.Term]],
+        pair: Callable[[moments.Scale, moments.Scale, surrogates.Sums | None], Any],
+        target: str,
     ) -> pd.DataFrame:
-        """Evaluate a statistic of every two columns, and show it as pandas shows a matrix."""
+        """Evaluate a statistic of every two columns, and show it as pandas shows a matrix.
+
+        ``pair`` gets the sums of the ``terms`` of two columns, and of a column with itself None.
+        """
         self._source.sampling(target)  # an unknown target is refused whatever the columns
         names = self._numeric() if columns is None else column_names(columns, "columns")
         scales = {name: moments.Scale.of(self._source.column(name)) for name in names}
-        tables = {result: pd.DataFrame(np.nan, index=names, columns=names) for result in RESULTS}
+        values = {result: np.full((len(names), len(names)), np.nan) for result in RESULTS}
         missing = {one.column: f"not found: {one.why}" for one in self.plan.not_found if one.column in names}
-        hidden = {} if self.clipped else missing
-        for i, a in enumerate(names):
-            for b in names[i:]:
-                if a in hidden or b in hidden:
-                    continue
-                found = pair(scales[a], scales[b])
-                for result in RESULTS:
-                    tables[result].loc[a, b] = tables[result].loc[b, a] = found[result]
+        shown = [(i, name) for i, name in enumerate(names) if self.clipped or name not in missing]
+        pairs = {(a, b) for (_, a), (_, b) in combinations(shown, 2) if a != b}
+        sums = self._sums_of_pairs({(a, b): terms(scales[a], scales[b]) for a, b in sorted(pairs)})
+        for (i, a), (j, b) in combinations_with_replacement(shown, 2):
+            found = pair(scales[a], scales[b], sums.get((a, b)))
+            for result, table in values.items():
+                table[i, j] = table[j, i] = found[result]
+        tables = {result: pd.DataFrame(table, index=names, columns=names) for result, table in values.items()}
         out = pd.concat(tables, axis=1)
         out.attrs |= {"source": self._source_of_pairs(names)} | self._said_of_tails(names)
         if missing:
@@ -374,13 +387,20 @@ class Reading:
         numbers = [name for name in names if self._numbers(name) is not None]
         return "both" if numbers else "rows"
 
-    def _moments(
-        self, terms: Sequence[surrogates.Term], functions: Any, scales: Sequence[moments.Scale], target: str
-    ) -> tuple[FloatArray, FloatArray]:
-        """Evaluate smooth functions of product moments, and their covariance."""
-        columns = {scale.column.name: scale.column for scale in scales}
-        sums = surrogates.product_sums(terms, columns, self._source.codes(list(columns)), self.plan.groups)
-        return surrogates.delta_method(sums, functions, self._source.sampling(target), self._source.weight)
+    def _sums_of_pairs(
+        self, wanted: Mapping[tuple[str, str], Sequence[surrogates.Term]]
+    ) -> dict[tuple[str, str], surrogates.Sums]:
+        """Return the sums of terms of pairs of columns; in one pass but for pairs whose noise is in one block."""
+        together = {pair for group in self.plan.groups for pair in permutations(group.names, 2)}
+        apart = {pair: terms for pair, terms in wanted.items() if pair not in together}
+        columns = {name: self._source.column(name) for pair in wanted for name in pair}
+        used = list(dict.fromkeys(name for pair in apart for name in pair))
+        found = surrogates.pair_sums(list(apart.values()), columns, self._source.codes(used)) if apart else []
+        sums = dict(zip(apart, found, strict=True))
+        for pair in [pair for pair in wanted if pair in together]:
+            own = {name: columns[name] for name in pair}
+            sums[pair] = surrogates.product_sums(wanted[pair], own, self._source.codes(list(pair)), self.plan.groups)
+        return sums
 
     def _numeric(self) -> list[str]:
         return [c.name for c in self.plan.columns if c.name not in self._source.missing and c.space.is_numeric]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -333,9 +333,7 @@ class MeasuredTables:
 
     def _seen(self, axes: Sequence[Axis]) -> Iterator[tuple[FloatArray, FloatArray]]:
         names = [axis.name for axis in axes]
-        for table, own in self._counted:
-            if not set(names) <= set(table.measure.columns):
-                continue
+        for table, own in self._holding(names):
             order = [table.measure.columns.index(name) for name in names]
             others = tuple(i for i in range(len(own)) if i not in order)
             kept = [i for i in range(len(own)) if i in order]
@@ -376,24 +374,41 @@ class MeasuredTables:
 
     def told(self, names: Sequence[str]) -> str:
         """Tell where a joint of columns is from: ``"tables"``, ``"rows"``, or ``"both"``."""
-        sets = [set(table.measure.columns) for table, _ in self._counted]
-        pairs = [set(pair) for pair in combinations(names, 2)] or [set(names)]
-        known = [any(pair <= one for one in sets) for pair in pairs]
+        groups: list[tuple[str, ...]] = [*combinations(names, 2)] or [tuple(names)]
+        known = [bool(self._holding(group)) for group in groups]
         return "tables" if all(known) else "both" if any(known) else "rows"
 
     def pair(self, one: str, other: str) -> tuple[FloatArray, FloatArray] | None:
         """Return the raw counts of two numbers' bins where neither is null, and their variances."""
-        tables = self.around([one, other])
-        i, j = tables.places([one, other])
-        table = tables.evidence.pairs.get((min(i, j), max(i, j)))
-        if table is None:
+        held = self._holding([one, other])
+        if not held:
             return None
-        counts, variances = table.counts, table.variances
-        if i > j:
-            counts, variances = counts.T, variances.T
-        both = [tables.columns[name] for name in (one, other)]
-        kept = tuple(slice(0, member.cells - member.axis.has_null) for member in both)
-        return counts[kept], variances[kept]
+        table, axes = held[0]
+        own = [axes[table.measure.columns.index(name)] for name in (one, other)]
+        found = self.raw(own)
+        if found is None:
+            return None
+        kept = tuple(slice(0, axis.cells - axis.has_null) for axis in own)
+        return found[0][kept], found[1][kept]
+
+    @cached_property
+    def _by_column(self) -> dict[str, set[int]]:
+        """Places of the tables that hold each column."""
+        found: dict[str, set[int]] = {}
+        for i, (table, _) in enumerate(self._counted):
+            for name in table.measure.columns:
+                found.setdefault(name, set()).add(i)
+        return found
+
+    def _holding(self, names: Sequence[str]) -> list[tuple[MeasuredTable, list[Axis]]]:
+        """Return the tables that hold all of some columns."""
+        places = set.intersection(*(self._by_column.get(name, set()) for name in names))
+        return [self._counted[place] for place in sorted(places)]
+
+    def _touching(self, names: Iterable[str]) -> list[tuple[MeasuredTable, list[Axis]]]:
+        """Return the tables that hold one of some columns."""
+        places = set[int]().union(*(self._by_column.get(name, set()) for name in names))
+        return [self._counted[place] for place in sorted(places)]
 
     # The fit
 
@@ -437,7 +452,7 @@ class MeasuredTables:
     def _nearest(self, names: Sequence[str], most: int) -> list[str]:
         """Return other columns that were measured with these and depend on them, those first that show it most."""
         scores: dict[str, float] = {}
-        for table, _ in self._counted:
+        for table, _ in self._touching(names):
             pair = table.measure.columns
             if len(pair) != 2 or len(set(pair) & set(names)) != 1:
                 continue
@@ -457,11 +472,7 @@ class MeasuredTables:
         return self._members[name]
 
     def _column(self, column: Column) -> TableColumn | None:
-        mine = [
-            (table, axes[table.measure.columns.index(column.name)])
-            for table, axes in self._counted
-            if column.name in table.measure.columns
-        ]
+        mine = [(table, axes[table.measure.columns.index(column.name)]) for table, axes in self._holding([column.name])]
         coarse = next((axis for table, axis in mine if table.measure.kind == "joint"), None)
         one_way = next(((table, axis) for table, axis in mine if table.measure.kind == "one_way"), None)
         if coarse is None and one_way is None:
@@ -497,8 +508,8 @@ class MeasuredTables:
             if member is None or member.law is None:
                 return None
             axis, law = as_bins(member.axis), member.law
-            for table, axes in self._counted:
-                if name in table.measure.columns and len(axes) > 1:
+            for table, axes in self._holding([name]):
+                if len(axes) > 1:
                     law = law.told(_margin(table, axes, table.measure.columns.index(name), axis))
             measured = self.of_kind("sum", name)
             if measured is not None:
@@ -527,7 +538,7 @@ class MeasuredTables:
     def evidence(self) -> Evidence:
         """All that is known of these columns: tables, and rows of the pairs that no table holds."""
         tables = []
-        for table, own in self._counted:
+        for table, own in self._touching(self.columns):
             kept = [i for i, name in enumerate(table.measure.columns) if name in self.columns]
             members = [self.columns[table.measure.columns[i]] for i in kept]
             places = tuple(self.names.index(table.measure.columns[i]) for i in kept)

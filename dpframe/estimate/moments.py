@@ -19,6 +19,9 @@ from dpframe.spaces import Space
 
 REPLICATES = 25
 
+_STARTS = (0.3, 1.0, 2.0)
+"""Where the search for a profile's standard deviations starts, in units of those that were found."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -140,9 +143,9 @@ def covariance(x: Scale, y: Scale, ddof: int) -> Statistic:
     return Statistic(terms, function, x.width * y.width)
 
 
-def second_moments(x: Scale, y: Scale) -> tuple[Sequence[Term], Callable[[npt.NDArray[Any], float], Sequence[Any]]]:
-    """Return the terms and functions of covariance and both variances, where both columns are present."""
-    terms = [
+def second_moments(x: Scale, y: Scale) -> Sequence[Term]:
+    """Return the terms of covariance and both variances, where both columns are present."""
+    return [
         x.term(1, (y, 1)),
         x.term(1, (y, 0)),
         x.term(0, (y, 1)),
@@ -151,11 +154,11 @@ def second_moments(x: Scale, y: Scale) -> tuple[Sequence[Term], Callable[[npt.ND
         x.term(0, (y, 2)),
     ]
 
-    def functions(m: npt.NDArray[Any], n: float) -> Sequence[Any]:
-        xy, mx, my, xx, yy = m[0] / m[3], m[1] / m[3], m[2] / m[3], m[4] / m[3], m[5] / m[3]
-        return xy - mx * my, xx - mx**2, yy - my**2
 
-    return terms, functions
+def covariance_and_variances(m: npt.NDArray[Any], n: float) -> Sequence[Any]:
+    """Return covariance and both variances from the means of these terms."""
+    xy, mx, my, xx, yy = m[0] / m[3], m[1] / m[3], m[2] / m[3], m[4] / m[3], m[5] / m[3]
+    return xy - mx * my, xx - mx**2, yy - my**2
 
 
 @one_thread
@@ -182,7 +185,7 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
     # Each pass looks closer at where the last one found the interval.
     for _ in range(4):
         rho = np.linspace(low, high, 61)
-        distance = np.min([_nearest(rho, observed, whiten, start) for start in (0.3, 1.0, 2.0)], axis=0)
+        distance = _nearest(rho, observed, whiten)
         inside = rho[distance <= distance.min() + z**2]
         gap = rho[1] - rho[0]
         fitted = float(rho[np.argmin(distance)]), float(inside.min()), float(inside.max())
@@ -195,23 +198,27 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
     return (float(point) if fitted[1] <= point <= fitted[2] else fitted[0]), fitted[1], fitted[2]
 
 
-def _nearest(rho: FloatArray, observed: FloatArray, whiten: FloatArray, start: float) -> FloatArray:
-    """Return the least squared distance over u, v for every ρ, by damped Gauss–Newton steps."""
-    u, v = np.full(len(rho), start), np.full(len(rho), start)
-    best = np.full(len(rho), np.inf)
+def _nearest(rho: FloatArray, observed: FloatArray, whiten: FloatArray) -> FloatArray:
+    """Return the least squared distance over u, v for every ρ, by damped Gauss–Newton steps from three starts."""
+    around = np.tile(rho, len(_STARTS))
+    u = v = np.repeat(_STARTS, len(rho))
+    # The metric of the distance, and with it the slopes' products: the point (ρuv, u², v²) has three coordinates.
+    (a, b, c), (_, d, e), (_, _, f) = whiten.T @ whiten
+    best = np.full(len(around), np.inf)
     for _ in range(40):
-        point = np.stack([rho * u * v, u**2, v**2], axis=1)
-        residual = (observed - point) @ whiten.T
-        distance = np.einsum("ij,ij->i", residual, residual)
+        x, y, z = observed[0] - around * u * v, observed[1] - u**2, observed[2] - v**2
+        p, q, r = a * x + b * y + c * z, b * x + d * y + e * z, c * x + e * y + f * z
+        distance = x * p + y * q + z * r
+        gain = best - distance
         best = np.minimum(best, distance)
-        slopes = np.stack(
-            [
-                np.stack([rho * v, 2 * u, 0 * u], axis=1) @ whiten.T,
-                np.stack([rho * u, 0 * v, 2 * v], axis=1) @ whiten.T,
-            ],
-            axis=2,
-        )
-        normal = np.einsum("nij,nik->njk", slopes, slopes) + 1e-9 * np.eye(2)
-        step = np.linalg.solve(normal, np.einsum("nij,ni->nj", slopes, residual)[:, :, None])[:, :, 0]
-        u, v = np.abs(u + 0.7 * step[:, 0]), np.abs(v + 0.7 * step[:, 1])
-    return best
+        if not (gain > 1e-9 * (1 + best)).any():
+            break
+        across, along, second, third = around * v, around * u, 2 * u, 2 * v
+        uu = a * across**2 + 2 * b * across * second + d * second**2 + 1e-9
+        vv = a * along**2 + 2 * c * along * third + f * third**2 + 1e-9
+        uv = a * across * along + c * across * third + b * second * along + e * second * third
+        by_u, by_v, size = across * p + second * q, along * p + third * r, uu * vv - uv**2
+        size = np.where(size > 0, size, np.inf)
+        u = np.abs(u + 0.7 * (vv * by_u - uv * by_v) / size)
+        v = np.abs(v + 0.7 * (uu * by_v - uv * by_u) / size)
+    return np.asarray(best.reshape(len(_STARTS), -1).min(axis=0))

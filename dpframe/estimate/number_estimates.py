@@ -329,20 +329,25 @@ class NumberEstimates(VectorEstimates):
         np.float64(166000.0)
         """
 
-        def covariance(a: moments.Scale, b: moments.Scale) -> pd.Series[Any]:
+        rest = check_whole(ddof, "ddof", 0)
+
+        def terms(a: moments.Scale, b: moments.Scale) -> Sequence[surrogates.Term]:
+            return moments.covariance(a, b, rest).terms
+
+        def covariance(a: moments.Scale, b: moments.Scale, sums: surrogates.Sums | None) -> pd.Series[Any]:
             names = (a.column.name, b.column.name)
 
             def measured(told: NumberTables, own: float) -> Known | None:
                 if names[0] == names[1]:
-                    return told.variance(ddof, own)
+                    return told.variance(rest, own)
                 pair = self._number_pair(*names)
-                return None if pair is None else pair.covariance(ddof, own)
+                return None if pair is None else pair.covariance(rest, own)
 
-            rows = moments.covariance(a, b, check_whole(ddof, "ddof", 0))
+            rows = moments.covariance(a, b, rest)
             beyond = Tails.of_variance if names[0] == names[1] else None
-            return self._statistic(rows, names, names[0], target, measured, beyond)
+            return self._statistic(rows, names, names[0], target, measured, beyond, sums)
 
-        return self._matrix(columns, covariance, target)
+        return self._matrix(columns, terms, covariance, target)
 
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
@@ -378,19 +383,24 @@ class NumberEstimates(VectorEstimates):
         """
         z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
 
-        def correlation(a: moments.Scale, b: moments.Scale) -> dict[str, float]:
-            if a.column.name == b.column.name:
+        def terms(a: moments.Scale, b: moments.Scale) -> Sequence[surrogates.Term]:
+            return moments.second_moments(a, b)
+
+        def correlation(a: moments.Scale, b: moments.Scale, sums: surrogates.Sums | None) -> dict[str, float]:
+            if sums is None:
                 return dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
-            terms, functions = moments.second_moments(a, b)
             pair = self._number_pair(a.column.name, b.column.name)
-            values, covariance = self._moments(terms, functions, [a, b], target if pair is None else "table")
+            sampling = self._source.sampling(target if pair is None else "table")
+            values, covariance = surrogates.delta_method(
+                sums, moments.covariance_and_variances, sampling, self._source.weight
+            )
             if pair is not None:
                 own = 1.0 if target == "population" else 0.0
                 values, covariance = _with_pair(values, covariance, pair, a, b, own)
             point, lower, upper = moments.profile_correlation(values, covariance, z)
             return dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
 
-        return self._matrix(columns, correlation, target)
+        return self._matrix(columns, terms, correlation, target)
 
     # Distributions
 

@@ -33,6 +33,9 @@ Term = Mapping[str, tuple[CodeFunction, ...]]
 CHUNK = 1 << 15
 """Rows whose surrogates stand in memory at a time."""
 
+PAIR_CHUNK = 1 << 13
+"""Rows whose features of all columns stand in memory at a time."""
+
 LARGEST_TABLE = 1 << 20
 """Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
 
@@ -211,6 +214,74 @@ def product_sums(
                 of_products[i, j] += float(surrogates.of(_times(terms[i], terms[j]), part) @ times)
                 of_products[j, i] = of_products[i, j]
     return Sums(n, first, second, of_products)
+
+
+def pair_sums(pairs: Sequence[Sequence[Term]], columns: Mapping[str, Column], batches: Iterable[Codes]) -> list[Sums]:
+    """Return `product_sums` of several lists of terms, each of two columns with noise of their own, in one pass.
+
+    All that they need are sums over rows of a product of one feature of either column: of surrogates, of products of
+    two of them, of surrogates of products. Each of the three is one product of matrices for all pairs.
+    """
+    surrogates = Surrogates(columns)
+    kinds = [_PairProducts(kind) for kind in ("first", "second", "of_products")]
+    places = [[kind.places(terms) for kind in kinds] for terms in pairs]
+    n = 0
+    for codes in batches:
+        rows = len(next(iter(codes.values())))
+        n += rows
+        for start in range(0, rows, PAIR_CHUNK):
+            part = {name: column[start : start + PAIR_CHUNK] for name, column in codes.items()}
+            for kind in kinds:
+                kind.add(surrogates, part)
+    return [Sums(n, *(kind.sums(place) for kind, place in zip(kinds, own, strict=True))) for own in places]
+
+
+Feature = tuple[str, tuple[tuple[CodeFunction, ...], ...]]
+"""A column, and the functions of which the product of surrogates is taken."""
+
+
+class _PairProducts:
+    """Sums over rows of products of two columns' features, all at once."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._features: dict[tuple[Any, ...], tuple[int, Feature]] = {}
+        self._total: FloatArray | None = None
+
+    def places(self, terms: Sequence[Term]) -> npt.NDArray[np.int64]:
+        """Return the places of both columns' features of every sum, shape (t, 2) or (t, t, 2)."""
+        names = list(terms[0])
+        if self._kind == "first":
+            return np.array([[self._place(name, (term[name],)) for name in names] for term in terms])
+        whole = self._kind == "of_products"
+        return np.array(
+            [
+                [[self._place(x, ((*a[x], *b[x]),) if whole else (a[x], b[x])) for x in names] for b in terms]
+                for a in terms
+            ]
+        )
+
+    def _place(self, name: str, functions: tuple[tuple[CodeFunction, ...], ...]) -> int:
+        key = (name, *sorted(tuple(sorted(map(id, each))) for each in functions))
+        return self._features.setdefault(key, (len(self._features), (name, functions)))[0]
+
+    def add(self, surrogates: Surrogates, part: Codes) -> None:
+        """Add rows."""
+        values = np.stack([_feature(surrogates, feature, part) for _, feature in self._features.values()])
+        found = values @ values.T
+        self._total = found if self._total is None else self._total + found
+
+    def sums(self, places: npt.NDArray[np.int64]) -> FloatArray:
+        """Return the sums of these places."""
+        if self._total is None:
+            return np.zeros(places.shape[:-1])
+        return np.asarray(self._total[places[..., 0], places[..., 1]])
+
+
+def _feature(surrogates: Surrogates, feature: Feature, part: Codes) -> FloatArray:
+    name, factors = feature
+    found = [surrogates.at(name, functions, part[name]) for functions in factors]
+    return found[0] if len(found) == 1 else found[0] * found[1]
 
 
 def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> Iterator[tuple[Codes, FloatArray]]:
