@@ -583,11 +583,15 @@ class MeasuredTables:
     def _rows(self, held: set[tuple[int, int]]) -> tuple[Table, ...]:
         """Count the released rows by pairs of columns that no table holds, and of which the noise is independent."""
         members, plan = list(self.columns.values()), self._source.plan
+        # What a row's few bits of each of many columns tell of a pair drowns beside tables.
+        known = {place for pair in held for place in pair} if len(members) > MOST_FITTED else set()
         pairs = []
         for i, j in combinations(range(len(members)), 2):
             group = plan.group_of(self.names[i])
             together = group is not None and self.names[j] in group.names
-            if (i, j) in held or together or members[i].axis.classes * members[j].axis.classes > MOST_PAIR_CELLS:
+            if (i, j) in held or together or {i, j} <= known:
+                continue
+            if members[i].axis.classes * members[j].axis.classes > MOST_PAIR_CELLS:
                 continue
             pairs.append((i, j))
         if not pairs:

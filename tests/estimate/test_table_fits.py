@@ -8,6 +8,7 @@ import pytest
 
 from dpframe.datasets import make_census
 from dpframe.errors import ParameterError
+from dpframe.estimate.tables import mixture
 from dpframe.estimate.tables.blend import Half, common_step, own_step
 from dpframe.estimate.tables.bootstrap import draw_replicas
 from dpframe.estimate.tables.choice import choose_classes, prediction_error
@@ -168,17 +169,24 @@ def test_simple_estimates_are_nearer_than_raw_counts(codes, sizes):
 # Mixture
 
 
-def test_gradients_are_those_of_the_misfit():
+@pytest.mark.parametrize("long", [256, 3], ids=["all in one block", "a long column apart"])
+def test_gradients_are_those_of_the_misfit(long, monkeypatch):
     """Finite differences of χ² by every logit and tilt, with tables and rows together."""
+    monkeypatch.setattr(mixture, "LONG", long)
     generator = np.random.default_rng(4)
-    tables = (Table((0, 1), generator.uniform(5, 20, (2, 3)), 2.0),)
+    tables = (
+        Table((0, 1), generator.uniform(5, 20, (2, 3)), 2.0),
+        Table((1, 2), generator.uniform(5, 20, (3, 2)), 3.0),
+    )
     rows = (row_table((0, 2), generator.uniform(5, 20, (2, 2)), [keep(2, 0.5)] * 2),)
     channels = (keep(2, 0.5), keep(3, 0.5), keep(2, 0.5))
     evidence = Evidence(75, (2, 3, 2), tables, channels, rows)
-    descent = _Descent(targets_of(evidence), 75, [np.full(k, 1 / k) for k in (2, 3, 2)], 3, 1, 0)
+    targets = targets_of(evidence)
+    assert [len(target.blocks) for target in targets] == [1 if long == 256 else 2, 1]
+    descent = _Descent(targets, 75, [np.full(k, 1 / k) for k in (2, 3, 2)], 3, 1, 0)
     for name in ("logits", "tilts", "segments"):
         setattr(descent, name, getattr(descent, name).astype(np.float64))
-    descent.parts = [tuple(None if p is None else p.astype(np.float64) for p in part) for part in descent.parts]
+    descent.blocks = [block.in_shares(75, np.float64) for target in targets for block in target.blocks]
 
     def misfit():
         return descent._gradients(descent._laws(descent.logits), _weights(descent.tilts))

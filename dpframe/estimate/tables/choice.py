@@ -63,10 +63,6 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
 
 def prediction_error(mixture: Mixture, held: Evidence) -> float:
     """Return Σ (nP − y)²/σ² over all cells of pairs."""
-    laws = np.concatenate(mixture.laws, axis=1)
-    total = 0.0
-    for target in targets_of(held):
-        spread = laws if target.through is None else laws @ target.through
-        expected = (spread * mixture.weights[:, None]).T @ spread
-        total += float(np.sum((held.n * expected - target.counts) ** 2 * target.precisions)) / 2
-    return total
+    laws, weights = np.concatenate(mixture.laws, axis=1)[None], mixture.weights[None]
+    blocks = [block for target in targets_of(held) for block in target.blocks]
+    return sum(float(block.misfit(laws, weights, held.n)[0][0]) for block in blocks)

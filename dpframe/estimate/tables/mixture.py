@@ -2,8 +2,9 @@
 
 All laws stand side by side in one K × (all cells) matrix L. With weights w, all pairs at once are
 P = Lᵀ diag(w) L, and their misfit Σ (nP − y)²/2σ² has the gradient w∘(L·G) in L, with G the residuals: two products
-of matrices, whatever the number of pairs. Counts of released rows enter through their channels C, side by side in
-one block matrix: C P Cᵀ against the counts of classes, each by its multinomial variance.
+of matrices, whatever the number of pairs. A column of very many cells would fill that matrix with itself, and has a
+block with each other column. Counts of released rows enter through their channels C: C P Cᵀ against the counts of
+classes, each by its multinomial variance.
 
 Fits start from independence with noise (log one-way + log Gamma(1,1)), go down by Adam (Kingma and Ba 2015), and end
 by Morozov's principle: at about the χ² that the noise alone would leave, of (a − 1)(b − 1) degrees a pair.
@@ -12,16 +13,18 @@ by Morozov's principle: at about the χ² that the noise alone would leave, of (
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import block_diag
 
-from dpframe.arrays import FloatArray
+from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.tables.simple import simple_one_way
-from dpframe.estimate.tables.tables import Evidence
+from dpframe.estimate.tables.tables import Evidence, Table
 
 Single = npt.NDArray[np.float32]
 
@@ -82,18 +85,79 @@ def _crossed(left: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
 
 
-@dataclass(frozen=True, eq=False)
-class Target:
-    """Counts of all pairs of columns in one symmetric matrix, and the precision of each: 0 where nothing is known.
+LONG = 256
+"""Cells of a column from which on it has a block of its own with each other column."""
 
-    ``degrees`` is Σ (a − 1)(b − 1) over known pairs, what is left of their cells when one-ways are fitted;
-    ``through`` takes laws of cells into laws of what is counted, shape (all cells, all classes); None where cells are.
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Columns on one side of a block: the places of their cells, and what takes laws of cells into laws of classes."""
+
+    cells: slice | IntArray
+    through: FloatArray | None
+
+    def of(self, laws: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the laws of what is counted, from those of all columns' cells."""
+        own = laws[..., self.cells]
+        return own if self.through is None else own @ self.through
+
+    def back(self, along: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return a gradient by the laws of cells from one by the laws of what is counted."""
+        return along if self.through is None else along @ self.through.T
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Counts of the pairs between two sides in one matrix, and the precision of each: 0 where nothing is known.
+
+    Of columns among themselves both sides are the same, and every pair stands in it twice.
     """
 
-    counts: FloatArray
-    precisions: FloatArray
+    one: Side
+    other: Side
+    counts: npt.NDArray[Any]
+    precisions: npt.NDArray[Any]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both sides are the same."""
+        return self.one is self.other
+
+    def in_shares(self, n: float, precision: type[np.floating[Any]] = np.float32) -> Block:
+        """Return it in single precision and in units of n rows, so that residuals (nP − y)/σ stay near 1."""
+        one, other = (
+            Side(side.cells, None if side.through is None else side.through.astype(precision))
+            for side in (self.one, self.other)
+        )
+        counts, precisions = (self.counts / n).astype(precision), (n * n * self.precisions).astype(precision)
+        return Block(one, one if self.is_whole else other, counts, precisions)
+
+    def misfit(
+        self, laws: npt.NDArray[Any], weights: npt.NDArray[Any], n: float = 1.0
+    ) -> tuple[FloatArray, list[tuple[Side, npt.NDArray[Any]]]]:
+        """Return χ² of every start, and the gradients by either side's laws, but for the weights' factor."""
+        one = self.one.of(laws)
+        other = one if self.is_whole else self.other.of(laws)
+        residual = (one * weights[..., None]).swapaxes(-1, -2) @ other
+        residual *= n
+        residual -= self.counts
+        weighted = residual * self.precisions
+        apart = [float(np.vdot(r, w)) for r, w in zip(residual, weighted, strict=True)]
+        if self.is_whole:
+            return np.array(apart) / 2, [(self.one, self.one.back(one @ weighted))]
+        by_one, by_other = other @ weighted.swapaxes(-1, -2), one @ weighted
+        return np.array(apart), [(self.one, self.one.back(by_one)), (self.other, self.other.back(by_other))]
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What laws are compared with.
+
+    ``degrees`` is Σ (a − 1)(b − 1) over known pairs, what is left of their cells when one-ways are fitted.
+    """
+
+    blocks: tuple[Block, ...]
     degrees: int
-    through: FloatArray | None = None
     pace: Pace = OF_TABLES
 
 
@@ -102,37 +166,49 @@ def targets_of(evidence: Evidence) -> list[Target]:
     pairs = evidence.pairs
     found = []
     if pairs:
-        edges = np.concatenate([[0], np.cumsum(evidence.sizes)])
-        filled = {pair: (table.counts, 1 / table.variances) for pair, table in pairs.items()}
-        found.append(Target(*_side_by_side(edges, filled), _degrees(y.shape for y, _ in filled.values())))
-    rows = {
-        (r.columns[0], r.columns[1]): (r.counts, 1 / r.variances)
-        for r in evidence.rows
-        if (r.columns[0], r.columns[1]) not in pairs
-    }
+        found.append(Target(tuple(_blocks(evidence.sizes, pairs, ())), _degrees(pairs.values())))
+    rows = {(r.columns[0], r.columns[1]): r for r in evidence.rows if (r.columns[0], r.columns[1]) not in pairs}
     if rows:
-        edges = np.concatenate([[0], np.cumsum([channel.shape[0] for channel in evidence.channels])])
-        starts = np.concatenate([[0], np.cumsum(evidence.sizes)])
-        through = np.zeros((starts[-1], edges[-1]))
-        for c, channel in enumerate(evidence.channels):
-            through[starts[c] : starts[c + 1], edges[c] : edges[c + 1]] = channel.T
-        found.append(Target(*_side_by_side(edges, rows), _degrees(y.shape for y, _ in rows.values()), through, OF_ROWS))
+        blocks = tuple(_blocks(evidence.sizes, rows, evidence.channels))
+        found.append(Target(blocks, _degrees(rows.values()), OF_ROWS))
     return found
 
 
-def _degrees(shapes: Iterable[tuple[int, ...]]) -> int:
-    return sum(math.prod(size - 1 for size in shape) for shape in shapes)
+def _degrees(tables: Iterable[Table]) -> int:
+    return sum(math.prod(size - 1 for size in table.counts.shape) for table in tables)
 
 
-def _side_by_side(
-    edges: npt.NDArray[np.int64], pairs: dict[tuple[int, int], tuple[FloatArray, FloatArray]]
-) -> tuple[FloatArray, FloatArray]:
-    counts, precisions = np.zeros((edges[-1], edges[-1])), np.zeros((edges[-1], edges[-1]))
-    for (a, b), (y, w) in pairs.items():
-        rows, columns = slice(edges[a], edges[a + 1]), slice(edges[b], edges[b + 1])
-        counts[rows, columns], precisions[rows, columns] = y, w
-        counts[columns, rows], precisions[columns, rows] = y.T, w.T
-    return counts, precisions
+def _blocks(
+    sizes: Sequence[int], pairs: Mapping[tuple[int, int], Table], channels: Sequence[FloatArray]
+) -> Iterator[Block]:
+    """Yield a block of all columns that are not long, and one of every pair with a long one."""
+    widths = [channel.shape[0] for channel in channels] if channels else list(sizes)
+    short = sorted({c for pair in pairs for c in pair if max(widths[c] for c in pair) < LONG})
+    if short:
+        edges = dict(zip(short, np.cumsum([0, *(widths[c] for c in short[:-1])]).tolist(), strict=True))
+        whole = sum(widths[c] for c in short)
+        counts, precisions = np.zeros((whole, whole)), np.zeros((whole, whole))
+        for (a, b), table in pairs.items():
+            if a in edges and b in edges:
+                rows, columns = (slice(edges[c], edges[c] + widths[c]) for c in (a, b))
+                counts[rows, columns], precisions[rows, columns] = table.counts, 1 / table.variances
+                counts[columns, rows], precisions[columns, rows] = table.counts.T, (1 / table.variances).T
+        side = _side(sizes, short, channels)
+        yield Block(side, side, counts, precisions)
+    for (a, b), table in pairs.items():
+        if max(widths[a], widths[b]) >= LONG:
+            one, other = (_side(sizes, [c], channels) for c in (a, b))
+            yield Block(one, other, table.counts, 1 / table.variances)
+
+
+def _side(sizes: Sequence[int], columns: Sequence[int], channels: Sequence[FloatArray]) -> Side:
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    through = block_diag(*(channels[c].T for c in columns)) if channels else None
+    if len(columns) == len(sizes):
+        return Side(slice(None), through)
+    if len(columns) == 1:
+        return Side(slice(int(starts[columns[0]]), int(starts[columns[0] + 1])), through)
+    return Side(np.concatenate([np.arange(starts[c], starts[c + 1]) for c in columns]), through)
 
 
 def fit_mixture(
@@ -173,15 +249,7 @@ class _Descent:
         self.goal = sum(target.pace.discrepancy * target.degrees for target in targets)
         # Of several paces the step is their geometric mean.
         self.rate = float(np.exp(np.mean([np.log(target.pace.rate) for target in targets])))
-        # Counts in units of rows, so that squares of single precision stay near 1: residuals are (nP − y)/σ.
-        self.parts = [
-            (
-                (t.counts / n).astype(np.float32),
-                (n * n * t.precisions).astype(np.float32),
-                None if t.through is None else t.through.astype(np.float32),
-            )
-            for t in targets
-        ]
+        self.blocks = [block.in_shares(n) for target in targets for block in target.blocks]
 
     def run(self, most_steps: int) -> Mixture:
         """Go down until every start is near enough, or stands still."""
@@ -223,13 +291,11 @@ class _Descent:
     def _gradients(self, laws: Single, weights: Single) -> tuple[FloatArray, list[Single]]:
         """Return χ² of every start, and its gradients by logits and tilts."""
         misfit, held = np.zeros(len(laws)), np.zeros_like(laws)
-        for counts, precisions, through in self.parts:
-            spread = laws if through is None else laws @ through
-            residual = (spread * weights[:, :, None]).transpose(0, 2, 1) @ spread - counts
-            weighted = residual * precisions
-            misfit += np.einsum("sij,sij->s", residual, weighted, dtype=np.float64) / 2
-            part = spread @ weighted
-            held += part if through is None else part @ through.T
+        for block in self.blocks:
+            apart, sides = block.misfit(laws, weights)
+            misfit += apart
+            for side, part in sides:
+                held[..., side.cells] += part
         along = laws * held
         inner = along @ self.segments
         by_logits = weights[:, :, None] * (along - laws * (inner @ self.segments.T))
