@@ -11,7 +11,7 @@ import dpframe
 ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
-    ["errors", "arrays", "datasets"],
+    ["errors", "arrays", "threads", "datasets"],
     ["codec"],
     ["spaces", "noise", "accounting"],
     ["mechanisms"],

@@ -50,6 +50,7 @@ from dpframe.plan.steps import row_cap
 from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field, is_open
+from dpframe.threads import one_thread
 
 T = TypeVar("T", bound=Table)
 
@@ -332,6 +333,7 @@ class Ready:
     part: str | None = None
 
 
+@one_thread
 def prepare(table: Table, request: Request, purse: Purse) -> Ready:
     """Check, spend, take the key, and draw what the plan lacks: in this order, here and nowhere else.
 
@@ -378,6 +380,7 @@ def prepare(table: Table, request: Request, purse: Purse) -> Ready:
     return Ready(plan, key, codes, own, None if purse.account is None else purse.account.part)
 
 
+@one_thread
 def planned(
     table: Table, epsilon: float | None, delta: float | None, account: Account | None, options: PlanOptions
 ) -> Plan:
@@ -448,6 +451,7 @@ def wish_of(options: dict[str, Any], promise: Budget) -> Wish:
     return Wish(measure, share)
 
 
+@one_thread
 def built(
     spaces: Mapping[str, Space],
     promise: Budget,

@@ -14,8 +14,10 @@ from dpframe.estimate.plot import draw
 from dpframe.estimate.summaries import Summaries
 from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
 from dpframe.estimate.with_tables import TableJoints
+from dpframe.threads import methods_in_one_thread
 
 
+@methods_in_one_thread
 class Estimates(Summaries):
     """Estimates from a sanitised table.
 

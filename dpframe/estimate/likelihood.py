@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.threads import one_thread
+from dpframe.threads import one_thread
 
 Channels = JointDomain | Sequence[FloatArray]
 """A joint, or P(class | cell) of each of its axes where these are independent."""

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
-from dpframe.estimate.threads import one_thread
+from dpframe.threads import one_thread
 
 Pairs = Mapping[tuple[int, int], FloatArray]
 """Counts of released classes of columns a < b, shape (classes of a, classes of b)."""

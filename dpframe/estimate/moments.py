@@ -13,9 +13,9 @@ import numpy.typing as npt
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.surrogates import CodeFunction, Term
-from dpframe.estimate.threads import one_thread
 from dpframe.plan.columns import Column
 from dpframe.spaces import Space
+from dpframe.threads import one_thread
 
 REPLICATES = 25
 

@@ -36,9 +36,9 @@ from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import Refit, bootstrap_errors, project_to_simplex, rounded
 from dpframe.estimate.merged_ranks import counts_of_ranks
 from dpframe.estimate.moments import REPLICATES
-from dpframe.estimate.threads import one_thread
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Space
+from dpframe.threads import one_thread
 
 MOST_CELLS = 1_000
 """Cells up to which covariances are formed; of more, rows are taken alone."""

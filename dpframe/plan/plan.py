@@ -34,6 +34,7 @@ from dpframe.plan.sample_size import sample_curve
 from dpframe.plan.steps import central_budget, row_cap, rows_budget, steps_of, terms_of
 from dpframe.plan.words import digits, on_a_screen, plan_lines, plan_text, summary_table
 from dpframe.spaces import Space
+from dpframe.threads import one_thread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -394,6 +395,7 @@ class Plan:
                 f"plan.replan({n}) calibrates it anew"
             )
 
+    @one_thread
     def replan(self, n: int) -> Plan:
         """Return the plan for another number of rows: the same promise and shares, calibrated anew.
 
@@ -480,6 +482,7 @@ class Plan:
         return json.dumps(data, indent=indent, ensure_ascii=False)
 
     @classmethod
+    @one_thread
     def from_json(cls, text: str) -> Plan:
         """Read a plan from JSON text, and check it.
 
@@ -538,6 +541,7 @@ class Plan:
         """
         return summary_table(self.units, {missing.column for missing in self.not_found})
 
+    @one_thread
     def forecast(self, n_rows: int | None = None, types: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Return the standard errors to expect, without data and in closed form.
 
@@ -588,6 +592,7 @@ class Plan:
             table = forecast_table(self.columns, max(1, self.sample * n // self.n), types, self.groups, n, split)
         return with_tables(table, self.measures, self.spaces, n) if self.measures else table
 
+    @one_thread
     def verify(self) -> Certificate:
         """Prove the promise from the integers that are sampled; see `Certificate`."""
         return certify(self)
@@ -638,6 +643,7 @@ class Plan:
         """
         return sample_curve(self.units, self.terms, statistic, columns, points)
 
+    @one_thread
     def accounting_gains(self) -> pd.DataFrame:
         """Return what each lever of the accounting contributes, at the same promise.
 
@@ -669,6 +675,7 @@ class Plan:
         """
         return belief_table(self.release, self.located, priors)
 
+    @one_thread
     def explain(self) -> Explanation:
         """Return what the plan means for one person, what it costs in accuracy, and what would help most.
 

@@ -314,7 +314,7 @@ def test_a_forecast_above_one_says_no_information():
 def test_fits_take_one_thread():
     from threadpoolctl import threadpool_info
 
-    from dpframe.estimate.threads import one_thread
+    from dpframe.threads import one_thread
 
     def threads():
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]

@@ -1,4 +1,4 @@
-"""Fits take one thread.
+"""Plans, fits and estimates take one thread.
 
 Their matrices are small and their steps many: to wake all threads of the linear algebra costs more than it saves, and
 beside other work, where threads wait for each other to be given a core, tens of times more.
@@ -6,6 +6,7 @@ beside other work, where threads wait for each other to be given a core, tens of
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -31,3 +32,14 @@ def one_thread(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
 
     return limited
+
+
+C = TypeVar("C", bound=type)
+
+
+def methods_in_one_thread(kind: C) -> C:
+    """Return a class whose public methods, inherited ones too, run with one thread of linear algebra."""
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        if not name.startswith("_"):
+            setattr(kind, name, one_thread(method))
+    return kind
