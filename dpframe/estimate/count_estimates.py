@@ -236,7 +236,22 @@ class CountEstimates(VectorEstimates):
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
         if answer.source == "rows" and answer.method != "inverse":
             error = math.hypot(error, self._unresolved(conditions) * rows)
-        return float((answer.estimate * inside).sum()), error, answer.source
+        found = float((answer.estimate * inside).sum())
+        return found, math.hypot(error, self._unsupported(conditions, found)), answer.source
+
+    def _unsupported(self, conditions: Mapping[str, ValueCondition], found: float) -> float:
+        """Return how far a count from rows is off that of independent columns, where tables tell of each of them alone.
+
+        A promise that many columns share leaves rows that hardly tell of two of them together, and a fit to such rows
+        knows of its noise but not how little it was moved.
+        """
+        tables = None if self._joints is None else self._joints.tables
+        if tables is None or len(conditions) < 2 or any(tables.told([name]) != "tables" for name in conditions):
+            return 0.0
+        members = {name: tables.member(name) for name in conditions}
+        shares = [float(conditions[n].share_of_cells(m.axis) @ m.shares) for n, m in members.items() if m is not None]
+        independent = math.prod(shares) * self._all_rows
+        return float(abs(found - independent)) if len(shares) == len(members) else 0.0
 
     def _unresolved(self, conditions: Mapping[str, ValueCondition]) -> float:
         """Return the share of rows that a fit to rows may put on the wrong side of conditions on numbers.
