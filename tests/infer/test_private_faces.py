@@ -188,7 +188,8 @@ def test_output_schema_follows_from_the_plan() -> None:
     frames = [table.to_pandas(types_mapper=pd.ArrowDtype) for table in (usual, other)]
     dtypes = [dpf.sanitize(frame, plan=plan).dtypes.to_dict() for frame in frames]
     assert dtypes[0] == dtypes[1]
-    assert dpf.sanitize(other, plan=plan)["i"].null_count == 0  # a null where none was found is no null
+    # A null where none was found is no null; noise finds one now and then.
+    assert (dpf.sanitize(other, plan=plan)["i"].null_count > 0) == plan["i"].space.has_null
 
 
 def neighbours() -> list[tuple[str, list[Any], list[Any], pa.DataType]]:
