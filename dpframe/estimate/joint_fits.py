@@ -26,6 +26,7 @@ from dpframe.estimate.likelihood import (
 )
 from dpframe.estimate.mixture import LatentClassModel, Together, fit_latent_classes
 from dpframe.estimate.noise_block import NoiseBlock
+from dpframe.estimate.tables.dependence import row_score
 from dpframe.io.released import Source
 
 METHODS = ("inverse", "project", "em", "model", "auto")
@@ -41,6 +42,9 @@ MOST_FIT_CELLS = 20_000
 
 GOOD_ENOUGH = 0.05
 """Expected total error of all cells' shares below which ``"auto"`` takes the unbiased inverse."""
+
+MOST_MODELLED = 15
+"""Columns that a model has at most: of wider tables those asked for, and the others that their rows show most with."""
 
 NOISY = 0.5
 """Expected error of the unbiased inverse below which the model's own structure costs more than its smoothing gains."""
@@ -69,11 +73,12 @@ class Denominator:
 
 
 class Fits:
-    """Fits to one release; the model is fitted once."""
+    """Fits to one release; a model is fitted once."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.n = source.n
+        self._models: dict[tuple[str, ...], _Model] = {}
 
     def pick(self, axes: Sequence[Axis], counts: FloatArray) -> str:
         """Choose a method by the unbiased inverse's expected total error over all cells."""
@@ -117,8 +122,9 @@ class Fits:
         if outside or len(names) < 2:
             what = f"column {outside[0]!r} is not" if outside else "fewer than two columns are"
             raise ParameterError(f"{what} of at most {MODEL_CELLS} values, which method='model' needs; use 'em'")
-        places = [names.index(axis.name) for axis in axes]
-        joints = [model.joint(places) for model in (self._model, *self._replicas)]
+        model = self._model([axis.name for axis in axes])
+        places = [model.names.index(axis.name) for axis in axes]
+        joints = [fitted.joint(places) for fitted in (model.fitted, *model.replicas)]
         shares = np.stack([joint / denominator.of(joint) for joint in joints])
         # A replica draws its rows anew, as for the population. Half a row is the least that is admitted.
         errors = np.sqrt(np.mean((shares[1:] - shares[0]) ** 2, axis=0))
@@ -129,31 +135,58 @@ class Fits:
         listed = [c for c in self._source.plan.columns if c.space.size <= MODEL_CELLS and not c.space.code_words]
         return [c.name for c in listed if c.name not in self._source.missing]
 
-    @cached_property
-    def _axes(self) -> list[Axis]:
-        return [make_axis(self._source.column(name), None) for name in self._columns]
+    def _model(self, asked: Sequence[str]) -> _Model:
+        """Return the model that answers for some columns: of narrow tables that of all."""
+        names = self._columns
+        if len(names) > max(MOST_MODELLED, len(asked)):
+            # A model has two columns at least.
+            near = self._nearest(asked, max(MOST_MODELLED - len(asked), 1))
+            names = [name for name in names if name in {*asked, *near}]
+        return self._models.setdefault(tuple(names), _Model(self._source, tuple(names)))
+
+    def _nearest(self, asked: Sequence[str], most: int) -> list[str]:
+        """Return other columns, those first whose released rows depend most on these columns'."""
+        axes = {name: make_axis(self._source.column(name), None) for name in self._columns}
+        others = [name for name in self._columns if name not in asked]
+        pairs = {(a, b): np.zeros((axes[a].classes, axes[b].classes)) for a in asked for b in others}
+        for codes in self._source.codes(self._columns):
+            for (a, b), table in pairs.items():
+                table += surrogates.count_classes([axes[a], axes[b]], [codes])
+        scores = {b: max(row_score(pairs[a, b]) for a in asked) for b in others}
+        return sorted(others, key=lambda name: -scores[name])[:most]
+
+
+class _Model:
+    """The mixture of some columns of few values, fitted to all of their pairs, and its replicas."""
+
+    def __init__(self, source: Source, names: tuple[str, ...]) -> None:
+        self._source, self.names = source, names
 
     @cached_property
-    def _model(self) -> LatentClassModel:
-        """The fit to all pairs of columns of few values."""
+    def _axes(self) -> list[Axis]:
+        return [make_axis(self._source.column(name), None) for name in self.names]
+
+    @cached_property
+    def fitted(self) -> LatentClassModel:
+        """The fit to all pairs."""
         axes, channels = self._axes, [axis.channel for axis in self._axes]
         tables = {(i, j): np.zeros((axes[i].classes, axes[j].classes)) for i, j in combinations(range(len(axes)), 2)}
-        for codes in self._source.codes(self._columns):
+        for codes in self._source.codes(list(self.names)):
             for (i, j), table in tables.items():
                 table += surrogates.count_classes([axes[i], axes[j]], [codes])
         return fit_latent_classes(tables, channels, _marginals(tables, channels), together=self._together)
 
     @cached_property
-    def _replicas(self) -> list[LatentClassModel]:
-        return self._model.replicas([axis.channel for axis in self._axes], self.n, together=self._together)
+    def replicas(self) -> list[LatentClassModel]:
+        """Fits to rows drawn anew from it."""
+        return self.fitted.replicas([axis.channel for axis in self._axes], self._source.n, together=self._together)
 
     @cached_property
     def _together(self) -> list[Together]:
         """The columns of the model that are in one group, by position, and the signal of its channel."""
-        names = self._columns
-        inside = [[name for name in group.names if name in names] for group in self._source.plan.groups]
+        inside = [[name for name in group.names if name in self.names] for group in self._source.plan.groups]
         return [
-            (tuple(map(names.index, members)), NoiseBlock.of(group).signal)
+            (tuple(map(self.names.index, members)), NoiseBlock.of(group).signal)
             for group, members in zip(self._source.plan.groups, inside, strict=True)
             if len(members) > 1
         ]

@@ -24,7 +24,7 @@ from dpframe.estimate.distribution import Distribution, aggregation
 from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
-from dpframe.estimate.tables.dependence import SHOWS, dependence_score
+from dpframe.estimate.tables.dependence import SHOWS, dependence_score, row_score
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_tables
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.numbers import cut_at_quantiles, tilt_to_mean
@@ -53,6 +53,12 @@ UNLIKELY = 6.0
 
 MOST_PAIR_CELLS = 1 << 16
 """Classes of a pair up to which its rows are counted for a fit."""
+
+MOST_COUNTED = 1 << 23
+"""Classes of pairs whose rows are counted in one pass."""
+
+MOST_ROW_PAIRS = 300
+"""Pairs of a wide table of which the rows alone tell a fit: those that show dependence most."""
 
 _UNKNOWN = 1e9
 """The standard deviation of a count that was not made."""
@@ -596,16 +602,36 @@ class MeasuredTables:
             pairs.append((i, j))
         if not pairs:
             return ()
-        counts = {(i, j): np.zeros((members[i].axis.classes, members[j].axis.classes)) for i, j in pairs}
-        for codes in self._source.codes(self.names):
-            for (i, j), found in counts.items():
-                found += count_classes([members[i].axis, members[j].axis], [codes])
         weight = self._source.weight
         tables = []
-        for (i, j), found in counts.items():
+        for (i, j), found in self._row_counts(pairs):
             table = row_table((i, j), found, [members[i].channel, members[j].channel])
             tables.append(Table((i, j), found * weight, np.asarray(table.sigma) * weight))
         return tuple(tables)
+
+    def _row_counts(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], FloatArray]]:
+        """Count released rows by pairs; of many pairs keep those that show dependence most.
+
+        Rows are read once for as many pairs as fit in memory.
+        """
+        axes = [member.axis for member in self.columns.values()]
+        found: list[tuple[float, tuple[int, int], FloatArray]] = []
+        each = max(1, MOST_COUNTED // max(axes[i].classes * axes[j].classes for i, j in pairs))
+        for start in range(0, len(pairs), each):
+            counts = {(i, j): np.zeros(axes[i].classes * axes[j].classes) for i, j in pairs[start : start + each]}
+            used = sorted({place for pair in counts for place in pair})
+            for codes in self._source.codes([self.names[place] for place in used]):
+                classes = {place: axes[place].classify(codes[self.names[place]]) for place in used}
+                for (i, j), table in counts.items():
+                    table += np.bincount(classes[i] * axes[j].classes + classes[j], minlength=len(table))
+            tables = {(i, j): table.reshape(axes[i].classes, axes[j].classes) for (i, j), table in counts.items()}
+            if len(axes) <= MOST_FITTED:
+                found += [(math.inf, pair, table) for pair, table in tables.items()]
+            else:
+                scored = [(row_score(table), pair, table) for pair, table in tables.items()]
+                kept = [one for one in scored if one[0] > SHOWS]
+                found = sorted([*found, *kept], key=lambda one: -one[0])[:MOST_ROW_PAIRS]
+        return [(pair, table) for _, pair, table in sorted(found, key=lambda one: one[1])]
 
     @cached_property
     def fitted(self) -> FittedTables:

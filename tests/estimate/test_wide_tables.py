@@ -1,11 +1,14 @@
 """What is asked decides what is fitted: pairs of numbers in one pass, and fits of the columns that a question needs."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.estimate import measured_tables, moments, surrogates
+from dpframe.estimate import fidelity, measured_tables, moments, surrogates
+from dpframe.estimate.joint_fits import MOST_MODELLED
 from dpframe.estimate.measured_tables import MOST_FITTED
 from dpframe.estimate.tables.dependence import SHOWS, dependence_score
 from dpframe.io.released import Source
@@ -30,6 +33,15 @@ def people():
 def wide(people):
     spaces = {name: list("abcd") for name in people}
     return dpf.sanitize(people, epsilon=8, delta=1e-6, spaces=spaces, key=bytes(32))
+
+
+@pytest.fixture(scope="module")
+def rows(people):
+    """Rows that tell of pairs, and no tables."""
+    spaces = {name: list("abcd") for name in people}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpf.LargeEpsilonWarning)
+        return dpf.sanitize(people, epsilon=60, delta=1e-6, spaces=spaces, measure=None, shuffle=False, key=bytes(32))
 
 
 class TestFits:
@@ -61,6 +73,7 @@ class TestFits:
         assert tables.around(["c0"]) is tables
         assert tables.among(["c0"]) is tables
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("names", [["c0", "c1"], ["c4", "c11"], ["c6", "c7", "c8"]])
     def test_joints_err_as_those_of_all_columns_together(self, people, wide, names, monkeypatch):
         """A fit of fewer columns errs by a fifth more at most, and by 0.02 in shares."""
@@ -85,6 +98,43 @@ class TestFits:
         assert found["lower"] <= true <= found["upper"]
         if found.attrs["source"] == "rows":
             assert found["std_error"] >= 0.9 * abs(found["estimate"] - ROWS / 8)
+
+
+class TestRowsAlone:
+    def test_a_model_is_of_the_columns_that_answer(self, rows):
+        fits = dpf.Estimates(rows)._fits
+        model = fits._model(["c3"])
+        assert {"c3", "c4", "c5"} <= set(model.names)
+        assert len(model.names) <= MOST_MODELLED
+        assert fits._model(["c3"]) is model
+
+    @pytest.mark.parametrize("most", [1 << 23, 40])
+    def test_a_fit_of_all_has_the_pairs_that_show(self, rows, most, monkeypatch):
+        monkeypatch.setattr(measured_tables, "MOST_COUNTED", most)
+        drawing = dpf.Estimates(rows)._synthesizer
+        kept = {table.columns for table in drawing._tables.evidence.rows}
+        dependent = {(i, j) for i in range(WIDE) for j in range(i + 1, WIDE) if i // 3 == j // 3}
+        assert dependent <= kept
+        assert len(kept) < len(dependent) + 20
+        assert drawing.fidelity.loc[("c0", "c1"), "shows"]
+
+    def test_no_more_pairs_than_fit(self, rows, monkeypatch):
+        monkeypatch.setattr(measured_tables, "MOST_ROW_PAIRS", 3)
+        assert len(dpf.Estimates(rows)._synthesizer._tables.evidence.rows) == 3
+
+    def test_synthetic_rows_hold_dependence(self, people, rows):
+        found = dpf.Estimates(rows).synthesize(random_state=0)
+        true, drawn = (float((frame["c0"].astype(str) == frame["c1"].astype(str)).mean()) for frame in (people, found))
+        assert abs(true - drawn) < 0.1
+
+    def test_rows_in_which_nothing_shows_warn(self, people, monkeypatch):
+        # Of 190 independent pairs one or two are beyond three standard deviations.
+        monkeypatch.setattr(fidelity, "SHOWS", 6.0)
+        monkeypatch.setattr(measured_tables, "SHOWS", 6.0)
+        spaces = {name: list("abcd") for name in people}
+        safe = dpf.sanitize(people, epsilon=0.5, spaces=spaces, measure=None, shuffle=False, delta=0, key=bytes(32))
+        with pytest.warns(dpf.InferenceWarning, match="no two columns show dependence beyond noise"):
+            dpf.Estimates(safe).synthesize(random_state=0)
 
 
 def test_dependence_shows_beyond_noise():

@@ -26,3 +26,13 @@ def dependence_score(counts: FloatArray, variances: FloatArray, margins: Sequenc
     freedom = max((counts.shape[0] - 1) * (counts.shape[1] - 1), 1)
     apart = float(((counts - expected) ** 2 / variances).sum())
     return float((apart - freedom) / np.sqrt(2 * freedom))
+
+
+def row_score(counts: FloatArray) -> float:
+    """Return the same of counts of released rows, whose variances under independence are their expectations.
+
+    >>> round(row_score(np.array([[40.0, 10.0], [10.0, 40.0]])))
+    25
+    """
+    total = max(float(counts.sum()), 1.0)
+    return dependence_score(counts, np.maximum(np.outer(counts.sum(axis=1), counts.sum(axis=0)) / total, 0.5))
