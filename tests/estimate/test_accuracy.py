@@ -62,8 +62,8 @@ def errors(people, spaces, epsilon, key, methods):
 
 def point(estimates, axes, method):
     if method == "model":
-        names = estimates._fits._columns
-        return estimates._fits._model.joint([names.index(axis.name) for axis in axes])
+        model = estimates._fits._model([axis.name for axis in axes])
+        return model.fitted.joint([model.names.index(axis.name) for axis in axes])
     counts = estimates._counts(axes)
     if method == "em":
         return fit_joint(counts, [axis.channel for axis in axes])

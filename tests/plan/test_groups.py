@@ -924,7 +924,7 @@ def test_a_release_that_lost_a_column_of_a_group():
         pd.testing.assert_frame_equal(
             rest.joint(["sex", "job"], method=method), ONE.joint(["sex", "job"], method=method)
         )
-    assert rest._fits._together[0][0] == (0, 1)
+    assert rest._fits._model(["sex", "job"])._together[0][0] == (0, 1)
     assert np.isfinite(rest.joint(["sex", "job"], method="model")["estimate"]).all()
 
 
