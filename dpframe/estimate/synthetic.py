@@ -110,7 +110,8 @@ class Synthesizer:
             )
         pairs = self.fidelity.iloc[len(self._source.plan.names) :]
         # Of wide tables pairs that do not show are left out of the fit, and have no noise.
-        if len(pairs) > 1 and not pairs["shows"].any() and not pairs["noise"].median() <= LOUD:
+        noise = pairs["noise"].dropna()
+        if len(pairs) > 1 and not pairs["shows"].any() and (noise.empty or noise.median() > LOUD):
             warn(
                 "no two columns show dependence beyond noise, so that those of synthetic rows are as good as "
                 "independent; release more rows or at a larger epsilon, and see fidelity()",
