@@ -21,7 +21,7 @@ from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.estimate.axes import MOST_VALUES, Axis, BinnedAxis, make_axis
 from dpframe.estimate.measured_tables import FEW_VALUES, first_codes
 from dpframe.estimate.sets import CHUNK, Counted, SetColumn, is_sets
-from dpframe.estimate.surrogates import Codes, Surrogates, own_squares
+from dpframe.estimate.surrogates import Codes, Surrogates, own_squares, pieces
 from dpframe.mechanisms.set_channel import Levels
 from dpframe.plan.columns import Column, Group
 
@@ -189,20 +189,17 @@ class Where:
         calm = {name: held for name, held in term.items() if name not in squares}
         first = second = rest = 0.0
         rows = 0
-        for codes in batches:
-            count = len(next(iter(codes.values())))
-            rows += count
-            for start in range(0, count, CHUNK):
-                part = {name: held[start : start + CHUNK] for name, held in codes.items()}
-                size = len(part[self.names[0]])
-                found = plain.of(term, part) if term else np.ones(size)
-                others = plain.of(calm, part) if calm else np.ones(size)
-                for one in items:
-                    shown = one.surrogates(part[one.column.name])
-                    found, others = found * shown, others * shown
-                first += float(found.sum())
-                second += float(found @ found)
-                rest += float(others @ others)
+        for part in pieces(batches, CHUNK):
+            size = len(part[self.names[0]])
+            rows += size
+            found = plain.of(term, part) if term else np.ones(size)
+            others = plain.of(calm, part) if calm else np.ones(size)
+            for one in items:
+                shown = one.surrogates(part[one.column.name])
+                found, others = found * shown, others * shown
+            first += float(found.sum())
+            second += float(found @ found)
+            rest += float(others @ others)
         if squares:
             second = max(second, rest * math.prod(squares.values()))
         variance = second - own_squares(first, first**2 / max(rows, 1), sampling)

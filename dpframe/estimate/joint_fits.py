@@ -148,10 +148,8 @@ class Fits:
         """Return other columns, those first whose released rows depend most on these columns'."""
         axes = {name: make_axis(self._source.column(name), None) for name in self._columns}
         others = [name for name in self._columns if name not in asked]
-        pairs = {(a, b): np.zeros((axes[a].classes, axes[b].classes)) for a in asked for b in others}
-        for codes in self._source.codes(self._columns):
-            for (a, b), table in pairs.items():
-                table += surrogates.count_classes([axes[a], axes[b]], [codes])
+        wanted = [(a, b) for a in asked for b in others]
+        pairs = surrogates.count_pairs(axes, wanted, self._source.codes(self._columns))
         scores = {b: max(row_score(pairs[a, b]) for a in asked) for b in others}
         return sorted(others, key=lambda name: -scores[name])[:most]
 
@@ -170,10 +168,8 @@ class _Model:
     def fitted(self) -> LatentClassModel:
         """The fit to all pairs."""
         axes, channels = self._axes, [axis.channel for axis in self._axes]
-        tables = {(i, j): np.zeros((axes[i].classes, axes[j].classes)) for i, j in combinations(range(len(axes)), 2)}
-        for codes in self._source.codes(list(self.names)):
-            for (i, j), table in tables.items():
-                table += surrogates.count_classes([axes[i], axes[j]], [codes])
+        pairs = combinations(range(len(axes)), 2)
+        tables = surrogates.count_pairs(dict(enumerate(axes)), pairs, self._source.codes(list(self.names)))
         return fit_latent_classes(tables, channels, _marginals(tables, channels), together=self._together)
 
     @cached_property

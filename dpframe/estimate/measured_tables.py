@@ -22,7 +22,7 @@ from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
 from dpframe.estimate.distribution import Distribution, aggregation
 from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
-from dpframe.estimate.surrogates import count_classes
+from dpframe.estimate.surrogates import count_classes, count_pairs
 from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
 from dpframe.estimate.tables.dependence import SHOWS, dependence_score, row_score
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_tables
@@ -614,17 +614,13 @@ class MeasuredTables:
 
         Rows are read once for as many pairs as fit in memory.
         """
-        axes = [member.axis for member in self.columns.values()]
+        axes = dict(enumerate(member.axis for member in self.columns.values()))
         found: list[tuple[float, tuple[int, int], FloatArray]] = []
         each = max(1, MOST_COUNTED // max(axes[i].classes * axes[j].classes for i, j in pairs))
         for start in range(0, len(pairs), each):
-            counts = {(i, j): np.zeros(axes[i].classes * axes[j].classes) for i, j in pairs[start : start + each]}
-            used = sorted({place for pair in counts for place in pair})
-            for codes in self._source.codes([self.names[place] for place in used]):
-                classes = {place: axes[place].classify(codes[self.names[place]]) for place in used}
-                for (i, j), table in counts.items():
-                    table += np.bincount(classes[i] * axes[j].classes + classes[j], minlength=len(table))
-            tables = {(i, j): table.reshape(axes[i].classes, axes[j].classes) for (i, j), table in counts.items()}
+            some = pairs[start : start + each]
+            used = sorted({place for pair in some for place in pair})
+            tables = count_pairs(axes, some, self._source.codes([self.names[place] for place in used]))
             if len(axes) <= MOST_FITTED:
                 found += [(math.inf, pair, table) for pair, table in tables.items()]
             else:

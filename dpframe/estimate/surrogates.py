@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from dpframe.estimate.likelihood import expectation_maximization
 from dpframe.estimate.noise_block import NoiseBlock, product_mean
 from dpframe.plan.columns import Column, Group
 
+K = TypeVar("K", str, int)
 Codes = Mapping[str, npt.NDArray[Any]]
 CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
 Term = Mapping[str, tuple[CodeFunction, ...]]
@@ -45,6 +46,13 @@ def own_squares(table: Any, population: Any, sampling: float) -> Any:
     return (1 - sampling) * table + sampling * population
 
 
+def pieces(batches: Iterable[Codes], size: int = CHUNK) -> Iterator[Codes]:
+    """Yield rows in pieces that fit in a cache."""
+    for codes in batches:
+        for start in range(0, len(next(iter(codes.values()))), size):
+            yield {name: column[start : start + size] for name, column in codes.items()}
+
+
 def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
     """Count the released codes of all axes jointly, in one pass by mixed radix."""
     shape = [axis.classes for axis in axes]
@@ -62,6 +70,19 @@ def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
             else:
                 total += np.bincount(cell, minlength=len(total))
     return total.reshape(shape).astype(np.float64)
+
+
+def count_pairs(
+    axes: Mapping[K, Axis], pairs: Iterable[tuple[K, K]], batches: Iterable[Codes]
+) -> dict[tuple[K, K], FloatArray]:
+    """Count the released codes of pairs of axes in one pass, in which every column is classified once."""
+    counts = {(i, j): np.zeros(axes[i].classes * axes[j].classes) for i, j in pairs}
+    used = {place for pair in counts for place in pair}
+    for part in pieces(batches):
+        classes = {place: axes[place].classify(part[axes[place].name]) for place in used}
+        for (i, j), table in counts.items():
+            table += np.bincount(classes[i] * axes[j].classes + classes[j], minlength=len(table))
+    return {(i, j): table.reshape(axes[i].classes, axes[j].classes) for (i, j), table in counts.items()}
 
 
 def joint_cells(
@@ -226,13 +247,10 @@ def pair_sums(pairs: Sequence[Sequence[Term]], columns: Mapping[str, Column], ba
     kinds = [_PairProducts(kind) for kind in ("first", "second", "of_products")]
     places = [[kind.places(terms) for kind in kinds] for terms in pairs]
     n = 0
-    for codes in batches:
-        rows = len(next(iter(codes.values())))
-        n += rows
-        for start in range(0, rows, PAIR_CHUNK):
-            part = {name: column[start : start + PAIR_CHUNK] for name, column in codes.items()}
-            for kind in kinds:
-                kind.add(surrogates, part)
+    for part in pieces(batches, PAIR_CHUNK):
+        n += len(next(iter(part.values())))
+        for kind in kinds:
+            kind.add(surrogates, part)
     return [Sums(n, *(kind.sums(place) for kind, place in zip(kinds, own, strict=True))) for own in places]
 
 
@@ -289,10 +307,8 @@ def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> 
     name, *others = columns
     size = columns[name].space.size
     if others or size > LARGEST_TABLE:
-        for codes in batches:
-            for start in range(0, len(codes[name]), CHUNK):
-                part = {key: column[start : start + CHUNK] for key, column in codes.items()}
-                yield part, np.ones(len(part[name]))
+        for part in pieces(batches):
+            yield part, np.ones(len(part[name]))
         return
     counts = np.zeros(size, dtype=np.int64)
     for codes in batches:

@@ -1,7 +1,5 @@
 """What is asked decides what is fitted: pairs of numbers in one pass, and fits of the columns that a question needs."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -39,8 +37,7 @@ def wide(people):
 def rows(people):
     """Rows that tell of pairs, and no tables."""
     spaces = {name: list("abcd") for name in people}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpf.LargeEpsilonWarning)
+    with pytest.warns(dpf.LargeEpsilonWarning):
         return dpf.sanitize(people, epsilon=60, delta=1e-6, spaces=spaces, measure=None, shuffle=False, key=bytes(32))
 
 
