@@ -223,9 +223,7 @@ class CountEstimates(VectorEstimates):
             fitted_columns = self._joints.tables.around(names).columns
             columns = [fitted_columns[name] for name in names]
             asked_for = [conditions[one.axis.name].share_of_cells(one.axis) for one in columns]
-            parts = [one.spread.T @ part for one, part in zip(columns, asked_for, strict=True)]
-            cuts = [one.spread.T @ one.in_doubt(part) for one, part in zip(columns, asked_for, strict=True)]
-            share, error, source = self._joints.share(names, parts, cuts, target == "population")
+            share, error, source = self._joints.share(names, asked_for, target == "population")
             return share * self.rows, error * self.rows, source
         axes = join_axes([conditions[name].axis for name in names], self.plan.groups)
         if math.prod(axis.cells for axis in axes) > MOST_ASKED:

@@ -145,9 +145,11 @@ def quantiles_of(
     heights = np.concatenate([[0.0], np.cumsum(fitted.shares[:cells])]) / present
     ends = [reached(edges, heights - level, z * errors) for level in levels.tolist()]
     found = quantiles(fitted.axis, fitted.shares, levels)
-    # Half a cell stands for the interpolation within one, which no bootstrap sees.
+    # Half a cell stands for the interpolation within one, which no bootstrap sees; where its rows lie it does not show.
     floor = z * (edges[1] - edges[0]) / np.sqrt(12)
-    lower, upper = (np.array(side) - 0.5 for side in zip(*ends, strict=True))
+    low, high = (np.array(side) for side in zip(*ends, strict=True))
+    lower = edges[np.clip(np.searchsorted(edges, low, side="right") - 1, 0, cells - 1)]
+    upper = edges[np.clip(np.searchsorted(edges, high), 1, cells)] - 1
     return found, np.minimum(lower, found - floor), np.maximum(upper, found + floor)
 
 

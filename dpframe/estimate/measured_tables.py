@@ -224,20 +224,41 @@ class TableColumn:
 
     def onto(self, axis: Axis) -> FloatArray:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
-        return np.asarray(self._exact(axis) @ self.spread)
+        return np.asarray(self.exact(axis) @ self.spread)
+
+    def cut_errors(self, exact: FloatArray, shares: FloatArray) -> FloatArray:
+        """Return root mean squared errors of a joint, its first axis the column's, by how fine cells share theirs.
+
+        Parameters
+        ----------
+        exact
+            What part of each fine cell lies in each cell that is asked for, shape (asked for, fine).
+        shares
+            The joint by the fit's cells, shape (cells, …).
+        """
+        if self.law is None or not self.is_cut:
+            return np.zeros((len(exact), *shares.shape[1:]))
+        onto = (self.bins[:, None] == np.arange(self.cells)).astype(np.float64)
+        squares = np.zeros((len(exact), *shares.shape[1:]))
+        for rows in self.law.replicas:
+            held = (rows + 1e-9) / ((rows + 1e-9) @ onto)[self.bins]
+            apart = (exact * held) @ onto - exact @ self.spread
+            squares += np.tensordot(apart, shares, axes=(1, 0)) ** 2
+        return np.asarray(np.sqrt(squares / len(self.law.replicas)))
 
     def moved(self, axis: Axis, shares: FloatArray) -> FloatArray:
         """Return what `onto` leaves out of a joint whose first axis is the column's: slopes within cells of the fit."""
-        return moved_by_slopes(shares, self._exact(axis), self.spread, self.cells - self.axis.has_null)
+        return moved_by_slopes(shares, self.exact(axis), self.spread, self.cells - self.axis.has_null)
 
     def left_open(self, axis: Axis, shares: FloatArray) -> FloatArray:
         """Return by how much an axis's cells may err that cut the finest cells known, of a joint as for `moved`."""
-        exact = self._exact(axis)
+        exact = self.exact(axis)
         widths = np.diff(np.append(first_codes(self.axis), self.axis.column.space.values)).astype(np.float64)
         widths = np.append(widths, 1.0) if self.axis.has_null else widths
         return left_open(shares, exact, self.spread, widths, self.cells - self.axis.has_null)
 
-    def _exact(self, axis: Axis) -> FloatArray:
+    def exact(self, axis: Axis) -> FloatArray:
+        """Return what part of each fine cell lies in each cell of an axis, shape (axis, fine)."""
         exact = into_cells(self.axis, axis)
         return aggregation(as_bins(self.axis), as_bins(axis)) if exact is None else exact
 

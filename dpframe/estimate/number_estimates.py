@@ -21,6 +21,8 @@ from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.number_tables import Known, NumberPair, NumberTables
 from dpframe.estimate.vector_estimates import VectorEstimates
+from dpframe.evidence.combine import drawn_together
+from dpframe.spaces import Space
 
 
 class NumberEstimates(VectorEstimates):
@@ -75,8 +77,8 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).mean("age", by="sex").round()
              estimate  std_error  lower  upper
         sex
-        F        51.0        1.0   49.0   52.0
-        M        52.0        1.0   51.0   54.0
+        F        51.0        1.0   50.0   52.0
+        M        52.0        1.0   50.0   53.0
         """
         if isinstance(column, str):
             return self._mean(column, by, weights, bins, target)
@@ -127,16 +129,23 @@ class NumberEstimates(VectorEstimates):
     def _with_groups(
         self, scale: moments.Scale, keys: Sequence[Axis], ratio: FloatArray, variance: FloatArray, target: str
     ) -> tuple[FloatArray, FloatArray, str]:
-        """Return means of groups from the rows and from what was measured, weighted by precision, and a source."""
+        """Return means of groups from the rows and from what was measured, weighted by precision, and a source.
+
+        They are drawn to their common mean by how much of their differences is noise.
+        """
         told = None if self._joints is None else self._joints.group_means(keys, scale.column.name)
+        # Of few rows a ratio's error is told by a base that is noise itself: means beyond the bounds say so.
+        first, last = ((end - scale.back(np.zeros(1))[0]) / scale.width for end in _ends(scale.column.space))
+        variance = variance + (ratio - np.clip(ratio, first, last)) ** 2
         if told is None:
-            return ratio, variance, "rows"
+            return drawn_together(ratio, variance), variance, "rows"
         start, step = line_of(scale.column.space)
         means = (start + step * told[0] - scale.back(np.zeros(1))[0]) / scale.width
         own = np.maximum(told[1], 1e-12) * (step / scale.width) ** 2
         weight = np.where(np.isfinite(ratio) & (variance > 0), own / (own + np.where(variance > 0, variance, 1.0)), 0.0)
         found = np.where(weight > 0, (1 - weight) * means + weight * np.where(weight > 0, ratio, 0.0), means)
-        return found, np.where(weight > 0, (1 - weight) * own, own), "both"
+        spread = np.where(weight > 0, (1 - weight) * own, own)
+        return drawn_together(found, spread / 4), spread, "both"
 
     def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, target: str) -> pd.DataFrame:
         """Return the mean of a column for every combination of the values of several others."""
@@ -292,7 +301,7 @@ class NumberEstimates(VectorEstimates):
         roots = {name: math.sqrt(max(found[name], 0.0)) for name in ("estimate", "lower", "upper")}
         known = found["estimate"] > 0
         point = roots["estimate"] if known else math.nan
-        error = found["std_error"] / (2 * point) if known else math.nan
+        error = _error_of_root(found["estimate"], found["std_error"]) if known else math.nan
         values = dict(zip(RESULTS, (point, error, roots["lower"], roots["upper"]), strict=True))
         return self._dressed_series({name: np.array([v]) for name, v in values.items()}, column, "duration", column)
 
@@ -496,10 +505,25 @@ class NumberEstimates(VectorEstimates):
         codes = fitted.quantiles_of(levels, sampling, z)
         last = fitted.axis.edges[fitted.axis.bins] - 1
         point, lower, upper = (start + np.clip(found, 0, last) * step for found in codes)
+        # A real number is known to half a step of its grid.
+        rounding = 0.0 if space.is_whole else step / 2
+        lower, upper = np.maximum(lower - rounding, start), np.minimum(upper + rounding, start + last * step)
         results = dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
         table.attrs["source"] = fitted.source
         return table if np.ndim(q) else table.iloc[0].rename(column)
+
+
+def _ends(space: Space) -> tuple[float, float]:
+    """Return the least and the greatest number of a space."""
+    start, step = line_of(space)
+    return start, start + step * (space.values - 1)
+
+
+def _error_of_root(value: float, error: float) -> float:
+    """Return the standard error of a root: by its slope, or the steeper way down by three errors, towards zero."""
+    root = math.sqrt(value)
+    return max(error / (2 * root), (root - math.sqrt(max(value - 3 * error, 0.0))) / 3)
 
 
 def _with_pair(

@@ -12,6 +12,7 @@ from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import BinnedAxis
 from dpframe.estimate.distribution import line_of
 from dpframe.estimate.measured_tables import MeasuredTables, as_bins
+from dpframe.evidence.combine import few_rows
 from dpframe.evidence.number_law import NumberLaw
 
 Known = tuple[float, float]
@@ -97,7 +98,7 @@ class NumberTables:
         (rows, spread), (start, step) = self._present, line_of(self.axis.column.space)
         codes, own = self._codes()
         mean = codes / max(rows, 1.0)
-        variance = (own + mean**2 * spread) / max(rows, 1.0) ** 2
+        variance = (own + mean**2 * spread) / max(rows, 1.0) ** 2 * float(few_rows(rows, spread)) ** 2
         variance += sampling * self._spread() / max(rows, 1.0) if sampling else 0.0
         return start + step * mean, step**2 * variance
 

@@ -23,6 +23,7 @@ from dpframe.estimate.axes import Axis, MemberAxis
 from dpframe.estimate.joint_domain import JointDomain, check_cells
 from dpframe.estimate.likelihood import expectation_maximization
 from dpframe.estimate.noise_block import NoiseBlock, product_mean
+from dpframe.evidence.combine import few_rows
 from dpframe.plan.columns import Column, Group
 
 K = TypeVar("K", str, int)
@@ -396,7 +397,8 @@ def ratio_by_all(
         residual = square[..., 2] - 2 * r * square[..., 3] + r**2 * square[..., 4]
         residual = residual - own_squares(s - 2 * r * a + r**2 * p, 0.0, sampling)
         # Too few rows in a group leave no variance: then nothing is known of its mean.
-        return r, np.where(residual > 0, residual / p**2, np.inf)
+        wider = few_rows(p, np.where(p > 0, square[..., 4], np.inf))
+        return r, np.where(residual > 0, residual / p**2 * wider**2, np.inf)
 
 
 def _ratio_together(

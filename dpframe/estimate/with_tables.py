@@ -182,19 +182,17 @@ class TableJoints:
                 shares = guarded.shares if hidden else shares
         return self._shown(question, shares, errors, "model", source, hidden)
 
-    def share(
-        self, names: Sequence[str], parts: Sequence[FloatArray], cuts: Sequence[FloatArray], population: bool
-    ) -> tuple[float, float, str]:
+    def share(self, names: Sequence[str], asked: Sequence[FloatArray], population: bool) -> tuple[float, float, str]:
         """Return the share of rows in a part of a joint, by the fit and the guard, its error, and what it is from.
 
         Parameters
         ----------
-        parts
-            For every column the share of each of the fit's cells that is asked for.
-        cuts
-            For every column which share of each of these cells is in doubt, as the finest cells known are cut.
+        asked
+            For every column the share of each of the finest cells known that is asked for.
         """
         tables = self.tables.around(names)
+        columns = [tables.columns[name] for name in names]
+        parts = [column.spread.T @ part for column, part in zip(columns, asked, strict=True)]
         fitted, places = tables.fitted, tables.places(names)
 
         def of(shares: FloatArray) -> FloatArray:
@@ -212,7 +210,7 @@ class TableJoints:
             if guarded.hidden:
                 joint, heard = guarded.shares, float(of(guarded.shares))
                 found, error = heard, math.hypot(error, heard - found)
-        opened = [_left_open(joint, parts, cuts, place) for place in range(len(names))]
+        opened = [_left_open(joint, parts, column, asked[place], place) for place, column in enumerate(columns)]
         return found, math.hypot(error, *opened), source
 
     def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, FloatArray] | None:
@@ -228,7 +226,7 @@ class TableJoints:
         if law is None or self.tables.told(names) != "tables" or any(self.tables.member(n) is None for n in names):
             return None
         tables = self.tables.around(names)
-        bins = BinMeans.of(tables.columns[column], law)
+        bins = BinMeans.of(tables.columns[column], law, tables.fine(column))
         onto = [tables.columns[axis.name].onto(axis) for axis in keys]
 
         def by_group(shares: FloatArray) -> FloatArray:
@@ -347,9 +345,10 @@ class TableJoints:
             first = np.moveaxis(shares, i, 0)
             onto, moved = column.onto(axis), np.moveaxis(column.moved(axis, first), 0, i)
             left = np.moveaxis(column.left_open(axis, first), 0, i)
+            noise = np.moveaxis(column.cut_errors(column.exact(axis), first), 0, i)
             shares = np.moveaxis(np.tensordot(onto, shares, axes=(1, i)), 0, i) + moved
             # Half of what a slope moves stands for what is not straight, and for its own error.
-            within = (moved / 2) ** 2 + left**2
+            within = (moved / 2) ** 2 + left**2 + noise**2
             variances = np.moveaxis(np.tensordot(onto**2, variances, axes=(1, i)), 0, i) + within
         shares = np.maximum(shares, 0.0)
         n = float(self._source.rows)
@@ -379,10 +378,10 @@ class BinMeans:
         return np.asarray(self.spreads * inner * self.present)
 
     @classmethod
-    def of(cls, column: TableColumn, law: NumberLaw) -> BinMeans:
-        """Return them by the law of the finest cells."""
+    def of(cls, column: TableColumn, law: NumberLaw, shares: FloatArray) -> BinMeans:
+        """Return them by shares of the law's cells."""
         bins, values = column.bins[: len(law.starts)], len(law.starts)
-        held = law.positive[:values] + 1e-9 * law.widths
+        held = shares[:values] + 1e-12 * law.widths / law.space.values
         total = np.bincount(bins, held, minlength=column.cells)
         means = np.bincount(bins, held * law.middles, minlength=column.cells) / np.maximum(total, 1e-300)
         squares = held * ((law.middles - means[bins]) ** 2 + (law.widths**2 - 1) / 12)
@@ -393,11 +392,13 @@ class BinMeans:
         return cls(means, spreads, present)
 
 
-def _left_open(joint: FloatArray, parts: Sequence[FloatArray], cuts: Sequence[FloatArray], place: int) -> float:
+def _left_open(
+    joint: FloatArray, parts: Sequence[FloatArray], column: TableColumn, asked: FloatArray, place: int
+) -> float:
     """Return what one column's cells leave open of a part of a joint: how rows of the part lie within them.
 
     Of a cell that is asked for in part, the smaller part times the change of the other columns' law from one of its
-    neighbours to the other, and what its own finest cells leave in doubt.
+    neighbours to the other; what its own finest cells leave in doubt; and the noise of how these share the cell.
     """
     mass = np.moveaxis(joint, place, 0)
     held = mass.reshape(len(mass), -1).sum(axis=1)
@@ -408,4 +409,6 @@ def _left_open(joint: FloatArray, parts: Sequence[FloatArray], cuts: Sequence[Fl
     cells = np.arange(len(law))
     change = np.abs(law[np.minimum(cells + 1, len(law) - 1)] - law[np.maximum(cells - 1, 0)]) * held / 2
     smaller = np.minimum(parts[place], 1 - parts[place])
-    return float(smaller @ np.minimum(change, mass)) + float(cuts[place] @ mass)
+    doubt = float((column.spread.T @ column.in_doubt(asked)) @ mass)
+    noise = float(column.cut_errors(asked[None, :], mass)[0])
+    return math.hypot(float(smaller @ np.minimum(change, mass)) + doubt, noise)

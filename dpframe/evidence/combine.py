@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
+
+_FIELLER = 1.96**2
+"""Square of the half-width of a 95 % interval in standard errors."""
+
+_FAR = 2.0
+"""Standard errors by which an estimate is far from the others' mean."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,3 +63,50 @@ def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tup
     gain = cho_solve(cho_factor(inner, lower=True), shared.T).T
     left = covariance - gain @ shared.T
     return rows + gain @ (facts.counts - facts.matrix @ rows), (left + left.T) / 2
+
+
+def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
+    """Return the factor of a ratio's standard error by which its interval is wider as its base is uncertain.
+
+    Fieller's interval (1954) of a ratio is 1/(1 − g) of that of the delta method, with g the squared quotient of the
+    base's half-width and the base; from three quarters on the base may be nothing, and four stands for all.
+
+    Examples
+    --------
+    >>> few_rows([100.0, 100.0, 10.0], [0.0, 100.0, 100.0]).round(2).tolist()
+    [1.0, 1.04, 4.0]
+    """
+    base = np.maximum(np.asarray(rows, dtype=np.float64), 1.0)
+    return np.asarray(1 / (1 - np.minimum(_FIELLER * np.asarray(variance) / base**2, 0.75)))
+
+
+def drawn_together(values: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return estimates drawn to their common mean by how much of their differences is noise.
+
+    The variance τ² between truths is by moments (DerSimonian and Laird 1986), and v/(v + τ²) of each one's distance
+    from the mean is taken away (Efron and Morris 1973). What that adds to the bias it takes from the spread: the errors
+    stay v. Estimates that are not finite stay as they are.
+
+    Examples
+    --------
+    >>> drawn_together(np.array([1.0, 5.0, 3.0]), np.array([9.0, 9.0, 9.0])).round(2).tolist()
+    [3.0, 3.0, 3.0]
+    >>> drawn_together(np.array([1.0, 5.0, 3.0]), np.array([0.01, 0.01, 9.0])).round(2).tolist()
+    [1.0, 5.0, 3.0]
+    """
+    usable = np.isfinite(values) & np.isfinite(variances) & (variances > 0)
+    if usable.sum() < 2:
+        return values
+    found, v = values[usable], variances[usable]
+    weights = 1 / v
+    total = float(weights.sum())
+    apart = float(weights @ (found - float(weights @ found) / total) ** 2)
+    between = max(apart - (len(v) - 1), 0.0) / max(total - float(weights @ weights) / total, 1e-300)
+    weights = 1 / (v + between)
+    mean = float(weights @ found) / float(weights.sum())
+    # One that is far from the others for its own noise is taken at its word.
+    far = (found - mean) ** 2
+    own = np.where(far > _FAR**2 * v, np.maximum(far - v, between), between)
+    out = values.copy()
+    out[usable] = found + v / (v + own) * (mean - found)
+    return out

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.evidence.cells import Tree, tree_of
-from dpframe.evidence.combine import Observation, updated
+from dpframe.evidence.combine import Observation, few_rows, updated
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
 
@@ -230,19 +230,28 @@ class NumberLaw:
         """Rows that are not null, at least one."""
         return float(np.clip(self.positive[: len(self.starts)].sum(), 1.0, max(self.n, 1.0)))
 
-    def variance(self, mean: float | None = None) -> tuple[float, float]:
-        """Return the variance of the codes and its standard error, about a mean that is known or the law's own."""
-        held = self.positive[: len(self.starts)]
-        centre = float(held @ self.middles) / max(float(held.sum()), 1e-300) if mean is None else mean
+    def variance(self) -> tuple[float, float]:
+        """Return the variance of the codes of rows that are not null, and its standard error."""
+        held, rows = self.positive[: len(self.starts)], self.present
+        near, total = float(held @ self.middles) / max(float(held.sum()), 1e-300), max(float(held.sum()), 1e-300)
+        # Ratios to an uncertain number of rows, whose errors cancel in sums of what is left of a guess.
+        found, error = (float(v[0]) / rows for v in self._smooth(self._padded((self.middles - near)[None, :])))
+        centre, apart = near + found, error**2
         within = (self.widths**2 - 1) / 12
         squares = (self.middles - centre) ** 2 + within
-        found, errors = self._smooth(self._padded(squares[None, :]))
+        guess = float(held @ squares) / total
+        left, error = (float(v[0]) / rows for v in self._smooth(self._padded((squares - guess)[None, :])))
         # The mean of a cell's codes may be off its middle, and their spread from that of an even one.
         off = self.uneven * self.widths**2 / 12
         loose = held**2 * (4 * (self.middles - centre) ** 2 * off + self.uneven * within**2)
-        rows = self.present
-        value = max(float(found[0]) / rows, 0.0)
-        return value, math.hypot(float(errors[0]), math.sqrt(float(loose.sum()))) / rows
+        error = math.hypot(error, math.sqrt(float(loose.sum())) / rows, apart)
+        # The spread about an estimated mean lacks that mean's own variance.
+        return max(guess + left + apart, 0.0), error * float(few_rows(rows, self.present_variance))
+
+    @property
+    def present_variance(self) -> float:
+        """Variance of the number of rows that are not null."""
+        return float(self.covariance[-1, -1]) if len(self.rows) > len(self.starts) else 0.0
 
     def _with_middles(
         self, edges: FloatArray, surplus: FloatArray, spread: FloatArray, z: float
@@ -263,18 +272,15 @@ class NumberLaw:
         cells = len(self.starts)
         below = np.tril(np.ones((cells + 1, cells)), -1)
         rows = self.present
-        own = np.concatenate([[0.0], np.cumsum(self.positive[:cells])]) / rows
         # Of the rows that are present a share q lies below: what is above counts against it.
         found, lower, upper = [], [], []
-        heights = np.clip(own / max(own[-1], 1e-300), 0.0, 1.0)
         for level in levels.tolist():
-            parts = below * (1 - level) - (1 - below) * level
-            _, error = self._smooth(self._padded(parts))
-            spread = error / rows
+            told, error = self._smooth(self._padded(below * (1 - level) - (1 - below) * level))
+            surplus, spread = rising(told / rows), error / rows
             if population:
                 spread = np.hypot(spread, math.sqrt(level * (1 - level) / rows))
-            found.append(float(np.interp(level, heights, edges)))
-            sure = reached(*self._with_middles(edges, heights - level, z * spread, z))
+            found.append(_first(edges, surplus, True))
+            sure = reached(*self._with_middles(edges, surplus, z * spread, z))
             lower.append(sure[0])
             upper.append(sure[1])
         ends = float(self.space.values)
@@ -285,6 +291,17 @@ class NumberLaw:
         low = np.clip(np.floor(np.array(lower) - 0.5), 0.0, ends - 1)
         high = np.clip(np.ceil(np.array(upper)), 0.0, ends - 1)
         return middle, np.minimum(low, middle), np.maximum(high, middle)
+
+
+def rising(heights: FloatArray) -> FloatArray:
+    """Return heights that never fall, between the nearest ones from below and from above.
+
+    Examples
+    --------
+    >>> rising(np.array([0.0, 2.0, 1.0, 3.0]))
+    array([0. , 1.5, 1.5, 3. ])
+    """
+    return np.asarray((np.maximum.accumulate(heights) + np.minimum.accumulate(heights[::-1])[::-1]) / 2)
 
 
 def reached(edges: FloatArray, surplus: FloatArray, spread: FloatArray) -> tuple[float, float]:
