@@ -427,7 +427,9 @@ class Reading:
             return None
         return tails_of(self.plan.inferred, column, self._source.column(column).space, self.plan.n or self.rows)
 
-    def _opened(self, results: dict[str, FloatArray], ends: Ends) -> dict[str, FloatArray]:
+    def _opened(
+        self, results: dict[str, FloatArray], ends: tuple[tuple[Any, Any], tuple[Any, Any]]
+    ) -> dict[str, FloatArray]:
         """Return results whose intervals hold what lies beyond a column's bounds, too."""
         z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
         point, (lower, upper) = results["estimate"], ends
@@ -436,6 +438,16 @@ class Reading:
         with np.errstate(invalid="ignore"):
             error = np.maximum(results["std_error"], np.maximum(high - point, point - low) / z)
         return results | {"std_error": error, "lower": low, "upper": high}
+
+    def _opened_bins(
+        self, results: dict[str, FloatArray], column: str, unit: FloatArray | float = 1.0
+    ) -> dict[str, FloatArray]:
+        """Return numbers of rows by bin of a column, in some unit: the outermost hold rows from beyond the bounds."""
+        tails = self._tails(column)
+        if tails is None:
+            return results
+        rows, errors = tails.of_bins(len(results["estimate"]))
+        return self._opened(results, ((rows * unit, errors * unit), (0.0, 0.0)))
 
     def _said_of_tails(self, columns: Iterable[str]) -> dict[str, Any]:
         """Return what a result's attrs say of rows that seem to lie beyond bounds that inference found."""

@@ -64,9 +64,15 @@ class Tail:
     variances: FloatArray
 
     @property
+    def count(self) -> Excess:
+        """Rows beyond the bound, and the standard error of that."""
+        rows, error = self.rows + float(self.counts.sum()), math.hypot(self.error, math.sqrt(self.variances.sum()))
+        return max(rows, 0.0), error
+
+    @property
     def seen(self) -> float:
         """Rows that stand out of the noise."""
-        rows, error = self.rows + float(self.counts.sum()), math.hypot(self.error, math.sqrt(self.variances.sum()))
+        rows, error = self.count
         return rows if rows > error else 0.0
 
     def excess(self, power: int) -> Excess:
@@ -96,6 +102,27 @@ class Tails:
     def of_mean(self) -> Ends:
         """Return by how much the mean may be lower, and higher, than that of the clipped column."""
         return _over(self.lower.excess(1), self.present), _over(self.upper.excess(1), self.present)
+
+    def of_bins(self, bins: int) -> tuple[FloatArray, FloatArray]:
+        """Return how many rows of the outermost of some bins lie beyond the bounds, and the standard errors of that."""
+        ends = np.zeros((2, bins))
+        for place, tail in ((0, self.lower), (-1, self.upper)):
+            rows, error = tail.count
+            ends[:, place] = ends[0, place] + rows, math.hypot(ends[1, place], error)
+        return ends[0], ends[1]
+
+    def of_range(self, beyond: tuple[int, int]) -> Ends:
+        """Return by how many rows a count may be lower, and higher, as ``beyond`` says of either bound.
+
+        1 where a bound is counted and what lies beyond is not, −1 where it is the other way, 0 where they go together.
+        """
+        ends = [(0.0, 0.0), (0.0, 0.0)]
+        for sign, tail in zip(beyond, (self.lower, self.upper), strict=True):
+            if sign:
+                rows, error = tail.count
+                place = int(sign < 0)
+                ends[place] = (ends[place][0] + rows, math.hypot(ends[place][1], error))
+        return ends[0], ends[1]
 
     def of_sum(self) -> Ends:
         """Return the same of the sum."""

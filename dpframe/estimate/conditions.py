@@ -30,10 +30,15 @@ _FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items
 
 @dataclass(frozen=True)
 class ValueCondition:
-    """A column's code lies in one of some stretches [start, stop), or is null's."""
+    """A column's code lies in one of some stretches [start, stop), or is null's.
+
+    ``beyond`` says of either bound whether it meets the condition and what lies beyond it does not (1), the other way
+    round (−1), or both alike (0).
+    """
 
     column: Column
     stretches: tuple[tuple[int, int], ...]
+    beyond: tuple[int, int] = (0, 0)
 
     def holds(self, codes: npt.NDArray[Any]) -> FloatArray:
         """Return 1 for codes that meet it, else 0."""
@@ -86,7 +91,7 @@ class ValueCondition:
             if start > last:
                 gaps.append((last, start))
             last = max(last, stop)
-        return replace(self, stretches=tuple(gaps))
+        return replace(self, stretches=tuple(gaps), beyond=(-self.beyond[0], -self.beyond[1]))
 
 
 @dataclass(frozen=True)
@@ -232,7 +237,8 @@ def condition_of(column: Column, wanted: Any) -> Condition:
     stretches = sorted({_code(column, value) for value in listed})
     if not stretches:
         raise ParameterError(f"where of column {column.name!r} names no value; give one or more")
-    return ValueCondition(column, tuple((code, code + 1) for code in stretches))
+    beyond = (int(0 in stretches), int(column.space.values - 1 in stretches))
+    return ValueCondition(column, tuple((code, code + 1) for code in stretches), beyond)
 
 
 def _items(column: Column, how: str, items: Any) -> ItemCondition:
@@ -282,7 +288,8 @@ def _between(column: Column, wanted: tuple[Any, ...]) -> ValueCondition:
         raise ParameterError(
             f"where of column {column.name!r} must be (low, high) in order, and reach into its bounds; None for no end"
         )
-    return ValueCondition(column, ((low, high + 1),))
+    beyond = (int(wanted[0] is not None and low == 0), int(wanted[1] is not None and high == column.space.values - 1))
+    return ValueCondition(column, ((low, high + 1),), beyond)
 
 
 def _codes(column: Column, ends: Sequence[Any]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
-from dpframe.estimate.base import Bins, column_names, kept_parts
+from dpframe.estimate.base import RESULTS, Bins, column_names, kept_parts
 from dpframe.estimate.conditions import ItemCondition, ValueCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.merged_ranks import of_ranks_alone
@@ -79,7 +79,19 @@ class CountEstimates(VectorEstimates):
         out = self._shown(answer, axes, dropna)
         if bins is None:
             out = self._of_ranks(out, column, normalize and dropna, target)
+        if axes[0].column.space.is_numeric and not axes[0].column.space.is_listed:
+            out = self._with_ends(out, column, normalize)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
+
+    def _with_ends(self, table: pd.DataFrame, column: str, normalize: bool) -> pd.DataFrame:
+        """Return counts of values or bins of a number whose outermost may hold rows from beyond the bounds."""
+        kept = table.index.notna()
+        results = {name: table.loc[kept, name].to_numpy(dtype=np.float64) for name in RESULTS}
+        opened = self._opened_bins(results, column, 1 / max(self._all_rows, 1.0) if normalize else 1.0)
+        for name, values in opened.items():
+            table.loc[kept, name] = values
+        table.attrs |= self._said_of_tails([column])
+        return table
 
     def _of_ranks(self, table: pd.DataFrame, column: str, normalize: bool, target: str) -> pd.DataFrame:
         """Return estimates of ranks alone, where inference may have merged some of them into others."""
@@ -197,8 +209,13 @@ class CountEstimates(VectorEstimates):
                 found, error, source = fitted, spread, told
         scale = max(self._all_rows, 1.0) if normalize else 1.0
         results = self._results(np.array([found / scale]), np.array([(error / scale) ** 2]), (slice(None),))
+        for name, condition in asked.values.items():
+            tails = self._tails(name) if any(condition.beyond) else None
+            if tails is not None:
+                (fewer, less), (more, higher) = tails.of_range(condition.beyond)
+                results = self._opened(results, ((fewer / scale, less / scale), (more / scale, higher / scale)))
         out = pd.Series({name: float(values[0]) for name, values in results.items()}, name="count")
-        out.attrs["source"] = source
+        out.attrs |= {"source": source} | self._said_of_tails(name for name, one in asked.values.items() if one.beyond)
         return out
 
     def _squares(self, asked: Where) -> dict[str, float]:

@@ -74,6 +74,10 @@ def of_ranks_alone(
         if not lower <= upper:
             # They contradict each other: what inference counted is of the rank itself.
             lower, upper = about - spread, about + spread
+        # Two intervals that hardly meet do not know more than the better of them.
+        least = single * min(error, spread / both)
+        middle = (lower + upper) / 2
+        lower, upper = min(lower, middle - least), max(upper, middle + least)
         out.loc[rank] = _row(estimate, lower, upper, single)
     return out
 

@@ -443,18 +443,15 @@ class NumberEstimates(VectorEstimates):
         fitted = self._distribution(column)
         parts, rows = aggregation(fitted.axis, axis), self._all_rows
         shares, errors = fitted.parts_of(parts, sampling)
-        estimate, variance = shares * rows, (errors * rows) ** 2
+        unit = np.ones(axis.bins)
         if density:
             # Per unit and per row with a value: densities integrate to one, as NumPy's do.
             widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.axis.bins].sum()
-            estimate, variance = (
-                np.append(v[: axis.bins] / (widths * rows) ** p, v[axis.bins :])
-                for v, p in ((estimate, 1), (variance, 2))
-            )
+            unit = 1 / (widths * rows)
         part = slice(0, axis.bins)
-        results = self._results(estimate, variance, (part,), least=0.0)
-        out = pd.DataFrame(results, index=axis.labels[part])
-        out.attrs["source"] = fitted.source
+        results = self._results(shares[part] * rows * unit, (errors[part] * rows * unit) ** 2, (part,), least=0.0)
+        out = pd.DataFrame(self._opened_bins(results, column, unit), index=axis.labels[part])
+        out.attrs |= {"source": fitted.source} | self._said_of_tails([column])
         return out
 
     @nan_if_not_found

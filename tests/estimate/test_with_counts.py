@@ -381,7 +381,7 @@ def test_numbers_take_what_was_paid_for(pair, people):
     assert abs(median.estimate - people.age.median()) < 4.5 * median.std_error
     assert median.std_error < pair[1].quantile("age", 0.5).std_error
     binned = pair[0].value_counts("age", bins=5, sort=False)
-    assert binned.attrs == {"method": "em", "measured": True, "source": "rows"}
+    assert {"method": "em", "measured": True, "source": "rows"}.items() <= binned.attrs.items()
     np.testing.assert_allclose(binned.estimate, more.estimate, atol=20)
     odd = pair[0].value_counts("age", bins=[0, 19, 51, 90])
     assert odd.attrs["measured"] is True
