@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 from dpframe.errors import ParameterError, check_fraction, check_whole
 from dpframe.infer.private import MOST_ITEMS
 from dpframe.mechanisms import Mechanism
+from dpframe.plan.choice import check_numbers
 from dpframe.plan.plan import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -164,6 +165,16 @@ class PlanOptions(TypedDict, total=False):
             None,
             "Other mechanisms than the spaces' own.",
             "``{column: tag}``, or a ready mechanism, which costs what it is certified to lose.",
+        ),
+    ]
+    numbers: Annotated[
+        str,
+        Option(
+            "laplace",
+            "Noise of numbers: laplace, square_wave, or least_error by forecast.",
+            "The square wave (Li et al. 2020) keeps a value close by with a fixed chance and else replaces it by any; "
+            "where nothing is measured its estimates have 0.1 to 1.0 of the error. ``mechanisms`` goes before it.",
+            check=lambda name, value: check_numbers(value),
         ),
     ]
     groups: Annotated[

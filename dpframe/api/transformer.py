@@ -48,7 +48,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     measure, measure_share
         As for `dpframe.make_plan`. As rows keep their order here, where noise on totals is dear, nothing is measured
         unless ``measure`` lists it.
-    allocation, mechanisms, groups, nulls, contributions
+    allocation, mechanisms, numbers, groups, nulls, contributions
         As for `dpframe.make_plan`; columns are named or numbered. With ``infer="private"``, and columns that are
         not declared, ``fit`` spends ``infer_share`` of the promise.
     plan
@@ -123,6 +123,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         passthrough: Iterable[Any] = DEFAULTS["passthrough"],
         allocation: Any = DEFAULTS["allocation"],
         mechanisms: Mapping[Any, str | Mechanism] | None = DEFAULTS["mechanisms"],
+        numbers: str = DEFAULTS["numbers"],
         groups: Iterable[Sequence[Any]] = DEFAULTS["groups"],
         nulls: str = DEFAULTS["nulls"],
         contributions: int = DEFAULTS["contributions"],
@@ -145,6 +146,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.passthrough = passthrough
         self.allocation = allocation
         self.mechanisms = mechanisms
+        self.numbers = numbers
         self.groups = groups
         self.nulls = nulls
         self.contributions = contributions

@@ -46,7 +46,7 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)( or )\1=([\d.e-]+)", r"--\1 \2\3--\1 \4"),
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)", r"--\1 \2"),
     (
-        r"\b(infer|infer_share|max_items|nulls|contributions|privacy_id|sample|allocation|dataset|accounting|by|bins|method|target|"
+        r"\b(infer|infer_share|max_items|nulls|contributions|privacy_id|sample|allocation|numbers|dataset|accounting|by|bins|method|target|"
         r"confidence_level|q)=(['\"]?)([^\s,;'\")]+)\2",
         lambda m: f"--{m[1].replace('_', '-')} {m[3]}",
     ),

@@ -358,6 +358,8 @@ class Mechanism(Channel):
     tag: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
     """Other names by which it is asked for: that of its kind, where spaces of other metrics have one of that name."""
+    label: ClassVar[str] = ""
+    """The name that plans show, where that is not the tag."""
     metrics: ClassVar[frozenset[str]]
     """Kinds of metric (`Space.metric`) that the mechanism is for."""
     fixed: ClassVar[bool] = False

@@ -205,6 +205,8 @@ class Geometric(GeometricChannel, Mechanism):
     size: int = field(init=False, repr=False)
 
     tag: ClassVar[str] = "geometric"
+    aliases: ClassVar[tuple[str, ...]] = ("laplace",)
+    label: ClassVar[str] = "laplace"
     metrics: ClassVar[frozenset[str]] = frozenset({"line"})
 
     def __post_init__(self) -> None:

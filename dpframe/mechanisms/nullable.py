@@ -76,6 +76,11 @@ class WithNull(Mechanism):
         return NullFamily(self.kind).tag
 
     @property
+    def label(self) -> str:  # type: ignore[override]
+        """The values' mechanism's."""
+        return self.kind.label
+
+    @property
     def own_metric(self) -> str:
         """The values' metric, with null at the diameter."""
         return f"nullable {self.inner.own_metric}"
@@ -270,7 +275,7 @@ class NullFamily:
     @property
     def aliases(self) -> tuple[str, ...]:
         """The kind's names: a column's mechanism has one name, whether null is a value or not."""
-        return (self.kind.tag, *self.kind.aliases)
+        return (*self.kind.aliases, self.kind.tag)
 
     @property
     def takes_delta(self) -> bool:

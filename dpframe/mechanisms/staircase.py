@@ -80,6 +80,8 @@ class Staircase(Mechanism):
     size: int = field(init=False, repr=False)
 
     tag: ClassVar[str] = "staircase"
+    aliases: ClassVar[tuple[str, ...]] = ("square_wave",)
+    label: ClassVar[str] = "square_wave"
     metrics: ClassVar[frozenset[str]] = frozenset({"line", "nullable line"})
 
     def __post_init__(self) -> None:

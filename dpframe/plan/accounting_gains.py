@@ -75,7 +75,7 @@ def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mec
 
 
 def _column_maker(column: Column) -> Maker:
-    name, space, tag = column.name, column.space, stand_in(column.space)
+    name, space, tag = column.name, column.space, stand_in(column.space, "laplace")
     return lambda epsilon, delta: Column(name, space, mechanism_for(space, epsilon, delta, tag))
 
 

@@ -17,7 +17,7 @@ from dpframe.mechanisms import GammaDiagonal, Mechanism, family_for, mechanism_f
 from dpframe.mechanisms.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.plan.allocation import shares_by_error
 from dpframe.plan.calibration import Maker, Terms, calibrate, slacks_of
-from dpframe.plan.choice import errs_more, is_clearly_better, promising_rival, stand_in
+from dpframe.plan.choice import check_numbers, errs_more, is_clearly_better, promising_rival, stand_in
 from dpframe.plan.columns import Column, Group, parted
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, check_measures, measures_step
@@ -60,6 +60,7 @@ def build_plan(
     measures: Sequence[Measure] = (),
     most: Step | None = None,
     privacy_id: str | None = None,
+    numbers: str = "laplace",
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
@@ -70,7 +71,8 @@ def build_plan(
 
     ``delta=None`` is min(1e-6, n^−1.5), or 0 where n is not known. ``allocation`` is ``"uniform"``, ``"error"``
     (the least total normalised error) or ``{column: share}``. ``mechanisms`` names other mechanisms than the
-    spaces' own by their tags, or gives ready ones, which cost what they are certified to lose. ``groups`` are
+    spaces' own by their tags, or gives ready ones, which cost what they are certified to lose. ``numbers`` is the noise
+    of numbers beside those: ``"laplace"``, ``"square_wave"``, or ``"least_error"`` by forecast. ``groups`` are
     randomised together, each column list by one channel on its tuples; a group's share is that of all its columns,
     unless ``allocation={("sex", "income"): 0.4}`` says otherwise. ``sample="optimal"`` takes the number of rows at
     which the forecast error of the columns' marginals is least under this accounting (see `Plan.sample_curve`);
@@ -88,7 +90,7 @@ def build_plan(
     secret = shuffle and not tuple(passthrough)
     tables = _tables_step(measures, known, contributions, delta)
     terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables, most)
-    columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups)
+    columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups, numbers)
     plan = Plan(
         epsilon=epsilon,
         delta=delta,
@@ -132,11 +134,12 @@ def build_units(
     allocation: str | Mapping[Any, float],
     mechanisms: Any,
     groups: Any,
+    numbers: str = "laplace",
 ) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
     """Divide what a release may cost over columns and groups, and calibrate their mechanisms.
 
-    Where no mechanism is named, numbers have the staircase or the geometric one, whichever is forecast the smaller
-    error; sets have whole-set response where the plan's forecast is clearly better so.
+    Where no mechanism is named, numbers have what ``numbers`` says, and ranks the square wave or Laplace noise,
+    whichever is forecast the smaller error; sets have whole-set response where the plan's forecast is clearly better so.
 
     Returns
     -------
@@ -149,7 +152,8 @@ def build_units(
         allocation that does not add up, or a share too small for its column.
     """
     chosen = _check_mechanisms(mechanisms, known)
-    return _searched(_Request.of(known, terms, allocation, chosen, _check_groups(groups, known, chosen)))
+    joined = _check_groups(groups, known, chosen)
+    return _searched(_Request.of(known, terms, allocation, chosen, joined, check_numbers(numbers)))
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,7 @@ class _Request:
     allocation: str | Mapping[Any, float] = field(compare=False)
     chosen: Mapping[str, Any] = field(compare=False)
     joined: Sequence[tuple[str, ...]] = field(compare=False)
+    numbers: str
 
     @classmethod
     def of(
@@ -171,12 +176,13 @@ class _Request:
         allocation: str | Mapping[Any, float],
         chosen: Mapping[str, Any],
         joined: Sequence[tuple[str, ...]],
+        numbers: str,
     ) -> _Request:
         spaces = [[name, space.to_json()] for name, space in known.items()]
         named = [[name, one.to_json() if isinstance(one, Mechanism) else one] for name, one in chosen.items()]
         shares = repr(list(allocation.items()) if isinstance(allocation, Mapping) else allocation)
         text = json.dumps([spaces, named, shares, joined])
-        return cls(text, terms, dict(known), allocation, chosen, joined)
+        return cls(text, terms, dict(known), allocation, chosen, joined, numbers)
 
 
 # The same table is planned for anew by every call that is not given its plan.
@@ -184,7 +190,7 @@ class _Request:
 def _searched(request: _Request) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
     """Return calibrated units, of mechanisms that are named or else chosen."""
     known, terms, allocation, joined = request.known, request.terms, request.allocation, request.joined
-    made, chosen = _with_stand_ins(known, terms, allocation, request.chosen, joined)
+    made, chosen = _with_stand_ins(known, terms, allocation, request.chosen, joined, request.numbers)
     for column in made[0]:
         rival = None if column.name in chosen else promising_rival(column)
         if rival is None:
@@ -203,14 +209,17 @@ def _with_stand_ins(
     allocation: str | Mapping[Any, float],
     chosen: Mapping[str, Any],
     joined: Sequence[tuple[str, ...]],
+    numbers: str,
 ) -> tuple[tuple[tuple[Column, ...], tuple[Group, ...]], Mapping[str, Any]]:
     """Return calibrated units, and the chosen mechanisms with those that stand in for additive noise."""
     grouped = {name for names in joined for name in names}
-    tags = {name: stand_in(space) for name, space in known.items() if name not in chosen and name not in grouped}
+    free = {name: space for name, space in known.items() if name not in chosen and name not in grouped}
+    tags = {name: stand_in(space, numbers) for name, space in free.items()}
     tried = {name: tag for name, tag in tags.items() if tag is not None}
     with contextlib.suppress(ParameterError):  # an ε too small for one of them
         made = _calibrated(known, terms, allocation, {**chosen, **tried}, joined)
-        worse = {column.name for column in made[0] if column.name in tried and errs_more(column)}
+        judged = {name for name in tried if numbers == "least_error" or known[name].is_listed}
+        worse = {column.name for column in made[0] if column.name in judged and errs_more(column)}
         kept = {**chosen, **{name: tag for name, tag in tried.items() if name not in worse}}
         return (_calibrated(known, terms, allocation, kept, joined) if worse else made), kept
     return _calibrated(known, terms, allocation, chosen, joined), chosen

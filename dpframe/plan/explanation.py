@@ -10,8 +10,10 @@ import numpy as np
 
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ParameterError
+from dpframe.mechanisms import mechanism_for
 from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.calibration import recalibrate
+from dpframe.plan.choice import ADDITIVE, stand_in
 from dpframe.plan.columns import Column, parted
 from dpframe.plan.measures import measures_step
 from dpframe.plan.measuring import Wish
@@ -169,6 +171,8 @@ def _levers(plan: Explained) -> dict[str, dict[str, Any]]:
         levers["rows in a secret order (shuffle=True)"] = {"shuffle": True}
     if not plan.measures and plan.delta > 0 and plan.shuffle and not plan.passthrough:
         levers['tables measured beside the rows (measure="auto")'] = {"measure": "auto"}
+    if any(_square(unit) is not unit for unit in plan.units):
+        levers['the square wave for numbers (numbers="square_wave")'] = {"numbers": "square_wave"}
     if plan.sample is not None:
         levers["all rows instead of a sample"] = {"sample": None}
     if len(plan.units) > 1:
@@ -182,6 +186,8 @@ def _remade(plan: Explained, **changes: Any) -> Explained:
     """Return a plan like another without what inference has cost, with some things changed."""
     names = changes.get("names", [column.name for column in plan.columns])
     units = tuple(unit for unit in plan.units if set(unit.names) <= set(names))
+    if "numbers" in changes:
+        units = tuple(_square(unit) for unit in units)
     spaces = {name: plan[name].space for unit in units for name in unit.names}
     budget = Budget(changes.get("epsilon", plan.epsilon), changes.get("delta", plan.delta))
     n, sample, shuffle = (changes.get(name, getattr(plan, name)) for name in ("n", "sample", "shuffle"))
@@ -208,6 +214,17 @@ def _remade(plan: Explained, **changes: Any) -> Explained:
         measures=measures,
     )
     return other
+
+
+def _square(unit: Any) -> Any:
+    """Return a column of numbers that has Laplace noise with a square wave in its place; others as they are."""
+    tag = None if unit.mechanism.tag not in ADDITIVE or unit.space.is_listed else stand_in(unit.space, "square_wave")
+    if tag is None:
+        return unit
+    try:
+        return replace(unit, mechanism=mechanism_for(unit.space, unit.mechanism.epsilon, unit.mechanism.delta, tag))
+    except ParameterError:  # an ε too small for it
+        return unit
 
 
 def _errors(plan: Explained) -> pd.Series[float]:

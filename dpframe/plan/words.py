@@ -166,7 +166,7 @@ def summary_table(units: Sequence[Randomised], not_found: Collection[str]) -> pd
             {
                 "column": unit.label,
                 "space": _short(repr(unit.space)),
-                "mechanism": unit.mechanism.tag,
+                "mechanism": unit.mechanism.label or unit.mechanism.tag,
                 "epsilon": unit.mechanism.budget.epsilon,
                 "delta": unit.mechanism.budget.delta,
                 "expected_error": math.nan if missed else unit.expected_error,
