@@ -139,7 +139,7 @@ def build_units(
     """Divide what a release may cost over columns and groups, and calibrate their mechanisms.
 
     Where no mechanism is named, numbers have what ``numbers`` says, and ranks the square wave or Laplace noise,
-    whichever is forecast the smaller error; sets have whole-set response where the plan's forecast is clearly better so.
+    whichever is forecast the smaller error; sets have whole-set response where that is forecast to be clearly better.
 
     Returns
     -------
