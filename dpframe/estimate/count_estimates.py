@@ -193,9 +193,9 @@ class CountEstimates(VectorEstimates):
         >>> safe = dpf.sanitize(frame, plan=plan, key=bytes(32))
         >>> women = {"sex": "F", "hobbies": {"any": ["cycling", "hiking"]}}
         >>> dpf.Estimates(safe).count(women).round(-2).to_dict()
-        {'estimate': 400.0, 'std_error': 100.0, 'lower': 200.0, 'upper': 700.0}
+        {'estimate': 500.0, 'std_error': 100.0, 'lower': 300.0, 'upper': 800.0}
         >>> dpf.Estimates(safe).count({"sex": "F", "age": (18, 40)}, normalize=True).round(2).to_dict()
-        {'estimate': 0.15, 'std_error': 0.18, 'lower': -0.2, 'upper': 0.5}
+        {'estimate': 0.2, 'std_error': 0.16, 'lower': -0.11, 'upper': 0.5}
         """
         if method not in ("auto", "inverse"):
             raise ParameterError('method must be "auto" or "inverse"')

@@ -79,8 +79,8 @@ class Estimates(Summaries):
     >>> Estimates(safe).value_counts("sex").round()
          estimate  std_error   lower   upper
     sex
-    F      1040.0        6.0  1028.0  1053.0
-    M       960.0        6.0   947.0   972.0
+    F      1043.0        6.0  1030.0  1055.0
+    M       957.0        6.0   945.0   970.0
     """
 
     def plot(self, *columns: str, ax: Any = None, **options: Any) -> Any:

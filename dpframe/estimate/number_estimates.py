@@ -35,6 +35,7 @@ class NumberEstimates(VectorEstimates):
         *,
         weights: str | None = None,
         bins: Any = None,
+        method: str = "auto",
         target: str = "table",
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return the mean of a numeric column, over the rows where it is not null.
@@ -50,6 +51,10 @@ class NumberEstimates(VectorEstimates):
             A randomised numeric column of non-negative weights.
         bins
             Cut ``by`` into bins; of several ``{column: number or bounds}``.
+        method
+            ``"auto"`` takes all that is known: of groups the rows and what was measured, weighted by precision and
+            drawn to their common mean by how much of their differences is noise (Efron and Morris 1973).
+            ``"inverse"`` takes the rows alone, unbiased up to the ratio.
         target
             See the class.
 
@@ -77,18 +82,20 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).mean("age", by="sex").round()
              estimate  std_error  lower  upper
         sex
-        F        51.0        1.0   50.0   52.0
-        M        52.0        1.0   50.0   53.0
+        F        53.0        1.0   50.0   55.0
+        M        52.0        1.0   49.0   54.0
         """
+        if method not in ("auto", "inverse"):
+            raise ParameterError('method must be "auto" or "inverse"')
         if isinstance(column, str):
-            return self._mean(column, by, weights, bins, target)
+            return self._mean(column, by, weights, bins, method, target)
         columns = column_names(column, "column")
         vectors = next((name for name in columns if self._source.column(name).space.holds_vectors), None)
         if vectors is not None:
             raise ParameterError(f"the mean of column {vectors!r} is a vector; ask for it on its own")
         if by is not None:
             raise ParameterError("by goes with the mean of one column; ask for each of them")
-        means = {name: self._mean(name, None, weights, None, target) for name in columns}
+        means = {name: self._mean(name, None, weights, None, method, target) for name in columns}
         out = pd.DataFrame(means).T.infer_objects() if means else pd.DataFrame(columns=list(RESULTS))
         missing = {name: why for mean in means.values() for name, why in mean.attrs.get(NOT_FOUND, {}).items()}
         if missing:
@@ -97,21 +104,21 @@ class NumberEstimates(VectorEstimates):
 
     @nan_if_not_found
     def _mean(
-        self, column: str, by: str | Sequence[str] | None, weights: str | None, bins: Any, target: str
+        self, column: str, by: str | Sequence[str] | None, weights: str | None, bins: Any, method: str, target: str
     ) -> pd.Series[Any] | pd.DataFrame:
         if self._source.column(column).space.holds_vectors:
             return self._mean_vector(column, by, weights, bins, target)
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
         if by is None:
-            measured = NumberTables.mean if weights is None else None
+            measured = NumberTables.mean if weights is None and method == "auto" else None
             statistic = moments.mean(scale, self._weight(weights, column))
             return self._statistic(statistic, [column, weights], column, target, measured, Tails.of_mean)
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
         if not isinstance(by, str):
             keys = column_names(by, "by")
-            return self._mean_by(scale, keys, {} if bins is None else bins, target)
+            return self._mean_by(scale, keys, {} if bins is None else bins, method, target)
         group, home = make_axis(self._source.column(by), bins), self.plan.group_of(by)
         if home is not None and column in home.names:
             group = MemberAxis(group.column, group, home)
@@ -123,16 +130,18 @@ class NumberEstimates(VectorEstimates):
         ratio, variance = surrogates.grouped_ratio(scale.column, scale.value, scale.present, group, batches, sampling)
         part = slice(0, group.cells - group.has_null)
         inner = group.inner if isinstance(group, MemberAxis) else group
-        together = self._with_groups(scale, [inner], ratio, variance, target)
+        together = self._with_groups(scale, [inner], ratio, variance, method)
         return self._group_means(scale, *together, (part,), group.labels[part])
 
     def _with_groups(
-        self, scale: moments.Scale, keys: Sequence[Axis], ratio: FloatArray, variance: FloatArray, target: str
+        self, scale: moments.Scale, keys: Sequence[Axis], ratio: FloatArray, variance: FloatArray, method: str
     ) -> tuple[FloatArray, FloatArray, str]:
         """Return means of groups from the rows and from what was measured, weighted by precision, and a source.
 
         They are drawn to their common mean by how much of their differences is noise.
         """
+        if method == "inverse":
+            return ratio, variance, "rows"
         told = None if self._joints is None else self._joints.group_means(keys, scale.column.name)
         # Of few rows a ratio's error is told by a base that is noise itself: means beyond the bounds say so.
         first, last = ((end - scale.back(np.zeros(1))[0]) / scale.width for end in _ends(scale.column.space))
@@ -147,7 +156,7 @@ class NumberEstimates(VectorEstimates):
         spread = np.where(weight > 0, (1 - weight) * own, own)
         return drawn_together(found, spread / 4), spread, "both"
 
-    def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, target: str) -> pd.DataFrame:
+    def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, method: str, target: str) -> pd.DataFrame:
         """Return the mean of a column for every combination of the values of several others."""
         sampling = self._source.sampling(target)
         column = scale.column.name
@@ -164,7 +173,7 @@ class NumberEstimates(VectorEstimates):
         )
         kept = kept_parts(axes, dropna=True)
         labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
-        together = self._with_groups(scale, axes, ratio, variance, target)
+        together = self._with_groups(scale, axes, ratio, variance, method)
         return self._group_means(scale, *together, kept, pd.MultiIndex.from_product(labels))
 
     def _group_means(
@@ -214,7 +223,7 @@ class NumberEstimates(VectorEstimates):
         >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
         >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
         >>> dpf.Estimates(safe).sum("age").round(-2).to_dict()
-        {'estimate': 103000.0, 'std_error': 200.0, 'lower': 102700.0, 'upper': 103400.0}
+        {'estimate': 103500.0, 'std_error': 900.0, 'lower': 101700.0, 'upper': 105400.0}
         """
         scale = moments.Scale.of(self._source.column(column))
         if scale.is_time:
@@ -255,7 +264,7 @@ class NumberEstimates(VectorEstimates):
         >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
         >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
         >>> dpf.Estimates(safe).var("age").round(-1).to_dict()
-        {'estimate': 350.0, 'std_error': 0.0, 'lower': 350.0, 'upper': 360.0}
+        {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
         scale = moments.Scale.of(self._source.column(column))
         statistic = moments.variance(scale, check_whole(ddof, "ddof", 0))
@@ -295,7 +304,7 @@ class NumberEstimates(VectorEstimates):
         >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
         >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
         >>> dpf.Estimates(safe).std("age").round(1).to_dict()
-        {'estimate': 18.8, 'std_error': 0.1, 'lower': 18.6, 'upper': 18.9}
+        {'estimate': 19.9, 'std_error': 0.7, 'lower': 18.6, 'upper': 21.2}
         """
         found = self.var(column, ddof, target=target)
         roots = {name: math.sqrt(max(found[name], 0.0)) for name in ("estimate", "lower", "upper")}
@@ -335,7 +344,7 @@ class NumberEstimates(VectorEstimates):
         ...     frame, epsilon=20, delta=0, spaces={"x": (0, 2_000), "y": (0, 1_000)}, key=bytes(32)
         ... )
         >>> dpf.Estimates(safe).cov()["estimate"].round(-3).loc["x", "y"]
-        np.float64(166000.0)
+        np.float64(167000.0)
         """
 
         rest = check_whole(ddof, "ddof", 0)
@@ -421,9 +430,9 @@ class NumberEstimates(VectorEstimates):
 
         The distribution is fitted on a grid of 128 cells, so that counts are not negative; errors are by
         parametric bootstrap. `value_counts` with ``bins`` gives unbiased counts instead, whose errors are
-        much larger. From rows alone (δ = 0, or ``measure=None``) with geometric noise a fit takes the distribution
-        for smooth on the scale of the noise: a spike, as of 40 hours a week, is spread over what is beside it, and the
-        intervals do not know. The staircase, which numbers have by default, shows it.
+        much larger. From rows alone (δ = 0, or ``measure=None``) a fit takes the distribution for smooth on the scale
+        of Laplace noise: a spike, as of 40 hours a week, is spread over its neighbours, and intervals are wide for it.
+        ``numbers="square_wave"`` shows it.
 
         Parameters
         ----------
@@ -489,8 +498,8 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).quantile("age", [0.25, 0.5]).round()
               estimate  std_error  lower  upper
         q
-        0.25      36.0        1.0   34.0   38.0
-        0.50      52.0        1.0   51.0   54.0
+        0.25      40.0        5.0   26.0   46.0
+        0.50      57.0        5.0   43.0   61.0
         """
         sampling = self._source.sampling(target)
         levels = _levels(q)

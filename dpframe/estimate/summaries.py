@@ -59,10 +59,10 @@ class Summaries(CountEstimates, NumberEstimates):
                   age
         count  2000.0
         mean     52.0
-        std      19.0
-        25%      36.0
-        50%      52.0
-        75%      65.0
+        std      20.0
+        25%      40.0
+        50%      57.0
+        75%      62.0
         """
         if columns is None:
             spaces = {name: self._source.column(name).space for name in self._numeric()}

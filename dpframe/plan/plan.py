@@ -104,7 +104,7 @@ class Plan:
     >>> plan.summary()[["mechanism", "epsilon"]]
                       mechanism  epsilon
     column
-    age               staircase      0.5
+    age                 laplace      0.5
     sex     randomized_response      0.5
     >>> Plan.from_json(plan.to_json()) == plan
     True
@@ -574,10 +574,10 @@ class Plan:
         >>> plan = build_plan({"sex": ["F", "M"], "age": (0, 100)}, epsilon=2.0)
         >>> plan.forecast(10_000)["std_error"].round(4)
         statistic  columns
-        marginal   sex          0.0096
-                   age          0.2436
-        joint      sex × age    0.2903
-        mean       age          1.0299
+        marginal   sex           0.0096
+                   age          14.7098
+        joint      sex × age    17.5329
+        mean       age           1.1680
         Name: std_error, dtype: float64
         >>> grouped = build_plan({"a": [1, 2], "b": [1, 2, 3]}, epsilon=1.0, groups=[("a", "b")])
         >>> table = grouped.forecast(10_000).loc["joint"]

@@ -34,8 +34,10 @@ MECHANISMS = {
 NAMES = {
     "set_response": "randomised response on whole sets",
     "nullable_set_response": "randomised response on whole sets, with missing values",
+    "laplace": "Laplace (geometric on its grid)",
     "geometric": "Laplace (geometric on its grid)",
     "nullable_geometric": "Laplace (geometric on its grid), with missing values",
+    "staircase": "square wave",
     "gaussian": "discrete Gaussian",
     "nullable_gaussian": "discrete Gaussian, with missing values",
     "wrapped_geometric": "wrapped Laplace (geometric on a ring)",

@@ -67,7 +67,7 @@ def test_plan_sanitize_inspect_estimate(files, run):
     source, plan, out = files / "in.parquet", files / "plan.json", files / "out.parquet"
     code, text, err = run("plan", source, "--epsilon", 3, "--spaces", files / "spaces.json", "-o", plan)
     assert (code, err) == (0, "")
-    assert "staircase" in text
+    assert "laplace" in text
     assert dpf.Plan.read(plan) == plan_parquet(source, 3, spaces=SPACES)
 
     code, text, err = run("sanitize", source, out, "--plan", plan)

@@ -144,7 +144,7 @@ def edited(**changes):
         (edited(columns__0__mechanism__mechanism="laplacian"), "'age': unknown mechanism tag; this version knows"),
         (
             edited(columns__0__mechanism__extra=1),
-            "mechanism staircase has the fields epsilon, span, and perhaps delta, nullable, width",
+            "mechanism geometric has the fields epsilon, span, and perhaps delta",
         ),
         (edited(columns__0__mechanism__span=240), "'age': the mechanism has 241 codes, the space 121"),
         (edited(columns__0__space__space="circle"), "'age': unknown space tag; this version knows"),

@@ -328,7 +328,7 @@ def test_no_head_is_a_theorem_and_mechanisms_have_their_usual_names(safe, html):
     assert not any("Theorem" in head for head in heads)
     assert "Least possible" in heads
     words = visible(html)
-    assert "staircase" in words
+    assert "Laplace (geometric on its grid)" in words
     plain = dpf.sanitize(
         pd.DataFrame({"age": range(50)}), 1.0, spaces={"age": (0, 120)}, mechanisms={"age": "geometric"}
     ).dp.report()
