@@ -25,10 +25,8 @@ from dpframe.estimate.likelihood import expectation_maximization, project_to_sim
 from dpframe.estimate.surrogates import count_classes, count_pairs
 from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
 from dpframe.estimate.tables.dependence import SHOWS, dependence_score, row_score
-from dpframe.estimate.tables.fit import Steps, TableFit, fit_tables
-from dpframe.estimate.tables.mixture import Mixture
+from dpframe.estimate.tables.fit import TableFit, fit_alone, fit_tables
 from dpframe.estimate.tables.numbers import cut_at_quantiles, tilt_to_mean
-from dpframe.estimate.tables.simple import simple_one_way
 from dpframe.estimate.tables.slopes import left_open, moved_by_slopes
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
 from dpframe.estimate.with_counts import CellCounts, MeasuredCounts
@@ -306,9 +304,7 @@ def fitted(evidence: Evidence) -> FittedTables:
 def _fit(evidence: Evidence) -> TableFit:
     if evidence.pairs or evidence.rows:
         return fit_tables(evidence)
-    # Without a pair, columns are independent: one class.
-    laws = tuple(simple_one_way(evidence, c)[None, :] for c in range(len(evidence.sizes)))
-    return TableFit(evidence, Mixture(np.ones(1), laws), Steps({}, 0.0))
+    return fit_alone(evidence)
 
 
 class MeasuredTables:

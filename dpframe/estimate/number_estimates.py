@@ -22,6 +22,7 @@ from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.number_tables import Known, NumberPair, NumberTables
 from dpframe.estimate.vector_estimates import VectorEstimates
 from dpframe.evidence.combine import drawn_together
+from dpframe.evidence.number_law import truncated_mean
 from dpframe.spaces import Space
 
 
@@ -146,15 +147,21 @@ class NumberEstimates(VectorEstimates):
         # Of few rows a ratio's error is told by a base that is noise itself: means beyond the bounds say so.
         first, last = ((end - scale.back(np.zeros(1))[0]) / scale.width for end in _ends(scale.column.space))
         variance = variance + (ratio - np.clip(ratio, first, last)) ** 2
+        everywhere = self._mean(scale.column.name, None, None, None, method, "table")
+        centre = (
+            None
+            if scale.is_time
+            else (float(np.asarray(everywhere["estimate"])) - scale.back(np.zeros(1))[0]) / scale.width
+        )
         if told is None:
-            return drawn_together(ratio, variance), variance, "rows"
+            return np.clip(drawn_together(ratio, variance, centre), first, last), variance, "rows"
         start, step = line_of(scale.column.space)
         means = (start + step * told[0] - scale.back(np.zeros(1))[0]) / scale.width
         own = np.maximum(told[1], 1e-12) * (step / scale.width) ** 2
         weight = np.where(np.isfinite(ratio) & (variance > 0), own / (own + np.where(variance > 0, variance, 1.0)), 0.0)
         found = np.where(weight > 0, (1 - weight) * means + weight * np.where(weight > 0, ratio, 0.0), means)
         spread = np.where(weight > 0, (1 - weight) * own, own)
-        return drawn_together(found, spread / 4), spread, "both"
+        return np.clip(drawn_together(found, spread / 4, centre), first, last), spread, "both"
 
     def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, method: str, target: str) -> pd.DataFrame:
         """Return the mean of a column for every combination of the values of several others."""
@@ -278,7 +285,8 @@ class NumberEstimates(VectorEstimates):
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
         """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
 
-        Where noise makes the variance negative the estimate is NaN, and the interval begins at 0.
+        Where noise leaves the variance uncertain the estimate is the root of the mean of what it may be: not below 0,
+        and for declared bounds a and b and the mean μ at most (b − μ)(μ − a) (Bhatia and Davis 2000).
 
         Parameters
         ----------
@@ -307,12 +315,30 @@ class NumberEstimates(VectorEstimates):
         {'estimate': 19.9, 'std_error': 0.7, 'lower': 18.6, 'upper': 21.2}
         """
         found = self.var(column, ddof, target=target)
-        roots = {name: math.sqrt(max(found[name], 0.0)) for name in ("estimate", "lower", "upper")}
-        known = found["estimate"] > 0
-        point = roots["estimate"] if known else math.nan
-        error = _error_of_root(found["estimate"], found["std_error"]) if known else math.nan
-        values = dict(zip(RESULTS, (point, error, roots["lower"], roots["upper"]), strict=True))
+        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+        most = self._most_variance(column, target)
+        lower, upper = (math.sqrt(min(max(found[name], 0.0), most)) for name in ("lower", "upper"))
+        value = truncated_mean(found["estimate"], found["std_error"], most)
+        point = min(max(math.sqrt(value), lower), upper) if math.isfinite(value) else math.nan
+        error = max((upper - lower) / (2 * z), _error_of_root(value, found["std_error"]))
+        values = dict(zip(RESULTS, (point, error, lower, upper), strict=True))
         return self._dressed_series({name: np.array([v]) for name, v in values.items()}, column, "duration", column)
+
+    def _most_variance(self, column: str, target: str) -> float:
+        """Return the most that the variance of a column may be, given its declared bounds and what its mean may be."""
+        if self._tails(column) is not None:
+            return math.inf
+        space = self._source.column(column).space
+        if space.is_time:
+            return math.inf
+        mean = self.mean(column, target=target)
+        least, greatest = (float(np.asarray(mean[end])) for end in ("lower", "upper"))
+        if not math.isfinite(least + greatest):
+            return math.inf
+        first, last = _ends(space)
+        centre = min(max((first + last) / 2, least), greatest)
+        rows = max(float(self.rows), 2.0)
+        return max((last - centre) * (centre - first), 0.0) * rows / (rows - 1)
 
     def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
         """Return the covariances of numeric columns (pandas' ``DataFrame.cov``), nulls dropped by pair.
@@ -529,6 +555,8 @@ def _ends(space: Space) -> tuple[float, float]:
 def _error_of_root(value: float, error: float) -> float:
     """Return the standard error of a root: by its slope, or the steeper way down by three errors, towards zero."""
     root = math.sqrt(value)
+    if not root > 0:
+        return math.sqrt(error) if error >= 0 else math.nan
     return max(error / (2 * root), (root - math.sqrt(max(value - 3 * error, 0.0))) / 3)
 
 

@@ -80,8 +80,8 @@ def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
     return np.asarray(1 / (1 - np.minimum(_FIELLER * np.asarray(variance) / base**2, 0.75)))
 
 
-def drawn_together(values: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return estimates drawn to their common mean by how much of their differences is noise.
+def drawn_together(values: FloatArray, variances: FloatArray, centre: float | None = None) -> FloatArray:
+    """Return estimates drawn to a centre, by default their common mean, by how much of their differences is noise.
 
     The variance τ² between truths is by moments (DerSimonian and Laird 1986), and v/(v + τ²) of each one's distance
     from the mean is taken away (Efron and Morris 1973). What that adds to the bias it takes from the spread: the errors
@@ -100,10 +100,10 @@ def drawn_together(values: FloatArray, variances: FloatArray) -> FloatArray:
     found, v = values[usable], variances[usable]
     weights = 1 / v
     total = float(weights.sum())
-    apart = float(weights @ (found - float(weights @ found) / total) ** 2)
-    between = max(apart - (len(v) - 1), 0.0) / max(total - float(weights @ weights) / total, 1e-300)
+    apart = float(weights @ (found - (float(weights @ found) / total if centre is None else centre)) ** 2)
+    between = max(apart - (len(v) - (centre is None)), 0.0) / max(total - float(weights @ weights) / total, 1e-300)
     weights = 1 / (v + between)
-    mean = float(weights @ found) / float(weights.sum())
+    mean = float(weights @ found) / float(weights.sum()) if centre is None else centre
     # One that is far from the others for its own noise is taken at its word.
     far = (found - mean) ** 2
     own = np.where(far > _FAR**2 * v, np.maximum(far - v, between), between)

@@ -357,6 +357,22 @@ def truncated_spread(estimate: FloatArray, error: FloatArray) -> FloatArray:
     return np.asarray(error * np.sqrt(np.clip(1 - z * slope - slope**2, 0.0, 1.0)))
 
 
+def truncated_mean(estimate: float, error: float, most: float) -> float:
+    """Return the mean of what lies from 0 to ``most`` given an unbiased estimate: a normal law cut at both.
+
+    Examples
+    --------
+    >>> [round(truncated_mean(value, 10.0, 200.0), 1) for value in (-50.0, 0.0, 100.0, 500.0)]
+    [1.9, 8.0, 100.0, 199.7]
+    """
+    from scipy.stats import truncnorm
+
+    if not (math.isfinite(estimate) and math.isfinite(error)) or error <= 0:
+        return min(max(estimate, 0.0), most)
+    z = np.clip((np.array([0.0, most]) - estimate) / error, -1e6, 1e6)
+    return float(np.clip(truncnorm.mean(z[0], z[1], loc=estimate, scale=error), 0.0, most))
+
+
 def _tops(first: MeasuredTable, space: Space) -> Sequence[int]:
     own = first.starts[0]
     return own if own is not None else range(space.values)

@@ -190,3 +190,43 @@ class TestTails:
         assert tails_of(values, "x", Real(0.0, 1.0), 10) is None
         assert tails_of(values, "y", Real(0.0, 1.0), 10) is None
         assert tails_of(None, "x", Real(0.0, 1.0), 10) is None
+
+
+@pytest.fixture(scope="module")
+def long_tail():
+    """Releases of a number with a long tail, whose bounds private inference finds."""
+    rng = np.random.default_rng(3)
+    data = pd.DataFrame({"visits": np.minimum(rng.negative_binomial(1, 0.2, 20_000), 200)})
+    return data, [data.dp.sanitize(epsilon=1, key=bytes([k]) * 32).dp for k in range(6)]
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
+def test_counts_up_to_a_bound_hold_that_rows_beyond_it_count_as_it(long_tail):
+    """Six releases: rows beyond an inferred bound are released as that bound, and intervals know."""
+    data, releases = long_tail
+    x, held = data["visits"], []
+    for e in releases:
+        upper = int(e.release.plan["visits"].space.inner_space.upper)
+        if upper >= x.max():
+            continue
+        edge = upper + 1
+        for where, truth in (((upper - 2, edge), x.between(upper - 2, edge)), ((None, edge), x <= edge)):
+            found = e.count({"visits": where})
+            held.append(found["lower"] <= truth.sum() <= found["upper"])
+            assert found["std_error"] > 0
+        other = e.count({"visits": {"not": (None, edge)}})
+        held.append(other["lower"] <= (x > edge).sum() <= other["upper"])
+        bins = e.histogram("visits", bins=[0, 2, upper - 1, edge])
+        last = bins.iloc[-1]
+        held.append(last["lower"] <= x.between(upper - 1, edge).sum() <= last["upper"])
+        assert "beyond_bounds" in e.count({"visits": (None, edge)}).attrs or x.max() <= upper
+    assert len(held) >= 8
+    assert np.mean(held) > 0.9
+
+
+def test_open_ranges_need_no_opening(long_tail):
+    _, releases = long_tail
+    for e in releases[:2]:
+        everything = e.count({"visits": (None, None)})
+        assert abs(everything["estimate"] - 20_000) < 1
+        assert everything["upper"] - everything["lower"] < 100

@@ -61,3 +61,10 @@ def test_without_measured_counts_nothing_is_moved():
     with_them, without = dpf.Estimates(safe), dpf.Estimates(safe, use_measured=False)
     assert with_them.value_counts("grade").attrs["measured"]
     assert not without.value_counts("grade").attrs["measured"]
+
+
+def test_intervals_that_hardly_meet_know_no_more_than_the_better_count():
+    table = pd.DataFrame([[400.0, 30, 341, 459], [600, 30, 541, 659]], ["a", "b"], COLUMNS)
+    # The count of inference lies three of its errors from that of rows and tables.
+    out = of_ranks_alone(table, Measured("x", "ranks", ("a", "b"), (520, 480), 900.0), 1_000, False, False, 0.95)
+    assert (out["std_error"] >= 0.99 * 30).all()

@@ -104,8 +104,16 @@ def fit_tables(evidence: Evidence, *, starts: int = 5) -> TableFit:
     return TableFit(evidence, mixture, _steps(choice))
 
 
+def fit_alone(evidence: Evidence) -> TableFit:
+    """Return the fit of columns of no two of which anything is known: independent ones, in one class."""
+    laws = tuple(simple_one_way(evidence, c)[None, :] for c in range(len(evidence.sizes)))
+    return TableFit(evidence, Mixture(np.ones(1), laws), Steps({}, 0.0))
+
+
 def refit_tables(fit: TableFit, evidence: Evidence, *, seed: int, starts: int = 1) -> TableFit:
     """Fit other evidence with the classes and the steps of a fit, as replicas need."""
+    if not evidence.pairs and not evidence.rows:
+        return fit_alone(evidence)
     mixture = fit_mixture(evidence, classes=fit.classes, starts=starts, seed=seed)
     return TableFit(evidence, mixture, fit.steps)
 
