@@ -19,9 +19,10 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.estimate.axes import MOST_VALUES, Axis, BinnedAxis, make_axis
-from dpframe.estimate.measured_tables import FEW_VALUES, first_codes
+from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.sets import CHUNK, Counted, SetColumn, is_sets
 from dpframe.estimate.surrogates import Codes, Surrogates, own_squares, pieces
+from dpframe.estimate.table_column import first_codes
 from dpframe.mechanisms.set_channel import Levels
 from dpframe.plan.columns import Column, Group
 

@@ -80,14 +80,18 @@ class CountEstimates(VectorEstimates):
         if bins is None:
             out = self._of_ranks(out, column, normalize and dropna, target)
         if axes[0].column.space.is_numeric and not axes[0].column.space.is_listed:
-            out = self._with_ends(out, column, normalize)
+            out = self._with_ends(out, column, normalize, dropna)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
-    def _with_ends(self, table: pd.DataFrame, column: str, normalize: bool) -> pd.DataFrame:
+    def _with_ends(self, table: pd.DataFrame, column: str, normalize: bool, dropna: bool) -> pd.DataFrame:
         """Return counts of values or bins of a number whose outermost may hold rows from beyond the bounds."""
+        tails = self._tails(column)
+        if tails is None:
+            return table
+        base = (tails.present if dropna else self._all_rows) if normalize else 1.0
         kept = table.index.notna()
         results = {name: table.loc[kept, name].to_numpy(dtype=np.float64) for name in RESULTS}
-        opened = self._opened_bins(results, column, 1 / max(self._all_rows, 1.0) if normalize else 1.0)
+        opened = self._opened_bins(results, column, 1 / max(base, 1.0))
         for name, values in opened.items():
             table.loc[kept, name] = values
         table.attrs |= self._said_of_tails([column])
@@ -215,7 +219,9 @@ class CountEstimates(VectorEstimates):
                 (fewer, less), (more, higher) = tails.of_range(condition.beyond)
                 results = self._opened(results, ((fewer / scale, less / scale), (more / scale, higher / scale)))
         out = pd.Series({name: float(values[0]) for name, values in results.items()}, name="count")
-        out.attrs |= {"source": source} | self._said_of_tails(name for name, one in asked.values.items() if one.beyond)
+        out.attrs |= {"source": source} | self._said_of_tails(
+            name for name, one in asked.values.items() if any(one.beyond)
+        )
         return out
 
     def _squares(self, asked: Where) -> dict[str, float]:

@@ -25,6 +25,12 @@ from dpframe.evidence.combine import drawn_together
 from dpframe.evidence.number_law import truncated_mean
 from dpframe.spaces import Space
 
+_WIDE = 3.0
+"""How much larger errors of group means from tables are than what is seen of them: they hold what bins leave open."""
+
+_SURE = 5.0
+"""Standard errors of a variance from which on neither 0 nor its greatest value matters."""
+
 
 class NumberEstimates(VectorEstimates):
     """Means, sums, variances, correlations, rates of nulls, histograms and quantiles."""
@@ -148,11 +154,9 @@ class NumberEstimates(VectorEstimates):
         first, last = ((end - scale.back(np.zeros(1))[0]) / scale.width for end in _ends(scale.column.space))
         variance = variance + (ratio - np.clip(ratio, first, last)) ** 2
         everywhere = self._mean(scale.column.name, None, None, None, method, "table")
-        centre = (
-            None
-            if scale.is_time
-            else (float(np.asarray(everywhere["estimate"])) - scale.back(np.zeros(1))[0]) / scale.width
-        )
+        centre = None
+        if not scale.is_time:
+            centre = (float(np.asarray(everywhere["estimate"])) - scale.back(np.zeros(1))[0]) / scale.width
         if told is None:
             return np.clip(drawn_together(ratio, variance, centre), first, last), variance, "rows"
         start, step = line_of(scale.column.space)
@@ -161,7 +165,7 @@ class NumberEstimates(VectorEstimates):
         weight = np.where(np.isfinite(ratio) & (variance > 0), own / (own + np.where(variance > 0, variance, 1.0)), 0.0)
         found = np.where(weight > 0, (1 - weight) * means + weight * np.where(weight > 0, ratio, 0.0), means)
         spread = np.where(weight > 0, (1 - weight) * own, own)
-        return np.clip(drawn_together(found, spread / 4, centre), first, last), spread, "both"
+        return np.clip(drawn_together(found, spread / _WIDE**2, centre), first, last), spread, "both"
 
     def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, method: str, target: str) -> pd.DataFrame:
         """Return the mean of a column for every combination of the values of several others."""
@@ -316,7 +320,8 @@ class NumberEstimates(VectorEstimates):
         """
         found = self.var(column, ddof, target=target)
         z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
-        most = self._most_variance(column, target)
+        uncertain = not found["std_error"] * _SURE < found["estimate"]
+        most = self._most_variance(column, target) if uncertain else math.inf
         lower, upper = (math.sqrt(min(max(found[name], 0.0), most)) for name in ("lower", "upper"))
         value = truncated_mean(found["estimate"], found["std_error"], most)
         point = min(max(math.sqrt(value), lower), upper) if math.isfinite(value) else math.nan

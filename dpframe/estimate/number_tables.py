@@ -11,7 +11,8 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import BinnedAxis
 from dpframe.estimate.distribution import line_of
-from dpframe.estimate.measured_tables import MeasuredTables, as_bins
+from dpframe.estimate.measured_tables import MeasuredTables
+from dpframe.estimate.table_column import as_bins
 from dpframe.evidence.combine import few_rows
 from dpframe.evidence.number_law import NumberLaw
 

@@ -24,8 +24,8 @@ from dpframe.estimate import sets
 from dpframe.estimate.axes import ListedAxis
 from dpframe.estimate.fidelity import fidelity_table
 from dpframe.estimate.likelihood import expectation_maximization
-from dpframe.estimate.measured_tables import TableColumn, first_codes
 from dpframe.estimate.surrogates import count_classes
+from dpframe.estimate.table_column import TableColumn, first_codes
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.estimate.with_tables import TableJoints

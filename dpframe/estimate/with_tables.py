@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import Axis, make_axis
-from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables, TableColumn
+from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.surrogates import count_classes
+from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.guard import Guarded, guard_joint
 from dpframe.evidence.number_law import NumberLaw, truncated_spread
 from dpframe.io.released import Source

@@ -31,6 +31,9 @@ _CAREFUL = 1.4
 _DIFFUSE = 10.0
 """Standard deviation, in numbers of all rows, of what nothing is known of beforehand."""
 
+_FAR_OUT = 30.0
+"""Standard errors from which on the tail of a normal law is taken for an exponential one."""
+
 _EXACT = 1e-2
 """Variance of a count that is exact: that of all rows."""
 
@@ -365,12 +368,24 @@ def truncated_mean(estimate: float, error: float, most: float) -> float:
     >>> [round(truncated_mean(value, 10.0, 200.0), 1) for value in (-50.0, 0.0, 100.0, 500.0)]
     [1.9, 8.0, 100.0, 199.7]
     """
-    from scipy.stats import truncnorm
+    from scipy.special import log_ndtr
 
     if not (math.isfinite(estimate) and math.isfinite(error)) or error <= 0:
         return min(max(estimate, 0.0), most)
-    z = np.clip((np.array([0.0, most]) - estimate) / error, -1e6, 1e6)
-    return float(np.clip(truncnorm.mean(z[0], z[1], loc=estimate, scale=error), 0.0, most))
+    low, high = -estimate / error, (most - estimate) / error
+    # Where logarithms lose their digits: an even law, and the exponential one that a far tail is.
+    if high - low < 1e-4:
+        return most / 2
+    if low > _FAR_OUT or high < -_FAR_OUT:
+        return min(error / low, most) if low > 0 else max(most + error / high, 0.0)
+    # On the side of the lower tail, where the logarithms of the probabilities keep their digits.
+    sign = -1.0 if low > 0 else 1.0
+    a, b = (low, high) if sign > 0 else (-high, -low)
+    below, above = (float(log_ndtr(end)) for end in (a, b))
+    chance = above + math.log(-math.expm1(min(below - above, -1e-12)))
+    density = [-(end**2) / 2 - math.log(2 * math.pi) / 2 - chance for end in (a, b)]
+    shift = math.exp(min(density[0], 700.0)) - math.exp(min(density[1], 700.0))
+    return min(max(estimate + sign * error * shift, 0.0), most)
 
 
 def _tops(first: MeasuredTable, space: Space) -> Sequence[int]:

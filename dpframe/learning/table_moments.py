@@ -16,7 +16,8 @@ from itertools import combinations, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.estimate.measured_tables import MeasuredTables, TableColumn, first_codes
+from dpframe.estimate.measured_tables import MeasuredTables
+from dpframe.estimate.table_column import TableColumn, first_codes
 from dpframe.estimate.tables.simple import simple_one_way
 from dpframe.learning.features import ColumnBlock
 

@@ -56,6 +56,10 @@ class Family(Protocol):
         """Other names by which it is asked for, on spaces of its metrics, the usual one first."""
 
     @property
+    def label(self) -> str:
+        """The name that plans show; empty for the tag."""
+
+    @property
     def metrics(self) -> frozenset[str]:
         """Kinds of metric (`Space.metric`) that the mechanisms are for."""
 
@@ -359,7 +363,7 @@ class Mechanism(Channel):
     aliases: ClassVar[tuple[str, ...]] = ()
     """Other names by which it is asked for: that of its kind, where spaces of other metrics have one of that name."""
     label: ClassVar[str] = ""
-    """The name that plans show, where that is not the tag."""
+    """The name that plans show; empty for the tag."""
     metrics: ClassVar[frozenset[str]]
     """Kinds of metric (`Space.metric`) that the mechanism is for."""
     fixed: ClassVar[bool] = False
@@ -469,6 +473,12 @@ def family_for(space: Space, tag: str | None = None) -> Family:
         names = sorted(next(iter(family.aliases), family.tag) for family in fitting)
         raise ParameterError(f"mechanism must be one of {', '.join(names)} for space {space.tag}")
     return known[tag]
+
+
+def label_of(mechanism: Mechanism) -> str:
+    """Return the name that plans show of a mechanism."""
+    family = MECHANISMS.get(mechanism.tag)
+    return (family.label if family is not None else "") or mechanism.tag
 
 
 def check_tag(tag: object, column: str, metrics: Collection[str]) -> None:

@@ -76,11 +76,6 @@ class WithNull(Mechanism):
         return NullFamily(self.kind).tag
 
     @property
-    def label(self) -> str:  # type: ignore[override]
-        """The values' mechanism's."""
-        return self.kind.label
-
-    @property
     def own_metric(self) -> str:
         """The values' metric, with null at the diameter."""
         return f"nullable {self.inner.own_metric}"
@@ -276,6 +271,11 @@ class NullFamily:
     def aliases(self) -> tuple[str, ...]:
         """The kind's names: a column's mechanism has one name, whether null is a value or not."""
         return (*self.kind.aliases, self.kind.tag)
+
+    @property
+    def label(self) -> str:
+        """As the kind's."""
+        return self.kind.label
 
     @property
     def takes_delta(self) -> bool:

@@ -37,7 +37,7 @@ NUMBERS = ("laplace", "square_wave", "least_error")
 
 def check_numbers(numbers: Any) -> str:
     """Return the noise of numbers, or raise `ParameterError`."""
-    if numbers not in NUMBERS:
+    if not isinstance(numbers, str) or numbers not in NUMBERS:
         raise ParameterError(f"numbers must be one of {', '.join(NUMBERS)}")
     return str(numbers)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.errors import name_list
+from dpframe.mechanisms.base import label_of
 from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines
 from dpframe.plan.certificate import Promise
 from dpframe.plan.columns import Group, Randomised
@@ -166,7 +167,7 @@ def summary_table(units: Sequence[Randomised], not_found: Collection[str]) -> pd
             {
                 "column": unit.label,
                 "space": _short(repr(unit.space)),
-                "mechanism": unit.mechanism.label or unit.mechanism.tag,
+                "mechanism": label_of(unit.mechanism),
                 "epsilon": unit.mechanism.budget.epsilon,
                 "delta": unit.mechanism.budget.delta,
                 "expected_error": math.nan if missed else unit.expected_error,

@@ -57,9 +57,34 @@ def test_ranks_keep_what_errs_less():
     assert laplace.mechanism.tag == square.mechanism.tag
 
 
-def test_other_words_are_refused():
+@pytest.mark.parametrize("given", ["gaussian", "Laplace", None, 3, ["laplace"], np.array(["laplace", "laplace"]), {}])
+def test_other_words_are_refused(given):
     with pytest.raises(dpf.ParameterError, match="numbers must be one of laplace, square_wave, least_error"):
-        frame().dp.sanitize(epsilon=1, spaces={"age": (0, 120), "sex": ["F", "M"]}, numbers="gaussian")
+        frame().dp.sanitize(epsilon=1, spaces={"age": (0, 120), "sex": ["F", "M"]}, numbers=given)
+
+
+def test_a_plan_has_decided_already():
+    plan = frame().dp.plan(epsilon=1, spaces={"age": (0, 120), "sex": ["F", "M"]})
+    with pytest.raises(dpf.ParameterError, match="numbers is already decided by the plan"):
+        frame().dp.sanitize(plan=plan, numbers="square_wave")
+
+
+def test_a_plan_for_targets_and_the_command_line_take_it(tmp_path):
+    from typer.testing import CliRunner
+
+    from dpframe.cli.main import app
+
+    spaces = {"age": (0, 120), "sex": ["F", "M"]}
+    plan = frame().dp.plan(target={"sex": 0.02}, delta=0, spaces=spaces, numbers="square_wave")
+    assert plan["age"].mechanism.tag == "staircase"
+    frame().to_parquet(tmp_path / "in.parquet")
+    (tmp_path / "spaces.json").write_text('{"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"]}')
+    source, told = str(tmp_path / "in.parquet"), ["--epsilon", "1", "--spaces", str(tmp_path / "spaces.json")]
+    shown = CliRunner().invoke(app, ["plan", source, *told, "--numbers", "square_wave"])
+    assert shown.exit_code == 0
+    assert "square_wave" in shown.output
+    refused = CliRunner().invoke(app, ["plan", source, *told, "--numbers", "wave"])
+    assert refused.exit_code != 0
 
 
 def test_every_face_takes_the_switch(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 import dpframe as dpf
 from dpframe.evidence.cells import UNKNOWN, tree_of
 from dpframe.evidence.combine import Observation, updated
-from dpframe.evidence.number_law import NumberLaw, project, truncated_spread
+from dpframe.evidence.number_law import NumberLaw, project, truncated_mean, truncated_spread
 from dpframe.plan.levels import cells_between, children, divided, level_sizes, stops_of
 from dpframe.plan.measures import Measure, MeasuredTable
 
@@ -189,3 +189,22 @@ def test_spreads_of_cut_normal_laws():
 
     for z in (-3.0, -1.0, 0.0, 2.0):
         assert truncated_spread(np.array([z]), np.array([1.0]))[0] == pytest.approx(truncnorm(-z, np.inf, loc=z).std())
+
+
+@pytest.mark.parametrize("most", [0.3, 2.0, 50.0, np.inf])
+@pytest.mark.parametrize("estimate", [-200.0, -40.0, -8.0, -0.5, 0.0, 1.0, 30.0, 300.0])
+def test_the_mean_of_a_cut_normal_law_is_its_integral(estimate, most):
+    low, high = 0.0, min(most, max(estimate, 0.0) + (40.0 if estimate > -10 else 1.0))
+    x = np.linspace(low, high, 2_000_001)
+    logs = -((x - estimate) ** 2) / 2
+    weights = np.exp(logs - logs.max())
+    exact = float(weights @ x / weights.sum())
+    assert truncated_mean(estimate, 1.0, most) == pytest.approx(exact, rel=2e-3, abs=1e-5)
+
+
+def test_cut_laws_beyond_all_digits_stay_within():
+    assert truncated_mean(-1e9, 1.0, np.inf) < 1e-6
+    assert truncated_mean(1e9, 1.0, 5.0) == pytest.approx(5.0)
+    assert truncated_mean(3.0, 1e12, 5.0) == 2.5
+    assert truncated_mean(3.0, np.inf, 2.0) == 2.0
+    assert np.isnan(truncated_mean(np.nan, 1.0, 2.0))
