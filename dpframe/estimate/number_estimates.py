@@ -59,8 +59,8 @@ class NumberEstimates(VectorEstimates):
         bins
             Cut ``by`` into bins; of several ``{column: number or bounds}``.
         method
-            ``"auto"`` takes all that is known: of groups the rows and what was measured, weighted by precision and
-            drawn to their common mean by how much of their differences is noise (Efron and Morris 1973).
+            ``"auto"`` takes all that is known: of groups the rows and what was measured, weighted by precision; four
+            or more are drawn to the common mean by how much of their differences is noise (Efron and Morris 1973).
             ``"inverse"`` takes the rows alone, unbiased up to the ratio.
         target
             See the class.
@@ -89,8 +89,8 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).mean("age", by="sex").round()
              estimate  std_error  lower  upper
         sex
-        F        52.0        1.0   50.0   55.0
-        M        52.0        1.0   50.0   55.0
+        F        53.0        1.0   51.0   56.0
+        M        51.0        1.0   49.0   54.0
         """
         if method not in ("auto", "inverse"):
             raise ParameterError('method must be "auto" or "inverse"')
@@ -145,7 +145,7 @@ class NumberEstimates(VectorEstimates):
     ) -> tuple[FloatArray, FloatArray, str]:
         """Return means of groups from the rows and from what was measured, weighted by precision, and a source.
 
-        They are drawn to their common mean by how much of their differences is noise.
+        Several are drawn to the common mean by how much of their differences is noise.
         """
         if method == "inverse":
             return ratio, variance, "rows"

@@ -21,6 +21,9 @@ _FIELLER = 1.96**2
 _FAR = 2.0
 """Standard errors by which an estimate is far from the others' mean."""
 
+_FEWEST = 4
+"""Estimates from which on their common spread is told well enough to draw them together."""
+
 
 @dataclass(frozen=True, eq=False)
 class Observation:
@@ -85,17 +88,19 @@ def drawn_together(values: FloatArray, variances: FloatArray, centre: float | No
 
     The variance τ² between truths is by moments (DerSimonian and Laird 1986), and v/(v + τ²) of each one's distance
     from the mean is taken away (Efron and Morris 1973). What that adds to the bias it takes from the spread: the errors
-    stay v. Estimates that are not finite stay as they are.
+    stay v, and hold on average over the estimates: of fewer than four each is left as it is, as are those that are not
+    finite.
 
     Examples
     --------
-    >>> drawn_together(np.array([1.0, 5.0, 3.0]), np.array([9.0, 9.0, 9.0])).round(2).tolist()
-    [3.0, 3.0, 3.0]
-    >>> drawn_together(np.array([1.0, 5.0, 3.0]), np.array([0.01, 0.01, 9.0])).round(2).tolist()
-    [1.0, 5.0, 3.0]
+    >>> values = np.array([1.0, 5.0, 2.0, 4.0])
+    >>> drawn_together(values, np.full(4, 9.0)).round(2).tolist()
+    [3.0, 3.0, 3.0, 3.0]
+    >>> drawn_together(values, np.array([0.01, 0.01, 0.01, 9.0])).round(1).tolist()
+    [1.0, 5.0, 2.0, 3.2]
     """
     usable = np.isfinite(values) & np.isfinite(variances) & (variances > 0)
-    if usable.sum() < 2:
+    if usable.sum() < _FEWEST:
         return values
     found, v = values[usable], variances[usable]
     weights = 1 / v

@@ -23,7 +23,13 @@ def test_one_that_is_far_for_its_noise_keeps_its_place():
 
 
 def test_a_known_centre_is_what_they_are_drawn_to():
-    np.testing.assert_allclose(drawn_together(np.array([1.0, 3.0]), np.array([100.0, 100.0]), 5.0), [5.0, 5.0])
+    np.testing.assert_allclose(drawn_together(np.array([1.0, 3.0, 2.0, 4.0]), np.full(4, 100.0), 5.0), np.full(4, 5.0))
+
+
+def test_few_estimates_are_left_as_they_are():
+    """Of two or three the spread is hardly known, and errors would be too small where truths differ a little."""
+    for values in ([1.0, 3.0], [1.0, 3.0, 2.0]):
+        np.testing.assert_array_equal(drawn_together(np.array(values), np.full(len(values), 100.0)), values)
 
 
 def test_what_is_not_finite_stays_and_one_alone_too():
