@@ -47,6 +47,7 @@ from dpframe.mechanisms.utility import exponential
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.columns import Column, Group
 from dpframe.plan.plan import Plan
+from dpframe.plan.rules import Follows, Implies, Ordered
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report
 from dpframe.spaces import (
@@ -89,7 +90,9 @@ __all__ = [
     "DpframeWarning",
     "Estimates",
     "FileError",
+    "Follows",
     "Group",
+    "Implies",
     "InferenceWarning",
     "Integer",
     "LargeEpsilonWarning",
@@ -99,6 +102,7 @@ __all__ = [
     "NotSanitizedError",
     "Nullable",
     "OrderLeakWarning",
+    "Ordered",
     "Ordinal",
     "ParameterError",
     "Plan",

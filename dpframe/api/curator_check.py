@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,10 +45,13 @@ class CuratorCheck:
     errors
         A row per statistic: the ``forecast`` standard error, and the ``error`` of one release, thrown away, beside the
         raw truth: root mean square over the cells. Empty where a column is refused.
+    rules
+        A row per rule of the plan: the share of rows that break it, and so are ``mended``.
     """
 
     columns: pd.DataFrame
     errors: pd.DataFrame
+    rules: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def __reduce__(self) -> Any:
         """Refuse to be stored."""
@@ -58,6 +61,8 @@ class CuratorCheck:
         parts = [TITLE, "", self.columns.to_string(float_format=digits, na_rep="")]
         if len(self.errors):
             parts += ["", self.errors.to_string(float_format=digits, na_rep="")]
+        if len(self.rules):
+            parts += ["", self.rules.to_string(float_format=digits)]
         return "\n".join(parts)
 
     __repr__ = __str__
@@ -126,7 +131,13 @@ def check(table: Any, plan: Plan) -> CuratorCheck:
     if not stopped:
         columns = columns.drop(columns="refused")
     errors = pd.DataFrame() if stopped else _errors(table, frame, plan, codes)
-    return CuratorCheck(columns.dropna(axis=1, how="all"), errors)
+    return CuratorCheck(columns.dropna(axis=1, how="all"), errors, pd.DataFrame() if stopped else _broken(plan, codes))
+
+
+def _broken(plan: Plan, codes: Codes) -> pd.DataFrame:
+    """Return the share of rows that break each rule."""
+    shares = [float(np.mean(~rule.holds(codes))) for rule in plan.bound_rules.rules]
+    return pd.DataFrame({"mended": shares}, index=pd.Index(map(repr, plan.rules), name="rule"))
 
 
 _HEADS = ["null", "clamped", "outside", "cut", "shift", "refused"]

@@ -46,6 +46,7 @@ from dpframe.plan.findings import judge_spaces
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import MOST_PERSON_ROWS, Plan
+from dpframe.plan.rules import BoundRules
 from dpframe.plan.steps import row_cap
 from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Nullable, Space
@@ -266,6 +267,7 @@ class Draft:
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
+        BoundRules.of(options["rules"], known)  # refused before anything is spent
         options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused(declared), _unit_of(options))}
         wish = wish_of(options, promise)
         names = [column.name for column in columns]

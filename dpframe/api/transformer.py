@@ -117,7 +117,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         infer_share: float | None = DEFAULTS["infer_share"],
         local_epsilon: float | None = DEFAULTS["local_epsilon"],
         measure: Any = DEFAULTS["measure"],
-        measure_share: float = DEFAULTS["measure_share"],
+        measure_share: float | None = DEFAULTS["measure_share"],
         max_items: int = DEFAULTS["max_items"],
         drop: Iterable[Any] = DEFAULTS["drop"],
         passthrough: Iterable[Any] = DEFAULTS["passthrough"],
@@ -125,6 +125,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         mechanisms: Mapping[Any, str | Mechanism] | None = DEFAULTS["mechanisms"],
         numbers: str = DEFAULTS["numbers"],
         groups: Iterable[Sequence[Any]] = DEFAULTS["groups"],
+        rules: Iterable[Any] = DEFAULTS["rules"],
         nulls: str = DEFAULTS["nulls"],
         contributions: int = DEFAULTS["contributions"],
         plan: Plan | None = None,
@@ -148,6 +149,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.mechanisms = mechanisms
         self.numbers = numbers
         self.groups = groups
+        self.rules = rules
         self.nulls = nulls
         self.contributions = contributions
         self.plan = plan

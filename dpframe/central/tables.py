@@ -44,6 +44,7 @@ class Tables:
     def __init__(self, plan: Plan, key: bytes) -> None:
         self._spaces = {column.name: column.space for column in plan.columns}
         self._keys, self._measures = Keystream(key, plan.digest), plan.measures
+        self._rules = plan.bound_rules
         self._ways = {m.columns[0]: m for m in plan.measures if m.kind == "one_way" and m.level < 2}
         self._levels = {name: self._finer(name) for name in self._ways}
         self._finest = {
@@ -103,6 +104,7 @@ class Tables:
         """Count rows, the first of which is this one of the table, or which have these places in it."""
         if not self._measures:
             return
+        codes = self._rules.mended(codes)
         count = len(next(iter(codes.values())))
         for start in range(0, count, _BATCH):
             part = {name: column[start : start + _BATCH] for name, column in codes.items()}
@@ -196,7 +198,15 @@ class Tables:
         space = self._spaces[name]
         if not is_cut(space, most):
             return None
-        return quantile_bins(one_ways[name][: len(one_ways[name]) - space.has_null].tolist(), most)
+        bins = quantile_bins(one_ways[name][: len(one_ways[name]) - space.has_null].tolist(), most)
+        return with_thresholds(bins, self._threshold_cells(name), most)
+
+    def _threshold_cells(self, name: str) -> list[int]:
+        """Return the cells of a column's one-way that begin where a rule's condition begins or ends."""
+        way = self._ways[name]
+        starts = way_starts(way, self._spaces[name])
+        wanted = self._rules.thresholds.get(name, ())
+        return [*wanted] if starts is None else [starts.index(code) for code in wanted if code in set(starts)]
 
     def _starts(self, measure: Measure, name: str, bins: Sequence[int] | None) -> tuple[int, ...] | None:
         """Return the first code of each cell, or of each bin of cells; None where each value is a cell."""
@@ -262,6 +272,22 @@ def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
         starts += [low + start for start in _even_bins(counts[low:high], bins)]
         left -= bins
     return sorted(starts)
+
+
+def with_thresholds(bins: Sequence[int], cells: Sequence[int], most: int) -> list[int]:
+    """Return bins that also begin at some cells, as many as there may be: beyond that the nearest ones move there.
+
+    Examples
+    --------
+    >>> with_thresholds([0, 4, 8], [5], 3), with_thresholds([0, 4, 8], [5, 6], 5)
+    ([0, 5, 8], [0, 4, 5, 6, 8])
+    """
+    wanted = {0, *cells[: most - 1]}
+    kept = sorted(wanted | set(bins))
+    while len(kept) > most:
+        free = [start for start in kept if start not in wanted]
+        kept.remove(min(free, key=lambda start: min(abs(start - cell) for cell in wanted)))
+    return kept
 
 
 def _even_bins(counts: Sequence[int], most: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -13,7 +14,8 @@ import typer
 
 from dpframe.api.options import OPTIONS, Option
 from dpframe.cli.spaces import read_spaces
-from dpframe.errors import ParameterError
+from dpframe.errors import FileError, ParameterError
+from dpframe.plan.rules import as_rules
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,23 @@ _SPACES = (
     "file. dpframe spaces writes one to fill in; .toml is read as well"
 )
 
+_RULES = (
+    ', in a JSON file with a list of {"if": {"age": {"between": [0, 15]}}, "then": {"work": ["none"]}}, {"column": '
+    '"region", "of": "city", "mapping": [["Lyon", "South"]]} or {"low": "start", "high": "end"}'
+)
+
+
+def _rules(path: Path) -> list[Any]:
+    """Read a file of rules; `FileError` if there is none, `ParameterError` if it holds no list."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        raise FileError(f"{path} is not a readable file of rules") from None
+    except ValueError:
+        raise ParameterError(f"{path} holds no JSON; give a list of rules") from None
+    return list(as_rules(found))
+
+
 FORMS: Mapping[str, Form] = {
     "spaces": Form(Path | None, read_spaces, _SPACES),
     "measure": Form(str, _tables, ' of tables, e.g. "age; sex,income"'),
@@ -67,6 +86,7 @@ FORMS: Mapping[str, Form] = {
         list[str] | None, lambda texts: dict(map(_column_and_tag, texts)), ", as column=tag; repeat", "mechanism"
     ),
     "groups": Form(list[str] | None, _groups, ", e.g. sex,income; repeat", "group"),
+    "rules": Form(Path | None, _rules, _RULES),
     "sample": Form(str | None, _rows_or_word, ""),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, combinations_with_replacement, permutations
 from statistics import NormalDist
@@ -23,6 +24,7 @@ from dpframe.estimate.joint_fits import METHODS, Denominator, Fits
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND
 from dpframe.estimate.number_tables import ItemTable, Known, NumberPair, NumberTables, combined
+from dpframe.estimate.table_column import code_stretches
 from dpframe.estimate.with_counts import CombinedDistribution, MeasuredCounts
 from dpframe.estimate.with_tables import Answer, Question, TableJoints
 from dpframe.io.released import Source
@@ -138,7 +140,22 @@ class Reading:
     def _cells(
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
     ) -> Answer:
-        """Return estimates and variances of all cells of a joint, and what they are from."""
+        """Return estimates and variances of all cells of a joint, those that rules exclude at 0, and their source."""
+        answer = self._open_cells(axes, normalize, given, dropna, method, target)
+        never = self.plan.bound_rules.impossible({axis.name: code_stretches(axis) for axis in axes})
+        if never is None:
+            return answer
+        kept = np.where(never, 0.0, answer.estimate)
+        if normalize or answer.method != "inverse":
+            # Shares and fits have a total, which stays; counts of cells that may be are unbiased as they are.
+            free = tuple(i for i in range(kept.ndim) if i not in given)
+            whole = kept.sum(axis=free, keepdims=True)
+            kept = kept * np.where(whole > 0, answer.estimate.sum(axis=free, keepdims=True) / whole, 1.0)
+        return replace(answer, estimate=kept, variance=np.where(never, 0.0, answer.variance))
+
+    def _open_cells(
+        self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
+    ) -> Answer:
         sampling = self._source.sampling(target)
         if method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")

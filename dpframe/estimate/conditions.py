@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dpframe.arrays import FloatArray
-from dpframe.errors import ColumnError, ParameterError, name_list
-from dpframe.estimate.axes import MOST_VALUES, Axis, BinnedAxis, make_axis
+from dpframe.errors import ParameterError
+from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.sets import CHUNK, Counted, SetColumn, is_sets
 from dpframe.estimate.surrogates import Codes, Surrogates, own_squares, pieces
 from dpframe.estimate.table_column import first_codes
 from dpframe.mechanisms.set_channel import Levels
 from dpframe.plan.columns import Column, Group
+from dpframe.spaces.stretches import between, code_of, listed_values
 
 _FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items} or {"not": …}}'
 
@@ -230,112 +230,16 @@ def condition_of(column: Column, wanted: Any) -> Condition:
         raise ParameterError(
             f"column {column.name!r} holds {column.space.noun}, of which where tells nothing; leave it out"
         )
+    what = f"where of column {column.name!r}"
     if isinstance(wanted, tuple):
-        return _between(column, wanted)
-    listed = wanted if isinstance(wanted, list | set | frozenset | np.ndarray | pd.Series | pd.Index) else [wanted]
-    if getattr(listed, "ndim", 1) != 1:
-        raise ParameterError(f"where of column {column.name!r} must be a list of values, of one dimension")
-    stretches = sorted({_code(column, value) for value in listed})
-    if not stretches:
-        raise ParameterError(f"where of column {column.name!r} names no value; give one or more")
-    beyond = (int(0 in stretches), int(column.space.values - 1 in stretches))
-    return ValueCondition(column, tuple((code, code + 1) for code in stretches), beyond)
+        low, high = between(column.space, wanted, what)
+        ends = (wanted[0] is not None and low == 0, wanted[1] is not None and high == column.space.values - 1)
+        return ValueCondition(column, ((low, high + 1),), (int(ends[0]), int(ends[1])))
+    codes = sorted({code_of(column.space, value, what) for value in listed_values(wanted, what)})
+    beyond = (int(0 in codes), int(column.space.values - 1 in codes))
+    return ValueCondition(column, tuple((code, code + 1) for code in codes), beyond)
 
 
 def _items(column: Column, how: str, items: Any) -> ItemCondition:
     mine = SetColumn.of(column)
     return ItemCondition(mine, tuple(mine.places(items, f'where of column {column.name!r}: "{how}"')), how)
-
-
-def _code(column: Column, value: Any) -> int:
-    """Return the code of a value that a column may hold."""
-    space = column.space
-    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
-        if space.has_null:
-            return space.values
-        raise ParameterError(f"where of column {column.name!r} asks for null, which its space does not hold")
-    inner = space.inner_space
-    if space.is_listed:
-        labels = inner.labels()
-        try:
-            places = [i for i, label in enumerate(labels) if type(label) is type(value) and label == value]
-            places = places or [i for i, label in enumerate(labels) if label == value]
-        except (TypeError, ValueError):  # what cannot be compared is none of them
-            places = []
-        if places:
-            return places[0]
-        shown = f", which are {name_list([str(label) for label in labels])}" if len(labels) <= _SHOWN else ""
-        raise ParameterError(f"where of column {column.name!r} names a value that is none of its values{shown}")
-    low, high = _codes(column, [value, value])
-    if low != high:
-        raise ParameterError(
-            f"where of column {column.name!r} names a value that is none of its space: beyond its bounds, or between "
-            "its steps; name one of it, or a range (low, high)"
-        )
-    return low
-
-
-_SHOWN = 20
-"""Values of a column up to which an error names them."""
-
-
-def _between(column: Column, wanted: tuple[Any, ...]) -> ValueCondition:
-    if len(wanted) != 2:
-        raise ParameterError(f"where of column {column.name!r} must be (low, high) with both ends in it, or a list")
-    if not column.space.is_numeric or column.space.is_listed:
-        raise ParameterError(f"column {column.name!r} holds no numbers: where takes a value or a list of values of it")
-    low, high = _codes(column, wanted)
-    if low > high:
-        raise ParameterError(
-            f"where of column {column.name!r} must be (low, high) in order, and reach into its bounds; None for no end"
-        )
-    beyond = (int(wanted[0] is not None and low == 0), int(wanted[1] is not None and high == column.space.values - 1))
-    return ValueCondition(column, ((low, high + 1),), beyond)
-
-
-def _codes(column: Column, ends: Sequence[Any]) -> tuple[int, int]:
-    """Return the first code at or above the low end and the last at or below the high one; None is no end."""
-    space: Any = column.space.inner_space
-    codes = []
-    for end, code, rounding in ((ends[0], 0, math.ceil), (ends[1], space.size - 1, math.floor)):
-        if end is None:
-            codes.append(code)
-            continue
-        try:
-            if space.is_time:
-                codes.append(_time_code(space, end, rounding))
-                continue
-            place = _place(space, float(end))
-            # A real number on fine steps is taken to the nearest one, as those of the rows are: heaps lie there.
-            nearest = not space.is_whole and space.size > MOST_VALUES and 0 <= place <= space.size - 1
-            codes.append(round(place) if nearest else rounding(place))
-        except (ColumnError, ParameterError, TypeError, ValueError, OverflowError):
-            raise ParameterError(f"where of column {column.name!r} must be values of its kind, or None") from None
-    low, high = codes
-    if low >= space.size or high < 0:
-        return 1, 0
-    return max(low, 0), min(high, space.size - 1)
-
-
-def _place(space: Any, value: float) -> float:
-    """Return the place of a number on a grid, to the rounding of floats; codes are whole."""
-    start, then = np.asarray(
-        space.numbers(np.array([0, 1])) if space.size > 1 else [space.numbers(np.array([0]))[0]] * 2
-    )
-    place = (value - float(start)) / (float(then - start) or 1.0)
-    whole = round(place) if math.isfinite(place) else place
-    return float(whole) if math.isclose(place, whole, rel_tol=0, abs_tol=1e-9 * max(1.0, abs(place))) else place
-
-
-def _time_code(space: Any, given: Any, rounding: Callable[[float], int]) -> int:
-    """Return the code of a time, of those beside one that is none the next (``ceil``) or the last (``floor``)."""
-    first = space.instants(space.numbers(np.array([0])))[0]
-    kind: Any = pd.Timedelta if isinstance(first, np.timedelta64) else pd.Timestamp
-    time = kind(given)
-    if isinstance(time, pd.Timestamp) and time.tzinfo is not None:
-        time = time.tz_convert("UTC").tz_localize(None)
-    code = int(space.encode([time])[0])
-    shown = kind(space.instants(space.numbers(np.array([code])))[0])
-    if rounding is math.ceil:
-        return code + int(shown < time)
-    return code - int(shown > time)

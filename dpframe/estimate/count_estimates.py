@@ -211,6 +211,8 @@ class CountEstimates(VectorEstimates):
             fitted, spread, told = self._fitted_count(asked, target)
             if spread < error:
                 found, error, source = fitted, spread, told
+        if self._is_impossible(asked):
+            found, error, source = 0.0, 0.0, "rules"
         scale = max(self._all_rows, 1.0) if normalize else 1.0
         results = self._results(np.array([found / scale]), np.array([(error / scale) ** 2]), (slice(None),))
         for name, condition in asked.values.items():
@@ -223,6 +225,12 @@ class CountEstimates(VectorEstimates):
             name for name, one in asked.values.items() if any(one.beyond)
         )
         return out
+
+    def _is_impossible(self, asked: Where) -> bool:
+        """Tell whether the plan's rules leave no row that meets conditions on values."""
+        ends = {name: np.array(one.stretches).reshape(-1, 2) for name, one in asked.values.items()}
+        never = self.plan.bound_rules.impossible({name: (part[:, 0], part[:, 1]) for name, part in ends.items()})
+        return never is not None and bool(never.all())
 
     def _squares(self, asked: Where) -> dict[str, float]:
         """Return mean squares of the surrogates of conditions on numbers whose noise is their own."""

@@ -11,7 +11,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import combinations
 
@@ -23,7 +23,7 @@ from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
 from dpframe.estimate.distribution import Distribution
 from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
 from dpframe.estimate.surrogates import count_classes, count_pairs
-from dpframe.estimate.table_column import TableColumn, as_bins, into_cells, middle_codes
+from dpframe.estimate.table_column import TableColumn, as_bins, code_stretches, into_cells, middle_codes
 from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
 from dpframe.estimate.tables.dependence import SHOWS, dependence_score, row_score
 from dpframe.estimate.tables.fit import TableFit, fit_alone, fit_tables
@@ -132,6 +132,12 @@ def _ascends(starts: tuple[int, ...] | None, column: Column) -> bool:
     return rising and int(found[-1]) < column.space.values and column.space.is_numeric
 
 
+def _ruled(table: MeasuredTable, axes: list[Axis], source: Source) -> tuple[MeasuredTable, list[Axis]]:
+    """Return a table whose cells that rules exclude are 0, and its axes."""
+    never = source.plan.bound_rules.impossible({axis.name: code_stretches(axis) for axis in axes})
+    return table if never is None else replace(table, counts=np.where(never, 0, table.counts)), axes
+
+
 def _axes_of(table: MeasuredTable, columns: Sequence[Column]) -> list[Axis]:
     return [_axis(column, starts) for column, starts in zip(columns, table.starts, strict=True)]
 
@@ -191,7 +197,7 @@ class MeasuredTables:
         self._members: dict[str, TableColumn | None] = {}
         self.tables = usable_tables(tables, source)
         self._counted = [
-            (table, _axes_of(table, [source.plan[name] for name in table.measure.columns]))
+            _ruled(table, _axes_of(table, [source.plan[name] for name in table.measure.columns]), source)
             for table in self.tables
             if table.measure.kind in COUNTED
             and table.measure.level < 2

@@ -162,6 +162,14 @@ class Synthesizer:
 
     def given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of original rows, one for each released row, given that row."""
+        return self._by_rules(self._given(released, generator))
+
+    def _by_rules(self, drawn: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """Return rows that keep the plan's rules, mended as original rows are: new draws would move means more."""
+        rules = self._source.plan.bound_rules
+        return dict(rules.mended(drawn)) if set(rules.names) <= set(drawn) else drawn
+
+    def _given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         members = self._tables.columns
         none = np.zeros(len(next(iter(released.values()))), dtype=np.int64)
         classes = {n: m.axis.classify(released[n]) if self._heard[n] else none for n, m in members.items()}
@@ -179,6 +187,9 @@ class Synthesizer:
 
     def fresh(self, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of new rows."""
+        return self._by_rules(self._fresh(rows, generator))
+
+    def _fresh(self, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         drawn = {}
         if self._tables.names:
             cells = draw_fresh(self._mixture, rows, generator)

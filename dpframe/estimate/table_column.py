@@ -22,6 +22,13 @@ def first_codes(axis: Axis) -> IntArray:
     return np.arange(axis.column.space.values, dtype=np.int64)
 
 
+def code_stretches(axis: Axis) -> tuple[IntArray, IntArray]:
+    """Return the first code of every cell of an axis, null's too, and the code after its last."""
+    ends = np.append(first_codes(axis), axis.column.space.values)
+    stops = np.append(ends[1:], ends[-1] + 1)
+    return (ends, stops) if axis.has_null else (ends[:-1], stops[:-1])
+
+
 def middle_codes(axis: Axis) -> FloatArray:
     """Return the mean code of every cell but null's."""
     starts = first_codes(axis)

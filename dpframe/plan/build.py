@@ -22,6 +22,7 @@ from dpframe.plan.columns import Column, Group, parted
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, check_measures, measures_step
 from dpframe.plan.plan import Plan
+from dpframe.plan.rules import as_rules
 from dpframe.plan.sample_size import best_size
 from dpframe.plan.steps import terms_of
 from dpframe.spaces import Product, Space, as_space
@@ -61,6 +62,7 @@ def build_plan(
     most: Step | None = None,
     privacy_id: str | None = None,
     numbers: str = "laplace",
+    rules: Iterable[Any] = (),
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
@@ -77,7 +79,8 @@ def build_plan(
     unless ``allocation={("sex", "income"): 0.4}`` says otherwise. ``sample="optimal"`` takes the number of rows at
     which the forecast error of the columns' marginals is least under this accounting (see `Plan.sample_curve`);
     beside a secret order that is most often all of them. ``most`` is what tables might have cost, where inference
-    decided which are measured: `local_epsilon` then leaves the rows what it would beside those. See `Plan` for the
+    decided which are measured: `local_epsilon` then leaves the rows what it would beside those. ``rules`` are public
+    facts between columns. See `Plan` for the
     other parameters.
     """
     delta = default_delta(n) if delta is None else check_delta(delta)
@@ -109,6 +112,7 @@ def build_plan(
         reused=reused,
         measures=tuple(measures),
         privacy_id=privacy_id,
+        rules=as_rules(rules),
     )
     return plan.resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
 

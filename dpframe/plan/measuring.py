@@ -39,6 +39,11 @@ FEWEST = 50
 MOST_ITEMS = 8
 """Items of a row that are counted, where the space does not limit them."""
 
+_BY_ROWS = 1 / 9
+"""Weight of questions that rows alone answer, such as those of three columns, where all pairs are measured."""
+_BY_ROWS_OF_LISTS = 1 / 4
+"""The same where only some tables are measured: rows answer for all others."""
+
 _ABOVE = 1 + 2e-5
 """Factor by which noise is raised until its exact step fits."""
 _COARSEST = 0.3
@@ -62,7 +67,8 @@ class Wish:
     """What is to be measured, and of how much: before its noise is known."""
 
     measure: str | tuple[tuple[str, ...], ...] | None
-    share: float = 0.5
+    share: float | None = None
+    """Share of M² that inference leaves; None for that of least forecast error, see `taken`."""
     paid: bool = False
     """Whether spaces have been paid for, so that nothing may be refused any more."""
     goals: Mapping[tuple[str, ...], float] | None = None
@@ -82,10 +88,21 @@ class Wish:
         check_measures(found, spaces)
         return found
 
+    @property
+    def taken(self) -> float:
+        """The share of M² that tables take.
+
+        An error from tables falls with the root of their share s, one from rows with the root of 1 − s. The weighted
+        geometric mean of both, whatever n and ε are, is least at s = 1/(1 + w), where w is the weight of questions
+        that rows alone answer beside those that tables do.
+        """
+        by_rows = _BY_ROWS if isinstance(self.measure, str) else _BY_ROWS_OF_LISTS
+        return 1 / (1 + by_rows) if self.share is None else self.share
+
     def most(self, promise: Budget, inference: Step | None) -> Step:
         """Return the most that tables may cost beside an inference: public before anything is measured."""
         left = promise_step(promise).square - (0 if inference is None else inference.square)
-        return Step(math.sqrt(max(0.0, float(left * Fraction(self.share)))) * (1 - 1e-12), SLACK * promise.delta)
+        return Step(math.sqrt(max(0.0, float(left * Fraction(self.taken)))) * (1 - 1e-12), SLACK * promise.delta)
 
     def measures(
         self, spaces: Mapping[str, Space], promise: Budget, inference: Step | None, n: int, contributions: int

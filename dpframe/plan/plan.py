@@ -30,6 +30,7 @@ from dpframe.plan.inferred import Inferred
 from dpframe.plan.measured_forecast import with_tables
 from dpframe.plan.measures import SLACK, Measure, check_measures, measures_step
 from dpframe.plan.notebook import notebook_html
+from dpframe.plan.rules import BoundRules, Rule, as_rules
 from dpframe.plan.sample_size import sample_curve
 from dpframe.plan.steps import central_budget, row_cap, rows_budget, steps_of, terms_of
 from dpframe.plan.words import digits, on_a_screen, plan_lines, plan_text, summary_table
@@ -39,7 +40,7 @@ from dpframe.threads import one_thread
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of a plan's JSON; a plan of a newer one is refused."""
 
 NULLS = ("error", "impute")
@@ -91,6 +92,8 @@ class Plan:
     privacy_id
         The column that names the person of a row, if rows are chosen by it: ``contributions`` of every person. It does
         not leave.
+    rules
+        Public facts between columns, which every row is made to keep before it is counted or randomised.
 
     Raises
     ------
@@ -128,6 +131,7 @@ class Plan:
     reused: Inferred | None = None
     measures: tuple[Measure, ...] = ()
     privacy_id: str | None = None
+    rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks", "groups", "measures"):
@@ -156,6 +160,8 @@ class Plan:
         self._check_groups()
         self._check_persons()
         self._check_units()
+        object.__setattr__(self, "rules", as_rules(self.rules))
+        _ = self.bound_rules
         if self.sample is not None:
             self._check_sample(self.sample)
         if self.measures:
@@ -204,6 +210,11 @@ class Plan:
     def spaces(self) -> Mapping[str, Space]:
         """The space of each randomised column, by its name."""
         return {column.name: column.space for column in self.columns}
+
+    @cached_property
+    def bound_rules(self) -> BoundRules:
+        """The rules in the columns' codes."""
+        return BoundRules.of(self.rules, self.spaces)
 
     @cached_property
     def tables_step(self) -> Step | None:
@@ -428,11 +439,11 @@ class Plan:
         return replace(self, n=terms.rows, sample=terms.sample, columns=columns, groups=groups)
 
     @property
-    def _schema(self) -> int:
+    def schema(self) -> int:
         """The oldest schema that says all of the plan: its digest enters every key, and stays where nothing is new."""
         new = self.local_epsilon is not None or self.reused is not None or bool(self.measures)
         new |= (self.inferred is not None and self.inferred.step is not None) or self.privacy_id is not None
-        return SCHEMA if new else 1
+        return SCHEMA if self.rules else 2 if new else 1
 
     @cached_property
     def digest(self) -> bytes:
@@ -451,7 +462,7 @@ class Plan:
     def to_json(self, indent: int | None = None) -> str:
         """Return the plan as JSON text with a schema number: public facts only."""
         data: dict[str, Any] = {
-            "schema": self._schema,
+            "schema": self.schema,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "n": self.n,
@@ -477,6 +488,8 @@ class Plan:
             data["measures"] = [measure.to_json() for measure in self.measures]
         if self.privacy_id is not None:
             data["privacy_id"] = self.privacy_id
+        if self.rules:
+            data["rules"] = [rule.to_json() for rule in self.rules]
         if self.groups:
             data["groups"] = [group.to_json() for group in self.groups]
         return json.dumps(data, indent=indent, ensure_ascii=False)

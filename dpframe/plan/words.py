@@ -15,6 +15,7 @@ from dpframe.plan.certificate import Promise
 from dpframe.plan.columns import Group, Randomised
 from dpframe.plan.findings import NotFound
 from dpframe.plan.measures import measure_lines
+from dpframe.plan.rules import Rule
 from dpframe.plan.steps import step_lines
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class Described(Promise, Protocol):
     @property
     def drop(self) -> tuple[str, ...]:
         """Columns that are left out."""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Public facts between columns."""
 
     @property
     def not_found(self) -> tuple[NotFound, ...]:
@@ -123,6 +128,8 @@ def plan_lines(plan: Described) -> list[str]:
         text.append("NOT PROTECTED, copied as it is: the index of the rows")
     if plan.leaks:
         text.append("NOT COVERED, spaces read off the data: " + name_list(plan.leaks))
+    if plan.rules:
+        text.append(f"Rules that every row keeps before it is randomised: {'; '.join(map(repr, plan.rules))}")
     if plan.drop:
         text.append("Dropped: " + name_list(plan.drop))
     return text

@@ -68,7 +68,12 @@ class ReleaseInfo:
 
     def to_json(self) -> str:
         """Return JSON text with a schema number; of measured tables' counts a few bytes each, in base64."""
-        data = {"schema": SCHEMA, "n": self.n, "digest": self.digest, "plan": json.loads(self.plan.to_json())}
+        data = {
+            "schema": max(2, self.plan.schema),
+            "n": self.n,
+            "digest": self.digest,
+            "plan": json.loads(self.plan.to_json()),
+        }
         if self.rows is not None:
             data["rows"] = self.rows
         if self.measured:

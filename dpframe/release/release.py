@@ -41,6 +41,7 @@ def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, rows: Rows = 0) 
     -------
     Released codes by column, of the same dtypes.
     """
+    codes = plan.bound_rules.mended(codes)
     stream, first_row = Keystream(key, plan.digest).at(rows)
     released: dict[str, Codes] = {}
     for unit in plan.units:

@@ -111,6 +111,8 @@ class Run:
 
     def _check_plan(self) -> None:
         plan = self.plan
+        if plan.rules:
+            raise PlanError("no curator sees the columns of a rule together; leave rules out of a plan of split tables")
         if plan.n is None or not plan.shuffle or plan.passthrough or plan.contributions != 1 or plan.privacy_id:
             raise PlanError(
                 "the plan of a run needs the number of records n and a secret order, one row for each record, and "

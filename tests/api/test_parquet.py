@@ -564,7 +564,7 @@ class TestRefusals:
             tmp_path / "t.parquet",
         )
         frame = dpf.read_parquet(tmp_path / "t.parquet")
-        with pytest.raises(dpf.PlanError, match=r"has schema 99, this version reads up to 2; upgrade dpframe"):
+        with pytest.raises(dpf.PlanError, match=r"has schema 99, this version reads up to 3; upgrade dpframe"):
             frame.dp.value_counts("sex")
 
     @pytest.mark.parametrize("batch_rows", [0, -1, 1.5, True, "10", None])

@@ -45,7 +45,7 @@ def test_by_default_all_pairs_and_what_numbers_and_sets_have_of_their_own():
 
 def test_the_step_takes_its_share_of_what_inference_leaves():
     whole = largest_step(PROMISE, 0.1)
-    assert 0.998 < float(PLAN.tables_step.square / (whole.square / 2)) <= 1
+    assert 0.998 < float(PLAN.tables_step.square / whole.square) / 0.9 <= 1
     inference = Step(whole.mu / 2, 1e-9)
     less = Wish("auto", 0.25).measures(SPACES, PROMISE, inference, 10_000, 1)
     assert 0.998 < float(measures_step(less, SPACES, 1, 1e-6).square / (whole.square * 3 / 16)) <= 1

@@ -15,7 +15,6 @@ from dpframe.accounting.budget import Budget
 from dpframe.mechanisms import RandomizedResponse
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
-from dpframe.plan.plan import SCHEMA
 
 SPACES = {"age": (0, 120), "sex": ["F", "M"], "born": dpf.Nullable(dpf.Datetime("1930-01-01", "2020-01-01"))}
 
@@ -99,7 +98,7 @@ def test_json_round_trip_and_digest():
     assert again.digest == plan.digest
     # The oldest schema that says all of it: the digest, which enters every key, stays where nothing is new.
     assert json.loads(plan.to_json())["schema"] == 1
-    assert json.loads(build_plan(SPACES, epsilon=1.0, local_epsilon=0.9).to_json())["schema"] == SCHEMA
+    assert json.loads(build_plan(SPACES, epsilon=1.0, local_epsilon=0.9).to_json())["schema"] == 2
     assert build_plan(SPACES, epsilon=1.1, delta=1e-6, n=7).digest != plan.digest
 
 
@@ -136,7 +135,7 @@ def edited(**changes):
         ("[1, 2", "it is not a JSON object"),
         ("[]", "it is not a JSON object"),
         ("{}", 'it has no "schema" number'),
-        (edited(schema=3), "schema 3, this version reads up to 2; upgrade dpframe"),
+        (edited(schema=4), "schema 4, this version reads up to 3; upgrade dpframe"),
         (edited(surprise=1), "unknown field 'surprise'"),
         (edited(columns={}), "no epsilon or no list of columns"),
         (edited(epsilon=0), "the plan is not valid: epsilon must be finite and above 0"),

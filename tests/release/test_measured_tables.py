@@ -182,7 +182,6 @@ def test_a_kept_order_is_measured_by_request():
         ({"measure": ["street"]}, "measure names 'street', which is not a randomised column"),
         ({"measure": ["sex"], "delta": 0.0}, "measure needs delta above 0; raise delta, or pass measure=None"),
         ({"measure_share": 1.0}, r"measure_share must lie in \(0, 1\), e.g. measure_share=0.1"),
-        ({"measure_share": None}, r"measure_share must lie in \(0, 1\), e.g. measure_share=0.5"),
     ],
 )
 def test_requests_that_break_a_rule_cost_nothing(tmp_path, options, words):

@@ -1,0 +1,630 @@
+"""Rules: public facts between columns, which every row that leaves is made to keep before anything is counted or drawn.
+
+A rule comes from the question that was asked (nobody below 16 was asked about work), never from the rows. A row that
+breaks one is mended by a function of that row and the plan alone, so that neighbouring tables stay neighbours and the
+guarantee is what it was; how many were mended does not leave. As in SQL's CHECK, a row with a null in a column of a
+rule keeps it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpframe.arrays import FloatArray, IntArray
+from dpframe.errors import ParameterError, name_list
+from dpframe.spaces import Space
+from dpframe.spaces.stretches import between, code_of, listed_values
+
+Flags = npt.NDArray[np.bool_]
+Codes = Mapping[str, npt.NDArray[Any]]
+Cells = Mapping[str, tuple[IntArray, IntArray]]
+"""By column the first code of every cell, and the code after its last; null's is a cell of its own."""
+
+MOST_VALUES = 1 << 20
+"""Most values of a column that a mapping may be of."""
+
+_FORMS = "dpf.Implies(if, then), dpf.Follows(column, of, mapping) or dpf.Ordered(low, high)"
+_TRIED = 4096
+"""Rows among which one is sought that keeps all rules."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """Codes in stretches [start, stop) that lie apart, in their order."""
+
+    starts: IntArray
+    stops: IntArray
+
+    @classmethod
+    def of(cls, space: Space, wanted: Any, what: str) -> Stretches:
+        """Read the condition on one column: a value, a list of values, or a range (low, high).
+
+        Raises
+        ------
+        ParameterError
+            For what the space does not hold.
+        """
+        if isinstance(wanted, tuple):
+            low, high = between(space, wanted, what)
+            return cls(np.array([low]), np.array([high + 1]))
+        codes = np.array(sorted({code_of(space, value, what) for value in listed_values(wanted, what)}))
+        gaps = np.flatnonzero(np.diff(codes) > 1)
+        return cls(codes[np.append(0, gaps + 1)], codes[np.append(gaps, len(codes) - 1)] + 1)
+
+    def _at(self, codes: npt.NDArray[Any]) -> IntArray:
+        """Return the stretch that begins last before each code, or −1."""
+        return np.asarray(np.searchsorted(self.starts, codes, side="right") - 1)
+
+    def holds(self, codes: npt.NDArray[Any]) -> Flags:
+        """Tell which codes lie in one."""
+        at = self._at(codes)
+        return np.asarray((at >= 0) & (codes < self.stops[at]))
+
+    def covers(self, starts: IntArray, stops: IntArray) -> Flags:
+        """Tell which cells lie in one as a whole."""
+        at = self._at(starts)
+        return np.asarray((at >= 0) & (stops <= self.stops[at]))
+
+    def meets(self, starts: IntArray, stops: IntArray) -> Flags:
+        """Tell which cells have a code in one."""
+        at = self._at(stops - 1)
+        return np.asarray((at >= 0) & (self.stops[at] > starts))
+
+    def nearest(self, codes: npt.NDArray[Any]) -> IntArray:
+        """Return for each code the nearest one that lies in one, of two the lower."""
+        codes = codes.astype(np.int64)
+        at = self._at(codes)
+        below = np.where(at >= 0, np.minimum(codes, self.stops[at] - 1), self.starts[0])
+        above = self.starts[np.minimum(at + 1, len(self.starts) - 1)]
+        return np.asarray(np.where(np.abs(above - codes) < np.abs(codes - below), above, below))
+
+
+@dataclass(frozen=True)
+class Rule(ABC):
+    """A public fact between columns. A new kind is a class with these."""
+
+    keys: ClassVar[tuple[str, ...]]
+    """Names of the fields of its JSON object, which tell the kinds apart."""
+
+    @abstractmethod
+    def bind(self, spaces: Mapping[str, Space]) -> Bound:
+        """Return the rule in codes of spaces; `ParameterError` where a column or a value does not fit."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the rule as a JSON object."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Rule:
+        """Make a rule from its JSON object."""
+
+
+class Bound(ABC):
+    """A rule in codes."""
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The columns that it is about."""
+
+    @abstractmethod
+    def holds(self, codes: Codes) -> Flags:
+        """Tell which rows keep the rule."""
+
+    @abstractmethod
+    def mended(self, codes: Codes) -> Codes:
+        """Return the columns that change in rows that break it."""
+
+    @abstractmethod
+    def impossible(self, cells: Cells) -> Flags:
+        """Tell which cells of a joint no row can be in, an axis for each column in their order (or of length 1)."""
+
+    def thresholds(self) -> Iterator[tuple[str, int]]:
+        """Yield codes at which bins of a column are to begin."""
+        yield from ()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON holds it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, pd.Timedelta | datetime.timedelta):
+        return str(pd.Timedelta(value))
+    return value.isoformat() if isinstance(value, datetime.date | datetime.datetime) else value
+
+
+def _conditions(given: Any, what: str) -> tuple[tuple[str, Any], ...]:
+    """Return conditions by column, ranges as tuples and lists as frozen ones."""
+    if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) for name in given):
+        raise ParameterError(f"{what} of a rule must be a mapping of columns to values, lists or ranges (low, high)")
+    return tuple((name, _condition(wanted, f"{what} of a rule: {name!r}")) for name, wanted in given.items())
+
+
+def _condition(wanted: Any, what: str) -> Any:
+    if isinstance(wanted, Mapping):
+        if set(wanted) != {"between"} or not isinstance(wanted["between"], list | tuple):
+            raise ParameterError(f'{what} must be a value, a list, or {{"between": [low, high]}}')
+        return tuple(map(_plain, wanted["between"]))
+    if isinstance(wanted, tuple):
+        return tuple(map(_plain, wanted))
+    return _Listed(tuple(map(_plain, listed_values(wanted, what))))
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """Values of which a condition takes any."""
+
+    values: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return repr(list(self.values))
+
+
+def _space(spaces: Mapping[str, Space], name: str) -> Space:
+    if name not in spaces:
+        raise ParameterError(
+            f"rules name {name!r}, which is not a column with a declared space; declare spaces={{{name!r}: …}} or take "
+            f"it out ({name_list(list(spaces))} have one)"
+        )
+    if spaces[name].code_words or spaces[name].holds_vectors:
+        raise ParameterError(f"rules name {name!r}, which holds {spaces[name].noun}; rules are of single values")
+    return spaces[name]
+
+
+@dataclass(frozen=True, init=False)
+class Implies(Rule):
+    """Rows that meet all conditions of the one kind meet all of the other: if age < 3, then education is "none".
+
+    Parameters
+    ----------
+    condition, then
+        By column a value, a list of values, or ``(low, high)`` with both ends in it (None for no end).
+
+    A row that breaks it has the columns of ``then`` set to the nearest value that is allowed; of categories, whose
+    order is that of their declaration.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> rule = Implies({"age": (None, 15)}, {"work": "none"})
+    >>> plan = dpf.plan.build_plan({"age": (0, 99), "work": ["paid", "none"]}, epsilon=1.0, rules=[rule])
+    >>> plan.rules[0] == rule
+    True
+    """
+
+    condition: tuple[tuple[str, Any], ...]
+    then: tuple[tuple[str, Any], ...]
+    keys: ClassVar[tuple[str, ...]] = ("if", "then")
+
+    def __init__(self, condition: Mapping[str, Any], then: Mapping[str, Any]) -> None:
+        object.__setattr__(self, "condition", _conditions(condition, "the condition"))
+        object.__setattr__(self, "then", _conditions(then, "then"))
+        both = {name for name, _ in self.condition} & {name for name, _ in self.then}
+        if both:
+            raise ParameterError(f"a rule names {min(both)!r} in its condition and in what follows; name it in one")
+
+    def bind(self, spaces: Mapping[str, Space]) -> Bound:
+        """Return the rule in codes."""
+        sides = [
+            {
+                name: Stretches.of(
+                    _space(spaces, name),
+                    list(wanted.values) if isinstance(wanted, _Listed) else wanted,
+                    f"rules: column {name!r}",
+                )
+                for name, wanted in side
+            }
+            for side in (self.condition, self.then)
+        ]
+        return _Implication(sides[0], sides[1], {n: spaces[n].values for side in sides for n in side})
+
+    def __repr__(self) -> str:
+        return f"Implies({dict(self.condition)!r}, {dict(self.then)!r})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rule as a JSON object."""
+        return {key: dict(_shown(side)) for key, side in zip(self.keys, (self.condition, self.then), strict=True)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Rule:
+        """Make a rule from its JSON object."""
+        return cls(data["if"], data["then"])
+
+
+def _shown(side: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for name, wanted in side:
+        yield name, list(wanted.values) if isinstance(wanted, _Listed) else {"between": list(wanted)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Implication(Bound):
+    """`Implies` in codes; ``values`` are those of each column, beyond which is null."""
+
+    condition: Mapping[str, Stretches]
+    then: Mapping[str, Stretches]
+    values: Mapping[str, int]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.condition, *self.then)
+
+    def holds(self, codes: Codes) -> Flags:
+        met = reduce(np.logical_and, [own.holds(codes[name]) for name, own in self.condition.items()])
+        kept = [own.holds(codes[name]) | (codes[name] >= self.values[name]) for name, own in self.then.items()]
+        return np.asarray(~met | reduce(np.logical_and, kept))
+
+    def mended(self, codes: Codes) -> Codes:
+        return {
+            name: np.where(codes[name] >= self.values[name], codes[name], own.nearest(codes[name]))
+            for name, own in self.then.items()
+        }
+
+    def impossible(self, cells: Cells) -> Flags:
+        never = np.zeros([1] * len(cells), dtype=np.bool_)
+        if not set(self.condition) <= set(cells):
+            return never
+        met = {name: own.covers(*cells[name]) for name, own in self.condition.items()}
+        for name, own in self.then.items():
+            if name in cells:
+                starts, stops = cells[name]
+                missed = ~own.meets(starts, stops) & (starts < self.values[name])
+                never = never | reduce(np.logical_and, _placed({**met, name: missed}, list(cells)))
+        return never
+
+    def thresholds(self) -> Iterator[tuple[str, int]]:
+        for name, own in (*self.condition.items(), *self.then.items()):
+            for code in sorted({*own.starts.tolist(), *own.stops.tolist()}):
+                if 0 < code < self.values[name]:
+                    yield name, code
+
+
+def _placed(flags: Mapping[str, npt.NDArray[Any]], names: Sequence[str]) -> list[npt.NDArray[Any]]:
+    """Return arrays over columns' cells, each along its own axis of a joint."""
+    shape = [1] * len(names)
+    return [own.reshape([*shape[: (i := names.index(name))], -1, *shape[i + 1 :]]) for name, own in flags.items()]
+
+
+@dataclass(frozen=True, init=False)
+class Follows(Rule):
+    """A column follows from another by a mapping that is given: the region of each city.
+
+    Parameters
+    ----------
+    column, of
+        The column that follows, and the one it follows from.
+    mapping
+        Its value for values of the other; those that are left out go with any.
+
+    A row that breaks it has ``column`` set to what the mapping says. The mapping is never learned from rows.
+
+    Examples
+    --------
+    >>> rule = Follows("region", of="city", mapping={"Lyon": "South", "Lille": "North"})
+    >>> rule.to_json()
+    {'column': 'region', 'of': 'city', 'mapping': [['Lyon', 'South'], ['Lille', 'North']]}
+    """
+
+    column: str
+    of: str
+    mapping: tuple[tuple[Any, Any], ...]
+    keys: ClassVar[tuple[str, ...]] = ("column", "of", "mapping")
+
+    def __init__(self, column: str, of: str, mapping: Any) -> None:
+        if not isinstance(column, str) or not isinstance(of, str) or column == of:
+            raise ParameterError("a rule's column and of must be names of two columns")
+        pairs = mapping.items() if isinstance(mapping, Mapping | pd.Series) else mapping
+        try:
+            found = tuple((_plain(one), _plain(other)) for one, other in pairs)
+        except (TypeError, ValueError):
+            found = ()
+        if not found:
+            raise ParameterError(f"the mapping of a rule for {column!r} must give values of it by values of {of!r}")
+        object.__setattr__(self, "column", column)
+        object.__setattr__(self, "of", of)
+        object.__setattr__(self, "mapping", found)
+
+    def bind(self, spaces: Mapping[str, Space]) -> Bound:
+        """Return the rule in codes."""
+        first, second = _space(spaces, self.of), _space(spaces, self.column)
+        if first.values > MOST_VALUES:
+            raise ParameterError(
+                f"rules: column {self.of!r} has more than {MOST_VALUES:,} values, too many for a mapping"
+            )
+        target = np.full(first.values, -1, dtype=np.int64)
+        for one, other in self.mapping:
+            code = code_of(first, one, f"rules: column {self.of!r}")
+            if code >= first.values:
+                raise ParameterError(f"rules: the mapping of {self.of!r} names null, from which nothing follows")
+            wanted = code_of(second, other, f"rules: column {self.column!r}")
+            if target[code] not in (-1, wanted):
+                raise ParameterError(f"rules: the mapping names a value of {self.of!r} twice; name it once")
+            target[code] = wanted
+        return _Mapped(self.column, self.of, target, second.values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rule as a JSON object."""
+        return {"column": self.column, "of": self.of, "mapping": [list(pair) for pair in self.mapping]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Rule:
+        """Make a rule from its JSON object."""
+        return cls(data["column"], data["of"], data["mapping"])
+
+
+@dataclass(frozen=True, eq=False)
+class _Mapped(Bound):
+    """`Follows` in codes: the code that follows from each, −1 for any."""
+
+    column: str
+    of: str
+    target: IntArray
+    values: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.column, self.of)
+
+    def _wanted(self, codes: Codes) -> IntArray:
+        of = codes[self.of].astype(np.int64)
+        known = of < len(self.target)
+        return np.where(known, self.target[np.where(known, of, 0)], -1)
+
+    def holds(self, codes: Codes) -> Flags:
+        own, wanted = codes[self.column].astype(np.int64), self._wanted(codes)
+        return np.asarray((wanted < 0) | (own == wanted) | (own >= self.values))
+
+    def mended(self, codes: Codes) -> Codes:
+        wanted = self._wanted(codes)
+        return {self.column: np.where(wanted < 0, codes[self.column].astype(np.int64), wanted)}
+
+    def impossible(self, cells: Cells) -> Flags:
+        if not set(self.names) <= set(cells):
+            return np.zeros([1] * len(cells), dtype=np.bool_)
+        (starts, stops), (firsts, lasts) = cells[self.of], cells[self.column]
+        never = np.ones((len(starts), len(firsts)), dtype=np.bool_)
+        never[starts >= len(self.target)] = False
+        never[:, firsts >= self.values] = False
+        for cell, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+            for wanted in np.unique(self.target[start:stop]):
+                never[cell, (firsts <= wanted) & (wanted < lasts) | (wanted < 0)] = False
+        names = list(cells)
+        if names.index(self.of) > names.index(self.column):
+            never = never.T
+        shape = [1] * len(names)
+        for name in self.names:
+            shape[names.index(name)] = len(cells[name][0])
+        return never.reshape(shape)
+
+
+@dataclass(frozen=True)
+class Ordered(Rule):
+    """Numbers, or times, of one column are at most those of another: a start comes before its end.
+
+    Parameters
+    ----------
+    low, high
+        The columns. A row that breaks it has ``high`` raised to ``low``, and ``low`` lowered where ``high`` has no
+        value so large.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> spaces = {"first": (0, 9), "last": (0, 9)}
+    >>> plan = dpf.plan.build_plan(spaces, epsilon=1.0, rules=[Ordered("first", "last")])
+    >>> rows = {"first": np.array([3, 5]), "last": np.array([4, 2])}
+    >>> plan.bound_rules.mended(rows)["last"]
+    array([4, 5])
+    """
+
+    low: str
+    high: str
+    keys: ClassVar[tuple[str, ...]] = ("low", "high")
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.low, str) or not isinstance(self.high, str) or self.low == self.high:
+            raise ParameterError("a rule's low and high must be names of two columns")
+
+    def bind(self, spaces: Mapping[str, Space]) -> Bound:
+        """Return the rule in codes."""
+        low, high = (_space(spaces, name) for name in (self.low, self.high))
+        for name, space in ((self.low, low), (self.high, high)):
+            if not space.is_numeric or space.is_listed:
+                raise ParameterError(f"rules: column {name!r} holds neither numbers nor times, which have an order")
+        kinds = [space.inner_space.unit if _is_time(space) else None for space in (low, high)]
+        if (kinds[0] is None) != (kinds[1] is None):
+            raise ParameterError(f"rules: {self.low!r} and {self.high!r} must both hold numbers, or both times")
+        return _Order(self.low, self.high, low, high)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rule as a JSON object."""
+        return {"low": self.low, "high": self.high}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Rule:
+        """Make a rule from its JSON object."""
+        return cls(data["low"], data["high"])
+
+
+def _is_time(space: Space) -> bool:
+    inner: Any = space.inner_space
+    return bool(getattr(inner, "is_time", False))
+
+
+def _values(space: Space, codes: npt.NDArray[Any]) -> FloatArray | IntArray:
+    """Return the numbers of codes, of times their nanoseconds."""
+    inner: Any = space.inner_space
+    numbers = inner.numbers(np.minimum(codes.astype(np.int64), space.values - 1))
+    if not _is_time(space):
+        return np.asarray(numbers)
+    times = np.asarray(inner.instants(numbers))
+    return times.astype("m8[ns]" if times.dtype.kind == "m" else "M8[ns]").astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Order(Bound):
+    """`Ordered` in codes."""
+
+    low: str
+    high: str
+    lows: Space
+    highs: Space
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.low, self.high)
+
+    def holds(self, codes: Codes) -> Flags:
+        low, high = codes[self.low], codes[self.high]
+        null = (low >= self.lows.values) | (high >= self.highs.values)
+        return np.asarray(null | (_values(self.lows, low) <= _values(self.highs, high)))
+
+    def mended(self, codes: Codes) -> Codes:
+        raised = _first(self.highs, _values(self.lows, codes[self.low]))
+        top = np.full(len(raised), self.highs.values - 1)
+        # The last code of the low column that is not above the highest value of the other.
+        most = np.maximum(_first(self.lows, _values(self.highs, top), above=True) - 1, 0)
+        return {self.high: np.minimum(raised, top), self.low: np.minimum(codes[self.low].astype(np.int64), most)}
+
+    def impossible(self, cells: Cells) -> Flags:
+        never = np.zeros([1] * len(cells), dtype=np.bool_)
+        if not set(self.names) <= set(cells):
+            return never
+        (starts, _), (firsts, stops) = cells[self.low], cells[self.high]
+        least = {self.low: _values(self.lows, starts), self.high: _values(self.highs, stops - 1)}
+        there = {self.low: starts < self.lows.values, self.high: firsts < self.highs.values}
+        low, high = _placed(least, list(cells))
+        return np.asarray((low > high) & np.logical_and(*_placed(there, list(cells))))
+
+
+def _first(space: Space, values: npt.NDArray[Any], above: bool = False) -> IntArray:
+    """Return the first code whose number is at least, or above, each value; one beyond the last where none is."""
+    low, high = np.zeros(len(values), dtype=np.int64), np.full(len(values), space.values, dtype=np.int64)
+    while (low < high).any():
+        middle = (low + high) // 2
+        found = _values(space, middle)
+        enough = (found > values) if above else (found >= values)
+        low, high = np.where(enough | (low >= high), low, middle + 1), np.where(enough & (low < high), middle, high)
+    return low
+
+
+KINDS: tuple[type[Rule], ...] = (Implies, Follows, Ordered)
+
+
+def as_rule(given: Any) -> Rule:
+    """Return a rule, or make it from its JSON object; `ParameterError` for anything else."""
+    if isinstance(given, Rule):
+        return given
+    if isinstance(given, Mapping):
+        for kind in KINDS:
+            if set(given) == set(kind.keys):
+                return kind.from_json(given)
+    fields = " or ".join("{" + ", ".join(f'"{key}"' for key in kind.keys) + "}" for kind in KINDS)
+    raise ParameterError(f"a rule must be {_FORMS}; as JSON an object with {fields}")
+
+
+def as_rules(given: Any) -> tuple[Rule, ...]:
+    """Return rules; `ParameterError` unless it is a list of them."""
+    if isinstance(given, Rule | Mapping | str) or not isinstance(given, Iterable):
+        raise ParameterError(f"rules must be a list of {_FORMS}")
+    return tuple(map(as_rule, given))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundRules:
+    """The rules of a plan in codes.
+
+    Raises
+    ------
+    ParameterError
+        If a rule does not fit the columns' spaces, or no row was found that keeps all of them.
+    """
+
+    rules: tuple[Bound, ...]
+    spaces: Mapping[str, Space]
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule], spaces: Mapping[str, Space]) -> BoundRules:
+        """Bind rules to spaces."""
+        bound = cls(tuple(rule.bind(spaces) for rule in rules), spaces)
+        if bound.rules:
+            _ = bound._standing
+        return bound
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns that rules are about."""
+        return tuple(dict.fromkeys(name for rule in self.rules for name in rule.names))
+
+    @cached_property
+    def thresholds(self) -> Mapping[str, tuple[int, ...]]:
+        """Codes at which bins of columns are to begin."""
+        pairs = [pair for rule in self.rules for pair in rule.thresholds()]
+        return {name: tuple(sorted({code for own, code in pairs if own == name})) for name, _ in pairs}
+
+    def breaks(self, codes: Codes) -> Flags:
+        """Tell which rows break a rule."""
+        return np.asarray(~reduce(np.logical_and, [rule.holds(codes) for rule in self.rules]))
+
+    @cached_property
+    def _standing(self) -> Mapping[str, int]:
+        """A row that keeps all rules, which takes the place of one that cannot be mended rule by rule."""
+        generator = np.random.Generator(np.random.PCG64(0))
+        tried = {name: generator.integers(0, self.spaces[name].values, _TRIED) for name in self.names}
+        tried, broken = self._passes(tried)
+        if broken.all():
+            raise ParameterError("rules contradict each other: no row was found that keeps them all; take one out")
+        row = int(np.flatnonzero(~broken)[0])
+        return {name: int(tried[name][row]) for name in self.names}
+
+    def _passes(self, rows: dict[str, IntArray]) -> tuple[dict[str, IntArray], Flags]:
+        """Return rows mended rule by rule, and which of them still break one."""
+        broken = self.breaks(rows)
+        for _ in range(len(self.rules) + 1):
+            if not broken.any():
+                break
+            for rule in self.rules:
+                wrong = np.flatnonzero(~rule.holds(rows))
+                for name, new in rule.mended({name: rows[name][wrong] for name in rule.names}).items():
+                    rows[name][wrong] = new
+            broken = self.breaks(rows)
+        return rows, broken
+
+    def mended(self, codes: Codes) -> Codes:
+        """Return rows of which each keeps all rules: a function of each row alone, which leaves those that do.
+
+        Parameters
+        ----------
+        codes
+            One integer array per column, all of one length.
+        """
+        if not self.rules:
+            return codes
+        broken = np.flatnonzero(self.breaks(codes))
+        if not len(broken):
+            return codes
+        rows, left = self._passes({name: codes[name][broken].astype(np.int64) for name in self.names})
+        mended = dict(codes)
+        for name, column in rows.items():
+            column[left] = self._standing[name]
+            whole = codes[name].copy()
+            whole[broken] = column.astype(whole.dtype)
+            mended[name] = whole
+        return mended
+
+    def impossible(self, cells: Cells) -> Flags | None:
+        """Tell which cells of a joint no row can be in, with an axis for each column; None where no rule says so."""
+        if len(set(self.names) & set(cells)) < 1:
+            return None
+        shape = [len(starts) for starts, _ in cells.values()]
+        never = np.broadcast_to(reduce(np.logical_or, [rule.impossible(cells) for rule in self.rules]), shape)
+        return never if never.any() else None

@@ -1,0 +1,117 @@
+"""Stretches of a space's codes that a condition on its values names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpframe.errors import ColumnError, ParameterError, name_list
+from dpframe.spaces.base import Space
+
+FINE = 4097
+"""Values of a number beyond which its steps are finer than what people ask for."""
+
+
+def listed_values(wanted: Any, what: str) -> list[Any]:
+    """Return the values of a condition: one, or a list of them."""
+    listed = wanted if isinstance(wanted, list | set | frozenset | np.ndarray | pd.Series | pd.Index) else [wanted]
+    if getattr(listed, "ndim", 1) != 1:
+        raise ParameterError(f"{what} must be a list of values, of one dimension")
+    if not len(listed):
+        raise ParameterError(f"{what} names no value; give one or more")
+    return list(listed)
+
+
+def code_of(space: Space, value: Any, what: str) -> int:
+    """Return the code of a value that a space holds; `ParameterError` for another."""
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+        if space.has_null:
+            return space.values
+        raise ParameterError(f"{what} asks for null, which its space does not hold")
+    inner = space.inner_space
+    if space.is_listed:
+        labels = inner.labels()
+        try:
+            places = [i for i, label in enumerate(labels) if type(label) is type(value) and label == value]
+            places = places or [i for i, label in enumerate(labels) if label == value]
+        except (TypeError, ValueError):  # what cannot be compared is none of them
+            places = []
+        if places:
+            return places[0]
+        shown = f", which are {name_list([str(label) for label in labels])}" if len(labels) <= _SHOWN else ""
+        raise ParameterError(f"{what} names a value that is none of its values{shown}")
+    low, high = _codes(space, [value, value], what)
+    if low != high:
+        raise ParameterError(
+            f"{what} names a value that is none of its space: beyond its bounds, or between "
+            "its steps; name one of it, or a range (low, high)"
+        )
+    return low
+
+
+_SHOWN = 20
+"""Values of a column up to which an error names them."""
+
+
+def between(space: Space, wanted: tuple[Any, ...], what: str) -> tuple[int, int]:
+    """Return the first and the last code of a range (low, high), None for no end; `ParameterError` for none."""
+    if len(wanted) != 2:
+        raise ParameterError(f"{what} must be (low, high) with both ends in it, or a list")
+    if not space.is_numeric or space.is_listed:
+        raise ParameterError(f"{what}: the column holds no numbers; give a value or a list of values of it")
+    low, high = _codes(space, wanted, what)
+    if low > high:
+        raise ParameterError(f"{what} must be (low, high) in order, and reach into its bounds; None for no end")
+    return low, high
+
+
+def _codes(whole: Space, ends: Sequence[Any], what: str) -> tuple[int, int]:
+    """Return the first code at or above the low end and the last at or below the high one; None is no end."""
+    space: Any = whole.inner_space
+    codes = []
+    for end, code, rounding in ((ends[0], 0, math.ceil), (ends[1], space.size - 1, math.floor)):
+        if end is None:
+            codes.append(code)
+            continue
+        try:
+            if space.is_time:
+                codes.append(_time_code(space, end, rounding))
+                continue
+            place = _place(space, float(end))
+            # A real number on fine steps is taken to the nearest one, as those of the rows are: heaps lie there.
+            nearest = not space.is_whole and space.size > FINE and 0 <= place <= space.size - 1
+            codes.append(round(place) if nearest else rounding(place))
+        except (ColumnError, ParameterError, TypeError, ValueError, OverflowError):
+            raise ParameterError(f"{what} must be values of its kind, or None") from None
+    low, high = codes
+    if low >= space.size or high < 0:
+        return 1, 0
+    return max(low, 0), min(high, space.size - 1)
+
+
+def _place(space: Any, value: float) -> float:
+    """Return the place of a number on a grid, to the rounding of floats; codes are whole."""
+    start, then = np.asarray(
+        space.numbers(np.array([0, 1])) if space.size > 1 else [space.numbers(np.array([0]))[0]] * 2
+    )
+    place = (value - float(start)) / (float(then - start) or 1.0)
+    whole = round(place) if math.isfinite(place) else place
+    return float(whole) if math.isclose(place, whole, rel_tol=0, abs_tol=1e-9 * max(1.0, abs(place))) else place
+
+
+def _time_code(space: Any, given: Any, rounding: Callable[[float], int]) -> int:
+    """Return the code of a time, of those beside one that is none the next (``ceil``) or the last (``floor``)."""
+    first = space.instants(space.numbers(np.array([0])))[0]
+    kind: Any = pd.Timedelta if isinstance(first, np.timedelta64) else pd.Timestamp
+    time = kind(given)
+    if isinstance(time, pd.Timestamp) and time.tzinfo is not None:
+        time = time.tz_convert("UTC").tz_localize(None)
+    code = int(space.encode([time])[0])
+    shown = kind(space.instants(space.numbers(np.array([code])))[0])
+    if rounding is math.ceil:
+        return code + int(shown < time)
+    return code - int(shown > time)
