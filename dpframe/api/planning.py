@@ -28,7 +28,7 @@ from dpframe.errors import (
     name_list,
     warn,
 )
-from dpframe.infer.declared import infer_spaces
+from dpframe.infer.declared import identifiers, infer_spaces, warn_of_identifiers
 from dpframe.infer.private import Measurement, histograms_of
 from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
@@ -265,6 +265,7 @@ class Draft:
         promise = promise_of(request.epsilon, request.delta, table.n, quiet)
         _check_lists(table.names, options["drop"], options["passthrough"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
+        columns = _without_identifiers(columns, options, quiet)
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
         BoundRules.of(options["rules"], known)  # refused before anything is spent
@@ -392,6 +393,21 @@ def planned(
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
     purse, request = Purse(account), Request(epsilon, delta, None, options, release=False)
     return prepare(of_persons(table, request, purse.choice), request, purse).plan
+
+
+def _without_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: bool) -> list[Field]:
+    """Return the columns less those that look like identifiers, which join ``drop``, with one warning.
+
+    A table of nothing else is refused where its spaces are sought, column by column.
+    """
+    found = [] if options["infer"] == "public" else identifiers(columns, options["spaces"])
+    kept = [column for column in columns if column.name not in found]
+    if not found or not kept:
+        return list(columns)
+    options["drop"] = (*options["drop"], *found)
+    if not quiet:
+        warn_of_identifiers(found, options["privacy_id"] is None)
+    return kept
 
 
 def _reused(spaces: Any) -> Inferred | None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpframe.errors import ColumnError, ParameterError, PlanError, PrivacyLeakWarning, name_list, warn
-from dpframe.infer.from_data import Reader, from_data
+from dpframe.errors import (
+    ColumnError,
+    InferenceWarning,
+    ParameterError,
+    PlanError,
+    PrivacyLeakWarning,
+    name_list,
+    warn,
+)
+from dpframe.infer.from_data import IDENTIFIER, Reader, from_data
 from dpframe.infer.objects import read_by_kind
 from dpframe.infer.types import from_type
 from dpframe.plan.plan import Plan
@@ -81,6 +91,48 @@ def infer_spaces(
             )
     left = [column for column in missing if column.name not in fresh]
     return known, left, [name for name in names if name in fresh or name in earlier]
+
+
+_PERSON = re.compile(
+    r"(person|people|patient|user|customer|client|member|subject|student|pupil|employee|worker|respondent|participant"
+    r"|household|account|visitor|individual|ssn|nino|passport|e?mail)",
+    re.IGNORECASE,
+)
+"""Names of columns by whose values a row may be known to be one person's."""
+
+
+def identifiers(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> list[str]:
+    """Return the columns that are left out: by name and type identifiers, and not declared.
+
+    Never by their values: how many of them differ is data.
+    """
+    declared = _declared(spaces)
+    return [
+        column.name
+        for column in columns
+        if column.name not in declared
+        and IDENTIFIER.search(column.name)
+        and from_type(replace(column, nullable=False)) is None
+    ]
+
+
+def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
+    """Say which columns are left out as identifiers, and how to keep them, in one warning.
+
+    Parameters
+    ----------
+    persons
+        Whether a column that names persons may still be given as ``privacy_id``.
+    """
+    if not names:
+        return
+    person = next((name for name in names if _PERSON.search(name)), None) if persons else None
+    hint = "" if person is None else f"; if a person may have several rows, pass privacy_id={person!r}"
+    warn(
+        f"left out as identifiers, by their names: {name_list(names)}; to keep one, declare its space, spaces="
+        f"{{{names[0]!r}: …}}, and drop={list(names)} says that they are to go{hint}",
+        InferenceWarning,
+    )
 
 
 def _as_kinds(read: Reader) -> Reader:

@@ -232,7 +232,7 @@ def test_damaged_metadata():
         safe.dp.mean("age")
     info = ReleaseInfo(PLAN, 3, "0").to_json().replace('"schema": 1', '"schema": 9', 1)
     safe.attrs["dpframe"] = info
-    with pytest.raises(dpf.PlanError, match="schema 9, this version reads up to 2"):
+    with pytest.raises(dpf.PlanError, match="schema 9, this version reads up to 3"):
         safe.dp.mean("age")
 
 

@@ -99,6 +99,6 @@ def test_what_a_cap_takes_is_told_by_the_rows():
     generator = np.random.default_rng(2)
     items = [f"item {i}" for i in range(24)]
     frame = pd.DataFrame({"x": [sorted(generator.permutation(items)[:20]) for _ in range(3_000)]})
-    found = dpf.sanitize(frame, 4.0, 1e-6, spaces={"x": dpf.Subset(items)}, key=bytes(32)).dp.support("x")
+    found = dpf.sanitize(frame, 4.0, 1e-6, spaces={"x": dpf.Subset(items)}, key=bytes([1]) * 32).dp.support("x")
     # 24 intervals of 95 %: fewer than 20 hold the truth with probability 2e-3, under one key.
     assert ((found["lower"] < 20 / 24) & (found["upper"] > 20 / 24)).sum() >= 20

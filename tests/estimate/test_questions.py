@@ -180,7 +180,7 @@ def test_real_grids_take_the_codes_within():
         ({"sex": "X"}, "where of column 'sex' names a value that is none of its values, which are F, M"),
         ({"sex": None}, "where of column 'sex' asks for null, which its space does not hold"),
         ({"sex": []}, "names no value; give one or more"),
-        ({"sex": ("F", "M")}, "column 'sex' holds no numbers: where takes a value or a list"),
+        ({"sex": ("F", "M")}, "where of column 'sex': the column holds no numbers; give a value or a list"),
         ({"age": (50, 30)}, r"must be \(low, high\) in order"),
         ({"age": (100, 200)}, "reach into its bounds"),
         ({"age": 17}, "names a value that is none of its space: beyond its bounds"),

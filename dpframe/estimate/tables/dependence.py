@@ -24,7 +24,9 @@ def dependence_score(counts: FloatArray, variances: FloatArray, margins: Sequenc
     first, second = (np.maximum(counts.sum(axis=1 - i), 1e-9) for i in range(2)) if margins is None else margins
     expected = np.outer(first / first.sum(), second / second.sum()) * float(counts.sum())
     freedom = max((counts.shape[0] - 1) * (counts.shape[1] - 1), 1)
-    apart = float(((counts - expected) ** 2 / variances).sum())
+    # What is expected is a product of noisy margins, so that the product of their noise counts where noise is large.
+    product = 1 + float(variances.sum()) / max(float(counts.sum()), 1.0) ** 2
+    apart = float(((counts - expected) ** 2 / variances).sum()) / product
     return float((apart - freedom) / np.sqrt(2 * freedom))
 
 
