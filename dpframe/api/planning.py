@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
-from dpframe.accounting.gaussian_dp import Step, composed_steps
+from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.api.identity import content, request_digest, table_digest, warn_of_parts
 from dpframe.api.options import PlanOptions, check_names, checked
@@ -29,7 +29,7 @@ from dpframe.errors import (
     warn,
 )
 from dpframe.infer.declared import identifiers, infer_spaces, warn_of_identifiers
-from dpframe.infer.private import Measurement, histograms_of
+from dpframe.infer.private import Measurement, histograms_of, rounds_of
 from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
 from dpframe.io.checks import check_columns, located
@@ -276,7 +276,9 @@ class Draft:
             plan = built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         _check_types(left, table.objects)
-        histograms = histograms_of(left, table.n, most)
+        few = promise.delta > 0  # with δ = 0 there is no step that rounds share
+        rounds = rounds_of(left, table.n, promise_step(promise), options["contributions"]) if few else 3
+        histograms = histograms_of(left, table.n, most, rounds)
         if not histograms:  # types say it all, and nothing is to be paid for
             known |= {column.name: space for column in left if (space := from_type(column)) is not None}
             plan = built({n: known[n] for n in names}, promise, options, wish)
@@ -286,7 +288,7 @@ class Draft:
         # In known order what inference gave may decide neither the columns' shares nor which tables are measured.
         fixed = options["allocation"] != "error" and wish.measure is None
         allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)
-        measurement = Measurement.of(left, table.n, allowed.spendable, options["contributions"], most)
+        measurement = Measurement.of(left, table.n, allowed.spendable, options["contributions"], most, rounds=rounds)
         stand_ins = {c.name: known.get(c.name) or any_space(c) for c in columns}
         rest = promise.less(allowed.budget, "inference") if allowed.step is None else promise
         _rehearse(stand_ins, rest, left, options)

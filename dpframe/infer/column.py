@@ -44,6 +44,10 @@ class Task(ABC):
     def histograms(self) -> tuple[Histogram, ...]:
         """All histograms that the column may ask for: public facts, whatever it holds."""
 
+    def in_rounds(self, rounds: int) -> Task:
+        """Return the task with no more rounds than these, where it has several of a kind."""
+        return self
+
     def asks(self, i: int) -> int | None:
         """Return the number of the histogram that is asked for in round ``i``, or None if the column is done."""
         return i if i < len(self.histograms) else None

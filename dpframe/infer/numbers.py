@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from itertools import pairwise
 from typing import Any, Self, cast
 
 import numpy as np
@@ -14,17 +15,20 @@ from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer.column import Counter, Task
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.infer.from_data import integers, reals, times
-from dpframe.infer.ranges import Edge, Grid, Round, bounds, fitted, refined
+from dpframe.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds, refined
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Datetime, Integer, Space, as_space
 from dpframe.spaces.field import Field
 
-ROUND_SHARES = (0.33, 0.33, 0.34)
-"""Shares of a numeric column's budget for its three rounds."""
+ROUND_SHARES = {1: (1.0,), 2: (0.5, 0.5), 3: (0.33, 0.33, 0.34)}
+"""Shares of a numeric column's budget for its rounds, by how many there are."""
 
 _MOST_PARTS = (32, 1024)
 """Parts into which a cell with most of the mass is divided, in the second and in the third round."""
+
+_USUAL, _PARTS = (2**-8, 2**20), 4
+"""Numbers among which cells of an only round are divided, and into how many parts."""
 
 _LARGEST = 2**63 - 1
 
@@ -126,22 +130,39 @@ class Numbers(Task):
 
     def __init__(self, field: Field, n: int) -> None:
         super().__init__(field)
+        self.most = 3
         type_ = field.type
         self.type = type_.value_type if pa.types.is_dictionary(type_) else type_
         self.n = n
         self.unit = _unit(self.type) if is_time(self.type) else None
         self.rounds: list[Round] = []
 
+    def in_rounds(self, rounds: int) -> Task:
+        """Return the task with so many rounds."""
+        self.most = rounds
+        return self
+
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """One a round."""
-        return tuple(Histogram("intervals", 1, share) for share in ROUND_SHARES)
+        return tuple(Histogram("intervals", 1, share) for share in ROUND_SHARES[self.most])
 
     def counter(self) -> Counter:
         """Return a counter of the next grid's cells."""
         if not self.rounds:
-            return _InCells(first_grid(self.type).opened())
+            grid = first_grid(self.type)
+            return _InCells((grid if self.most > 1 else self._finer(grid)).opened())
         return _InCells(refined(fitted(self.rounds), self.n, _MOST_PARTS[len(self.rounds) - 1]).opened())
+
+    def _finer(self, grid: Grid) -> Grid:
+        """Return the grid of an only round: a cell costs nothing, so that those of usual sizes are divided."""
+        ends = [edge for edge in grid.edges if _USUAL[0] <= edge <= _USUAL[1]]
+        edges = {
+            a + (b - a) * part // _PARTS if grid.whole else a + (b - a) * part / _PARTS
+            for a, b in pairwise(ends)
+            for part in range(_PARTS)
+        }
+        return Grid(tuple(sorted(edges | set(grid.edges))), grid.least, grid.most)
 
     def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the cells of a round."""
@@ -153,9 +174,15 @@ class Numbers(Task):
             Measured(self.field.name, "intervals", counter.grid.edges, counts, noise.variance, missing, self.unit)
         )
 
+    def _bounds(self) -> tuple[float, float] | None:
+        cells = fitted(self.rounds)
+        # A single round knows powers of two only: all of the cells where there is mass, as a bound too wide costs less
+        # than one too narrow.
+        return outer_bounds(cells) if self.most == 1 else bounds(cells, self.n)
+
     def inner(self) -> Space:
         """Return the space between the bounds found, or between 0 and 1 where nothing was."""
-        low, high = bounds(fitted(self.rounds), self.n) or (0, 1)
+        low, high = self._bounds() or (0, 1)
         if pa.types.is_floating(self.type):
             return reals(self.type, [pa.array(friendly(low, high), pa.float64())])
         ends = [_clamped(edge, self.rounds[0].grid) for edge in friendly(round(low), round(high))]
@@ -171,9 +198,12 @@ class Numbers(Task):
 class Times(Numbers):
     """A column of dates, timestamps or durations."""
 
+    def _finer(self, grid: Grid) -> Grid:
+        return grid
+
     def inner(self) -> Space:
         """Return the space between the bounds found, or a public one where nothing was: a century, or a day."""
-        edges = bounds(fitted(self.rounds), self.n)
+        edges = self._bounds()
         if edges is None:
             day = 1 if pa.types.is_date32(self.type) else _ticks_per_day(self.type)
             edges = (0, day if pa.types.is_duration(self.type) else 36_525 * day)

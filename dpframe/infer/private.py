@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
@@ -20,9 +21,9 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.infer.categories import Items, Ranks, Texts, is_text
 from dpframe.infer.column import Counter, Presence, Task
-from dpframe.infer.cost import Histogram, Spending, spend
+from dpframe.infer.cost import MOST_SHARE, Histogram, Spending, spend
 from dpframe.infer.from_data import IDENTIFIER
-from dpframe.infer.numbers import Numbers, Times, is_number, is_time
+from dpframe.infer.numbers import ROUND_SHARES, Numbers, Times, is_number, is_time
 from dpframe.infer.objects import Objects
 from dpframe.infer.types import from_type
 from dpframe.infer.vectors import Lists
@@ -98,6 +99,8 @@ class Measurement:
     """Column and place of every histogram that may be measured."""
     spending: Spending | None
     """What each of them is measured with; None where types say everything."""
+    rounds: int = 3
+    """Times that a column of numbers is asked about."""
 
     @property
     def asked(self) -> AskedOf:
@@ -118,6 +121,7 @@ class Measurement:
         contributions: int = 1,
         most_items: int = MOST_ITEMS,
         request: bytes = b"",
+        rounds: int = 3,
     ) -> Measurement:
         """Check everything that may refuse an inference.
 
@@ -136,6 +140,8 @@ class Measurement:
             Items a row of a set column counts under, at most; longer rows are cut by a keyed choice.
         request
             Further bytes that the noise is bound to.
+        rounds
+            Times that a column of numbers is asked about, from 1 to 3; see `rounds_of`.
 
         Raises
         ------
@@ -145,13 +151,18 @@ class Measurement:
             For identifiers, by name, and types that no space is known for.
         """
         public = tuple(_public(column) for column in columns)
-        tasks = [_task(column, n, most_items, Keystream(bytes(32))) for column in public]
+        tasks = [_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
         if isinstance(budget, Budget) and budget.delta == 0:
             _refuse_unknown(tasks)
         names = tuple((task.field.name, i) for task in tasks for i in range(len(task.histograms)))
         histograms = [histogram for task in tasks for histogram in task.histograms]
         spending = spend(budget, histograms, n, contributions) if histograms else None
-        return cls(public, n, budget, contributions, most_items, request, names, spending)
+        return cls(public, n, budget, contributions, most_items, request, names, spending, rounds)
+
+    @property
+    def _few(self) -> tuple[int, ...]:
+        """The rounds, where they are fewer than of old: what is asked enters the key of its noise."""
+        return () if self.rounds == len(ROUND_SHARES) else (self.rounds,)
 
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
@@ -167,9 +178,11 @@ class Measurement:
         count
             Counts rows in place of ``read``, where that is not done batch by batch.
         """
-        request = _digest(self.columns, self.n, self.budget, self.contributions, self.most_items, self.request)
+        request = _digest(
+            self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *self._few
+        )
         stream = Keystream(key, request)
-        tasks = [_task(column, self.n, self.most_items, stream) for column in self.columns]
+        tasks = [_task(column, self.n, self.most_items, stream, self.rounds) for column in self.columns]
         if self.spending is None:
             return Inference({task.field.name: task.space() for task in tasks}, (), None, {})
         places = {histogram: at for at, histogram in enumerate(self.histograms)}
@@ -192,9 +205,27 @@ class Measurement:
         )
 
 
-def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS) -> list[Histogram]:
+_CLEAR = 60
+"""A round is worth its part of the budget where its noise is at most one of so many parts of the rows."""
+
+
+def rounds_of(columns: Sequence[Field], n: int, whole: Step, contributions: int = 1) -> int:
+    """Return how often columns of numbers are asked about: a function of types, rows and promise alone.
+
+    Each round takes its part of the budget. Where the noise of a third, or of a half, would hide what a round is to
+    tell, there are fewer, and the bounds found are powers of two.
+    """
+    asked = max(len(columns), 1)
+    for rounds in (3, 2):
+        sigma = contributions * math.sqrt(2 * asked * rounds / (MOST_SHARE * float(whole.square)))
+        if sigma * _CLEAR <= n:
+            return rounds
+    return 1
+
+
+def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS, rounds: int = 3) -> list[Histogram]:
     """Return the histograms that inference would ask for, by the columns' types alone."""
-    tasks = [_task(_public(column), n, most_items, Keystream(bytes(32))) for column in columns]
+    tasks = [_task(_public(column), n, most_items, Keystream(bytes(32)), rounds) for column in columns]
     return [histogram for task in tasks for histogram in task.histograms]
 
 
@@ -223,7 +254,7 @@ def _digest(columns: Sequence[Field], n: int, budget: Budget | Step, *rest: Any)
     return hashlib.sha256(json.dumps(facts).encode()).digest()
 
 
-def _task(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+def _task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int = 3) -> Task:
     if any("\ud800" <= letter <= "\udfff" for letter in column.name):
         raise ParameterError(f"column name {column.name!r} is not valid Unicode; rename it")
     said = from_type(replace(column, nullable=False))
@@ -244,7 +275,8 @@ def _task(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
             f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space",
             column=column.name,
         )
-    return make(column, n, most_items, stream)
+    task = make(column, n, most_items, stream)
+    return task.in_rounds(rounds)
 
 
 def _items(column: Field, n: int, most_items: int, stream: Keystream) -> Task:

@@ -29,6 +29,9 @@ _PART = 0.035
 _WIDTHS = (1, 2, 3, 4, 6, 8)
 """Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none alone."""
 
+_WIDTHS_OF_PARTS = (*_WIDTHS, 12, 16, 24, 32)
+"""The same of a grid whose cells are parts of doublings."""
+
 _FALSE_ALARM = 0.0005
 """Probability, per column and round, that noise alone passes for mass."""
 
@@ -114,14 +117,14 @@ def fitted(rounds: Sequence[Round]) -> Cells:
     return Cells(rounds[-1].grid, fit, covariance).finite()
 
 
-def hull(cells: Cells) -> tuple[int, int] | None:
+def hull(cells: Cells, most: Sequence[int] = _WIDTHS) -> tuple[int, int] | None:
     """Return the first and last cell where there is mass beyond doubt, or None if there is no such cell.
 
     A run of cells counts if its sum is larger than noise makes anywhere on the grid, and no shorter run inside
     it is; then cells beside it, at a lower level.
     """
     size = len(cells.counts)
-    widths = [width for width in _WIDTHS if width <= size]
+    widths = [width for width in most if width <= size]
     level = NormalDist().inv_cdf(1 - _FALSE_ALARM / (size * len(widths)))
     sums = np.concatenate([[0.0], np.cumsum(cells.counts)])
     spread = np.zeros((size + 1, size + 1))
@@ -214,7 +217,26 @@ def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
         low = 0.0
     if ends[last + 1] <= 0 < high:
         high = 0.0
-    return low, high
+    return _at_zero(low, high, cells, outer)
+
+
+def outer_bounds(cells: Cells) -> tuple[float, float] | None:
+    """Return where the cells with mass begin and end, or None where no mass was found, or none but that of 0."""
+    outer = hull(cells, _WIDTHS_OF_PARTS)
+    if outer is None:
+        return None
+    first, last = outer
+    ends, whole = cells.grid.ends, cells.grid.whole
+    return _at_zero(float(ends[first]), float(ends[last + 1]) - whole, cells, outer)
+
+
+def _at_zero(low: float, high: float, cells: Cells, outer: tuple[int, int]) -> tuple[float, float] | None:
+    """Return bounds that end at 0 where a cell around it is the outermost; None where there is no other."""
+    ends = cells.grid.ends
+    first, last = ((ends[place] < 0 < ends[place + 1]) and not cells.grid.whole for place in outer)
+    if first and last and outer[0] == outer[1]:
+        return None
+    return 0.0 if first else low, 0.0 if last else high
 
 
 def _reach(

@@ -24,6 +24,15 @@ from dpframe.spaces import Space
 MOST_OUTSIDE = 0.2
 """Share of the rows that may lie in ``other``, or beyond a bound."""
 
+MOST_UNSEEN = 0.4
+"""Share of the rows that may lie there for all that counts say; estimates have it in their intervals."""
+
+MOST_BESIDE_SPIKE = 0.05
+"""The same of a column that has most of its rows in one cell: how far the others lie is not known from it."""
+
+_SPIKE = 0.6
+"""Share of the rows in one cell from which on a column's others are few."""
+
 ERRORS = 2.0
 """Standard errors by which the rows that bounds leave out must lie below that share."""
 
@@ -84,9 +93,16 @@ def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int) -> str 
     share, error = share_outside(measured, space, n)
     if share - ERRORS * error > MOST_OUTSIDE:
         return "more than a fifth of the rows lies beyond its bounds"
-    if share + ERRORS * error > MOST_OUTSIDE:
+    if share - error / 2 > MOST_BESIDE_SPIKE and _spiky(measured, n):
+        return "one value has most of the rows, and where the others lie does not stand out of the noise"
+    if share + ERRORS * error > MOST_UNSEEN:
         return "its bounds rest on counts that do not stand out of their noise"
     return None
+
+
+def _spiky(measured: Sequence[Measured], n: int) -> bool:
+    nulls = max(measured[-1].missing or 0, 0)
+    return max(measured[-1].counts, default=0) > _SPIKE * max(n - nulls, 1)
 
 
 def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[float, float]:
@@ -122,6 +138,8 @@ def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
     with np.errstate(invalid="ignore"):
         shared = np.minimum(stops, (high + whole) / 2) - np.maximum(starts, low / 2)
         parts = np.where(np.isfinite(stops - starts), shared / (stops - starts), shared == stops - starts)
+    if not whole:  # the cell of floats around 0 is 0 itself, where a bound may lie
+        parts[(starts < 0) & (stops > 0)] = float(low <= 0 <= high)
     return np.clip(parts, 0.0, 1.0)
 
 

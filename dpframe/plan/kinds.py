@@ -57,8 +57,16 @@ SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
 WRITTEN = ("text", "boolean", "whole number", "number", "date", "timestamp")
 """Ways that any column of kinds has: what text may write."""
 
-ALONE = (("values",), ("ranks",), ("items",), ("nulls",), _NUMBERS, _NORMS, ("lengths", *_NORMS))
-"""What columns ask for whose type says the kind of their values."""
+ALONE = (
+    ("values",),
+    ("ranks",),
+    ("items",),
+    ("nulls",),
+    *(_NUMBERS[:rounds] for rounds in (1, 2, 3)),
+    _NORMS,
+    ("lengths", *_NORMS),
+)
+"""What columns ask for whose type says the kind of their values; numbers in fewer rounds where rows are few."""
 
 
 def is_asked(histograms: Sequence[tuple[str | None, str]]) -> bool:

@@ -50,6 +50,10 @@ _COARSEST = 0.3
 """σ² of the least noise: the lattice law of less would be of no use."""
 _PARTS = {"one_way": 0.17, "level": 0.12, "sum": 0.12, "joint": 0.59, "vectors": 0.5}
 """Shares of what numbers' one-ways, finer levels of these, their sums, sums of vectors and other tables take."""
+_PARTS_OF_FEW = {"one_way": 0.4, "level": 0.1, "sum": 0.2, "joint": 0.3, "vectors": 0.5}
+"""The same where pairs drown in their noise: every column has a one-way of its own, which more of it goes to."""
+_DROWNED = 3.0
+"""Expected L1 distance of a raw pair's shares, about, from which on its noise hides it."""
 _MOST_JOINED = 3
 _COARSER = 4.0
 """Most that noise is raised by at once."""
@@ -120,8 +124,12 @@ class Wish:
         found = self.tables(spaces)
         if not found or (auto and n < FEWEST):
             return ()
-        weights = _weights(found, spaces) if self.goals is None else _goal_weights(found, spaces, self.goals)
-        noised = _noised(found, spaces, weights, self.most(promise, inference).mu, contributions, promise.delta)
+        weights = _weights(found) if self.goals is None else _goal_weights(found, spaces, self.goals)
+        mu = self.most(promise, inference).mu
+        noised = _noised(found, spaces, weights, mu, contributions, promise.delta)
+        if auto and noised is not None and _drown(noised, spaces, n):
+            found = list(_with_one_ways(found, spaces))
+            noised = _noised(found, spaces, _weights(found, _PARTS_OF_FEW), mu, contributions, promise.delta)
         counts = [m.sigma2 / _count_unit(m, spaces) ** 2 for m in noised or () if m.kind != "sum"]
         least = min(counts, default=math.inf)
         if noised is None and not auto:
@@ -196,6 +204,23 @@ def _all_tables(spaces: Mapping[str, Space]) -> Iterator[Measure]:
         yield _joint(pair, spaces)
 
 
+def _drown(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> bool:
+    """Tell whether the noise of most pairs hides them: E|noise| is 0.8 σ a cell."""
+    apart = [0.8 * math.prod(m.shape(spaces)) * math.sqrt(m.sigma2) / n for m in tables if m.kind == "joint"]
+    return bool(apart) and float(np.median(apart)) > _DROWNED
+
+
+def _with_one_ways(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> Iterator[Measure]:
+    """Yield tables, and before those of pairs one-ways of the columns that have none."""
+    known = {table.columns[0] for table in tables if table.kind == "one_way"}
+    joined = dict.fromkeys(name for table in tables if table.kind == "joint" for name in table.columns)
+    yield from (table for table in tables if table.kind != "joint")
+    for name in joined:
+        if name not in known:
+            yield from _alone(name, spaces[name], sums=False)
+    yield from (table for table in tables if table.kind == "joint")
+
+
 def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> Iterator[Measure]:
     """Yield what is asked for, and the one-ways whose quantiles cut the numbers of joints."""
     wanted = list(wanted)
@@ -215,11 +240,12 @@ def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> It
             yield _joint(names, spaces)
 
 
-def _weights(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> list[float]:
+def _weights(tables: Sequence[Measure], shares: Mapping[str, float] = _PARTS) -> list[float]:
     """Return each table's share of what all may cost."""
-    parts = [_part(table) for table in tables]
-    whole = sum(_PARTS[part] for part in set(parts))
-    return [_PARTS[part] / parts.count(part) / whole for part in parts]
+    few = shares is not _PARTS
+    parts = ["one_way" if few and table.kind == "one_way" and table.level < 2 else _part(table) for table in tables]
+    whole = sum(shares[part] for part in set(parts))
+    return [shares[part] / parts.count(part) / whole for part in parts]
 
 
 def _part(table: Measure) -> str:

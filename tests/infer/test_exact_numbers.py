@@ -64,6 +64,12 @@ CASES = {
         numbers(5), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [7], SHORT), (3, 3, 3)
     ),
     "a null": Case(numbers(5, True), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [None], SHORT), (3, 3, 3)),
+    "an only round": Case(
+        numbers(5).in_rounds(1), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [900], SHORT), (6,), Step(2.0, 1e-4)
+    ),
+    "two rounds": Case(
+        numbers(5, True).in_rounds(2), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [None], SHORT), (4, 4)
+    ),
     "a later day": Case(
         Times(Field("x", pa.date32(), False), 6),
         pa.array([9000] * 6, pa.date32()),
