@@ -15,6 +15,7 @@ from dpframe.accounting.audit import AuditResult, audit
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.finite import SufficientSets, sufficient_sets, tight
 from dpframe.api.accessor import attach
+from dpframe.api.expectation import Expectation, draft_spaces, expect
 from dpframe.api.memory import make_plan, price_targets, sanitize
 from dpframe.api.parquet import plan_parquet, read_csv, read_parquet, sanitize_parquet, write_parquet
 from dpframe.api.queries import Queries
@@ -40,6 +41,7 @@ from dpframe.errors import (
     SeededReleaseWarning,
 )
 from dpframe.estimate import Estimates
+from dpframe.infer.drafted import DraftedSpaces
 from dpframe.io.verify import verify_file
 from dpframe.ledger.ledger import Ledger
 from dpframe.mechanisms import Matrix
@@ -88,7 +90,9 @@ __all__ = [
     "DebiasedRidge",
     "DpframeError",
     "DpframeWarning",
+    "DraftedSpaces",
     "Estimates",
+    "Expectation",
     "FileError",
     "Follows",
     "Group",
@@ -123,6 +127,8 @@ __all__ = [
     "attach",
     "audit",
     "datasets",
+    "draft_spaces",
+    "expect",
     "exponential",
     "fidelity",
     "make_plan",

@@ -11,10 +11,12 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.api.curator_check import CuratorCheck, check
+from dpframe.api.expectation import Expectation, draft_spaces, expect
 from dpframe.api.memory import make_plan, sanitize
 from dpframe.api.options import PlanOptions
 from dpframe.errors import NotSanitizedError, ParameterError
 from dpframe.estimate import Estimates
+from dpframe.infer.drafted import DraftedSpaces
 from dpframe.io.frames import release_text
 from dpframe.io.released import Source, read_info
 from dpframe.plan.notebook import notebook_html
@@ -104,6 +106,16 @@ class DpAccessor:
         account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
         out: pd.DataFrame = sanitize(self._frame, epsilon, delta, plan=plan, key=key, **account, **options)
         return out
+
+    def expect(
+        self, epsilon: float | None = None, delta: float | None = None, **options: Unpack[PlanOptions]
+    ) -> Expectation:
+        """Say what a release would tell, from the schema and the number of rows; see `dpframe.expect`."""
+        return expect(self._frame, epsilon, delta, **options)
+
+    def draft(self) -> DraftedSpaces:
+        """Draft spaces from the data, for the curator's eyes; see `dpframe.draft_spaces`."""
+        return draft_spaces(self._frame)
 
     def check(self, plan: Plan) -> CuratorCheck:
         """Look at the data: what a plan clamps and cuts of the frame, for its curator alone.

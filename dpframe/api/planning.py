@@ -547,7 +547,7 @@ def warn_not_found(plan: Plan) -> None:
     warn(
         f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns "
         f"({grounds}); estimates of them are NaN unless asked for with clipped=True: declare spaces={{{entries}}}, or "
-        "raise epsilon or infer_share",
+        "raise epsilon or infer_share (df.dp.expect(epsilon=…) says what to expect at this number of rows)",
         InferenceWarning,
     )
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpframe.api.expectation import expected
 from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import check_target, plan_parquet, sanitize_parquet
 from dpframe.api.targets import check_alone, reached
@@ -121,11 +122,18 @@ def plan(
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what it means for one person, what it costs, what would help.")
     ] = False,
+    expect: Annotated[
+        bool, typer.Option("--expect", help="Say what to expect, from the schema and the rows' number; plan nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan how a file would be sanitised, and write the plan to reuse or edit."""
     if epsilon is None and not target:
         raise ParameterError("give --epsilon, e.g. --epsilon 1, or --target, e.g. --target region=0.01")
+    if expect:
+        check_alone_expected(output, target, max_epsilon, ledger)
+        typer.echo(str(expected(open_input(source), epsilon, delta, options)))
+        return
     reach = None
     with contextlib.ExitStack() as stack:
         # Before anything is spent.
@@ -148,6 +156,12 @@ def plan(
         typer.echo(f"\nTargets, and what half of each would ask for:\n{_shown(reach.table())}")
     if made.columns and made.n and made.delta:
         typer.echo(f"\nWhat each lever of the accounting contributes, at the same promise:\n{_gains(made)}")
+
+
+def check_alone_expected(*given: Any) -> None:
+    """Raise `ParameterError` unless ``--expect`` was given with a promise and options of a plan alone."""
+    if any(given):
+        raise ParameterError("--expect makes no plan and costs nothing; leave --output, --target and --ledger out")
 
 
 def target_of(texts: list[str]) -> dict[Any, float]:

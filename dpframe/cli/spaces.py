@@ -20,6 +20,8 @@ from dpframe.api.parquet import plan_parquet
 from dpframe.cli.pipes import Source
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
 from dpframe.infer.declared import placeholder
+from dpframe.infer.drafted import TITLE, DraftedSpaces, drafted
+from dpframe.infer.from_data import Reader
 from dpframe.infer.types import from_type
 from dpframe.io.atomic import atomic
 from dpframe.io.inputs import open_input
@@ -60,6 +62,9 @@ def spaces(
     delta: Annotated[
         float | None, typer.Option(help="Budget δ beside it.  [default: min(1e-6, rows^-1.5)]", show_default=False)
     ] = None,
+    draft: Annotated[
+        bool, typer.Option("--draft", help="Fill it in from the data, for the curator's eyes: NOT private.")
+    ] = False,
     drop: Annotated[list[str] | None, typer.Option(help="Columns to leave out; repeat.", show_default=False)] = None,
     contributions: Annotated[int | None, typer.Option(help="Rows that one person may own.", show_default=False)] = None,
     privacy_id: Annotated[
@@ -88,7 +93,12 @@ def spaces(
         raise ParameterError("a template tells of nobody; give --contributions and --privacy-id with --infer EPSILON")
     unit: dict[str, Any] = {"contributions": 1 if contributions is None else contributions, "privacy_id": privacy_id}
 
+    if draft and infer is not None:
+        raise ParameterError("--draft reads the data and --infer asks it with noise; give one of them")
+
     def text() -> str:
+        if draft:
+            return _drafted(fields, table.arrays, ending)
         if infer is None:
             return written({field.name: (_template(field), _kind(field)) for field in fields}, ending)
         plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **unit, **account)
@@ -102,6 +112,13 @@ def spaces(
     with atomic(output) as file:  # before anything is spent
         file.write(text().encode())
     typer.echo(f"wrote {output}: spaces of {len(fields)} columns")
+
+
+def _drafted(fields: Sequence[Field], read: Reader, ending: str) -> str:
+    found = drafted(fields, read)
+    entries = {name: (space.to_json(), f"check: {found.notes[name]}") for name, space in found.spaces.items()}
+    left = [f"{name} is left out: {why}" for name, why in found.left_out.items()]
+    return written(entries, ending, (f"{TITLE}.", "reviewed: false", "(write true above once every line is.)", *left))
 
 
 def _template(field: Field) -> Any:
@@ -178,7 +195,10 @@ def _toml_value(value: Any) -> str:
     return _quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
-def read_spaces(path: Path) -> dict[str, Any]:
+_UNREVIEWED = re.compile(r"(?m)^[ \t]*(//|#) reviewed: false[ \t]*$")
+
+
+def read_spaces(path: Path) -> Mapping[str, Any]:
     """Read a file of spaces: TOML by its ending, else JSON, in which lines that begin with // are comments.
 
     Raises
@@ -202,7 +222,7 @@ def read_spaces(path: Path) -> dict[str, Any]:
             check_declaration(spec)
         except DpframeError as error:
             raise ParameterError(f"{path}, column {name!r}: {error}") from None
-    return data
+    return DraftedSpaces(data) if _UNREVIEWED.search(content.decode()) else data
 
 
 def _is_open(spec: Any) -> bool:

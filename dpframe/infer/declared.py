@@ -19,6 +19,7 @@ from dpframe.errors import (
     name_list,
     warn,
 )
+from dpframe.infer.drafted import DraftedSpaces
 from dpframe.infer.from_data import IDENTIFIER, Reader, from_data
 from dpframe.infer.objects import read_by_kind
 from dpframe.infer.types import from_type
@@ -82,7 +83,13 @@ def infer_spaces(
             known[column.name] = space if column.decimal is None else space.in_decimals(*column.decimal)
     # A plan's spaces tell no less of the data for having been read off it earlier.
     earlier = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
-    for leaks, when in ((fresh, "were read off the data"), (earlier, "were read off the data earlier")):
+    draft = isinstance(spaces, DraftedSpaces) and not spaces.reviewed
+    unread = [name for name in names if draft and name in declared]
+    for leaks, when in (
+        (fresh, "were read off the data"),
+        (earlier, "were read off the data earlier"),
+        (unread, "were drafted from the data and not reviewed (spaces=draft.confirm() once they are)"),
+    ):
         if leaks:
             warn(
                 f"spaces of {name_list(leaks)} {when}: the guarantee does not cover what their "
@@ -90,7 +97,7 @@ def infer_spaces(
                 PrivacyLeakWarning,
             )
     left = [column for column in missing if column.name not in fresh]
-    return known, left, [name for name in names if name in fresh or name in earlier]
+    return known, left, [name for name in names if name in fresh or name in earlier or name in unread]
 
 
 _PERSON = re.compile(

@@ -34,7 +34,7 @@ def row_score(counts: FloatArray) -> float:
     """Return the same of counts of released rows, whose variances under independence are their expectations.
 
     >>> round(row_score(np.array([[40.0, 10.0], [10.0, 40.0]])))
-    25
+    24
     """
     total = max(float(counts.sum()), 1.0)
     return dependence_score(counts, np.maximum(np.outer(counts.sum(axis=1), counts.sum(axis=0)) / total, 0.5))

@@ -1,0 +1,149 @@
+"""Spaces drafted from the data for the curator's eyes, to be checked against the codebook before they are declared."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpframe.errors import ColumnError
+from dpframe.infer.from_data import IDENTIFIER, Reader, from_data
+from dpframe.spaces import Integer, Nullable, Real, Space
+from dpframe.spaces.field import Field
+
+TITLE = "FOR THE CURATOR ALONE: read off the data, not private. Check each line against the codebook"
+"""What stands above a draft."""
+
+MOST_CATEGORIES = 100
+"""Values of a column beyond which a draft leaves it out: it has a row's own text, or names."""
+
+_CHECKS = {
+    "integer": "bounds that the question allows; here those seen, rounded",
+    "real": "bounds that the question allows; here those seen, rounded",
+    "datetime": "the period of the survey; here the data's own ends",
+    "categorical": "all answers that the question allows",
+    "ordinal": "all answers that the question allows, in their order",
+    "subset": "all items that the question offers, and how many a row may have",
+    "vector": "the largest norm that is possible; here the data's own",
+    "boolean": "nothing: the type says it",
+}
+_NULLS = "; and whether nulls are possible"
+
+
+@dataclass(frozen=True, repr=False)
+class DraftedSpaces(Mapping[str, Any]):
+    """Spaces by column, as read off the data: a plan made from them says in its ``leaks`` that they were not reviewed.
+
+    Parameters
+    ----------
+    spaces
+        ``{column: space}``.
+    reviewed
+        Whether a person has checked them against the codebook; then they are declarations like any other.
+    notes, left_out
+        What to check of each column, and why others are left out.
+
+    Examples
+    --------
+    >>> draft = DraftedSpaces({"age": Integer(0, 100)})
+    >>> print(draft)  # doctest: +ELLIPSIS
+    # FOR THE CURATOR ALONE: ...
+    spaces = dpf.DraftedSpaces({
+        "age": dpf.Integer(lower=0, upper=100, step=1),
+    }, reviewed=False)
+    """
+
+    spaces: Mapping[str, Any]
+    reviewed: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.spaces[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.spaces)
+
+    def __len__(self) -> int:
+        return len(self.spaces)
+
+    def confirm(self) -> DraftedSpaces:
+        """Return the spaces as reviewed: a person says that each was checked."""
+        return replace(self, reviewed=True)
+
+    def __str__(self) -> str:
+        lines = [f"# {TITLE}", "spaces = dpf.DraftedSpaces({"]
+        for name, space in self.spaces.items():
+            note = f"  # check: {self.notes[name]}" if name in self.notes else ""
+            lines.append(f'    "{_escaped(name)}": {_as_code(space)},{note}')
+        lines += [f"    # {_escaped(name)!r} is left out: {why}" for name, why in self.left_out.items()]
+        return "\n".join([*lines, f"}}, reviewed={self.reviewed})"])
+
+    __repr__ = __str__
+
+
+def _escaped(name: str) -> str:
+    return name.encode("unicode_escape").decode().replace('"', '\\"')
+
+
+def _as_code(space: Any) -> str:
+    """Return a space as Python code, with the package's name before each class."""
+    return re.sub(r"(?<![\w'\"])([A-Z][a-z]+)\(", r"dpf.\1(", repr(space))
+
+
+def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
+    """Return spaces of columns, read off their values.
+
+    Parameters
+    ----------
+    columns
+        Columns by name, type and nullability.
+    read
+        Gives a column's Arrow arrays.
+    """
+    spaces: dict[str, Space] = {}
+    notes, left = {}, {}
+    for column in columns:
+        if IDENTIFIER.search(column.name):
+            left[column.name] = "it looks like an identifier; privacy_id= takes one that names persons"
+            continue
+        try:
+            space = from_data(column, read)
+        except ColumnError as error:
+            left[column.name] = error.rule
+            continue
+        inner = space.inner_space
+        if inner.is_listed and not inner.is_numeric and inner.size > MOST_CATEGORIES:
+            left[column.name] = f"it has more than {MOST_CATEGORIES} values, of which few have many rows"
+            continue
+        spaces[column.name] = _rounded(space)
+        notes[column.name] = _CHECKS.get(inner.tag, "that it fits the codebook") + _NULLS * space.has_null
+    return DraftedSpaces(spaces, False, notes, left)
+
+
+def _outwards(low: float, high: float) -> tuple[float, float]:
+    """Return bounds moved outwards to multiples of a power of ten, from a twentieth to half of their distance."""
+    if not 1e-290 < high - low < 1e290:
+        return low, high
+    step = 10.0 ** math.floor(math.log10((high - low) / 2))
+    if step < 1:  # by the inverse: 0.1 is no float, 10 is
+        return math.floor(low * round(1 / step)) / round(1 / step), math.ceil(high * round(1 / step)) / round(1 / step)
+    return math.floor(low / step) * step, math.ceil(high / step) * step
+
+
+def _rounded(space: Space) -> Space:
+    """Return a space of numbers with bounds that are round and a little wider."""
+    inner: Any = space.inner_space
+    if isinstance(inner, Integer) and inner.step == 1:
+        first, last = _outwards(inner.lower, inner.upper)
+        wider: Space = Integer(int(first), max(int(last), int(first) + 1))
+    elif isinstance(inner, Real):
+        low, high = _outwards(float(inner.lower), float(inner.upper))
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            return space
+        wider = Real(low, high)
+    else:
+        return space
+    return Nullable(wider) if space.has_null else wider

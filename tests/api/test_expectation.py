@@ -1,0 +1,124 @@
+"""What to expect, from the schema alone; spaces drafted for the curator's eyes."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+from dpframe.cli import main
+from dpframe.cli.spaces import read_spaces
+
+COLUMNS = ["age", "sex", "region", "income"]
+
+
+def census(n=2_000, seed=0):
+    return dpf.datasets.make_census(n, columns=COLUMNS, random_state=seed)
+
+
+def test_it_is_equal_for_all_tables_of_one_schema():
+    frame, other = census(), census(seed=1)
+    other["age"] = other["age"] * 0 + 3
+    other["region"] = other["region"].iloc[0]
+    other = other.astype(frame.dtypes)
+    first, second = (dpf.expect(table, epsilon=1) for table in (frame, other))
+    assert first == second
+    pd.testing.assert_frame_equal(first.table, second.table)
+    assert str(first) == str(frame.dp.expect(epsilon=1))
+
+
+def test_it_says_what_more_rows_and_a_larger_promise_bring():
+    few, many = (dpf.expect(census(n), epsilon=1) for n in (300, 30_000))
+    assert few.table.loc["lost", "expected"] > 1 > 0.1 > many.table.loc["lost", "expected"]
+    assert few.table.loc["means", "expected"] > 10 * many.table.loc["means", "expected"]
+    assert few.good_rows > 300
+    assert "good (5 %) from" in str(few)
+    assert "good (5 %)" not in str(many)
+    loud = dpf.expect(census(300), epsilon=4)
+    assert loud.table.loc["counts", "expected"] < few.table.loc["counts", "expected"] / 2
+    known = dpf.expect(census(300), epsilon=1, spaces={"sex": ["F", "M"]}, drop=["age", "region", "income"])
+    assert "lost" not in known.table.index
+
+
+def test_counts_come_out_as_expected():
+    """Errors of counts of 20 releases: nine of ten within the half-width of 95 % (error probability below 1e-4)."""
+    frame = census(5_000)[["sex", "region"]]
+    spaces = {"sex": ["F", "M"], "region": list(dpf.datasets.REGIONS)}
+    width = dpf.expect(frame, epsilon=1, spaces=spaces).table.loc["counts", "expected"]
+    errors = [
+        (frame.dp.sanitize(epsilon=1, spaces=spaces, key=bytes([i]) * 32).dp.value_counts("sex")["estimate"]["F"])
+        - (frame["sex"] == "F").sum()
+        for i in range(20)
+    ]
+    assert np.mean(np.abs(errors) <= width) >= 0.75
+
+
+def test_it_reads_no_data():
+    with pytest.raises(dpf.ParameterError, match='expect reads no data; leave infer="data" out'):
+        dpf.expect(census(), epsilon=1, infer="data")
+    with pytest.raises(dpf.ParameterError, match="give epsilon"):
+        census().dp.expect()
+
+
+def test_a_draft_is_code_that_runs_and_says_that_it_is_not_private():
+    frame = census().assign(person_id=range(2_000), note=[f"n{i}" for i in range(2_000)])
+    draft = frame.dp.draft()
+    assert str(draft).startswith("# FOR THE CURATOR ALONE: read off the data, not private.")
+    scope = {"dpf": dpf}
+    exec(str(draft), scope)
+    assert dict(scope["spaces"]) == dict(draft)
+    assert not draft.reviewed
+    assert set(draft.left_out) == {"person_id", "note"}
+    assert draft["age"].lower % 10 == draft["age"].upper % 10 == 0
+    assert all(f"# check: {draft.notes[name]}" in str(draft) for name in draft)
+
+
+def test_a_plan_says_that_its_draft_was_not_reviewed():
+    frame = census()[["age", "sex"]]
+    draft = frame.dp.draft()
+    with pytest.warns(dpf.PrivacyLeakWarning, match="age, sex were drafted from the data and not reviewed"):
+        plan = frame.dp.plan(epsilon=1, spaces=draft)
+    assert plan.leaks == ("age", "sex")
+    reviewed = frame.dp.plan(epsilon=1, spaces=draft.confirm())
+    assert reviewed.leaks == ()
+    assert reviewed.columns[0].space == plan.columns[0].space
+
+
+@pytest.mark.parametrize("ending", [".json", ".toml"])
+def test_a_file_of_a_draft_carries_it_too(tmp_path, ending, capsys):
+    census()[["age", "sex"]].to_parquet(tmp_path / "a.parquet")
+    source, file = str(tmp_path / "a.parquet"), tmp_path / f"spaces{ending}"
+    assert run("spaces", source, "--draft", "-o", str(file)) == 0
+    draft = read_spaces(file)
+    assert isinstance(draft, dpf.DraftedSpaces)
+    assert "not private" in file.read_text()
+    file.write_text(file.read_text().replace("reviewed: false", "reviewed: true"))
+    assert not isinstance(read_spaces(file), dpf.DraftedSpaces)
+    assert run("spaces", source, "--draft", "--infer", "1") == 2
+    assert "--draft reads the data and --infer asks it with noise" in capsys.readouterr().err
+
+
+def test_the_command_line_says_what_to_expect(tmp_path, capsys):
+    census(400).to_parquet(tmp_path / "a.parquet")
+    assert run("plan", str(tmp_path / "a.parquet"), "--epsilon", "1", "--expect") == 0
+    assert "To expect of 400 rows at epsilon=1" in capsys.readouterr().out
+    assert run("plan", str(tmp_path / "a.parquet"), "--epsilon", "1", "--expect", "-o", str(tmp_path / "p.json")) == 2
+    assert "--expect makes no plan and costs nothing" in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main.main(list(arguments))
+    return stopped.value.code or 0
+
+
+def test_drafts_of_odd_tables():
+    odd = pd.DataFrame({"empty": pd.Series([], dtype=float), "x": pd.Series([], dtype="str")})
+    assert set(odd.dp.draft()) | set(odd.dp.draft().left_out) == {"empty", "x"}
+    one = pd.DataFrame({"x": [0.25], 'quo"te': ["a"], "at": pd.to_datetime(["2024-02-29"])})
+    scope = {"dpf": dpf}
+    exec(str(one.dp.draft()), scope)
+    assert list(scope["spaces"]) == ["x", 'quo"te', "at"]
+    assert json.dumps(scope["spaces"]["x"].to_json())
