@@ -323,9 +323,11 @@ class NumberEstimates(VectorEstimates):
         uncertain = not found["std_error"] * _SURE < found["estimate"]
         most = self._most_variance(column, target) if uncertain else math.inf
         lower, upper = (math.sqrt(min(max(found[name], 0.0), most)) for name in ("lower", "upper"))
-        value = truncated_mean(found["estimate"], found["std_error"], most)
+        # What may lie beyond inferred bounds opens the interval upwards, and is no noise about the estimate.
+        own = min(found["std_error"], (found["estimate"] - found["lower"]) / z)
+        value = truncated_mean(found["estimate"], own, most)
         point = min(max(math.sqrt(value), lower), upper) if math.isfinite(value) else math.nan
-        error = max((upper - lower) / (2 * z), _error_of_root(value, found["std_error"]))
+        error = max((upper - lower) / (2 * z), _error_of_root(value, own))
         values = dict(zip(RESULTS, (point, error, lower, upper), strict=True))
         return self._dressed_series({name: np.array([v]) for name, v in values.items()}, column, "duration", column)
 
