@@ -24,7 +24,7 @@ from dpframe.infer.categories import Items, Texts
 from dpframe.infer.column import Task
 from dpframe.infer.cost import GaussianNoise, Spending
 from dpframe.infer.numbers import Numbers
-from dpframe.infer.private import Inference
+from dpframe.infer.private import Inference, Measurement
 from dpframe.io.frames import Frame, wrap
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.plan.asked import AskedOf
@@ -87,7 +87,12 @@ class Case:
         assert draft.measurement is not None
         assert draft.allowed is not None
         assert draft.allowed.step is not None
-        return draft
+        own, rounds = draft.measurement, len(self.task.histograms)
+        if len(own.histograms) == rounds:
+            return draft
+        # So few rows are asked once; those that are asked more often are too many to be enumerated.
+        made = Measurement.of(own.columns, own.n, own.budget, own.contributions, own.most_items, rounds=rounds)
+        return replace(draft, measurement=made)
 
     @property
     def spending(self) -> Spending:
@@ -128,6 +133,7 @@ def numbers(n: int) -> Numbers:
 
 CASES = {
     "numbers": Case(numbers(6), 6, 7, (2, 2, 2), SHUFFLED, pa.uint16(), 6),
+    "numbers in two rounds": Case(numbers(5).in_rounds(2), 6, 7, (3, 3), SHUFFLED, pa.uint16()),
     "numbers of four rows": Case(numbers(4), 5, 7, (2, 2, 2), SHUFFLED, pa.uint16(), 4),
     "numbers in their order": Case(numbers(5), 6, 7, (2, 2, 2), IN_ORDER, pa.uint16()),
     "text": Case(Texts(Field("x", pa.string(), False)), "a", "b", (6,), SHUFFLED, pa.string()),
