@@ -68,7 +68,11 @@ class CuratorCheck:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return notebook_html(TITLE, [], self.columns, digits) + notebook_html("Errors", [], self.errors, digits)
+        return (
+            notebook_html(TITLE, [], self.columns, digits)
+            + notebook_html("Errors", [], self.errors, digits)
+            + (notebook_html("Rules", [], self.rules, digits) if len(self.rules) else "")
+        )
 
     def plot(self, ax: Any = None) -> Any:
         """Draw errors of the release beside their forecast, a point for each statistic; return the axes.

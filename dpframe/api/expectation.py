@@ -105,8 +105,8 @@ def expect(
     table
         A table as `dpframe.sanitize` takes it; of its values none is read.
     epsilon, delta, **options
-        What decides the plan; see `dpframe.make_plan`. Undeclared numbers are taken as having a thousand values, text
-        as having five categories.
+        What decides the plan; see `dpframe.make_plan`. With ``privacy_id`` each row is taken as a
+        person's. Undeclared numbers are taken as having a thousand values, text as having five categories.
 
     Raises
     ------
@@ -130,6 +130,8 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
     """Return the same of any source."""
     if options.get("infer") == "data":
         raise ParameterError('expect reads no data; leave infer="data" out')
+    if (person := options.get("privacy_id")) is not None and person in table.names:
+        options = {**options, "drop": (*options.get("drop", ()), person)}  # it does not leave
     request = Request(epsilon, delta, None, options, release=False)
     draft = Draft.of(table, request, quiet=True)
     plan = _plan(table, draft)
@@ -186,15 +188,9 @@ def _errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
                 found[name] = (float(np.median(errors)) * TWO_SIDED * rows, "rows")
     if "mean" in forecast.index.get_level_values(0):
         means: Any = forecast.loc["mean", "std_error"]
-        parts = [float(error) / _range(plan[name].space) for name, error in means.items()]
+        parts = [float(error) / (float(plan[name].space.diameter) or 1.0) for name, error in means.items()]
         found["means"] = (float(np.median(parts)) * TWO_SIDED, "range")
     return found
-
-
-def _range(space: Space) -> float:
-    numbers = space.numbers(np.array([0, space.values - 1]))
-    assert numbers is not None
-    return float(numbers[1] - numbers[0]) or 1.0
 
 
 def _lost(draft: Draft, rows: int) -> tuple[float, int]:

@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.errors import DpframeError, RepeatedReleaseWarning, name_list, warn
+from dpframe.infer.drafted import DraftedSpaces
 from dpframe.io.frames import Frame
 from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import Account
@@ -25,14 +26,19 @@ from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.entries import Entries
 
+DEFAULTS = 3
+"""Number of the defaults that plans are made with: a request under others draws other noise, and is paid for anew."""
+
 
 def request_digest(epsilon: float | None, delta: float | None, options: Mapping[str, Any]) -> bytes:
     """Return a digest of a promise and of all options that decide what is released for it."""
     options = dict(options)
     spaces = options.pop("spaces", None)
+    # The plan says so, and all that the plan says enters the key of its noise.
+    drafted = isinstance(spaces, DraftedSpaces) and not spaces.reviewed
     if isinstance(spaces, Mapping):
         spaces = {name: _declared(space) for name, space in spaces.items()}
-    text = _described([epsilon, delta, spaces, options])
+    text = _described([DEFAULTS, epsilon, delta, spaces, options, drafted])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
-from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step
+from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.api.identity import content, request_digest, table_digest, warn_of_parts
 from dpframe.api.options import PlanOptions, check_names, checked
@@ -276,8 +276,7 @@ class Draft:
             plan = built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         _check_types(left, table.objects)
-        few = promise.delta > 0  # with δ = 0 there is no step that rounds share
-        rounds = rounds_of(left, table.n, promise_step(promise), options["contributions"]) if few else 3
+        rounds = rounds_of(left, table.n, promise, options["contributions"])
         histograms = histograms_of(left, table.n, most, rounds)
         if not histograms:  # types say it all, and nothing is to be paid for
             known |= {column.name: space for column in left if (space := from_type(column)) is not None}

@@ -45,6 +45,7 @@ from dpframe.estimate.axes import make_axis
 from dpframe.estimate.base import RESULTS, column_names
 from dpframe.estimate.conditions import Where
 from dpframe.infer.declared import declared_space
+from dpframe.infer.drafted import check_reviewed
 from dpframe.io.files import FileInput
 from dpframe.io.frames import wrap
 from dpframe.io.inputs import open_input
@@ -643,6 +644,7 @@ def _promise(budget: Any, epsilon: Any, delta: Any, n: int) -> Budget:
 def _declared(spaces: Any, names: Sequence[str]) -> Mapping[str, Any]:
     if not isinstance(spaces, Mapping):
         raise ParameterError("spaces must be a mapping {column: space}")
+    check_reviewed(spaces)
     stray = [str(name) for name in spaces if name not in names]
     if stray:
         raise ParameterError(f"spaces names {stray[0]!r}, which is not a column; columns are {name_list(names)}")

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -21,6 +22,7 @@ from dpframe.api.options import DEFAULTS, PlanOptions
 from dpframe.api.planning import Purse, Request, prepare
 from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
+from dpframe.infer.drafted import DraftedSpaces
 from dpframe.io.frames import Frame, wrap
 from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account, Cost
@@ -259,7 +261,9 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if option in options and not isinstance(options[option], str):
                 options[option] = [_name_of(key, names, option) for key in options[option]]
         for option in ("spaces", "mechanisms", "allocation"):
-            if isinstance(options.get(option), Mapping):
+            if isinstance(draft := options.get(option), DraftedSpaces):
+                options[option] = draft.renamed(partial(_name_of, names=names, option=option))
+            elif isinstance(options.get(option), Mapping):
                 options[option] = {_name_of(key, names, option): value for key, value in options[option].items()}
         if "groups" in options and not isinstance(options["groups"], str):
             options["groups"] = [_name_of(tuple(group), names, "groups") for group in options["groups"]]

@@ -131,7 +131,8 @@ def plan(
     if epsilon is None and not target:
         raise ParameterError("give --epsilon, e.g. --epsilon 1, or --target, e.g. --target region=0.01")
     if expect:
-        check_alone_expected(output, target, max_epsilon, ledger)
+        if any((output, target, max_epsilon, ledger)):
+            raise ParameterError("--expect makes no plan and costs nothing; leave --output, --target and --ledger out")
         typer.echo(str(expected(open_input(source), epsilon, delta, options)))
         return
     reach = None
@@ -156,12 +157,6 @@ def plan(
         typer.echo(f"\nTargets, and what half of each would ask for:\n{_shown(reach.table())}")
     if made.columns and made.n and made.delta:
         typer.echo(f"\nWhat each lever of the accounting contributes, at the same promise:\n{_gains(made)}")
-
-
-def check_alone_expected(*given: Any) -> None:
-    """Raise `ParameterError` unless ``--expect`` was given with a promise and options of a plan alone."""
-    if any(given):
-        raise ParameterError("--expect makes no plan and costs nothing; leave --output, --target and --ledger out")
 
 
 def target_of(texts: list[str]) -> dict[Any, float]:

@@ -17,6 +17,7 @@ from dpframe.cli.pipes import Source
 from dpframe.cli.spaces import read_spaces
 from dpframe.cli.terminal import plain
 from dpframe.errors import ParameterError
+from dpframe.infer.drafted import check_reviewed
 from dpframe.ledger.ledger import Ledger
 
 
@@ -135,6 +136,7 @@ def query(
     if "where" in asked.options and "where" not in options:
         raise ParameterError(_WHERE)
     declared = {} if spaces is None else read_spaces(spaces)
+    check_reviewed(declared)
     queries = Queries(
         source,
         epsilon=epsilon,

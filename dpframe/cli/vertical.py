@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -175,9 +176,9 @@ def _mechanism(text: str) -> tuple[str, str]:
     return column, tag
 
 
-def _curator(text: str) -> tuple[str, tuple[dict[str, object], str]]:
+def _curator(text: str) -> tuple[str, tuple[Mapping[str, object], str]]:
     name, sign, files = text.partition("=")
     spaces, comma, key = files.rpartition(",")
     if not (name and sign and spaces and comma and key):
         raise ParameterError("--curator takes NAME=SPACES,KEY, e.g. --curator alice=alice.json,alice/public.key")
-    return name, (dict(read_spaces(Path(spaces))), read_public(key))
+    return name, (read_spaces(Path(spaces)), read_public(key))

@@ -30,6 +30,7 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"\bnew_run\b", "dpframe vertical plan"),
     (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _spaces_file),
     (r"\bspaces=\{…\}", "--spaces FILE"),
+    (r"\bspaces=draft\.confirm\(\)", "reviewed: true in the file"),
     (r"\bspaces=plan\b", "--plan FILE"),
     (r"\bshuffle=False\b", "--no-shuffle"),
     (r"\bshuffle=True\b", "--shuffle"),
@@ -38,6 +39,7 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"\bledger=\"?([\w.]*)\"?", lambda m: f"--ledger {m[1] or 'FILE'}"),
     (r"\bparts=\(([^)]*)\)", lambda m: " ".join(f"--part {name}" for name in re.findall(r"\w+", m[1]))),
     (r"\bgroups=\[\(([^)]*)\)\]", lambda m: "--group " + ",".join(re.findall(r"\w+", m[1]))),
+    (r"\bdf\.dp\.expect\([^)]*\)", "dpframe plan --expect"),
     (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
     (r"\b(drop|passthrough|given|without)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
     (r"\bbins=\{[^}]*: (\d+)\}", r"--bins \1"),
@@ -63,6 +65,8 @@ def in_options(message: str) -> str:
     'give epsilon, e.g. --epsilon 1.0, or --plan FILE'
     >>> in_options("is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'")
     'is null, and its space holds no nulls; declare Nullable(…) or pass --nulls impute'
+    >>> in_options("spaces=draft.confirm() once they are; df.dp.expect(epsilon=…) says what to expect")
+    'reviewed: true in the file once they are; dpframe plan --expect says what to expect'
     """
     for pattern, turn in _TURNS:
         message = re.sub(pattern, turn, message)

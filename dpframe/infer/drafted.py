@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dpframe.errors import ColumnError
+from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer.from_data import IDENTIFIER, Reader, from_data
+from dpframe.infer.numbers import friendly
 from dpframe.spaces import Integer, Nullable, Real, Space
 from dpframe.spaces.field import Field
 
@@ -18,6 +19,9 @@ TITLE = "FOR THE CURATOR ALONE: read off the data, not private. Check each line 
 
 MOST_CATEGORIES = 100
 """Values of a column beyond which a draft leaves it out: it has a row's own text, or names."""
+
+_PARTS = 4
+"""Of a draft's bounds each is moved outwards by at most one of so many parts of their distance."""
 
 _CHECKS = {
     "integer": "bounds that the question allows; here those seen, rounded",
@@ -69,6 +73,10 @@ class DraftedSpaces(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.spaces)
 
+    def renamed(self, name_of: Callable[[Any], Any]) -> DraftedSpaces:
+        """Return the same spaces under other names."""
+        return replace(self, spaces={name_of(name): space for name, space in self.spaces.items()})
+
     def confirm(self) -> DraftedSpaces:
         """Return the spaces as reviewed: a person says that each was checked."""
         return replace(self, reviewed=True)
@@ -82,6 +90,15 @@ class DraftedSpaces(Mapping[str, Any]):
         return "\n".join([*lines, f"}}, reviewed={self.reviewed})"])
 
     __repr__ = __str__
+
+
+def check_reviewed(spaces: Any) -> None:
+    """Raise `ParameterError` for a draft that nobody has reviewed, where no plan could say so."""
+    if isinstance(spaces, DraftedSpaces) and not spaces.reviewed:
+        raise ParameterError(
+            "spaces were drafted from the data and not reviewed: check each, and pass spaces=draft.confirm(), or in a "
+            "file write reviewed: true"
+        )
 
 
 def _escaped(name: str) -> str:
@@ -123,24 +140,14 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
     return DraftedSpaces(spaces, False, notes, left)
 
 
-def _outwards(low: float, high: float) -> tuple[float, float]:
-    """Return bounds moved outwards to multiples of a power of ten, from a twentieth to half of their distance."""
-    if not 1e-290 < high - low < 1e290:
-        return low, high
-    step = 10.0 ** math.floor(math.log10((high - low) / 2))
-    if step < 1:  # by the inverse: 0.1 is no float, 10 is
-        return math.floor(low * round(1 / step)) / round(1 / step), math.ceil(high * round(1 / step)) / round(1 / step)
-    return math.floor(low / step) * step, math.ceil(high / step) * step
-
-
 def _rounded(space: Space) -> Space:
     """Return a space of numbers with bounds that are round and a little wider."""
     inner: Any = space.inner_space
     if isinstance(inner, Integer) and inner.step == 1:
-        first, last = _outwards(inner.lower, inner.upper)
-        wider: Space = Integer(int(first), max(int(last), int(first) + 1))
+        first, last = (int(edge) for edge in friendly(inner.lower, inner.upper, _PARTS))
+        wider: Space = Integer(first, max(last, first + 1))
     elif isinstance(inner, Real):
-        low, high = _outwards(float(inner.lower), float(inner.upper))
+        low, high = friendly(float(inner.lower), float(inner.upper), _PARTS)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             return space
         wider = Real(low, high)

@@ -130,7 +130,7 @@ class Numbers(Task):
 
     def __init__(self, field: Field, n: int) -> None:
         super().__init__(field)
-        self.most = 3
+        self.most = len(ROUND_SHARES)
         type_ = field.type
         self.type = type_.value_type if pa.types.is_dictionary(type_) else type_
         self.n = n
@@ -242,13 +242,16 @@ def _clamped(edge: Edge, grid: Grid) -> int:
     return int(min(max(edge, grid.least), grid.most))
 
 
-def friendly(low: Edge, high: Edge) -> tuple[Edge, Edge]:
-    """Return bounds moved outwards to multiples of 1, 2 or 5 times a power of ten, by 5 % of the width at most each."""
+def friendly(low: Edge, high: Edge, parts: int = 20) -> tuple[Edge, Edge]:
+    """Return bounds moved outwards to multiples of 1, 2 or 5 times a power of ten.
+
+    Each moves by at most one of so many parts of the width.
+    """
     width = high - low
     if not 1e-290 < width < math.inf:
         return low, high
-    power = math.floor(math.log10(width / 20))
-    step = next(m * 10.0**power for m in (5, 2, 1) if m * 10.0**power <= width / 20)
+    power = math.floor(math.log10(width / parts))
+    step = next(m * 10.0**power for m in (5, 2, 1) if m * 10.0**power <= width / parts)
     if isinstance(low, int) and isinstance(high, int):
         whole = max(1, int(step))
         return low // whole * whole, -(-high // whole) * whole

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.infer.categories import Items, Ranks, Texts, is_text
 from dpframe.infer.column import Counter, Presence, Task
@@ -159,11 +159,6 @@ class Measurement:
         spending = spend(budget, histograms, n, contributions) if histograms else None
         return cls(public, n, budget, contributions, most_items, request, names, spending, rounds)
 
-    @property
-    def _few(self) -> tuple[int, ...]:
-        """The rounds, where they are fewer than of old: what is asked enters the key of its noise."""
-        return () if self.rounds == len(ROUND_SHARES) else (self.rounds,)
-
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
 
@@ -178,9 +173,10 @@ class Measurement:
         count
             Counts rows in place of ``read``, where that is not done batch by batch.
         """
-        request = _digest(
-            self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *self._few
-        )
+        rest = (self.contributions, self.most_items, self.request)
+        # What is asked enters the key of its noise: of three rounds as it always did.
+        asked = () if self.rounds == len(ROUND_SHARES) else (self.rounds,)
+        request = _digest(self.columns, self.n, self.budget, *rest, *asked)
         stream = Keystream(key, request)
         tasks = [_task(column, self.n, self.most_items, stream, self.rounds) for column in self.columns]
         if self.spending is None:
@@ -209,14 +205,17 @@ _CLEAR = 60
 """A round is worth its part of the budget where its noise is at most one of so many parts of the rows."""
 
 
-def rounds_of(columns: Sequence[Field], n: int, whole: Step, contributions: int = 1) -> int:
+def rounds_of(columns: Sequence[Field], n: int, promise: Budget, contributions: int = 1) -> int:
     """Return how often columns of numbers are asked about: a function of types, rows and promise alone.
 
     Each round takes its part of the budget. Where the noise of a third, or of a half, would hide what a round is to
-    tell, there are fewer, and the bounds found are powers of two.
+    tell, there are fewer, and the bounds found are those of cells. With δ = 0 there is no step that rounds share.
     """
-    asked = max(len(columns), 1)
-    for rounds in (3, 2):
+    most = len(ROUND_SHARES)
+    if promise.delta == 0:
+        return most
+    asked, whole = max(len(columns), 1), promise_step(promise)
+    for rounds in range(most, 1, -1):
         sigma = contributions * math.sqrt(2 * asked * rounds / (MOST_SHARE * float(whole.square)))
         if sigma * _CLEAR <= n:
             return rounds

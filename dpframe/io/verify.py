@@ -14,7 +14,8 @@ from dpframe.io.files import FileInput
 from dpframe.io.inputs import open_input
 from dpframe.io.released import Source, read_info
 from dpframe.plan.certificate import Certificate, certify
-from dpframe.plan.plan import SCHEMA, Plan
+from dpframe.plan.plan import Plan
+from dpframe.plan.text import SCHEMA
 from dpframe.release.info import ReleaseInfo
 
 

@@ -129,7 +129,7 @@ class Wish:
         noised = _noised(found, spaces, weights, mu, contributions, promise.delta)
         if auto and noised is not None and _drown(noised, spaces, n):
             found = list(_with_one_ways(found, spaces))
-            noised = _noised(found, spaces, _weights(found, _PARTS_OF_FEW), mu, contributions, promise.delta)
+            noised = _noised(found, spaces, _weights(found, few=True), mu, contributions, promise.delta)
         counts = [m.sigma2 / _count_unit(m, spaces) ** 2 for m in noised or () if m.kind != "sum"]
         least = min(counts, default=math.inf)
         if noised is None and not auto:
@@ -240,18 +240,17 @@ def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> It
             yield _joint(names, spaces)
 
 
-def _weights(tables: Sequence[Measure], shares: Mapping[str, float] = _PARTS) -> list[float]:
-    """Return each table's share of what all may cost."""
-    few = shares is not _PARTS
-    parts = ["one_way" if few and table.kind == "one_way" and table.level < 2 else _part(table) for table in tables]
+def _weights(tables: Sequence[Measure], few: bool = False) -> list[float]:
+    """Return each table's share of what all may cost; ``few`` where pairs drown in their noise."""
+    shares, parts = _PARTS_OF_FEW if few else _PARTS, [_part(table, few) for table in tables]
     whole = sum(shares[part] for part in set(parts))
     return [shares[part] / parts.count(part) / whole for part in parts]
 
 
-def _part(table: Measure) -> str:
-    """Return what a table is of what all may cost."""
+def _part(table: Measure, few: bool) -> str:
+    """Return what a table is of what all may cost: a list's one-way is like a pair, but where each column has one."""
     if table.kind == "one_way":
-        return "level" if table.level > 1 else "one_way" if table.most else "joint"
+        return "level" if table.level > 1 else "one_way" if table.most or few else "joint"
     return table.kind if table.kind in ("sum", "vectors") else "joint"
 
 

@@ -22,7 +22,7 @@ from dpframe.plan.accounting_gains import gains_table, split_mechanisms
 from dpframe.plan.beliefs import PRIORS, belief_table
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.certificate import Certificate, certify
-from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json, parted
+from dpframe.plan.columns import Column, Group, Randomised, parted
 from dpframe.plan.explanation import Explanation, explained
 from dpframe.plan.findings import NotFound, judge
 from dpframe.plan.forecast import forecast_table
@@ -33,15 +33,13 @@ from dpframe.plan.notebook import notebook_html
 from dpframe.plan.rules import BoundRules, Rule, as_rules
 from dpframe.plan.sample_size import sample_curve
 from dpframe.plan.steps import central_budget, row_cap, rows_budget, steps_of, terms_of
+from dpframe.plan.text import fields_of, read_fields, read_parts, schema_of
 from dpframe.plan.words import digits, on_a_screen, plan_lines, plan_text, summary_table
 from dpframe.spaces import Space
 from dpframe.threads import one_thread
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SCHEMA = 3
-"""Version of a plan's JSON; a plan of a newer one is refused."""
 
 NULLS = ("error", "impute")
 
@@ -441,9 +439,7 @@ class Plan:
     @property
     def schema(self) -> int:
         """The oldest schema that says all of the plan: its digest enters every key, and stays where nothing is new."""
-        new = self.local_epsilon is not None or self.reused is not None or bool(self.measures)
-        new |= (self.inferred is not None and self.inferred.step is not None) or self.privacy_id is not None
-        return SCHEMA if self.rules else 2 if new else 1
+        return schema_of(self)
 
     @cached_property
     def digest(self) -> bytes:
@@ -461,38 +457,7 @@ class Plan:
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the plan as JSON text with a schema number: public facts only."""
-        data: dict[str, Any] = {
-            "schema": self.schema,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "n": self.n,
-            "shuffle": self.shuffle,
-            "contributions": self.contributions,
-            "nulls": self.nulls,
-            "columns": [column.to_json(grouped=self.group_of(column.name) is not None) for column in self.columns],
-            "drop": list(self.drop),
-            "passthrough": list(self.passthrough),
-            "leaks": list(self.leaks),
-        }
-        if self.sample is not None:
-            data["sample"] = self.sample
-        if self.inferred is not None:
-            data["inferred"] = self.inferred.to_json()
-        if self.keeps_index:
-            data["keeps_index"] = True
-        if self.local_epsilon is not None:
-            data["local_epsilon"] = self.local_epsilon
-        if self.reused is not None:
-            data["reused"] = self.reused.to_json()
-        if self.measures:
-            data["measures"] = [measure.to_json() for measure in self.measures]
-        if self.privacy_id is not None:
-            data["privacy_id"] = self.privacy_id
-        if self.rules:
-            data["rules"] = [rule.to_json() for rule in self.rules]
-        if self.groups:
-            data["groups"] = [group.to_json() for group in self.groups]
-        return json.dumps(data, indent=indent, ensure_ascii=False)
+        return json.dumps(fields_of(self), indent=indent, ensure_ascii=False)
 
     @classmethod
     @one_thread
@@ -505,30 +470,9 @@ class Plan:
             For text that is no plan, a newer schema, an unknown tag or field, or a claim that the columns
             exceed.
         """
-        data = _json_object(text)
-        schema = data.pop("schema", None)
-        if type(schema) is not int or schema < 1:
-            raise PlanError('this is no plan: it has no "schema" number')
-        if schema > SCHEMA:
-            raise PlanError(f"the plan has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
-        known = {field.name for field in parameters(cls)}
-        unknown = sorted(set(data) - known)
-        if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
-            what = f"the unknown field {unknown[0]!r}" if unknown else "no epsilon or no list of columns"
-            raise PlanError(f"the plan has {what}")
-        if not isinstance(data.setdefault("groups", []), list):
-            raise PlanError("groups must be a list of groups")
-        data["groups"] = tuple(group_from_json(group, data["columns"]) for group in data["groups"])
-        data["columns"] = tuple(column_from_json(column, data["groups"]) for column in data["columns"])
-        data.setdefault("delta", 0.0)
-        if not isinstance(data.setdefault("measures", []), list):
-            raise PlanError("measures must be a list of measures")
+        data = read_fields(text, [field.name for field in parameters(cls)])
         try:
-            data["measures"] = tuple(map(Measure.from_json, data["measures"]))
-            for name in ("inferred", "reused"):
-                if data.get(name) is not None:
-                    data[name] = Inferred.from_json(data[name])
-            plan = cls(**data)
+            plan = cls(**read_parts(data))
             plan.to_json().encode()
             return plan
         except UnicodeEncodeError:
@@ -715,13 +659,3 @@ class Plan:
 
     def _repr_html_(self) -> str:
         return notebook_html("dpframe plan", [("", self.lines())], self.summary(), digits)
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        data = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        raise PlanError("this is no plan: it is not a JSON object")
-    return data

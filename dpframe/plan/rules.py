@@ -440,8 +440,7 @@ class Ordered(Rule):
         for name, space in ((self.low, low), (self.high, high)):
             if not space.is_numeric or space.is_listed:
                 raise ParameterError(f"rules: column {name!r} holds neither numbers nor times, which have an order")
-        kinds = [space.inner_space.unit if _is_time(space) else None for space in (low, high)]
-        if (kinds[0] is None) != (kinds[1] is None):
+        if low.inner_space.is_time != high.inner_space.is_time:
             raise ParameterError(f"rules: {self.low!r} and {self.high!r} must both hold numbers, or both times")
         return _Order(self.low, self.high, low, high)
 
@@ -455,16 +454,11 @@ class Ordered(Rule):
         return cls(data["low"], data["high"])
 
 
-def _is_time(space: Space) -> bool:
-    inner: Any = space.inner_space
-    return bool(getattr(inner, "is_time", False))
-
-
 def _values(space: Space, codes: npt.NDArray[Any]) -> FloatArray | IntArray:
     """Return the numbers of codes, of times their nanoseconds."""
     inner: Any = space.inner_space
     numbers = inner.numbers(np.minimum(codes.astype(np.int64), space.values - 1))
-    if not _is_time(space):
+    if not inner.is_time:
         return np.asarray(numbers)
     times = np.asarray(inner.instants(numbers))
     return times.astype("m8[ns]" if times.dtype.kind == "m" else "M8[ns]").astype(np.int64)
@@ -623,7 +617,7 @@ class BoundRules:
 
     def impossible(self, cells: Cells) -> Flags | None:
         """Tell which cells of a joint no row can be in, with an axis for each column; None where no rule says so."""
-        if len(set(self.names) & set(cells)) < 1:
+        if set(self.names).isdisjoint(cells):
             return None
         shape = [len(starts) for starts, _ in cells.values()]
         never = np.broadcast_to(reduce(np.logical_or, [rule.impossible(cells) for rule in self.rules]), shape)

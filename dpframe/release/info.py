@@ -9,7 +9,8 @@ from typing import Any
 
 from dpframe.errors import PlanError, name_list
 from dpframe.plan.measures import MeasuredTable
-from dpframe.plan.plan import SCHEMA, Plan
+from dpframe.plan.plan import Plan
+from dpframe.plan.text import SCHEMA
 from dpframe.release.packed import packed, unpacked
 from dpframe.release.release import sealed
 

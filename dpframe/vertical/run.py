@@ -21,6 +21,7 @@ import pandas as pd
 from dpframe.accounting.budget import Budget
 from dpframe.codec import check_names
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
+from dpframe.infer.drafted import check_reviewed
 from dpframe.io.atomic import atomic
 from dpframe.mechanisms import MECHANISMS
 from dpframe.plan.build import build_plan, default_delta
@@ -303,6 +304,8 @@ def new_run(
     (500, True)
     """
     members = tuple(Member(name, tuple(spaces), key) for name, (spaces, key) in curators.items())
+    for spaces, _ in curators.values():
+        check_reviewed(spaces)
     for name in [name for member in members for name in member.columns]:
         if sum(name in member.columns for member in members) > 1:
             raise ParameterError(f"column {name!r} is held by two curators; rename it, or leave it to one of them")

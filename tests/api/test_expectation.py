@@ -1,6 +1,7 @@
 """What to expect, from the schema alone; spaces drafted for the curator's eyes."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ import pytest
 import dpframe as dpf
 from dpframe.cli import main
 from dpframe.cli.spaces import read_spaces
+from dpframe.infer.drafted import DraftedSpaces
+from dpframe.vertical import Identity, new_run
 
 COLUMNS = ["age", "sex", "region", "income"]
 
@@ -122,3 +125,41 @@ def test_drafts_of_odd_tables():
     exec(str(one.dp.draft()), scope)
     assert list(scope["spaces"]) == ["x", 'quo"te', "at"]
     assert json.dumps(scope["spaces"]["x"].to_json())
+
+
+def test_the_column_of_persons_does_not_leave():
+    frame = census(400).assign(person=np.arange(400) // 2)
+    found = dpf.expect(frame, epsilon=1, privacy_id="person", contributions=2)
+    assert found.table.loc["lost", "of"] == "4"
+    assert found.table.loc["counts", "expected"] > dpf.expect(census(400), epsilon=1).table.loc["counts", "expected"]
+
+
+def test_every_entry_point_knows_an_unreviewed_draft(tmp_path):
+    frame = census(400)[["age", "sex"]]
+    draft = frame.dp.draft()
+    with pytest.warns(dpf.PrivacyLeakWarning, match="not reviewed"):
+        assert dpf.Sanitizer(epsilon=1, spaces=draft).fit(frame).plan_.leaks == ("age", "sex")
+    assert dpf.Sanitizer(epsilon=1, spaces=draft.confirm()).fit(frame).plan_.leaks == ()
+    with pytest.raises(dpf.ParameterError, match="drafted from the data and not reviewed: check each"):
+        dpf.Queries(frame, 1.0, delta=0, spaces=draft)
+    keys = [Identity.create(tmp_path / name).public for name in ("a", "b", "s")]
+    parts = [DraftedSpaces({name: draft[name]}) for name in draft]
+    with pytest.raises(dpf.ParameterError, match="drafted from the data and not reviewed"):
+        new_run({"a": (parts[0], keys[0]), "b": (parts[1], keys[1])}, keys[2], n=400, epsilon=1.0)
+
+
+def test_a_draft_and_its_review_are_two_requests_of_a_ledger(tmp_path):
+    """Their plans differ in what they say, and so does their noise: each is paid for."""
+    frame = census(400)[["age", "sex"]]
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 5.0, 1e-4)
+    draft = DraftedSpaces({"age": (0, 100)})  # sex is inferred, so that the plan is not known when it is paid for
+
+    def spent(spaces):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dpf.DpframeWarning)
+            frame.dp.sanitize(epsilon=1, spaces=spaces, ledger=ledger, dataset="survey", key=bytes(32))
+        return 5 - ledger.remaining("survey").epsilon
+
+    once, again, other = spent(draft.confirm()), spent(draft.confirm()), spent(draft)
+    assert once == again < other

@@ -14,7 +14,7 @@ from strategies import examples
 from dpframe.errors import PlanError
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
-from dpframe.plan.plan import SCHEMA
+from dpframe.plan.text import SCHEMA
 from dpframe.release.info import ReleaseInfo, arrow_metadata, metadata_text
 from dpframe.release.release import Digest, order_words, permutation, rank, release
 

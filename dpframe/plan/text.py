@@ -1,0 +1,105 @@
+"""How a plan is written as JSON, and what is read of it: each version's schema, and nothing of what a plan means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from dpframe.errors import PlanError
+from dpframe.plan.columns import column_from_json, group_from_json
+from dpframe.plan.inferred import Inferred
+from dpframe.plan.measures import Measure
+
+SCHEMA = 3
+"""Version of a plan's JSON; a plan of a newer one is refused."""
+
+
+def schema_of(plan: Any) -> int:
+    """Return the oldest schema that says all of a plan: 3 with rules, 2 with what came before them."""
+    new = plan.local_epsilon is not None or plan.reused is not None or bool(plan.measures)
+    new |= (plan.inferred is not None and plan.inferred.step is not None) or plan.privacy_id is not None
+    return SCHEMA if plan.rules else 2 if new else 1
+
+
+def fields_of(plan: Any) -> dict[str, Any]:
+    """Return a plan's fields as JSON has them: those that are not their default, public facts only."""
+    data: dict[str, Any] = {
+        "schema": schema_of(plan),
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "n": plan.n,
+        "shuffle": plan.shuffle,
+        "contributions": plan.contributions,
+        "nulls": plan.nulls,
+        "columns": [column.to_json(grouped=plan.group_of(column.name) is not None) for column in plan.columns],
+        "drop": list(plan.drop),
+        "passthrough": list(plan.passthrough),
+        "leaks": list(plan.leaks),
+    }
+    if plan.sample is not None:
+        data["sample"] = plan.sample
+    if plan.inferred is not None:
+        data["inferred"] = plan.inferred.to_json()
+    if plan.keeps_index:
+        data["keeps_index"] = True
+    if plan.local_epsilon is not None:
+        data["local_epsilon"] = plan.local_epsilon
+    if plan.reused is not None:
+        data["reused"] = plan.reused.to_json()
+    if plan.measures:
+        data["measures"] = [measure.to_json() for measure in plan.measures]
+    if plan.privacy_id is not None:
+        data["privacy_id"] = plan.privacy_id
+    if plan.rules:
+        data["rules"] = [rule.to_json() for rule in plan.rules]
+    if plan.groups:
+        data["groups"] = [group.to_json() for group in plan.groups]
+    return data
+
+
+def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
+    """Return the fields of JSON text, its columns and groups as values.
+
+    Raises
+    ------
+    PlanError
+        For text that is no plan, a newer schema, or a field that is not known.
+    """
+    data = _json_object(text)
+    schema = data.pop("schema", None)
+    if type(schema) is not int or schema < 1:
+        raise PlanError('this is no plan: it has no "schema" number')
+    if schema > SCHEMA:
+        raise PlanError(f"the plan has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
+    unknown = sorted(set(data) - set(known))
+    if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
+        what = f"the unknown field {unknown[0]!r}" if unknown else "no epsilon or no list of columns"
+        raise PlanError(f"the plan has {what}")
+    if not isinstance(data.setdefault("groups", []), list):
+        raise PlanError("groups must be a list of groups")
+    data["groups"] = tuple(group_from_json(group, data["columns"]) for group in data["groups"])
+    data["columns"] = tuple(column_from_json(column, data["groups"]) for column in data["columns"])
+    data.setdefault("delta", 0.0)
+    if not isinstance(data.setdefault("measures", []), list):
+        raise PlanError("measures must be a list of measures")
+    return data
+
+
+def read_parts(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with what was measured and inferred as values; `ParameterError` where a part breaks its rule."""
+    parts: dict[str, Any] = {"measures": tuple(map(Measure.from_json, data["measures"]))}
+    for name in ("inferred", "reused"):
+        if data.get(name) is not None:
+            parts[name] = Inferred.from_json(data[name])
+    return {**data, **parts}
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise PlanError("this is no plan: it is not a JSON object")
+    return data
