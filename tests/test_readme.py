@@ -5,6 +5,8 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import dpframe as dpf
+
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -36,3 +38,8 @@ def test_first_five_lines_say_what_it_is():
     assert lines[0] == "# dpframe"
     assert lines[2:7] == [line for line in lines[2:7] if line.strip()]
     assert lines[7] == ""
+
+
+def test_the_citation_names_this_version():
+    lines = (README.parent / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert f"version: {dpf.__version__}" in lines
