@@ -1,0 +1,123 @@
+"""Prose is plain English (DESIGN §18): words that well-kept code bases hardly use are counted; counts only fall."""
+
+import ast
+import functools
+import io
+import re
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import dpframe
+
+PACKAGE = Path(dpframe.__file__).parent
+PAGES = [
+    path for path in (PACKAGE.parent / "README.md", *sorted((PACKAGE.parent / "docs").glob("*.md"))) if path.exists()
+]
+
+WORDS = {
+    "tell": r"\b(?:tells?|told|telling)\b",
+    "alone": r"\balone\b",
+    "beside": r"\bbesides?\b",
+    "stands": r"\b(?:stands?|stood)\b",
+    "whatever": r"\bwhatever\b",
+    "whoever": r"\bwhoever\b",
+    "is none": r"\b(?:is|are) none\b",
+    "of which": r"\bof (?:which|whom)\b",
+    "but for": r"\bbut for\b",
+    "opens with Of": r"(?:^|[.!?]\s+)(?-i:Of)\b",
+}
+# The most of each word per 1,000 words of docstrings, comments, messages and pages. A ceiling may only fall.
+CEILINGS = {
+    "tell": 2.41,
+    "alone": 1.53,
+    "beside": 1.35,
+    "stands": 1.06,
+    "whatever": 0.60,
+    "whoever": 0.27,
+    "is none": 0.60,
+    "of which": 0.84,
+    "but for": 0.14,
+    "opens with Of": 0.43,
+}
+# Nouns of our own where the field has one: a Purse is a query budget, a Wish is a workload.
+PRIVATE_NOUNS = {"Purse", "Wish", "Draft", "Terms", "Maker", "Reach", "Portion", "Whole", "Look"}
+EXCEPTIONS = {
+    "JobPurse",
+    "Draft",
+    "Purse",
+    "Whole",
+    "Reach",
+    "_StepPurse",
+    "Portion",
+    "Look",
+    "_Maker",
+    "Terms",
+    "Wish",
+}
+
+
+def prose(path: Path) -> list[str]:
+    """Comments, docstrings and messages of a module (strings with a space), or the whole of a page."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return [text]
+    comments = [t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.COMMENT]
+    constants = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
+    return comments + [value for value in constants if isinstance(value, str) and " " in value]
+
+
+def count(pieces: list[str]) -> Counter[str]:
+    found = {word: sum(len(re.findall(p, piece, re.I | re.M)) for piece in pieces) for word, p in WORDS.items()}
+    return Counter({**found, "words": sum(len(re.findall(r"[A-Za-z']+", piece)) for piece in pieces)})
+
+
+@functools.cache
+def counts() -> dict[str, Counter[str]]:
+    paths = [*PAGES, *sorted(PACKAGE.rglob("*.py"))]
+    return {str(path.relative_to(PACKAGE.parent)): count(prose(path)) for path in paths}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_word_is_rare(word: str) -> None:
+    words = sum(found["words"] for found in counts().values())
+    rate = 1000 * sum(found[word] for found in counts().values()) / words
+    worst = sorted(((found[word], path) for path, found in counts().items()), reverse=True)[:5]
+    assert rate <= CEILINGS[word], (
+        f"'{word}' is used {rate:.2f} times per 1,000 words, more than {CEILINGS[word]}: say it in plain English; "
+        f"most uses: {', '.join(f'{path} ({n})' for n, path in worst)}"
+    )
+
+
+def test_every_word_has_a_ceiling() -> None:
+    assert list(CEILINGS) == list(WORDS)
+
+
+def test_the_counter_finds_each_word_where_people_read_it(tmp_path: Path) -> None:
+    code = '"""Of laws."""\n# It stands\nx = f"whatever {1} told"\nalone = "beside"\n'
+    path = tmp_path / "module.py"
+    path.write_text(code, encoding="utf-8")
+    found = count(prose(path))
+    assert {word: n for word, n in found.items() if n} == {
+        "opens with Of": 1,
+        "stands": 1,
+        "whatever": 1,
+        "tell": 1,
+        "words": 6,
+    }
+    assert count(["but for", "is none", "Whoever", "of whom"]) == Counter(
+        {**dict.fromkeys(WORDS, 0), "but for": 1, "is none": 1, "whoever": 1, "of which": 1, "words": 7}
+    )
+
+
+def test_no_class_has_a_private_noun() -> None:
+    classes = {
+        node.name
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    private = {name for name in classes if PRIVATE_NOUNS & set(re.findall(r"[A-Z][a-z]*", name))}
+    assert private <= EXCEPTIONS, f"use the field's noun for {sorted(private - EXCEPTIONS)}"
