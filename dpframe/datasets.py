@@ -173,7 +173,7 @@ _HOUSEHOLDS: Final[tuple[_Household, ...]] = (
 )
 _HOURS: Final = np.arange(24)
 
-# Lists are built in slices so that the 24 random numbers of a row never stand in memory for all rows.
+# Lists are built in slices so that the 24 random numbers of a row are never in memory for all rows at once.
 _SLICE_ROWS: Final = 65_536
 
 
@@ -364,7 +364,7 @@ def _checked_columns(columns: Iterable[str] | None) -> list[str]:
 def make_census(n_rows: int = 10_000, random_state: int = 0, *, columns: Iterable[str] | None = None) -> pd.DataFrame:
     """Draw a table of independent people from the fixed population model.
 
-    A column holds the same values whatever other columns are asked for, and a shorter table of the same
+    A column's values do not depend on which other columns are requested, and a shorter table of the same
     ``random_state`` is the head of a longer one.
 
     Parameters

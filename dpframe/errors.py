@@ -56,12 +56,12 @@ __all__ = [
 
 
 def name_list(names: Iterable[str]) -> str:
-    """Return names for a message, in one line whatever they hold."""
+    """Return names for a message, in one line even where they hold line breaks."""
     return ", ".join(name if name.isprintable() else repr(name) for name in names)
 
 
 def tuple_label(names: Iterable[str]) -> str:
-    """Return the names of columns that belong together, in one line whatever they hold."""
+    """Return the names of columns that belong together, in one line even where they hold line breaks."""
     return " × ".join(name_list([name]) for name in names)
 
 
@@ -180,7 +180,7 @@ class PrivacyLeakWarning(DpframeWarning):
 
 
 class OrderLeakWarning(DpframeWarning):
-    """Rows keep their order although a column is sorted: the position itself tells about the row."""
+    """Rows keep their order although a column is sorted: a row's position reveals its value."""
 
 
 class RepeatedReleaseWarning(DpframeWarning):

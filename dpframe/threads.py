@@ -1,7 +1,7 @@
 """Plans, fits and estimates take one thread.
 
 Their matrices are small and their steps many: to wake all threads of the linear algebra costs more than it saves, and
-beside other work, where threads wait for each other to be given a core, tens of times more.
+on busy cores, where threads wait for each other, tens of times more.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Sampler = Callable[[int], Any]
 """Called with a number of runs; returns that many independent outputs for one fixed input."""
 
 OUTCOMES = 1 << 10
-"""Outcomes told apart; more numbers are cut at quantiles of the first half, of other outcomes the rare are one."""
+"""Most outcomes kept distinct: beyond, numbers are binned at quantiles of the first half and rare labels are merged."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class AuditResult:
     hits: tuple[int, int]
 
     def refutes(self, epsilon: float) -> bool:
-        """Tell whether a claim of (epsilon, `delta`) is refuted at this confidence."""
+        """Return whether a claim of (epsilon, `delta`) is refuted at this confidence."""
         return self.epsilon_lower > epsilon
 
     def __str__(self) -> str:
@@ -110,7 +110,7 @@ def _drawn(sampler: Sampler, name: str, n: int) -> npt.NDArray[Any]:
 
 
 def _numbered(a: npt.NDArray[Any], b: npt.NDArray[Any], half: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Number the outcomes of two samples; which are told apart depends on the first halves alone."""
+    """Number the outcomes of two samples; which are distinguished depends only on the first halves."""
     both = np.concatenate([a, b])
     if both.ndim == 2:
         _, both = np.unique(both, axis=0, return_inverse=True)

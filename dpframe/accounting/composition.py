@@ -65,7 +65,7 @@ def composed_delta(parts: Sequence[ColumnLoss], epsilon: float) -> float:
     Raises
     ------
     ParameterError
-        For a negative ε, or parts that are none.
+        For a negative ε, or parts of another type.
 
     Examples
     --------

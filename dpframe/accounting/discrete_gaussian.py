@@ -4,7 +4,7 @@ One changed row moves counts: in a table of counts one loses 1 and one gains 1, 
 range. The loss of noise of parameter σ² on a number that moves by Δ is (Δ² − 2Δy)/2σ² at y ~ P(y) ∝ e^(−y²/2σ²): a
 lattice of spacing Δ/σ², not a normal law. Its profile is straight in e^x between lattice points and touches the
 continuous G_(Δ/σ) only near them, so that it lies above it: by 1/(8σ²) in μ for one number. The step is proved
-for the lattice law itself (`undercurve`), whatever σ.
+for the lattice law itself (`undercurve`), for every σ.
 
 *m numbers that move by 1* have the loss (m − 2S)/2σ², S the sum of m draws, and that is what one number of
 parameter mσ² moved by m has: S has its law, to a factor for each addition,
@@ -13,14 +13,14 @@ parameter mσ² moved by m has: S has its law, to a factor for each addition,
 
 below 1e-30 for σ² ≥ `_MERGED`; for smaller σ² the sum's law is convolved term by term.
 
-*Moves are monotone*: by more is easier to tell (the law is log-concave, the best tests are thresholds), and a number
-that does not move says nothing. So a person of k rows moves a sum by k·range at worst. In counts k rows split into
-moves of at most k in many ways, and neither ℓ1 nor ℓ2 norm orders them. The split in which all rows meet in the same
-counts is computed exactly. In any other one at least k of the m·k unit moves are part of moves by less than k: with
-r_s the μ² that one count moved by s needs, its μ² is at most (m − 1)·k·max_{s≤k} r_s/s + k·max_{s<k} r_s/s. The larger
-is claimed.
+*Moves are monotone*: a longer one is easier to detect (the law is log-concave, the best tests are thresholds), and
+a number that does not move reveals nothing. So a person of k rows moves a sum by k·range at worst. In counts k rows
+split into moves of at most k in many ways, and neither ℓ1 nor ℓ2 norm orders them. The split in which all rows meet in
+the same counts is computed exactly. In any other one at least k of the m·k unit moves are part of moves by less than k:
+with r_s the μ² that one count moved by s needs, its μ² is at most (m − 1)·k·max_{s≤k} r_s/s + k·max_{s<k} r_s/s. The
+larger is claimed.
 
-*Vectors* (`BallNoise`): numbers that move together, by a vector v of which only ‖v‖₂ ≤ r is known. The loss of
+*Vectors* (`BallNoise`): numbers that move together, by a vector v with ‖v‖₂ ≤ r and otherwise unknown. The loss of
 discrete noise in several dimensions is no function of ‖v‖₂, but where σ is large it is nearly the normal law's: on
 |y| ≤ zσ a weight is the normal law's of its cell [y − ½, y + ½] to a factor 1 ± κ, κ = (z² + 1)/(10·σ²), rounding
 commutes with whole moves, and rounded normal laws are post-processed ones. So for d numbers P ≤ (1 + κ)^d·Q and
@@ -215,7 +215,7 @@ def _normal_profile(s2: float, moved: int, tail: float, beta: float) -> Profile:
 
 
 def _near_normal(mu: float, factor: float, shift: float, tail: float, beta: float) -> Profile:
-    """Return factor·G_μ(x − shift) beside what tails and tables add."""
+    """Return factor·G_μ(x − shift) plus the error bounds of tails and tables."""
 
     def profile(x: float) -> float:
         value = factor * gaussian_delta(mu, x - shift) + tail

@@ -34,7 +34,7 @@ Hence A = R^i, B = R^j, with i and j ~ Bin(s, q) independent: a product of s col
 independent given the blanket mass g (a set that was cut at random is a mixture of sets, and f is convex). As
 E[A] = 1, q = (1/γ − 1)/(E − 1). If 2s ≤ h such a pair exists, and μ is min P(·|x) on all sets of at most h − s items.
 Such a law too gets worse with E, spreading A and B on their own, and as γ shrinks while q ≤ 1/(1 + √E), which is
-γ ≥ 1/√E: there q, γq² and γq(1 − q) all grow, so that (1, 1) alone is spread, to the other atoms and (0, 0). A γ below
+γ ≥ 1/√E: there q, γq² and γq(1 − q) all grow, so that only (1, 1) is spread, to the other atoms and (0, 0). A γ below
 1/√E first enlarges E to 1/γ².
 
 *Blocks*: m columns of either kind are dominated by one of the same kind with E^m and γ^m (by 1; A and B spread on
@@ -97,7 +97,7 @@ class DominatingLaw:
 
     @property
     def enlarged(self) -> DominatingLaw:
-        """The law that holds beside other columns: ``rate`` is at least ln(2/γ − 1), and γ at least e^−ε."""
+        """The law that holds once other columns are added: ``rate`` is at least ln(2/γ − 1), and γ at least e^−ε."""
         gamma = max(self.blanket, math.exp(-self.rate) * (1 - _ULPS))
         return DominatingLaw(max(self.rate, math.log1p(2 * (1 - gamma) / gamma) * (1 + _ULPS)), gamma)
 
@@ -294,7 +294,7 @@ class BitsLoss(ColumnLoss):
         return [self._law(rate, blanket)] * -(-self.count // size)
 
     def _law(self, rate: float, blanket: float) -> DominatingLaw:
-        # A bit whose γ is 2/(1 + E) but for rounding has no rest, and its powers few atoms.
+        # A bit whose γ is 2/(1 + E) up to rounding has no rest, and its powers few atoms.
         binary = BinaryLaw.of(max(rate, math.log1p(2 * (1 - blanket) / blanket) * (1 + _ULPS)))
         near = blanket <= binary.blanket * (1 + _NEARLY) and binary.rate <= rate * (1 + _NEARLY)
         return binary if near else DominatingLaw(rate, blanket)
@@ -302,7 +302,7 @@ class BitsLoss(ColumnLoss):
 
 @dataclass(frozen=True)
 class ItemsLoss(BitsLoss):
-    """A column of sets of at most ``count`` items, each shown or not on its own whatever else the set holds.
+    """A column of sets of at most ``count`` items, each shown or not independently of the others.
 
     Its law is the product of ``count`` columns in which A and B are independent given the blanket (the module).
 
@@ -322,7 +322,7 @@ class ItemsLoss(BitsLoss):
 class Bound:
     """A bound from above and the method that gave it.
 
-    ``method`` is ``"blanket"`` (the columns' own blankets), ``"clones"`` (the row's total loss alone),
+    ``method`` is ``"blanket"`` (the columns' own blankets), ``"clones"`` (only the row's total loss),
     ``"closed form"`` (Feldman–McMillan–Talwar 2021, Theorem 3.1) or ``"none"`` (no credit for the shuffle).
     """
 

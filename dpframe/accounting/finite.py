@@ -1,9 +1,9 @@
 """The tight δ(ε) and ε(δ) of any finite channel, decided in exact arithmetic.
 
-A channel is given by one law per input: integers over one total. Of the 2^k events of a pair of inputs only
+A channel is given by one law per input: integers over one total. A pair of inputs has 2^k events, and only
 one can be the worst, the set where P > e^ε·P' (sufficient sets: Holohan, Leith and Mason, "Differentially
 private response mechanisms on categorical data", Theorems 2 and 3, Corollaries 1 and 2). Floats only rank
-the pairs, with margins; what they cannot tell apart is decided in integers.
+the pairs, with margins; near ties are decided in integers.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
 
 
 def tight_epsilon(columns: Columns, total: int, delta: float = 0.0) -> float:
-    """Return the least ε for which a channel is (ε, δ)-private, rounded up; infinite if there is none.
+    """Return the least ε for which a channel is (ε, δ)-private, rounded up; infinite if no ε suffices.
 
     With δ = 0 that is ln of the largest ratio of two probabilities of one output. Otherwise e^ε is the
     largest (P(S) − δ)/P'(S), and for each pair only the sets S of the outputs with the largest P/P' matter.
@@ -193,8 +193,8 @@ def sufficient_sets(
     """Return which events prove that a channel is (ε, δ)-private, at any ε and δ, and how many they are.
 
     P(S) ≤ e^ε·P'(S) + δ holds for all events S if it does for the subsets of the outputs where P > P': the others
-    only add to the right side (categorical paper, Theorems 2 and 3, Corollaries 1 and 2). Of these subsets the worst
-    one at an ε is where P > e^ε·P', which is how `tight` decides.
+    only add to the right side (categorical paper, Theorems 2 and 3, Corollaries 1 and 2). The worst of these subsets
+    at an ε is where P > e^ε·P', which is how `tight` decides.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def _largest_excess(columns: Columns, total: int, delta: Fraction) -> Fraction |
         pairs: Iterable[tuple[int, int]] = permutations(range(len(columns)), 2)
     else:
         pairs = _ranked(floats, float(delta))
-    # Symmetric channels have many pairs that are the same but for the order of outputs.
+    # Symmetric channels have many pairs that differ only in the order of outputs.
     distinct = {tuple(sorted(zip(columns[x], columns[z], strict=True))) for x, z in pairs}
     return max(_pair_excess(pair, delta * total) for pair in distinct)
 

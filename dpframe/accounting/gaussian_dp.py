@@ -102,7 +102,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike) -> FloatArray:
     """Return μ with ln G_μ(x) = ``log_g``, about, element by element; 0 where that is below any float's.
 
-    Newton's method in ln μ, of which ln G is an increasing concave function, from a small μ: it rises to the root.
+    Newton's method in ln μ from a small μ: ln G increases and is concave in it, so that iterates rise to the root.
     """
     # Twice an x beyond that would overflow, and no promise is so large on purpose.
     small = np.minimum(np.asarray(x, dtype=np.float64), 1e300)
@@ -110,7 +110,7 @@ def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike) -> FloatArray:
     empty = ~(target > -790)
     goal = np.where(empty, -1.0, target)
     with np.errstate(over="ignore", under="ignore"):
-        # Where a = √(−2 ln G), φ(a) alone is G: a point left of the root.
+        # Where a = √(−2 ln G), φ(a) by itself is G: a point left of the root.
         mu = np.maximum(2 * xs / (np.sqrt(-2 * goal) + np.sqrt(2 * xs - 2 * goal)), np.exp(goal))
         for _ in range(60):
             low, high = log_gaussian(mu, xs)
@@ -157,7 +157,7 @@ class Step:
     Parameters
     ----------
     mu
-        μ, the distance of two unit normals that are as hard to tell apart; its square adds up.
+        μ, the distance of two unit normals that are as hard to distinguish; its square adds up.
     delta
         The slack δ₀; 1 − δ₀ multiplies.
 
@@ -202,7 +202,7 @@ def _root(square: Fraction, up: bool) -> float:
 
 
 def composed_steps(steps: Iterable[Step]) -> Step:
-    """Return the step of all these together, whatever the order and however chosen; rounded up.
+    """Return the step of all these together, in any order and chosen adaptively; rounded up.
 
     Raises
     ------
@@ -310,7 +310,7 @@ def pure_step(epsilon: float) -> Step:
 
 
 def dominating_step(budget: Budget) -> Step:
-    """Return the step of anything (ε, δ)-private, of which nothing else is known: (ε, δ) → pure ε with slack δ.
+    """Return a step that covers every (ε, δ)-private mechanism: (ε, δ) → pure ε with slack δ.
 
     With probability δ randomised response's input is published, or else it runs (Kairouz–Oh–Viswanath 2015, Thm 3.4):
     its profile is δ + (1 − δ) times that of `pure_step`.

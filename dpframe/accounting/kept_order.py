@@ -1,4 +1,4 @@
-"""Rows in an order that is known, beside what is central: the exact sum of a lattice law and a Gaussian.
+"""Unshuffled rows together with central noise: the exact sum of a lattice law and a Gaussian.
 
 A row's columns in known order are nothing like Gaussian (randomised response ends at its ε), so they do not enter
 as a step: the curve above them would cost too much. But they have a dominating pair whose loss lies on a lattice
@@ -28,7 +28,7 @@ _SUMMED = 2e-12
 
 
 def response_parts(epsilons: Sequence[float]) -> list[ColumnLoss]:
-    """Return the parts of columns of which nothing is known but their losses: randomised response on two outcomes.
+    """Return the parts of columns known only by their losses: randomised response on two outcomes.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def mixed_delta(parts: Sequence[ColumnLoss], step: Step, epsilon: float) -> floa
     Raises
     ------
     ParameterError
-        For a negative ε, or parts that are none.
+        For a negative ε, or parts of another type.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Privacy loss as data: exact curves δ(ε) of the channels that are sampled, and budgets.
 
-All values are bounds from above, whatever the rounding: curves are evaluated with 50 digits and rounded
+All values are bounds from above in spite of rounding: curves are evaluated with 50 digits and rounded
 outward to floats, budgets are split and added in exact fractions.
 
 ε is the largest factor e^ε by which one person's row can change the probability of anything that is
@@ -132,7 +132,7 @@ class LaplaceLoss(PrivacyLoss):
 
 @dataclass(frozen=True)
 class RatioLoss(PrivacyLoss):
-    """Loss of a channel of which the largest log-ratio of two laws is known, ``most``, and nothing else.
+    """Loss of a channel known only by ``most``, the largest log-ratio of two of its laws.
 
     Randomised response on two outcomes dominates all such channels (Kairouz, Oh and Viswanath 2015):
     δ(ε) ≤ (e^most − e^ε)/(e^most + 1), and 1 − e^ε where ε < −most.
@@ -155,7 +155,7 @@ class RatioLoss(PrivacyLoss):
 
 
 def pure_rate(epsilon: float, delta: float) -> float:
-    """Return the largest pure loss that is (ε, δ)-private whatever the channel, ln((e^ε + δ)/(1 − δ)), rounded down.
+    """Return the largest pure loss that makes every channel (ε, δ)-private, ln((e^ε + δ)/(1 − δ)), rounded down.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def pure_rate(epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class NullFlagLoss(PrivacyLoss):
-    """Loss of a null flag by randomised response beside any channel (DESIGN: null is a value).
+    """Loss of a null flag by randomised response, next to any channel (DESIGN: null is a value).
 
     A null whose flag flips is released as the channel's ``centre`` would be. The curves ``from_centre`` and
     ``to_centre``, of the centre against the value farthest from it and of that against the centre, are also defined

@@ -10,7 +10,7 @@ n = 10⁸ has as many digits as δ = 0.1, and no grid of sums is ever formed. Th
 - *Smoothing* (Z): upward. τ is at most 1/200 of the tilted standard deviation, 1e-5 of ε.
 - *Merging* atoms of T to about a thousand by spreading each to two neighbours, its mean kept: upward.
 - *Sum for integral*, step h: by Poisson's formula the sum is E[e^(θS) Σ_k r(S + 2πk/h)], r(x) = x₊·e^(−θx) ≥ 0,
-  of which the integral is the term k = 0. Upward, and negligible when θ·2π/h is 40.
+and the integral is its term k = 0. Upward, and negligible when θ·2π/h is 40.
 - *Cutting the sum at t_J*: |M(θ+it)| ≤ M(θ), so the rest is at most M(θ)ⁿ e^(τ²θ²/2) · e^(−τ²t_J²/2)/(π·t_J). Added.
 - *Round-off*: φ(t) = M(θ+it)/M(θ) is known to η(t), φⁿ to n·η·(|φ|+η)^(n−1). Added term by term.
 - *Letting go* of rare atoms far out, which would widen τ: they add at most Σ weight·value, (x + y)₊ ≤ x₊ + y₊. Added.

@@ -128,7 +128,7 @@ def row_law(parts: tuple[ColumnLoss, ...]) -> RowLaw:
 def single_law(epsilon: float) -> RowLaw:
     """Return the law of randomised response on two outcomes, which dominates every *single* channel of loss ε.
 
-    With no other column beside it, u = 1 and v = e^ε' ≤ E, and mass (E+1)/E on (E, E) with (E−1)/E on (0, 0)
+    With no other column, u = 1 and v = e^ε' ≤ E, and mass (E+1)/E on (E, E) with (E−1)/E on (0, 0)
     spreads to 1 on each of (E, 1), (1, E): both images lie between theirs. So γ < 2/(1 + E) costs nothing more.
     """
     low = math.exp(-epsilon) / (1 + math.exp(-epsilon))

@@ -122,7 +122,7 @@ def shuffled_profile(parts: Sequence[ColumnLoss], rows: Rows) -> Profile:
     Raises
     ------
     ParameterError
-        For parts that are none.
+        For parts of another type.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def rows_cover(parts: Sequence[ColumnLoss], rows: Rows, allowed: Step, tolerance
     Raises
     ------
     ParameterError
-        For parts that are none.
+        For parts of another type.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """δ(ε) of rows that were randomised each on its own and leave in a secret, uniformly random order.
 
 Privacy blanket (Balle–Bell–Gascón–Nissim 2019, Lemma 5.3; Su–Cheng–Wang 2025, arXiv 2504.07414): each of the other
-rows draws, with probability γ, from a law ω that its value has no part in. Somebody who is told which rows did *not*
+rows draws, with probability γ, from a law ω that does not depend on its value. Somebody who knows which rows did *not*
 is left to find one row among m = 1 + Bin(n−1, γ), and with L = (P(W|x) − e^ε·P(W|x'))/ω(W), W ~ ω,
 
     δ(ε) ≤ E[(L₁ + … + L_m)₊ / m] = E[(Σ_{i≤M} Lᵢ)₊]/(γn),   M ~ Bin(n, γ),
@@ -91,7 +91,7 @@ def shuffled_delta(parts: Sequence[ColumnLoss], n: int, epsilon: float) -> Bound
     Raises
     ------
     ParameterError
-        For n below 1, a negative ε, or parts that are none.
+        For n below 1, a negative ε, or parts of another type.
 
     Examples
     --------

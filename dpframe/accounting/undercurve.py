@@ -6,7 +6,7 @@ Let H be the profile of a release, h_j ≥ H(x_j) bounds from above on it at nod
 
 - H falls in x. So H ≤ h_J beyond the last node, and h_J ≤ δ₀ ≤ C is enough there.
 - H is convex in t = e^x: it is the largest of the straight lines P(A) − t·P'(A) over neighbours and events. So between
-  two nodes it lies under the chord of (t_j, h_j) and (t_{j+1}, h_{j+1}), *whatever* made the bounds: they need not be
+  two nodes it lies under the chord of (t_j, h_j) and (t_{j+1}, h_{j+1}), however the bounds were made: they need not be
   convex, nor of one method.
 - C is convex in t, of slope −(1 − δ₀)·Φ(−μ/2 − x/μ). So it lies above its tangents. On the part of [t_j, t_{j+1}]
   left of any point u the tangent at t_j serves, and right of it that at t_{j+1}; chord less tangent is straight, so
@@ -16,7 +16,7 @@ Let H be the profile of a release, h_j ≥ H(x_j) bounds from above on it at nod
 
   u is taken where the tangents meet; rounding of u costs nothing, since any u will do.
 
-h_j ≤ C_{j+1} is enough too, as both fall; h_j ≤ C_j alone is not. Every comparison leaves `_MARGIN` for rounding.
+h_j ≤ C_{j+1} is enough too, as both fall; h_j ≤ C_j is not. Every comparison leaves `_MARGIN` for rounding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MOST = 400
 
 @dataclass(frozen=True)
 class Cover:
-    """A step that certainly covers a profile, beside the one that was allowed.
+    """A step that provably covers a profile, with the step that was allowed.
 
     ``ratio`` is the μ of the step over the μ that was allowed: at most 1 where it fits, infinite where no μ was found.
     ``least`` is what no certificate from these bounds can go below.
@@ -80,7 +80,7 @@ class _Nodes:
         return np.array(x[: last + 1]), np.array(h[: last + 1])
 
     def spread(self, delta: float) -> bool:
-        """Add nodes until the slack is reached; tell whether it is."""
+        """Add nodes until the slack is reached; return whether it is."""
         start = self.at(0.0)
         if start <= delta * (1 - _MARGIN):
             return True
@@ -109,7 +109,7 @@ def _curve(x: FloatArray, step: Step) -> FloatArray:
 
 
 def unproved(x: FloatArray, h: FloatArray, step: Step) -> npt.NDArray[np.bool_]:
-    """Tell between which neighbouring nodes the certificate fails."""
+    """Return between which neighbouring nodes the certificate fails."""
     curve = _curve(x, step)
     margin = _MARGIN * curve[:-1]
     under = h <= curve * (1 - _MARGIN)

@@ -18,7 +18,7 @@ _PERSON = "person:"
 
 @dataclass(frozen=True)
 class Unit:
-    """A row, ``rows`` rows that one person may own, or everything of a ``person``, whom a column of that name tells.
+    """A row, ``rows`` rows that one person may own, or all rows of a person, identified by the column ``person``.
 
     Its text (`str`) is what a ledger and plans keep; `Unit.of` reads it.
 
@@ -81,7 +81,7 @@ class Unit:
         return "neither contributions nor privacy_id" if self.rows == 1 else f"contributions={self.rows}"
 
     def covers(self, other: Unit) -> bool:
-        """Tell whether what is promised for this holds for another."""
+        """Return whether what is promised for this holds for another."""
         return self.person == other.person and self.rows >= other.rows
 
 

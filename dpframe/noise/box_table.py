@@ -18,7 +18,7 @@ class BoxTable:
 
     The places −left … span + width − 1 − left are clipped to 0…span. With weight ``top`` / 2^64 each of the ``width``
     places about a value is drawn, from x − left on, and with ``low`` / 2^64 each place at all; null has ``width``
-    places of its own. What is left of 2^64 goes to the last place, whatever the value.
+    places of its own. What is left of 2^64 goes to the last place, for every value.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class BoxTable:
 
     @property
     def places(self) -> int:
-        """Number of places that are drawn from whatever the value."""
+        """Number of places drawn from independently of the value."""
         return self.span + self.width * (2 if self.nullable else 1)
 
     @property
@@ -59,7 +59,7 @@ class BoxTable:
 
     @property
     def background(self) -> list[int]:
-        """The weights over 2^64 of all outputs that are drawn whatever the value."""
+        """The weights over 2^64 of all outputs drawn independently of the value."""
         law = [self.low] * (self.span + 1)
         law[0] = (self.left + 1) * self.low
         law[-1] = (self.width - self.left) * self.low

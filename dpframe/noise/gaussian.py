@@ -10,7 +10,7 @@ A wide one is the sum of two narrower ones, a fine X and a coarse Y:
 
 and P(X + KY = z) = Σ_y g(z − Ky)·g(y) up to a constant. Completing the square, the exponent is z²/2σ² plus that of a
 Gaussian in y of scale τ, 1/τ² = 1/a² + 1/b², about some centre; by Poisson's summation formula the sum over y
-is the same for every centre but for a factor within 1 ± 2Σ_k e^(−2π²τ²k²).
+is the same for every centre up to a factor within 1 ± 2Σ_k e^(−2π²τ²k²).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class GaussianTable:
         return drawn
 
     def invert(self, high: U64, low: U64) -> Ints:
-        """Turn words of 128 bits, as two halves, into draws of this table alone."""
+        """Turn words of 128 bits, as two halves, into draws of this one table."""
         guide = self._guide if len(high) >= _MANY else None
         return inverted(self.high, self.low, high, low, guide).astype(np.int64) - self.reach
 
@@ -100,7 +100,7 @@ class GaussianTable:
         return np.where(first == last, first, _SPLIT).astype(np.uint32)
 
     def weights(self) -> dict[int, int]:
-        """Return the weight over 2^128 of every draw of this table alone, read back from it."""
+        """Return the weight over 2^128 of every draw of this one table, read back from it."""
         ends = [(h << 64) + w for h, w in zip(self.high.tolist(), self.low.tolist(), strict=True)]
         ends[-1] = _TOTAL
         starts = [0, *ends[:-1]]
@@ -155,7 +155,7 @@ def _law(sigma2: Fraction) -> tuple[int, list[int]]:
 def limits_of(weights: Sequence[int]) -> tuple[U64, U64]:
     """Return running sums of weights, scaled to 2^128 and rounded down: their high and their low halves.
 
-    The last one is never looked at: it stands for 2^128.
+    The last one means 2^128 and is never read.
     """
     whole = sum(weights)
     limits = [passed * _TOTAL // whole for passed in itertools.accumulate(weights)]

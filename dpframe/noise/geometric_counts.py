@@ -21,10 +21,10 @@ from dpframe.noise.gaussian import Ints, inverted, limits_of
 from dpframe.noise.keystream import ColumnStream
 
 LARGEST_BLOCK = 1 << 20
-"""Longest block of which a table is made: noise of 1.5 million rows."""
+"""Longest block for which a table is made: noise of 1.5 million rows."""
 
 _MOST_BLOCKS = 1 << 15
-"""Blocks that a table's rows may fill: with more rows the block grows, as such noise is nothing beside them."""
+"""Blocks that a table's rows may fill: with more rows the block grows, as such noise is negligible there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class GeometricNoise:
     """Two-sided geometric noise on counts 0 … n, saturated at −n and 2n.
 
     ``high`` and ``low`` are the halves of the running weights over 2^128 of (sign, place within the block): place r
-    ≥ 0 stands for r, and −1 − r for its complement, as in `dpframe.noise.tables.GeometricTable`.
+    ≥ 0 means r, and −1 − r for its complement, as in `dpframe.noise.tables.GeometricTable`.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 A release has one secret key. Every *plane* of words (one per domain, plan, column and word index) is an
 AES-CTR stream under a subkey of its own, derived with HMAC-SHA256 from length-prefixed parts, so no two
-planes share a block and word ``r`` of a plane belongs to row ``r`` whatever the batch or worker.
+planes share a block and word ``r`` of a plane belongs to row ``r`` in every batch and worker.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class ScatteredReader(PlaneReader):
 
 
 def derived_key(key: bytes, use: bytes) -> bytes:
-    """Return a key of another use, from that of the noise: neither tells of the other."""
+    """Return a key of another use, from that of the noise: neither reveals the other."""
     return hashlib.blake2b(use, key=key, digest_size=32).digest()
 
 
@@ -183,7 +183,7 @@ def inference_id(key: bytes) -> str:
 
 
 def cipher_at(subkey: bytes, position: int) -> CipherContext:
-    """Return an AES-256-CTR encryptor that stands at a byte position of the stream under ``subkey``."""
+    """Return an AES-256-CTR encryptor that starts at a byte position of the stream under ``subkey``."""
     block, offset = divmod(position, BLOCK_BYTES)
     cipher = Cipher(algorithms.AES(subkey), modes.CTR(block.to_bytes(BLOCK_BYTES, "big"))).encryptor()
     if offset:

@@ -1,4 +1,4 @@
-"""An exact sampler of staircase noise on the whole numbers, of which two-sided geometric noise is one.
+"""An exact sampler of staircase noise on the whole numbers; two-sided geometric noise is a special case.
 
     P(k) ∝ e^(−rate·L(|k|)),  L(m) = 0 for m < plateau, else 1 + ⌊(m − plateau)/width⌋
 
@@ -10,7 +10,7 @@ A draw is a centre (the top step, 2·plateau − 1 values) or a sign, a step J a
 without an end, and so is every part of it: with β = e^(−rate), J = r₀ + B·(r₁ + B·(… + B^l·(r + T·q))), where
 the digits are independent, P(rᵢ) ∝ β^(Bⁱ·rᵢ), and q counts how often a coin of chance β^(B^l·T) falls in a row.
 All are integers over 2^128. Nothing is cut off, so that δ = 0; a plane of coins is read only while some draw's
-last coin fell, which depends on the noise alone and has a chance of at most e^−13.5.
+last coin fell, which depends only on the noise and has a chance of at most e^−13.5.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import integer_weights, relative_spread
 
 LEAST_RATE, MOST_RATE = 1e-12, 40.0
-"""Rates below are refused, rates above are taken as the larger one: a chance of e^−40 is none."""
+"""Rates below are refused, rates above are taken as the larger one: a chance of e^−40 is negligible."""
 
 _BITS = 128
 _TOTAL = 1 << _BITS
@@ -183,7 +183,7 @@ def stair_noise(width: int, plateau: int, rate: float) -> StairNoise:
     Raises
     ------
     ParameterError
-        If the rate is below 10⁻¹², of which the noise exceeds every table.
+        If the rate is below 10⁻¹², whose noise exceeds every table.
     """
     if not 1 <= plateau <= width:
         raise ParameterError("plateau must lie between 1 and width; take the staircase's own")
@@ -213,8 +213,8 @@ def stair_noise(width: int, plateau: int, rate: float) -> StairNoise:
 def staircase(width: int, rate: float) -> StairNoise:
     """Return the staircase noise of least expected absolute value for answers that move by at most ``width``.
 
-    The plateau of the continuous law is γ*·width, γ* = 1/(1 + e^(rate/2)) (Geng–Viswanath 2014, Thm 3); of the whole
-    numbers beside it the best is taken.
+    The plateau of the continuous law is γ*·width, γ* = 1/(1 + e^(rate/2)) (Geng–Viswanath 2014, Thm 3); the better of
+    its two neighbouring whole numbers is taken.
 
     Examples
     --------

@@ -329,7 +329,7 @@ def _geometric_weights(span: int, rate: float) -> _GeometricWeights:
         alpha = _fixed((-Decimal(rate)).exp())
         beta = _fixed((-Decimal(rate) * block).exp())
     one = 1 << _FIXED
-    # One sign's blocks: (1−β)β^q, and β^q alone for the last, which is everything from there on. Negative
+    # One sign's blocks: (1−β)β^q, and just β^q for the last, which is everything from there on. Negative
     # noise starts at −1, so its blocks reach −span sooner; one more would only round a rarer event.
     powers = _powers(beta, blocks)
     below = -(-(span - 1) // block) + 1
