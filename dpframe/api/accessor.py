@@ -22,6 +22,7 @@ from dpframe.io.released import Source, read_info
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
+from dpframe.release.introduction import NUMBERS, ReleaseExplanation
 from dpframe.report.report import Report
 
 
@@ -142,6 +143,16 @@ class DpAccessor:
         """Tell whether the frame is, cell by cell, what was released; see `Estimates.verify`."""
         return Source(self._frame, None, quiet=True).verify()
 
+    def explain(self) -> ReleaseExplanation:
+        """Return what the release's promise means for one person and how it is kept: order, tables, what each costs.
+
+        Raises
+        ------
+        NotSanitizedError
+            If the frame is no release.
+        """
+        return self.release.explain()
+
     def report(self) -> Report:
         """Return what the release promises and how accurate it can be."""
         return Report(self.release, self._frame)
@@ -159,12 +170,9 @@ class DpAccessor:
                 f"<DataFrame.dp: not sanitized, {rows:,} rows, {columns} columns>",
                 "df.dp.sanitize(epsilon=…) makes a release; df.dp.plan(epsilon=…) shows what it would do",
             ]
-        plan = info.plan
-        return [
-            f"<DataFrame.dp: a release of {info.n:,} rows, {len(plan.columns)} randomised columns>",
-            *plan.lines(),
-            'Use .dp for numbers (.dp.value_counts("…"), .dp.mean("…")): plain pandas on noisy rows is biased',
-        ]
+        count = len(info.plan.columns)
+        first = f"<DataFrame.dp: a release of {info.title}, {count} randomised column{'' if count == 1 else 's'}>"
+        return [first, *info.lines(), NUMBERS]
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())

@@ -45,6 +45,7 @@ from dpframe.io.verify import verify_file
 from dpframe.ledger.currencies import difference, yearly
 from dpframe.ledger.ledger import Ledger
 from dpframe.plan.plan import Plan
+from dpframe.plan.words import table_text
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report
 
@@ -225,7 +226,7 @@ def sanitize(
         typer.echo(info.to_json(), err=piped)
         return
     typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s", err=piped)
-    for line in info.plan.lines():
+    for line in info.lines():
         typer.echo(line, err=piped)
     if ledger is not None and dataset is not None:
         left = Ledger(ledger).remaining(dataset, part)
@@ -251,6 +252,7 @@ def _rows(info: ReleaseInfo) -> str:
 def inspect(
     source: Source,
     html: Annotated[Path | None, typer.Option(help="Write a report as one HTML page here.", show_default=False)] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say what the promise means and how it is kept.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what a released file says about itself."""
@@ -272,8 +274,10 @@ def inspect(
     if as_json:
         typer.echo(info.to_json())
         return
-    typer.echo(f"{source}: a release of {_rows(info)}")
-    typer.echo(str(info.plan))
+    more = ["", str(info.explain())] if explain else []
+    typer.echo("\n".join([f"{source}: a release of {_rows(info)}", *info.lines(), *more, "", table_text(info.plan)]))
+    if not explain:
+        typer.echo("\nNumbers: dpframe estimate. More: dpframe inspect --explain")
 
 
 @app.command()

@@ -108,14 +108,15 @@ def explained(plan: Explained) -> Explanation:
     """Return the explanation of a plan."""
     known = bool(plan.n and plan.columns)
     return Explanation(
-        tuple(_person(plan)),
+        tuple(person_lines(plan)),
         lever_table(plan),
         plan.accounting_gains() if known else None,
         plan.forecast() if known else None,
     )
 
 
-def _person(plan: Explained) -> Iterator[str]:
+def person_lines(plan: Explained) -> Iterator[str]:
+    """Say what a plan's promise means for one person, in sentences."""
     yield _odds("Against anyone who sees the release, even if they know everybody else's row", plan.release)
     if plan.located != plan.release:
         yield _odds("Against someone who found out which released rows are the person's", plan.located)

@@ -150,8 +150,12 @@ def _order(plan: Described) -> str:
 
 def plan_text(plan: Described) -> str:
     """Return the lines and the table of the columns."""
-    table = plan.summary().to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
-    return "\n".join([*plan_lines(plan), "", table])
+    return "\n".join([*plan_lines(plan), "", table_text(plan)])
+
+
+def table_text(plan: Described) -> str:
+    """Return the table of the columns as text."""
+    return plan.summary().to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
 
 
 def on_a_screen(text: str) -> str:

@@ -11,6 +11,7 @@ from dpframe.errors import PlanError, name_list
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.plan.text import SCHEMA
+from dpframe.release.introduction import ReleaseExplanation, explained_release, mind_lines, promise_line
 from dpframe.release.packed import packed, unpacked
 from dpframe.release.release import sealed
 
@@ -61,6 +62,25 @@ class ReleaseInfo:
     def title(self) -> str:
         """How many rows there are, and of which part of the dataset."""
         return f"{self.n:,} rows" + ("" if self.part is None else f" (part {name_list([self.part])} of its dataset)")
+
+    def lines(self) -> list[str]:
+        """Return the promise, and what is not protected or was not found, if anything."""
+        return [promise_line(self.plan), *mind_lines(self.plan)]
+
+    def explain(self) -> ReleaseExplanation:
+        """Return what the promise means for one person and how it is kept; prints as text.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(1_000, columns=["sex"])
+        >>> info = dpf.sanitize(frame, epsilon=1, delta=0, spaces={"sex": ["F", "M"]}).dp.release
+        >>> info.lines()
+        ['Promise: epsilon=1, delta=0 for each person with one row, also against someone who knows which row is theirs']
+        >>> info.explain().details[0]
+        'Release: epsilon=1, delta=0 (replace-one, per person with one row)'
+        """
+        return explained_release(self.plan)
 
     @property
     def row_digest(self) -> str:

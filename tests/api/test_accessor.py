@@ -71,19 +71,48 @@ def test_passthrough_and_drop(census):
 def test_repr_of_raw_and_released(census, census_spaces):
     assert "not sanitized, 5,000 rows, 6 columns" in repr(census.dp)
     safe = census.dp.sanitize(epsilon=6, delta=0, spaces=census_spaces)
-    text = repr(safe.dp)
-    assert "a release of 5,000 rows, 6 randomised columns" in text
-    assert "Release: epsilon=6" in text
-    assert "Local: epsilon=6" in text
-    assert "it earns no credit, as delta is 0" in text
+    first, promise, last = repr(safe.dp).splitlines()
+    assert first == "<DataFrame.dp: a release of 5,000 rows, 6 randomised columns>"
+    assert promise == (
+        "Promise: epsilon=6, delta=0 for each person with one row, also against someone who knows which row is theirs"
+    )
+    assert "plain pandas on noisy rows is biased" in last
     credited = repr(census.dp.sanitize(epsilon=6, spaces=census_spaces, measure=None).dp)
-    assert "Release: epsilon=6, delta=1e-06" in credited
-    assert "among 5,000 rows; accounted for by the privacy blanket" in credited
-    local = float(re.search(r"^Local: epsilon=([0-9.]+), delta=1e-06", credited, re.MULTILINE)[1])
-    assert 10 < local < 40
-    assert "plain pandas on noisy rows is biased" in text
+    shown = re.search(r"\nPromise: epsilon=6, delta=1e-06 for .* one row; epsilon=([0-9.]+) against", credited)
+    assert 10 < float(shown[1]) < 40
     assert "<li>" in safe.dp._repr_html_()
     assert safe.dp.release.n == 5_000
+
+
+def test_the_first_lines_say_what_to_mind():
+    frame = pd.DataFrame({"a": ["x", "y"] * 500, "b": ["p"] * 1000, "c": [1.5] * 1000}, index=range(1000))
+    rare = frame.assign(d=[f"rare {i}" for i in range(1000)])
+    spaces = {"a": ["x", "y"]}
+    with pytest.warns(dpf.InferenceWarning):
+        safe = rare.dp.sanitize(epsilon=1, spaces=spaces, drop=["c"], key=KEY)
+    assert "Not found by inference, so their estimates are NaN (declare them in spaces=): d" in repr(safe.dp)
+    assert len(repr(safe.dp).splitlines()) == 4
+    with pytest.warns(dpf.PrivacyLeakWarning):
+        leaky = frame.dp.sanitize(epsilon=1, spaces=spaces, infer="data", passthrough=["b"], key=KEY)
+    lines = repr(leaky.dp).splitlines()
+    assert "NOT PROTECTED, copied as they are: b" in lines
+    assert "NOT COVERED by the promise, as their spaces were read off the data: c" in lines
+
+
+def test_explain_says_how_the_promise_is_kept(census, census_spaces):
+    safe = census.dp.sanitize(epsilon=6, delta=0, spaces=census_spaces)
+    explained = safe.dp.explain()
+    assert explained == safe.dp.release.explain()
+    assert explained.details == tuple(safe.dp.release.plan.lines())
+    text = str(explained)
+    assert text == repr(explained)
+    for words in ("Release: epsilon=6", "Local: epsilon=6", "it earns no credit, as delta is 0", "the best guess"):
+        assert words in text
+    assert "it earns no credit, as delta is 0" in explained._repr_html_()
+    credited = census.dp.sanitize(epsilon=6, spaces=census_spaces, measure=None).dp.explain()
+    assert "among 5,000 rows; accounted for by the privacy blanket" in str(credited)
+    with pytest.raises(dpf.NotSanitizedError, match="carries no release plan"):
+        census.dp.explain()
 
 
 def test_estimates_delegate(census, census_spaces):

@@ -73,11 +73,16 @@ def test_plan_sanitize_inspect_estimate(files, run):
     code, text, err = run("sanitize", source, out, "--plan", plan)
     assert (code, err) == (0, "")
     assert text.startswith(f"{out}: 3,000 rows in ")
-    assert "Release: epsilon=3" in text
+    assert "\nPromise: epsilon=3, delta=1e-06 for each person with one row; epsilon=" in text
 
     code, text, err = run("inspect", out)
     assert code == 0
-    assert "a release of 3,000 rows" in text
+    assert "a release of 3,000 rows\nPromise: epsilon=3" in text
+    assert "\nage" in text
+    assert "Local: epsilon" not in text
+    explained = run("inspect", out, "--explain")[1]
+    assert str(dpf.read_parquet(out).dp.explain()) in explained
+    assert "\nage" in explained
     assert json.loads(run("inspect", out, "--json")[1])["n"] == 3_000
     assert "not a release; 3,000 rows, columns age, sex, income" in run("inspect", source)[1]
     assert json.loads(run("inspect", source, "--json")[1])["release"] is False
@@ -166,7 +171,7 @@ def test_samples_and_allocations_are_options(files, run):
     code, text, err = run("sanitize", source, out, *arguments)
     assert (code, err) == (0, "")
     assert text.startswith(f"{out}: 300 of 3,000 rows in ")
-    assert "Sample: 300 of 3,000 rows, chosen in secret" in text
+    assert "Sample: 300 of 3,000 rows, chosen in secret" in run("inspect", out, "--explain")[1]
     rows = json.loads(run("estimate", out, "value-counts", "sex", "--json")[1])
     assert sum(row["estimate"] for row in rows) == pytest.approx(3_000)
     assert "a release of 300 of 3,000 rows" in run("inspect", out)[1]
@@ -377,7 +382,7 @@ def test_groups_and_mechanisms_are_options(files, run):
     assert plan == plan_parquet(source, 3, spaces=SPACES, groups=[("sex", "age")], mechanisms=given)
     code, text, err = run("sanitize", source, out, "--epsilon", 3, *options)
     assert (code, err) == (0, "")
-    assert "Randomised together, one epsilon for all: sex, age" in text
+    assert "Randomised together, one epsilon for all: sex, age" in run("inspect", out, "--explain")[1]
     assert dpf.read_parquet(out).dp.release.plan == plan
     code, text, _ = run("estimate", out, "joint", "sex", "age", "--bins", 3, "--method", "inverse")
     assert code == 0

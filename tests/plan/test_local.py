@@ -128,10 +128,13 @@ def test_every_face_states_the_same_number(tmp_path, capsys):
     stated = plan.local.stated()
     assert stated == f"epsilon={upward(plan.local.epsilon)}, delta={plan.local.delta:g}"
     line = f"Local: {stated}, each row, even against someone who knows which output row it became"
-    for text in (said, "\n".join(plan.lines()), str(plan), repr(safe.dp), safe.dp._repr_html_(), str(safe.dp.report())):
+    detailed = (safe.dp.explain()._repr_html_(), str(safe.dp.report()), printed(capsys, "inspect", target, "--explain"))
+    for text in ("\n".join(plan.lines()), str(plan), str(safe.dp.explain()), *detailed):
         assert line in text
-    for command in ("inspect", "verify"):
-        assert stated in printed(capsys, command, target)
+    first = f"epsilon={upward(plan.local.epsilon)} against someone who knows which row is theirs"
+    for text in (said, repr(safe.dp), safe.dp._repr_html_(), printed(capsys, "inspect", target)):
+        assert first in text
+    assert stated in printed(capsys, "verify", target)
     words = visible(safe.dp.report().to_html())
     assert f"ε = {upward(plan.local.epsilon)} " in words
     assert f"local: {stated} of each row" in words
