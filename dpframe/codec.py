@@ -38,5 +38,5 @@ def from_object(kind: type[T], data: Any, noun: str) -> T:
     check_names(data, noun, needed, [f.name for f in known if f.name not in needed])
     for f in known:
         if str(f.type).startswith("tuple") and isinstance(data.get(f.name), str | Mapping):
-            raise PlanError(f"{noun} needs a list of {f.name}, and it is not a list here")
+            raise PlanError(f"{noun} has a list of {f.name}, and something else was given")
     return kind(**{name: tuple(own) if isinstance(own, list) else own for name, own in data.items()})

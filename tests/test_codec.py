@@ -36,7 +36,7 @@ def test_values_come_back():
         ({"names": ["a"]}, "a value has the fields names, size, and perhaps unit, no more and no fewer"),
         ({"names": ["a"], "size": 1, "colour": 2}, "a value has the fields names, size, and perhaps unit"),
         ([["a"], 1], "a value has the fields names, size"),
-        ({"names": "ab", "size": 1}, "a value needs a list of names, and it is not a list here"),
+        ({"names": "ab", "size": 1}, "a value has a list of names, and something else was given"),
     ],
 )
 def test_other_objects_are_refused(data, says):
