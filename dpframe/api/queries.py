@@ -2,74 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import secrets
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dpframe.accounting.budget import Budget
-from dpframe.accounting.unit import Unit
-from dpframe.api.asked import Asked, batches, check_types, linear, normal, series
-from dpframe.api.identity import content, warn_of_parts
-from dpframe.api.planning import promise_of
+from dpframe.api.asked import Asked, linear, normal, series
+from dpframe.api.asking import with_facts
 from dpframe.api.query_answers import (
-    Answered,
-    back_matrix,
     checked_levels,
-    moment_matrices,
     placed,
     squared_z,
-    unit_moments,
 )
-from dpframe.api.query_budget import Spending, Whole, check_share
-from dpframe.central.answers import MECHANISMS, Noise, Portion
-from dpframe.central.questions import Cells, Met, Moments, Question, Summed, Tree
-from dpframe.central.wishart import WishartNoise
+from dpframe.api.query_moments import MomentQueries
+from dpframe.api.query_selections import Selections
+from dpframe.central.questions import Cells, Met, Summed, Tree
 from dpframe.errors import (
-    AlreadySanitizedError,
-    DpframeWarning,
     ParameterError,
-    check_fraction,
     check_whole,
     name_list,
-    warn,
 )
 from dpframe.estimate.axes import make_axis
-from dpframe.estimate.base import RESULTS, column_names
+from dpframe.estimate.base import RESULTS
 from dpframe.estimate.conditions import Where
-from dpframe.infer.declared import declared_space
-from dpframe.infer.drafted import check_reviewed
-from dpframe.io.files import FileInput
-from dpframe.io.frames import wrap
-from dpframe.io.inputs import open_input
-from dpframe.io.table import Table
-from dpframe.ledger.account import Account, Cost
-from dpframe.ledger.currencies import Amount, down, up
-from dpframe.noise.keystream import Keystream
-
-T = TypeVar("T", "pd.Series[Any]", pd.DataFrame)
-
-WISHART = "wishart"
-
-AUTO = ("geometric", "gaussian")
-"""Mechanisms of which the one of less noise is taken, where none is named."""
 
 
-_WIDEST = 1e70
-"""Largest bound of a column whose products are added up: their squares are floats."""
-
-Fitted = TypeVar("Fitted", bound=tuple[Any, Any, Budget])
-"""A mechanism's name, its noise, and what that costs by itself."""
-
-
-class Queries:
+class Queries(MomentQueries, Selections):
     """Questions to a table about people, answered with noise under (ε, δ)-differential privacy (replace-one).
 
     The budget is one for all questions; each spends a ``share`` of it, once, before noise is drawn. Where δ > 0 answers
@@ -118,7 +78,8 @@ class Queries:
     geometric noise, pure; ``"laplace"`` and ``"vector"`` name the same on real numbers and on several),
     ``"staircase"`` (pure; of least expected absolute error, for a number that moves by more than 1), ``"gaussian"``
     (discrete Gaussian noise). Where none is named, the one of less noise is taken; that choice is public. All of them
-    are sampled exactly, in integers; `second_moments` takes ``"wishart"`` as well, which is not.
+    are sampled exactly, in integers; `second_moments` takes ``"wishart"`` as well, which is not. `select` chooses one
+    of several candidates by ``"exponential"`` or ``"noisy_max"``, exactly as well.
 
     Copies of an object share its budget; another object has its own, so let a ledger keep count.
 
@@ -140,62 +101,6 @@ class Queries:
     dpframe.errors.BudgetExceeded: the questions have share=0 left of their budget, and share=0.1 was asked: nothing was
     spent and nothing was drawn; ask for no more than is left
     """
-
-    def __init__(
-        self,
-        table: Any,
-        budget: float | Budget | None = None,
-        spaces: Mapping[str, Any] | None = None,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        contributions: int = 1,
-        accounting: str | None = None,
-        confidence_level: float = 0.95,
-        ledger: Any = None,
-        dataset: str | None = None,
-        part: str | None = None,
-    ) -> None:
-        self._table: Table = open_input(Path(table)) if isinstance(table, str | os.PathLike) else wrap(table)
-        if self._table.text is not None:
-            raise AlreadySanitizedError("the table is a release, which its estimates (.dp) answer from at no cost")
-        if not self._table.n:
-            raise ParameterError("the table has no rows; there is nothing to ask of it")
-        self.contributions = check_whole(contributions, "contributions", of="rows per person")
-        self.confidence_level = check_fraction(confidence_level, "confidence_level", 0.95)
-        self._declared = _declared({} if spaces is None else spaces, self._table.names)
-        if isinstance(self._table, FileInput):
-            known = {
-                field.name: declared_space(field, self._declared) for field in self._table.fields([*self._declared])
-            }
-            self._table = self._table.typed(known, known)
-        self._account = Account.of(ledger, dataset, part)
-        if self._account is not None and part is not None:
-            warn_of_parts(self._account, content(self._table))
-        self._spending = Spending(Whole.of(_promise(budget, epsilon, delta, self._table.n), accounting))
-
-    def __repr__(self) -> str:
-        return f"<Queries of {self.n:,} rows: {self.spent} spent of {self._spending.whole.promise.stated()}>"
-
-    @property
-    def n(self) -> int:
-        """Rows of the table, which are public."""
-        return self._table.n
-
-    @property
-    def left(self) -> float:
-        """The share that is left, rounded down."""
-        return down(1 - self._spending.spent)
-
-    @property
-    def spent(self) -> Amount:
-        """What was spent as (ε, δ): in Gaussian accounting ε is that of all answers together at the budget's δ."""
-        return self._spending.whole.amount(self._spending.spent, up)
-
-    @property
-    def remaining(self) -> Amount:
-        """What the share that is left comes to as (ε, δ), by itself."""
-        return self._spending.whole.amount(1 - self._spending.spent, down)
 
     def count(self, where: Mapping[str, Any], *, share: float, mechanism: str | None = None) -> pd.Series[Any]:
         """Return how many rows meet a condition on every column that is named; sensitivity 1.
@@ -235,7 +140,7 @@ class Queries:
         holds = {name: condition.holds for name, condition in Where.of(where, column_of).values.items()}
         told = self._answer(Met(holds, self.contributions), asked.values(), share, mechanism, "count")
         results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
-        return _with_facts(series(results, "count"), told)
+        return with_facts(series(results, "count"), told)
 
     def sum(self, column: str, *, share: float, mechanism: str | None = None) -> pd.Series[Any]:
         """Return the sum of a numeric column's values; sensitivity b − a for values in [a, b].
@@ -303,7 +208,7 @@ class Queries:
             codes = told.values[0] * question.unit + (question.unit - 1) / 2
             values = (start * self.n + step * codes) / over
             results = linear(values, told.noises[0], step * question.unit / over, self.confidence_level)
-            return _with_facts(series(asked.dressed(results), asked.name), told)
+            return with_facts(series(asked.dressed(results), asked.name), told)
         middle, half = start + step * question.last / 2, step / 2
         about = half * (told.values[0] * question.unit + (question.unit - 1) / 2)
         errors = [math.sqrt(noise.variance) for noise in told.noises]
@@ -315,7 +220,7 @@ class Queries:
             from_middle = np.clip(about / rows, -half * question.last, half * question.last)
             found, error = middle + from_middle, math.hypot(spread, float(from_middle[0]) * errors[1]) / float(rows[0])
         results = normal(found, np.array([error]), self.confidence_level)
-        return _with_facts(series(asked.dressed(results), asked.name), told)
+        return with_facts(series(asked.dressed(results), asked.name), told)
 
     def histogram(
         self, column: str, bins: int | Sequence[Any] | None = None, *, share: float, mechanism: str | None = None
@@ -362,7 +267,7 @@ class Queries:
         question = Cells(column, axis.cells, axis.cell_of, self.contributions)
         told = self._answer(question, [asked], share, mechanism, kind)
         results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
-        return _with_facts(pd.DataFrame(results, index=axis.labels), told)
+        return with_facts(pd.DataFrame(results, index=axis.labels), told)
 
     def most_common(self, column: str, k: int = 5, *, share: float, mechanism: str | None = None) -> pd.DataFrame:
         """Return the k values of a column with the largest noisy counts; sensitivity as for `histogram`.
@@ -450,240 +355,4 @@ class Queries:
         middle, low, high = start + step * np.array(found).T
         results = dict(zip(RESULTS, (middle, (high - low + step) / (2 * z), low, high), strict=True))
         table = pd.DataFrame(asked.dressed(results), index=pd.Index(levels, name="q"))
-        return _with_facts(table, told) if np.ndim(q) else _with_facts(table.iloc[0].rename(column), told)
-
-    def second_moments(self, columns: Sequence[str], *, share: float, mechanism: str | None = None) -> pd.DataFrame:
-        """Return the means of the products of every two numeric columns, each with itself too.
-
-        Sums of values and of products are measured about the middle of the bounds, where they are least sensitive: with
-        values in [−r, r] and [−s, s] there, a replaced row moves a product's sum by 2rs, a square's by r² and a value's
-        by 2r. Each sum has a part of the share. The same numbers as of `cov`, without the means subtracted.
-
-        ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.central.wishart`): the estimate
-        is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
-        drawn in floats, outside the promise of exact sampling, and is of use with ``accounting="basic"`` alone: of μ²
-        it takes what anything of its (ε, δ) might.
-
-        Parameters
-        ----------
-        columns
-            Columns of numbers or booleans, whose spaces hold no nulls.
-        share, mechanism
-            See the class.
-
-        Returns
-        -------
-        DataFrame with the columns as rows, and for each of ``estimate, std_error, lower, upper`` as columns.
-
-        Raises
-        ------
-        ParameterError
-            For a column without a space, of no numbers, or with nulls.
-        BudgetExceeded
-            If less than the share is left.
-        """
-        if mechanism == WISHART:
-            return self._wishart(columns, share)
-        return self._products(columns, share, mechanism, "second_moments", psd=False)
-
-    def _wishart(self, columns: Sequence[str], share: float) -> pd.DataFrame:
-        names, asked, question = self._moments(columns, "second_moments")
-        size = len(names) + 1
-
-        def fitted(portion: Portion) -> tuple[str, WishartNoise, Budget]:
-            budget = portion.any_budget
-            return WISHART, WishartNoise.of(size, float(size), budget, self.contributions), budget
-
-        part, (_, noise, budget), stream = self._paid(question, asked, share, "second_moments", fitted)
-        back, moments = back_matrix(question, asked), unit_moments(question, self.n)
-        estimate = back @ (moments + noise.sample(stream.column("wishart", "measure"))) @ back.T / self.n
-        scale = back @ noise.scale @ back.T
-        # T W Tᵀ is Wishart with T V Tᵀ: mean k·S, variance k·(Sᵢᵢ·Sⱼⱼ + Sᵢⱼ²).
-        error = np.sqrt(noise.degrees * (np.outer(np.diag(scale), np.diag(scale)) + scale**2)) / self.n
-        results = normal(estimate - noise.degrees * scale / self.n, error, self.confidence_level)
-        results["estimate"] = estimate
-        tables = {key: pd.DataFrame(found[1:, 1:], index=names, columns=names) for key, found in results.items()}
-        return _with_facts(pd.concat(tables, axis=1), Answered((), (), _facts(WISHART, part, budget)))
-
-    def _moments(self, columns: Sequence[str], kind: str) -> tuple[list[str], list[Asked], Moments]:
-        names = column_names(columns, "columns")
-        asked = [self._column(name).numeric(kind, times=False) for name in names]
-        if not names or len(set(names)) < len(names):
-            raise ParameterError("columns must name one column or more, each once")
-        nullable = [column.name for column in asked if column.space.has_null]
-        if nullable:
-            raise ParameterError(
-                f"column {name_list(nullable[:1])} may hold nulls, of which no products are; declare its space without "
-                "Nullable, and nulls count as the middle of its bounds"
-            )
-        for column in asked:
-            start, step = column.line
-            if max(abs(start), abs(start + step * column.space.values)) > _WIDEST:
-                raise ParameterError(
-                    f"column {name_list([column.name])} has bounds too wide to be squared; declare bounds within "
-                    f"±{_WIDEST:g}"
-                )
-        return names, asked, Moments(tuple(names), tuple(column.space for column in asked), self.contributions)
-
-    def cov(
-        self, columns: Sequence[str], *, share: float, mechanism: str | None = None, psd: bool = True
-    ) -> pd.DataFrame:
-        """Return the covariances of every two numeric columns (over n), the nearest that a table can have.
-
-        Parameters
-        ----------
-        columns
-            Columns of numbers or booleans, whose spaces hold no nulls.
-        share, mechanism
-            See the class; see `second_moments` for what is measured.
-        psd
-            Project the matrix onto those without negative eigenvalues. Errors and intervals are those before.
-
-        Returns
-        -------
-        DataFrame with the columns as rows, and for each of ``estimate, std_error, lower, upper`` as columns.
-
-        Raises
-        ------
-        ParameterError
-            For a column without a space, of no numbers, or with nulls.
-        BudgetExceeded
-            If less than the share is left.
-
-        Examples
-        --------
-        >>> import dpframe as dpf
-        >>> people = pd.DataFrame({"a": [0, 1] * 5_000, "b": [0, 2] * 5_000})
-        >>> q = dpf.Queries(people, 1.0, delta=1e-6, spaces={"a": (0, 1), "b": (0, 2)})
-        >>> q.cov(["a", "b"], share=1)["estimate"].to_numpy().shape
-        (2, 2)
-        """
-        if not isinstance(psd, bool):
-            raise ParameterError("psd must be True or False")
-        return self._products(columns, share, mechanism, "cov", psd)
-
-    def _products(
-        self, columns: Sequence[str], share: float, mechanism: str | None, kind: str, psd: bool
-    ) -> pd.DataFrame:
-        names, asked, question = self._moments(columns, kind)
-        told = self._answer(question, asked, share, mechanism, kind)
-        estimate, error = moment_matrices(question, asked, told, self.n, central=kind == "cov")
-        results = normal(estimate, error, self.confidence_level)
-        if psd:
-            values, vectors = np.linalg.eigh(estimate)
-            results["estimate"] = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        tables = {key: pd.DataFrame(found, index=names, columns=names) for key, found in results.items()}
-        return _with_facts(pd.concat(tables, axis=1), told)
-
-    def _column(self, name: Any) -> Asked:
-        """Return a column; `ParameterError` for what is none."""
-        if not isinstance(name, str) or name not in self._table.names:
-            raise ParameterError(f"{name!r} is not a column of the table; columns are {name_list(self._table.names)}")
-        (field,) = self._table.fields([name])
-        return Asked.of(field, self._declared)
-
-    def _answer(self, question: Question, columns: Any, share: float, mechanism: str | None, kind: str) -> Answered:
-        """Return a question's numbers with noise on each."""
-        named = _named(mechanism)
-
-        def fitted(portion: Portion) -> tuple[str, tuple[Noise, ...], Budget]:
-            chosen, noises = _fitted(question, portion, named)
-            return chosen, noises, portion.spent_by(noises)
-
-        part, (chosen, noises, budget), stream = self._paid(question, list(columns), share, kind, fitted)
-        values = tuple(
-            np.array(noise.add(totals, stream.column(json.dumps([kind, i]), "measure")), dtype=np.float64)
-            for i, (totals, noise) in enumerate(zip(question.totals, noises, strict=True))
-        )
-        return Answered(values, noises, _facts(chosen, part, budget))
-
-    def _paid(
-        self, question: Question, asked: Sequence[Asked], share: float, kind: str, fit: Callable[[Portion], Fitted]
-    ) -> tuple[Fraction, Fitted, Keystream]:
-        """Check, count, spend, and take the key to draw with: in this order, here and nowhere else.
-
-        ``fit`` finds the noise of a portion, and what it costs by itself, or refuses.
-        """
-        part = check_share(share)
-        check_types(asked)
-        self._spending.refuse(part)
-        portion = self._spending.whole.portion(part)
-        fitted = fit(portion)
-        for codes in batches(self._table, asked):
-            question.add(codes)
-
-        cost = Cost(fitted[2], portion.step, unit=Unit(self.contributions))
-        self._spending.once(part, lambda: self._enter(cost, kind))
-
-        return part, fitted, Keystream(fresh_key())
-
-    def _enter(self, cost: Cost, kind: str) -> None:
-        if self._account is not None:
-            self._account.spend(cost, f"query: {kind}")
-
-
-def fresh_key() -> bytes:
-    """Return the secret key of one answer, which serves it alone."""
-    return secrets.token_bytes(32)
-
-
-def _promise(budget: Any, epsilon: Any, delta: Any, n: int) -> Budget:
-    if (budget is None) == (epsilon is None):
-        raise ParameterError("give a budget, e.g. Budget(1.0, 1e-6), or epsilon and delta, and not both")
-    epsilon = budget if epsilon is None else epsilon
-    if isinstance(epsilon, Budget):
-        if delta is not None:
-            raise ParameterError("delta is already in the Budget; leave it out")
-        epsilon, delta = epsilon.epsilon, epsilon.delta
-    promise = promise_of(epsilon, delta, n)
-    if n > 1 and promise.delta > 1 / n:
-        warn(f"delta={promise.delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
-    return promise
-
-
-def _declared(spaces: Any, names: Sequence[str]) -> Mapping[str, Any]:
-    if not isinstance(spaces, Mapping):
-        raise ParameterError("spaces must be a mapping {column: space}")
-    check_reviewed(spaces)
-    stray = [str(name) for name in spaces if name not in names]
-    if stray:
-        raise ParameterError(f"spaces names {stray[0]!r}, which is not a column; columns are {name_list(names)}")
-    return dict(spaces)
-
-
-def _named(mechanism: Any) -> tuple[str, ...]:
-    """Return the mechanisms to choose from."""
-    if mechanism is None:
-        return AUTO
-    if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
-        raise ParameterError(f"mechanism must be one of {', '.join(MECHANISMS)}, or None for the one of less noise")
-    return (mechanism,)
-
-
-def _fitted(question: Question, portion: Portion, named: Sequence[str]) -> tuple[str, tuple[Noise, ...]]:
-    """Return the mechanism of least noise, and its noises: from public facts alone."""
-    usable = [name for name in named if len(named) == 1 or name != "gaussian" or portion.budget.delta > 0]
-    portions = portion.split(question.shares)
-    found: dict[str, tuple[Noise, ...]] = {}
-    for name in usable:
-        try:
-            found[name] = tuple(MECHANISMS[name](*each) for each in zip(question.numbers, portions, strict=True))
-        except ParameterError:
-            if not found and name == usable[-1]:
-                raise
-
-    def noise_of(name: str) -> float:
-        terms = zip(question.numbers, found[name], strict=True)
-        return math.fsum(noise.variance / numbers.span**2 for numbers, noise in terms)
-
-    best = min(found, key=noise_of)
-    return best, found[best]
-
-
-def _facts(mechanism: str, share: Fraction, cost: Budget) -> dict[str, Any]:
-    return {"mechanism": mechanism, "share": float(share), "epsilon": cost.epsilon, "delta": cost.delta}
-
-
-def _with_facts(result: T, told: Answered) -> T:
-    result.attrs.update(told.facts)
-    return result
+        return with_facts(table, told) if np.ndim(q) else with_facts(table.iloc[0].rename(column), told)

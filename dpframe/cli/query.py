@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from dpframe.api.queries import WISHART, Queries
+from dpframe.api.queries import Queries
+from dpframe.api.query_moments import WISHART
 from dpframe.cli.estimate import stacked
 from dpframe.cli.pipes import Source
 from dpframe.cli.spaces import read_spaces

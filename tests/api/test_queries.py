@@ -15,7 +15,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import promise_step, step_epsilon
-from dpframe.api import asked, queries
+from dpframe.api import asked, asking
 from dpframe.api.query_budget import Whole, check_share
 from dpframe.ledger.ledger import Ledger
 
@@ -44,7 +44,7 @@ def keys(monkeypatch):
         taken.append(len(taken))
         return len(taken).to_bytes(32, "big")
 
-    monkeypatch.setattr(queries, "fresh_key", fixed)
+    monkeypatch.setattr(asking, "fresh_key", fixed)
     return taken
 
 
@@ -258,7 +258,7 @@ def test_the_ledger_has_the_answer_before_noise_is_drawn(people, tmp_path, monke
         def stop():
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(queries, "fresh_key", stop)
+        monkeypatch.setattr(asking, "fresh_key", stop)
         with pytest.raises(KeyboardInterrupt):
             q.count({"sex": "F"}, share=0.2)
         assert len(ledger.history("survey")) == 3

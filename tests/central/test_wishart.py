@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
-from dpframe.api import queries
+from dpframe.api import asking
 from dpframe.central.wishart import WishartNoise, loss_of
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import Keystream
@@ -104,7 +104,7 @@ def test_moments_are_positive_and_their_intervals_hold(people, monkeypatch):
     truth = (people.T @ people / len(people)).to_numpy()
     inside = np.zeros((2, 2))
     for i in range(200):
-        monkeypatch.setattr(queries, "fresh_key", lambda i=i: i.to_bytes(32, "big"))
+        monkeypatch.setattr(asking, "fresh_key", lambda i=i: i.to_bytes(32, "big"))
         q = dpf.Queries(people, 1.0, delta=1e-6, spaces=SPACES, accounting="basic")
         answer = q.second_moments(["age", "income"], share=1, mechanism="wishart")
         assert np.linalg.eigvalsh(answer["estimate"]).min() > 0

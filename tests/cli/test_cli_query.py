@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.api import queries
+from dpframe.api import asking
 from dpframe.cli import main
 from dpframe.cli.query import QUESTIONS
 from dpframe.ledger.ledger import Ledger
@@ -33,7 +33,7 @@ def run(capsys, monkeypatch):
         return stopped.value.code, out, err
 
     monkeypatch.setattr("warnings.showwarning", print)
-    monkeypatch.setattr(queries, "fresh_key", lambda: bytes(32))
+    monkeypatch.setattr(asking, "fresh_key", lambda: bytes(32))
     return call
 
 

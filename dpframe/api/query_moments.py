@@ -1,0 +1,158 @@
+"""Questions about the second moments of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from dpframe.accounting.budget import Budget
+from dpframe.api.asked import Asked, normal
+from dpframe.api.asking import Asking, facts_of, with_facts
+from dpframe.api.query_answers import (
+    Answered,
+    back_matrix,
+    moment_matrices,
+    unit_moments,
+)
+from dpframe.central.answers import Portion
+from dpframe.central.questions import Moments
+from dpframe.central.wishart import WishartNoise
+from dpframe.errors import (
+    ParameterError,
+    name_list,
+)
+from dpframe.estimate.base import column_names
+
+WISHART = "wishart"
+
+_WIDEST = 1e70
+"""Largest bound of a column whose products are added up: their squares are floats."""
+
+
+class MomentQueries(Asking):
+    """Second moments and covariances; see `Queries`."""
+
+    def second_moments(self, columns: Sequence[str], *, share: float, mechanism: str | None = None) -> pd.DataFrame:
+        """Return the means of the products of every two numeric columns, each with itself too.
+
+        Sums of values and of products are measured about the middle of the bounds, where they are least sensitive: with
+        values in [−r, r] and [−s, s] there, a replaced row moves a product's sum by 2rs, a square's by r² and a value's
+        by 2r. Each sum has a part of the share. The same numbers as of `cov`, without the means subtracted.
+
+        ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.central.wishart`): the estimate
+        is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
+        drawn in floats, outside the promise of exact sampling, and is of use with ``accounting="basic"`` alone: of μ²
+        it takes what anything of its (ε, δ) might.
+
+        Parameters
+        ----------
+        columns
+            Columns of numbers or booleans, whose spaces hold no nulls.
+        share, mechanism
+            See the class.
+
+        Returns
+        -------
+        DataFrame with the columns as rows, and for each of ``estimate, std_error, lower, upper`` as columns.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space, of no numbers, or with nulls.
+        BudgetExceeded
+            If less than the share is left.
+        """
+        if mechanism == WISHART:
+            return self._wishart(columns, share)
+        return self._products(columns, share, mechanism, "second_moments", psd=False)
+
+    def _wishart(self, columns: Sequence[str], share: float) -> pd.DataFrame:
+        names, asked, question = self._moments(columns, "second_moments")
+        size = len(names) + 1
+
+        def fitted(portion: Portion) -> tuple[str, WishartNoise, Budget]:
+            budget = portion.any_budget
+            return WISHART, WishartNoise.of(size, float(size), budget, self.contributions), budget
+
+        part, (_, noise, budget), stream = self._paid(question.add, asked, share, "second_moments", fitted)
+        back, moments = back_matrix(question, asked), unit_moments(question, self.n)
+        estimate = back @ (moments + noise.sample(stream.column("wishart", "measure"))) @ back.T / self.n
+        scale = back @ noise.scale @ back.T
+        # T W Tᵀ is Wishart with T V Tᵀ: mean k·S, variance k·(Sᵢᵢ·Sⱼⱼ + Sᵢⱼ²).
+        error = np.sqrt(noise.degrees * (np.outer(np.diag(scale), np.diag(scale)) + scale**2)) / self.n
+        results = normal(estimate - noise.degrees * scale / self.n, error, self.confidence_level)
+        results["estimate"] = estimate
+        tables = {key: pd.DataFrame(found[1:, 1:], index=names, columns=names) for key, found in results.items()}
+        return with_facts(pd.concat(tables, axis=1), Answered((), (), facts_of(WISHART, part, budget)))
+
+    def _moments(self, columns: Sequence[str], kind: str) -> tuple[list[str], list[Asked], Moments]:
+        names = column_names(columns, "columns")
+        asked = [self._column(name).numeric(kind, times=False) for name in names]
+        if not names or len(set(names)) < len(names):
+            raise ParameterError("columns must name one column or more, each once")
+        nullable = [column.name for column in asked if column.space.has_null]
+        if nullable:
+            raise ParameterError(
+                f"column {name_list(nullable[:1])} may hold nulls, of which no products are; declare its space without "
+                "Nullable, and nulls count as the middle of its bounds"
+            )
+        for column in asked:
+            start, step = column.line
+            if max(abs(start), abs(start + step * column.space.values)) > _WIDEST:
+                raise ParameterError(
+                    f"column {name_list([column.name])} has bounds too wide to be squared; declare bounds within "
+                    f"±{_WIDEST:g}"
+                )
+        return names, asked, Moments(tuple(names), tuple(column.space for column in asked), self.contributions)
+
+    def cov(
+        self, columns: Sequence[str], *, share: float, mechanism: str | None = None, psd: bool = True
+    ) -> pd.DataFrame:
+        """Return the covariances of every two numeric columns (over n), the nearest that a table can have.
+
+        Parameters
+        ----------
+        columns
+            Columns of numbers or booleans, whose spaces hold no nulls.
+        share, mechanism
+            See the class; see `second_moments` for what is measured.
+        psd
+            Project the matrix onto those without negative eigenvalues. Errors and intervals are those before.
+
+        Returns
+        -------
+        DataFrame with the columns as rows, and for each of ``estimate, std_error, lower, upper`` as columns.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space, of no numbers, or with nulls.
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> people = pd.DataFrame({"a": [0, 1] * 5_000, "b": [0, 2] * 5_000})
+        >>> q = dpf.Queries(people, 1.0, delta=1e-6, spaces={"a": (0, 1), "b": (0, 2)})
+        >>> q.cov(["a", "b"], share=1)["estimate"].to_numpy().shape
+        (2, 2)
+        """
+        if not isinstance(psd, bool):
+            raise ParameterError("psd must be True or False")
+        return self._products(columns, share, mechanism, "cov", psd)
+
+    def _products(
+        self, columns: Sequence[str], share: float, mechanism: str | None, kind: str, psd: bool
+    ) -> pd.DataFrame:
+        names, asked, question = self._moments(columns, kind)
+        told = self._answer(question, asked, share, mechanism, kind)
+        estimate, error = moment_matrices(question, asked, told, self.n, central=kind == "cov")
+        results = normal(estimate, error, self.confidence_level)
+        if psd:
+            values, vectors = np.linalg.eigh(estimate)
+            results["estimate"] = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        tables = {key: pd.DataFrame(found, index=names, columns=names) for key, found in results.items()}
+        return with_facts(pd.concat(tables, axis=1), told)

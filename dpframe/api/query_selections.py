@@ -1,0 +1,202 @@
+"""Questions that are answered by one of several candidates: private selection."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dpframe.accounting.budget import Budget
+from dpframe.api.asked import Asked
+from dpframe.api.asking import Asking, facts_of
+from dpframe.central.answers import Portion
+from dpframe.central.counts import Codes
+from dpframe.central.selection import MOST_CANDIDATES, SELECTORS, Scores, Selector, best_selector, check_base
+from dpframe.errors import ParameterError
+
+Utility = Callable[[pd.DataFrame, Any], Any]
+"""How good a candidate is for a table's rows."""
+
+_UNITS = 1 << 16
+"""Units of a score in the sensitivity, to which scores are rounded down."""
+_MOVED = _UNITS + 2
+"""Most units that one row moves a score by: one for the rounding of the utility's own floats, either way."""
+_ABYSS = 1 << 100
+"""How far below the best a score counts that is not a finite number."""
+
+
+@dataclass
+class Gathered:
+    """The rows of some columns, as values of their spaces."""
+
+    columns: Sequence[Asked]
+    parts: list[dict[str, Codes]] = field(default_factory=list)
+
+    def frame(self) -> pd.DataFrame:
+        """Return them as a table: values beyond bounds are clamped, what the space cannot hold is null."""
+        return pd.DataFrame({column.name: self._series(column) for column in self.columns})
+
+    def _series(self, column: Asked) -> pd.Series[Any]:
+        codes = [part[column.name] for part in self.parts]
+        found: pd.Series[Any] = pa.chunked_array([column.coded.decode(part) for part in codes]).to_pandas()
+        return found
+
+    def made_up(self) -> pd.DataFrame:
+        """Return two rows that no table was read for: of the first and the last value of each column."""
+        ends = {column.name: column.coded.code_array([0, column.space.values - 1]) for column in self.columns}
+        return Gathered(self.columns, [ends]).frame()
+
+
+class Selections(Asking):
+    """Private selection; see `Queries`."""
+
+    def select(
+        self,
+        candidates: Sequence[Any],
+        utility: Utility,
+        *,
+        sensitivity: float,
+        share: float,
+        columns: Sequence[str] | None = None,
+        base: Sequence[float] | None = None,
+        monotone: bool = False,
+        balanced: bool = False,
+        mechanism: str | None = None,
+    ) -> pd.Series[Any]:
+        """Return one of several candidates, a better one with a higher probability.
+
+        The exponential mechanism of a query (Holohan, Leith and Mason, "Differentially private response mechanisms on
+        categorical data", Definition 2; McSherry and Talwar 2007): P(r) ∝ base(r)·e^(k·utility), with the largest k
+        that the share pays for. Its loss is k·R, where R is the most by which one row moves the utilities of two
+        candidates apart: twice the sensitivity, or the sensitivity where ``monotone``; k times the sensitivity where
+        ``balanced`` (Theorem 4 there). In Gaussian accounting k is twice that of a pure ε (Dong, Durfee and Rogers
+        2020). ``"noisy_max"`` is report-noisy-max with exponential noise (McKenna and Sheldon 2020, permute-and-flip),
+        whose loss is k·R as well and whose utility is at least as good on average at the same k.
+
+        Both are drawn exactly, in whole numbers: utilities are rounded down to 2⁻¹⁶ of the sensitivity.
+
+        Parameters
+        ----------
+        candidates
+            What to choose from, 65,536 at most; public.
+        utility
+            Function of the rows (a DataFrame of ``columns``, whose values lie in their spaces; what a space cannot hold
+            is null) and of one candidate, which returns a number. It is tried on two made-up rows first. A value that
+            is not finite counts as far below all others; an exception after that has spent the share.
+        sensitivity
+            The most by which one replaced row moves the utility of a candidate. It is taken on trust: the answer is
+            private only if that is right.
+        share
+            See the class.
+        columns
+            Columns that the utility reads; those with declared spaces by default.
+        base
+            Weights of the candidates (the base measure); equal ones by default. For the exponential mechanism.
+        monotone
+            One row moves the utilities of all candidates in one direction, or none.
+        balanced
+            Σ base·e^(k·utility) is the same for neighbouring tables at every k, as where the utility depends on whether
+            a candidate is the exact answer.
+        mechanism
+            ``"exponential"`` or ``"noisy_max"``; by default the one that errs less.
+
+        Returns
+        -------
+        Series with ``choice``, and ``shortfall``: with the confidence level, the utility of the choice is at most so
+        far below that of the best candidate.
+
+        Raises
+        ------
+        ParameterError
+            For no candidates or too many, a sensitivity or weights that are not positive, an unknown mechanism, or a
+            utility that returns no finite number for made-up rows.
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        The price of highest revenue, where nobody pays more than 10:
+
+        >>> import dpframe as dpf
+        >>> bids = pd.DataFrame({"bid": [2.0, 3.0, 7.5, 7.5, 8.0] * 2_000})
+        >>> q = dpf.Queries(bids, 1.0, delta=0, spaces={"bid": (0.0, 10.0)})
+        >>> def revenue(rows, price):
+        ...     return price * (rows["bid"] >= price).sum()
+        >>> answer = q.select([2, 3, 5, 7, 9], revenue, sensitivity=10, share=0.5)
+        >>> answer["choice"], answer.attrs["mechanism"], float(answer["shortfall"].round(1))
+        (7, 'noisy_max', 184.2)
+        """
+        options = list(candidates)
+        if not 0 < len(options) <= MOST_CANDIDATES:
+            raise ParameterError(f"candidates must be from 1 to {MOST_CANDIDATES} values to choose from")
+        unit = _check_sensitivity(sensitivity) / _UNITS
+        weights = None if base is None else check_base(base, len(options))
+        if not isinstance(monotone, bool) or not isinstance(balanced, bool):
+            raise ParameterError("monotone and balanced must be True or False")
+        names = list(self._declared) if columns is None else list(columns)
+        rows = Gathered([self._column(name) for name in names])
+        _whole_scores(utility, rows.made_up(), options, unit, finite=True)
+        spread = _MOVED if monotone else 2 * _MOVED
+        moved = Scores(((1, spread),), self.contributions, balanced and not monotone)
+        part, (name, selector, budget), stream = self._paid(
+            rows.parts.append, rows.columns, share, "select", _fit(moved, mechanism, weights is not None)
+        )
+        scores = _whole_scores(utility, rows.frame(), options, unit)
+        chosen = options[selector.choose(scores, weights, stream.column("select", "measure"))]
+        mass = float(len(options)) if weights is None else sum(weights) / min(weights)
+        short = (selector.shortfall(mass, self.confidence_level) + 1) * float(unit)
+        result = pd.Series([chosen, np.float64(short)], index=["choice", "shortfall"], name="select", dtype=object)
+        result.attrs.update(facts_of(name, part, budget))
+        return result
+
+
+def _fit(moved: Scores, mechanism: str | None, weighted: bool) -> Callable[[Portion], tuple[str, Selector, Budget]]:
+    if mechanism is not None and (not isinstance(mechanism, str) or mechanism not in SELECTORS):
+        raise ParameterError(f"mechanism must be one of {', '.join(SELECTORS)}, or None for the one that errs less")
+    if weighted and mechanism == "noisy_max":
+        raise ParameterError('noisy_max takes no base weights; leave base out, or take mechanism="exponential"')
+
+    def fitted(portion: Portion) -> tuple[str, Selector, Budget]:
+        name = mechanism or best_selector(moved, portion, weighted)
+        selector = SELECTORS[name](moved, portion)
+        return name, selector, selector.cost(portion)
+
+    return fitted
+
+
+def _check_sensitivity(value: Any) -> Fraction:
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+    number = float(value) if real else math.nan
+    if not 0 < number < math.inf:
+        raise ParameterError(
+            "sensitivity must be finite and above 0: the most by which one row moves a utility, e.g. sensitivity=1"
+        )
+    return Fraction(number)
+
+
+def _whole_scores(
+    utility: Utility, rows: pd.DataFrame, candidates: Sequence[Any], unit: Fraction, finite: bool = False
+) -> list[int]:
+    """Return utilities in units, rounded down; one that is not finite lies far below the others, or is refused."""
+    found = [_whole(utility(rows, candidate), unit) for candidate in candidates]
+    if finite and None in found:
+        raise ParameterError("utility must return a finite number for every candidate, of any rows within the spaces")
+    floor = max((score for score in found if score is not None), default=0) - _ABYSS
+    return [floor if score is None else score for score in found]
+
+
+def _whole(score: Any, unit: Fraction) -> int | None:
+    if isinstance(score, numbers.Integral):
+        return math.floor(int(score) / unit)
+    try:
+        number = float(score)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return math.floor(Fraction(number) / unit) if math.isfinite(number) else None
