@@ -127,8 +127,9 @@ class PlanOptions(TypedDict, total=False):
         Option(
             "auto",
             "Tables to measure beside the rows, with noise on their totals: auto, none, or a list.",
-            'Of ``"auto"`` all pairs of columns, of numbers one-ways and sums, of sets the supports of items, where '
-            "rows leave in a secret order and δ > 0; else nothing. A list has columns, pairs and triples. All rows are "
+            'With ``"auto"`` all pairs of columns, and all triples where rows are many beside the noise; one-ways and '
+            "sums of numbers, supports of items of sets; where rows leave shuffled and δ > 0, else nothing. "
+            "A list has columns, pairs and triples. All rows are "
             "counted, even where a sample is released; columns of ``groups`` are counted like others, those of "
             "``passthrough`` not.",
             check=_tables,

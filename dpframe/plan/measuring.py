@@ -16,7 +16,7 @@ from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import DpframeWarning, ParameterError, name_list, warn
 from dpframe.noise.gaussian import LARGEST_SCALE
 from dpframe.plan.forecast import vector_scale
-from dpframe.plan.levels import FEW, has_levels, level_sizes
+from dpframe.plan.levels import FEW, FIRST, has_levels, level_sizes
 from dpframe.plan.measures import (
     LARGEST_TABLE,
     SLACK,
@@ -31,7 +31,15 @@ from dpframe.plan.measures import (
 from dpframe.spaces import Space
 
 BINS = 12
-"""Most cells of a number in a joint."""
+"""Cells of a number in a joint where tables are listed, and where a pair's noise is an `_EVEN`-th of the rows."""
+FEWEST_BINS, MOST_BINS = 8, 48
+"""Least and most of them by default."""
+_EVEN = 385.0
+"""Rows over the standard deviation of a pair's noise at which 12 cells of a number err least.
+
+What cells hide falls with their number, and the noise of a pair of numbers grows with its square: the best number grows
+with the cube root. Adult's 15 columns at epsilon 1 have this ratio.
+"""
 
 FEWEST = 50
 """Rows from which tables are measured by default: fewer tell next to nothing, and cost the rows the most."""
@@ -48,12 +56,31 @@ _ABOVE = 1 + 2e-5
 """Factor by which noise is raised until its exact step fits."""
 _COARSEST = 0.3
 """σ² of the least noise: the lattice law of less would be of no use."""
-_PARTS = {"one_way": 0.17, "level": 0.12, "sum": 0.12, "joint": 0.59, "vectors": 0.5}
-"""Shares of what numbers' one-ways, finer levels of these, their sums, sums of vectors and other tables take."""
+_PARTS = {"one_way": 0.17, "level": 0.12, "sum": 0.12, "joint": 0.59, "vectors": 0.5, "list": 0.1}
+"""Shares of what numbers' one-ways, their finer levels, their sums, joints, sums of vectors and lists' one-ways take.
+
+Where numbers take their part, pairs leave lists' one-ways so noisy that a tenth for these lowers their errors by three
+tenths and raises those of pairs by a twentieth.
+"""
 _PARTS_OF_FEW = {"one_way": 0.4, "level": 0.1, "sum": 0.2, "joint": 0.3, "vectors": 0.5}
 """The same where pairs drown in their noise: every column has a one-way of its own, which more of it goes to."""
+_LISTS_APART = 80.0
+"""The same from which on lists have one-ways beside pairs: with less (3,000 rows of Adult) synthetic rows are worse."""
+_IN_TRIPLES = 0.7
+"""Share of the joints' that triples take where they are measured: one-ways and pairs are best from smaller tables."""
+_CLEAR = 0.18
+"""Expected L1 distance of a raw triple's shares, on average, below which triples are measured.
+
+Adult's nine columns at epsilon 1: at 200,000 rows (0.29) pairs say as much of triples, at 400,000 (0.15) a third less.
+"""
+_MOST_TRIPLE_CELLS = 1 << 18
+"""Cells of all triples up to which they are measured by default: half a megabyte in a release's description."""
+_MOST_COUNTED = 1 << 22
+"""The same of the cells in which they are counted before numbers are cut: 32 MB."""
 _DROWNED = 3.0
 """Expected L1 distance of a raw pair's shares, about, from which on its noise hides it."""
+_ALONE_CELLS = FIRST + 5
+"""Most cells of a number's first level, null's among them."""
 _MOST_JOINED = 3
 _COARSER = 4.0
 """Most that noise is raised by at once."""
@@ -127,9 +154,9 @@ class Wish:
         weights = _weights(found) if self.goals is None else _goal_weights(found, spaces, self.goals)
         mu = self.most(promise, inference).mu
         noised = _noised(found, spaces, weights, mu, contributions, promise.delta)
-        if auto and noised is not None and _drown(noised, spaces, n):
-            found = list(_with_one_ways(found, spaces))
-            noised = _noised(found, spaces, _weights(found, few=True), mu, contributions, promise.delta)
+        if auto and noised is not None:
+            found, weights = _fitted_to_noise(noised, spaces, n)
+            noised = _noised(found, spaces, weights, mu, contributions, promise.delta)
         counts = [m.sigma2 / _count_unit(m, spaces) ** 2 for m in noised or () if m.kind != "sum"]
         least = min(counts, default=math.inf)
         if noised is None and not auto:
@@ -174,21 +201,21 @@ def _alone(name: str, space: Space, sums: bool = True) -> Iterator[Measure]:
         yield Measure("sum", (name,), 1.0)
 
 
-def _joint(names: Sequence[str], spaces: Mapping[str, Space]) -> Measure:
+def _joint(names: Sequence[str], spaces: Mapping[str, Space], bins: int = BINS) -> Measure:
     vectors = [name for name in names if name in spaces and spaces[name].holds_vectors]
     if len(names) == 2 and len(vectors) == 1:
         return Measure("vectors", tuple(sorted(names, key=lambda name: name not in vectors)), 1.0)
     cut = any(name in spaces and not spaces[name].is_listed for name in names)
-    return Measure("joint", tuple(names), 1.0, BINS if cut else 0)
+    return Measure("joint", tuple(names), 1.0, bins if cut else 0)
 
 
-def _all_tables(spaces: Mapping[str, Space]) -> Iterator[Measure]:
+def _all_tables(spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[Measure]:
     """Yield what is measured by default: of numbers and sets all that is theirs, and pairs, the smallest first.
 
     Every column is told of: one whose pairs are all too large, and a single one, has a one-way.
     """
     plain = {name: space for name, space in spaces.items() if not space.holds_sets and not space.holds_vectors}
-    cells = {name: cell_count(space, BINS) for name, space in plain.items()}
+    cells = {name: cell_count(space, bins) for name, space in plain.items()}
     left, joined = LARGEST_TABLE, set[str]()
     pairs = []
     for first, second in sorted(combinations(plain, 2), key=lambda pair: cells[pair[0]] * cells[pair[1]]):
@@ -201,7 +228,98 @@ def _all_tables(spaces: Mapping[str, Space]) -> Iterator[Measure]:
         if not space.is_listed or (name not in joined and 1 < cell_count(space, 0) <= LARGEST_TABLE):
             yield from _alone(name, space)
     for pair in sorted(pairs, key=lambda pair: [list(plain).index(name) for name in pair]):
-        yield _joint(pair, spaces)
+        yield _joint(pair, spaces, bins)
+
+
+def _fitted_to_noise(
+    tables: Sequence[Measure], spaces: Mapping[str, Space], n: int
+) -> tuple[list[Measure], list[float]]:
+    """Return what is measured by default where these tables have this noise, and the weights: of public facts alone.
+
+    Where noise hides pairs every column has a one-way; elsewhere numbers have as many cells in joints as rows are worth
+    at this noise, and triples are measured too where they are clear.
+    """
+    if _drown(tables, spaces, n):
+        found = list(_with_one_ways(tables, spaces))
+        return found, _weights(found, _PARTS_OF_FEW, "one_way")
+    found = _in_bins(tables, spaces, n)
+    triples = _clear_triples(tables, found, spaces, n)
+    if any(table.kind == "one_way" and table.most for table in found) and _worth(tables, n) > _LISTS_APART:
+        found = list(_with_one_ways(found, spaces))
+    weights = _weights(found, lists="list")
+    if not triples:
+        return found, weights
+    of_joints = [w for table, w in zip(found, weights, strict=True) if table.kind == "joint"]
+    less = [w * (1 - _IN_TRIPLES) if table.kind == "joint" else w for table, w in zip(found, weights, strict=True)]
+    return [*found, *triples], [*less, *[math.fsum(of_joints) * _IN_TRIPLES / len(triples)] * len(triples)]
+
+
+def _pairs(tables: Iterable[Measure]) -> list[Measure]:
+    return [table for table in tables if table.kind == "joint"]
+
+
+def _worth(noised: Sequence[Measure], n: int) -> float:
+    """Return the rows over the standard deviation of a pair's noise, 0 where no pair is measured."""
+    sigmas = [math.sqrt(pair.sigma2) for pair in _pairs(noised)]
+    return n / float(np.median(sigmas)) if sigmas else 0.0
+
+
+def _in_bins(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> list[Measure]:
+    """Return the tables with numbers in as many cells as their noise allows, no pair of fewer left out for them."""
+    pairs = _pairs(tables)
+    if not any(pair.most for pair in pairs):
+        return list(tables)
+    wanted = round(BINS * (_worth(tables, n) / _EVEN) ** (1 / 3))
+    for bins in range(min(max(wanted, FEWEST_BINS), MOST_BINS), BINS, -1):
+        found = list(_all_tables(spaces, bins))
+        if len(_pairs(found)) >= len(pairs):
+            return found
+    return list(_all_tables(spaces, min(max(wanted, FEWEST_BINS), BINS)))
+
+
+def _clear_triples(
+    noised: Sequence[Measure], tables: Sequence[Measure], spaces: Mapping[str, Space], n: int
+) -> list[Measure]:
+    """Return all triples of the columns of pairs where their noise is small beside the rows; else none.
+
+    ``noised`` has the noise that ``tables`` have without them.
+    """
+    pairs = _pairs(tables)
+    columns = list(dict.fromkeys(name for pair in pairs for name in pair.columns))
+    names = [name for name in spaces if name in columns]
+    if len(names) < 3 or len(pairs) < math.comb(len(names), 2):
+        return []
+    bins = max(pair.most for pair in pairs) or BINS
+    cells = [cell_count(spaces[name], bins) for name in names]
+    # Elementary symmetric sums: those of wide tables are never listed.
+    whole, counted = (_of_triples(sizes) for sizes in (cells, [_counted_cells(spaces[name], bins) for name in names]))
+    most = math.prod(sorted(cells)[-3:])
+    if whole > _MOST_TRIPLE_CELLS or counted > _MOST_COUNTED or most > LARGEST_TABLE:
+        return []
+    number = math.comb(len(names), 3)
+    variance = float(np.median([pair.sigma2 for pair in _pairs(noised)])) * number / len(pairs) / _IN_TRIPLES
+    if 0.8 * whole / number * math.sqrt(variance) / n > _CLEAR:
+        return []
+    return [_joint(triple, spaces, bins) for triple in combinations(names, 3)]
+
+
+def _of_triples(sizes: Sequence[int]) -> int:
+    """Return the sum of the products of all triples of some numbers.
+
+    >>> _of_triples([2, 3, 4, 5])
+    154
+    """
+    sums = [1, 0, 0, 0]
+    for size in sizes:
+        sums = [sums[0], *(sums[i] + sums[i - 1] * size for i in (1, 2, 3))]
+    return sums[3]
+
+
+def _counted_cells(space: Space, bins: int) -> int:
+    """Return in how many cells a column of a joint is counted before it is cut: those of its one-way."""
+    if not is_cut(space, bins):
+        return cell_count(space, 0)
+    return _ALONE_CELLS if has_levels(space) else cell_count(space, FEW)
 
 
 def _drown(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> bool:
@@ -240,17 +358,17 @@ def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> It
             yield _joint(names, spaces)
 
 
-def _weights(tables: Sequence[Measure], few: bool = False) -> list[float]:
-    """Return each table's share of what all may cost; ``few`` where pairs drown in their noise."""
-    shares, parts = _PARTS_OF_FEW if few else _PARTS, [_part(table, few) for table in tables]
+def _weights(tables: Sequence[Measure], shares: Mapping[str, float] = _PARTS, lists: str = "joint") -> list[float]:
+    """Return each table's share of what all may cost; ``lists`` is the part that one-ways of lists belong to."""
+    parts = [_part(table, lists) for table in tables]
     whole = sum(shares[part] for part in set(parts))
     return [shares[part] / parts.count(part) / whole for part in parts]
 
 
-def _part(table: Measure, few: bool) -> str:
-    """Return what a table is of what all may cost: a list's one-way is like a pair, but where each column has one."""
+def _part(table: Measure, lists: str) -> str:
+    """Return what a table is of what all may cost."""
     if table.kind == "one_way":
-        return "level" if table.level > 1 else "one_way" if table.most or few else "joint"
+        return "level" if table.level > 1 else "one_way" if table.most else lists
     return table.kind if table.kind in ("sum", "vectors") else "joint"
 
 

@@ -39,8 +39,11 @@ def test_by_default_all_pairs_and_what_numbers_and_sets_have_of_their_own():
         ("joint", ("sex", "home")),
         ("joint", ("sex", "age")),
         ("joint", ("home", "age")),
+        ("one_way", ("sex",)),
+        ("one_way", ("home",)),
+        ("joint", ("sex", "home", "age")),
     }
-    assert len({m.sigma2 for m in AUTO if m.kind == "joint"}) == 1
+    assert len({m.sigma2 for m in AUTO if m.kind == "joint" and len(m.columns) == 2}) == 1
 
 
 def test_the_step_takes_its_share_of_what_inference_leaves():
@@ -62,17 +65,55 @@ def test_a_person_of_more_rows_has_more_noise(contributions):
 
 
 def test_parts_of_numbers_sums_and_tables():
-    """Shares 0.17, 0.12 and 0.59 of 0.88, the latter between three pairs and a set's items; no number has levels."""
+    """Shares 0.17, 0.12, 0.1 and 0.59 of 0.98; the last for pairs, a triple and a set's items. No number has levels."""
     parts = {}
     for m in AUTO:
-        kind = m.kind if m.kind != "items" else "joint"
+        lists = m.kind == "one_way" and m.columns != ("age",)
+        kind = "list" if lists else "joint" if m.kind == "items" else m.kind
         parts[kind] = parts.get(kind, 0) + m.noise(SPACES).numbers * m.noise(SPACES).span ** 2 / m.sigma2
     whole = sum(parts.values())
     assert {kind: round(part / whole, 3) for kind, part in parts.items()} == {
-        "one_way": 0.193,
-        "sum": 0.136,
-        "joint": 0.67,
+        "one_way": 0.173,
+        "list": 0.102,
+        "sum": 0.122,
+        "joint": 0.602,
     }
+    joints = {len(m.columns): m.sigma2 for m in AUTO if m.kind == "joint"}
+    # Seven tenths of four parts are the one triple's, three tenths of three of them the pairs'; items have the fourth.
+    assert 0.69 < (1 / joints[3]) / (1 / joints[3] + 3 / joints[2]) < 0.71
+
+
+NINE = {f"c{i}": Categorical(list(range(size))) for i, size in enumerate([9, 16, 7, 15, 6, 5, 2, 42, 2])}
+
+
+@pytest.mark.parametrize(("n", "triples"), [(32_561, 0), (200_000, 0), (400_000, 84), (1_000_000, 84)])
+def test_triples_are_measured_where_rows_are_many(n, triples):
+    found = Wish("auto").measures(NINE, PROMISE, None, n, 1)
+    sizes = [len(m.columns) for m in found]
+    assert (sizes.count(2), sizes.count(3)) == (36, triples)
+    most = Wish("auto").most(PROMISE, None)
+    assert 0.99 * most.mu < measures_step(found, NINE, 1, PROMISE.delta).mu <= most.mu
+
+
+def test_triples_of_wide_tables_are_never_listed():
+    wide = {f"c{i}": Categorical(list(range(12))) for i in range(60)}
+    assert all(len(m.columns) < 3 for m in Wish("auto").measures(wide, PROMISE, None, 10**9, 1))
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "bins"), [(3_000, 1.0, 8), (30_000, 1.0, 15), (30_000, 4.0, 22), (10**7, 1.0, 48)]
+)
+def test_numbers_have_more_cells_in_joints_as_rows_are_worth_more(n, epsilon, bins):
+    spaces = {f"c{i}": Integer(0, 999) for i in range(8)}
+    found = Wish("auto").measures(spaces, Budget(epsilon, 1e-6), None, n, 1)
+    assert {m.most for m in found if m.kind == "joint"} == {bins}
+
+
+def test_no_pair_is_left_out_for_more_cells():
+    spaces = {f"c{i}": Integer(0, 999) for i in range(30)}
+    found = Wish("auto").measures(spaces, Budget(4.0, 1e-6), None, 10**6, 1)
+    assert sum(m.kind == "joint" for m in found) == 435
+    assert 12 < max(m.most for m in found if m.kind == "joint") < 48
 
 
 def test_many_columns_keep_within_the_limit_and_every_column_is_told_of():
@@ -175,7 +216,7 @@ def test_less_noise_than_the_promise_allows_is_refused():
 def test_lines_say_what_is_measured():
     text = "\n".join(PLAN.lines())
     assert "Measured beside the rows" in text
-    assert "3 joint tables at sigma=" in text
+    assert "4 joint tables at sigma=" in text
     assert "Steps: tables mu=" in text
 
 
