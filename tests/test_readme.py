@@ -1,45 +1,78 @@
-"""Every Python snippet of the README is executed, in order, in an empty folder."""
+"""Every Python snippet of README and of the pages in docs/ is executed, page by page, each in an empty folder."""
 
 import doctest
 import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 import dpframe as dpf
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def test_snippets(tmp_path, monkeypatch):
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def snippets(path):
+    """The Python blocks of a page; a word behind the language names a package that a block needs."""
+    marked = re.findall(r"```python(?: (\w+))?\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [text for package, text in marked if not package or find_spec(package)]
+
+
+@pytest.mark.parametrize("path", [page for page in PAGES if "```python" in page.read_text("utf-8")], ids=name_of)
+def test_snippets(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = README.read_text(encoding="utf-8")
-    # A word behind the language names the package that a snippet needs.
-    marked = re.findall(r"```python(?: (\w+))?\n(.*?)```", text, flags=re.DOTALL)
-    snippets = [snippet for package, snippet in marked if not package or find_spec(package)]
-    assert len(snippets) >= 7
-    test = doctest.DocTestParser().get_doctest("\n".join(snippets), {}, "README", str(README), 0)
+    test = doctest.DocTestParser().get_doctest("\n".join(snippets(path)), {}, path.stem, str(path), 0)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     runner.run(test)
     assert runner.summarize().failed == 0
 
 
-def test_console_commands_exist():
+def test_snippets_are_found():
+    assert len(snippets(README)) >= 2
+    assert sum(bool(snippets(page)) for page in PAGES) >= 10
+    assert all("```python" not in text for page in PAGES for text in snippets(page))
+
+
+def test_every_command_is_shown_and_exists():
     from typer.main import get_command
 
     from dpframe.cli.main import app
 
-    blocks = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    blocks = [
+        block
+        for page in PAGES
+        for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    ]
     shown = set(re.findall(r"\bdpframe ([a-z]+)", "\n".join(blocks)))
     assert shown == set(get_command(app).commands)
 
 
-def test_first_five_lines_say_what_it_is():
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_links_lead_to_files(path):
+    for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8")):
+        assert (path.parent / link).exists(), f"{name_of(path)} links to {link}"
+
+
+def test_readme_is_short_and_its_first_lines_say_what_it_is():
     lines = README.read_text(encoding="utf-8").split("\n")
+    assert len(lines) <= 200
     assert lines[0] == "# dpframe"
     assert lines[2:7] == [line for line in lines[2:7] if line.strip()]
     assert lines[7] == ""
 
 
 def test_the_citation_names_this_version():
-    lines = (README.parent / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
     assert f"version: {dpf.__version__}" in lines
+
+
+def test_public_names_are_all_in_the_reference():
+    listed = set(re.findall(r"^   (\w+)$", (ROOT / "docs" / "reference" / "api.md").read_text("utf-8"), flags=re.M))
+    errors = {name for name in dpf.__all__ if name.endswith(("Error", "Warning", "Exceeded"))}
+    assert set(dpf.__all__) - errors - {"datasets"} <= listed

@@ -121,7 +121,7 @@ def _integer_range(type_: pa.DataType) -> tuple[int, int]:
 @register
 @dataclass(frozen=True)
 class Integer(_Grid):
-    """Whole numbers ``lower, lower + step, …, upper`` with |x − y|; values outside are clamped.
+    """Whole numbers ``lower, lower + step, …, upper`` with ``|x − y|``; values outside are clamped.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ class Integer(_Grid):
 @register
 @dataclass(frozen=True)
 class Real(_Grid):
-    """Real numbers from ``lower`` to ``upper`` with |x − y|; clamped, then rounded to a grid of ``steps``.
+    """Real numbers from ``lower`` to ``upper`` with ``|x − y|``; clamped, then rounded to a grid of ``steps``.
 
     Parameters
     ----------
@@ -370,7 +370,7 @@ class Real(_Grid):
         return self.contains(value)
 
     def distance(self, a: float, b: float) -> float:
-        """Return |a − b|."""
+        """Return ``|a − b|``."""
         return abs(float(a) - float(b))
 
     def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

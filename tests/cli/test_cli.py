@@ -414,16 +414,17 @@ def test_groups_and_mechanisms_refused(files, run, options, message):
     assert err.count("\n") == 1
 
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+CODEBOOK = ROOT / "docs" / "how-to" / "codebook.md"
 
 
 def examples_of_spaces(run):
-    """Return the spaces files that README and ``--help`` show."""
+    """Return the spaces files that the docs and ``--help`` show."""
     text = " ".join(run("plan", "--help")[1].split())
     shown = json.JSONDecoder().raw_decode(text, text.index('{"age"'))[0]
-    blocks = re.findall(r"```json\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    blocks = re.findall(r"```json\n(.*?)```", CODEBOOK.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len(blocks) == 1
-    return {"help": shown, "README": json.loads(blocks[0])}
+    return {"help": shown, "docs": json.loads(blocks[0])}
 
 
 def test_the_spaces_files_of_readme_and_help_are_read(tmp_path, run):
@@ -455,7 +456,7 @@ def test_inspect_says_what_it_wrote(files, run):
 def test_an_interruption_while_modules_load_is_one_line(tmp_path, ignored):
     """A module of pandas' name that interrupts the process stands for a key pressed during imports."""
     (tmp_path / "pandas.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit(9)\n")
-    paths = os.pathsep.join([str(tmp_path), str(README.parent)])
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
         [sys.executable, "-m", "dpframe", "--help"],
         env={**os.environ, "PYTHONPATH": paths},
@@ -470,7 +471,7 @@ def test_importing_the_library_leaves_interruptions_alone(tmp_path):
     code = "import signal, dpframe; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(README.parent)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )

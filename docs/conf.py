@@ -1,0 +1,43 @@
+"""Settings of Sphinx: ``python -m sphinx -W -b html docs docs/_build``."""
+
+from pathlib import Path
+
+import typer
+from typer.main import get_command
+
+import dpframe
+from dpframe.cli.main import app
+
+project, author, version = "dpframe", "The dpframe maintainers", dpframe.__version__
+release, copyright = version, "the dpframe maintainers"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
+templates_path, exclude_patterns = ["_templates"], ["_build"]
+html_theme = "furo"
+html_title = "dpframe"
+default_role = "autolink"
+myst_enable_extensions = ["deflist"]
+myst_heading_anchors = 3
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+
+
+def commands() -> str:
+    """Return the help of every command, as the command itself prints it."""
+    root = get_command(app)
+    parts = []
+
+    def walk(command: typer.core.TyperCommand, context: typer.Context, level: int) -> None:
+        parts.append(f"{'#' * level} {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n")
+        for name in command.list_commands(context) if hasattr(command, "list_commands") else []:
+            inner = command.get_command(context, name)
+            walk(inner, typer.Context(inner, info_name=name, parent=context), level + 1)
+
+    top = typer.Context(root, info_name="dpframe")
+    for name in root.list_commands(top):
+        inner = root.get_command(top, name)
+        walk(inner, typer.Context(inner, info_name=name, parent=top), 3)
+    return "\n".join(parts)
+
+
+(Path(__file__).parent / "reference" / "commands.txt").write_text(commands(), encoding="utf-8")
