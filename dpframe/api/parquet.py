@@ -24,7 +24,7 @@ from dpframe.io.inputs import open_input
 from dpframe.io.job import Job, Progress
 from dpframe.io.pipeline import usual_threads
 from dpframe.io.released import Source, read_info
-from dpframe.io.sinks import Sink
+from dpframe.io.sinks import Sink, check_ending
 from dpframe.io.staged import staged
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
@@ -318,6 +318,7 @@ def write_parquet(
     target = Path(path)
     if is_csv(target):
         raise FileError(f"{target} ends as CSV does, and Parquet is written; name it .parquet")
+    check_ending(target)
     if target.is_dir():
         raise FileError(f"{target} is a directory; name a file to write")
     with atomic(target) as file:

@@ -74,7 +74,7 @@ class ReplayAudit:
     edits
         Neighbouring tables and other layouts that were released beside the table itself.
     refused
-        Edits that the plan refused: with declared spaces a refusal depends on the data (see README).
+        Edits that the plan refused: with declared spaces a refusal depends on the data.
     failures
         Each edit, by kind and column, and what changed that must not; never a value.
     """

@@ -15,11 +15,12 @@ from dpframe.api.parquet import sanitize_parquet
 from dpframe.cli.estimate import stacked
 from dpframe.cli.terminal import progress
 from dpframe.estimate import Estimates
+from dpframe.plan.words import table_text
 from dpframe.spaces import Categorical, Nullable, Real
 
 
 def demo(
-    rows: Annotated[int, typer.Option(help="Rows of the made-up census.")] = 200_000,
+    rows: Annotated[int, typer.Option(min=100, help="Rows of the made-up census.")] = 200_000,
     epsilon: Annotated[float, typer.Option(help="Budget ε for all seven columns together.")] = 1.0,
     folder: Annotated[
         Path | None, typer.Option(help="Keep the files here.  [default: a temporary one]", show_default=False)
@@ -43,7 +44,7 @@ def _demo(rows: int, epsilon: float, folder: Path) -> None:
     with progress("randomising") as shown:
         info = sanitize_parquet(source, target, epsilon, spaces=DEMO_SPACES, progress=shown)
     typer.echo(f"wrote {target} in {time.perf_counter() - start:.2f} s")
-    typer.echo(str(info.plan))
+    typer.echo("\n".join([*info.lines(), "", table_text(info.plan)]))
     released = Estimates(target)
     for name in ("sex", "education", "occupation"):
         _compare(f"\nrows by {name}", released.value_counts(name, sort=False), census[name].value_counts())

@@ -14,10 +14,33 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from dpframe.errors import ColumnError
+from dpframe.errors import ColumnError, FileError
 from dpframe.io.atomic import atomic
 from dpframe.io.csv_reader import is_csv, sidecar
 from dpframe.io.types import is_text
+
+# fmt: off
+OTHER_FORMATS = {
+    ".arrow", ".avro", ".bz2", ".db", ".dta", ".feather", ".gz", ".h5", ".html", ".ipc", ".json", ".jsonl",
+    ".ndjson", ".ods", ".orc", ".pickle", ".pkl", ".rds", ".sas7bdat", ".sav", ".sqlite", ".tsv", ".txt", ".xls",
+    ".xlsb", ".xlsm", ".xlsx", ".xml", ".xz", ".yaml", ".zip", ".zst",
+}
+# fmt: on
+"""Endings that promise a format that is not written: programs would refuse such a file, or show noise as text."""
+
+
+def check_ending(path: Path) -> None:
+    """Raise `FileError` for a name that promises another format than Parquet or CSV.
+
+    Examples
+    --------
+    >>> check_ending(Path("release.xlsx"))
+    Traceback (most recent call last):
+    ...
+    dpframe.errors.FileError: release.xlsx: .xlsx is not written; name a .parquet or .csv file
+    """
+    if path.suffix.lower() in OTHER_FORMATS:
+        raise FileError(f"{path}: {path.suffix} is not written; name a .parquet or .csv file")
 
 
 class Writer(AbstractContextManager["Writer"], ABC):
@@ -59,10 +82,13 @@ class _CsvWriter(Writer):
 
 @dataclass(frozen=True)
 class Sink:
-    """A file to write: Parquet, or CSV where its name ends with ``.csv``."""
+    """A file to write: Parquet, or CSV where its name ends with ``.csv``; `FileError` for other formats' endings."""
 
     path: Path
     compression: str
+
+    def __post_init__(self) -> None:
+        check_ending(self.path)
 
     def check(self, fields: Iterable[pa.Field]) -> None:
         """Raise `ColumnError` for a column that the format cannot hold."""

@@ -245,6 +245,13 @@ BAD = [
     (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "9" * 5000], 'or "optimal"'),
     (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--allocation", "most"], 'be "uniform"'),
     (["explode"], "No such command 'explode'"),
+    (["demo", "--rows", "-5"], "'--rows'"),
+    (["demo", "--rows", "99"], "'--rows'"),
+    (
+        ["sanitize", "in.parquet", "out.xlsx", "--epsilon", "1"],
+        ".xlsx is not written; name a .parquet or .csv file",
+    ),
+    (["sanitize", "in.parquet", "out.csv.gz", "--epsilon", "1"], ".gz is not written; name a .parquet or .csv file"),
     (["plan", "in.parquet", "--epsilon", "1", "-o", "no/plan.json"], "no is not a directory; make it first"),
     (["plan", "in.parquet", "--epsilon", "1", "-o", "in.parquet"], "in.parquet is part of the input; write to another"),
 ]

@@ -174,3 +174,19 @@ def test_an_older_file_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert dpf.read_parquet(path).dp.release == info
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("name", ["safe.xlsx", "safe.JSON", "safe.parquet.gz"])
+def test_a_name_of_another_format_is_refused_before_anything_is_spent(tmp_path, name):
+    frame = pd.DataFrame({"a": [True, False] * 50})
+    frame.to_parquet(tmp_path / "in.parquet", index=False)
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("all", 1.0)
+    with pytest.raises(dpf.FileError, match=r"is not written; name a \.parquet or \.csv file"):
+        dpf.sanitize_parquet(
+            tmp_path / "in.parquet", tmp_path / name, 1.0, 0.0, measure=None, ledger=ledger, dataset="all"
+        )
+    assert ledger.history("all").empty
+    with pytest.raises(dpf.FileError, match="is not written"):
+        dpf.write_parquet(dpf.sanitize(frame, 1.0), tmp_path / name)
+    assert not (tmp_path / name).exists()
