@@ -34,8 +34,8 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
     table
         A pandas DataFrame or a pyarrow Table. (polars keeps no metadata: pass ``plan=`` to `Estimates`.)
     plan
-        What the release said about itself (`ReleaseInfo`), or the plan alone: then the table is taken as it
-        is, and nothing can tell whether it was altered since.
+        What the release said about itself (`ReleaseInfo`), or just the plan: then the table is taken as it
+        is, without a check that it was not altered since.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
     Raises
     ------
     ParameterError
-        If the table can carry no plan, or the plan is none.
+        If the table cannot carry a plan, or ``plan`` is not one.
     NotSanitizedError
         If the table has none of the plan's columns.
     """
@@ -111,7 +111,7 @@ class DpAccessor:
     def expect(
         self, epsilon: float | None = None, delta: float | None = None, **options: Unpack[PlanOptions]
     ) -> Expectation:
-        """Say what a release would tell, from the schema and the number of rows; see `dpframe.expect`."""
+        """Forecast what a release would show, from the schema and the number of rows; see `dpframe.expect`."""
         return expect(self._frame, epsilon, delta, **options)
 
     def draft(self) -> DraftedSpaces:
@@ -119,7 +119,7 @@ class DpAccessor:
         return draft_spaces(self._frame)
 
     def check(self, plan: Plan) -> CuratorCheck:
-        """Look at the data: what a plan clamps and cuts of the frame, for its curator alone.
+        """Look at the data: what a plan clamps and cuts in the frame, only for its curator.
 
         See `dpframe.api.curator_check.check`.
         """
@@ -140,7 +140,7 @@ class DpAccessor:
         return read_info(text)
 
     def verify(self) -> bool:
-        """Tell whether the frame is, cell by cell, what was released; see `Estimates.verify`."""
+        """Return whether the frame is, cell by cell, what was released; see `Estimates.verify`."""
         return Source(self._frame, None, quiet=True).verify()
 
     def explain(self) -> ReleaseExplanation:
@@ -183,7 +183,7 @@ class DpAccessor:
 
 
 def _of_release(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of `Estimates` as one of the accessor, with its text and signature, and ``clipped`` beside."""
+    """Return a method of `Estimates` as one of the accessor, with its text and signature, and with ``clipped``."""
     signature = inspect.signature(method)
     *others, last = signature.parameters.values()
     end = [last] if last.kind is last.VAR_KEYWORD else []

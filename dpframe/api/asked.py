@@ -80,7 +80,7 @@ class Asked:
 
     @cached_property
     def column(self) -> Column:
-        """The column for axes and conditions, which look at its name and space alone: the channel is a stand-in."""
+        """The column for axes and conditions, which use only its name and space: the channel is a placeholder."""
         tag = "randomized_response" if self.space.size <= _SMALL else None
         return Column(self.name, self.space, mechanism_for(self.space, 1.0, 0.0, tag))
 

@@ -1,4 +1,4 @@
-"""What a plan does to a table before any noise, and how near a release of it would come: for the curator alone."""
+"""What a plan does to a table before any noise, and how near a release of it would come: only for the curator."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from dpframe.plan.words import digits
 from dpframe.spaces import Space
 from dpframe.spaces.base import decoded
 
-TITLE = "FOR THE CURATOR ALONE: exact numbers of the data, protected by nothing; do not share them"
+TITLE = "ONLY FOR THE CURATOR: exact numbers of the data, protected by nothing; do not share them"
 
 
 @dataclass(frozen=True)
 class CuratorCheck:
-    """What coding changes in each column, and the errors of one release beside the raw truth.
+    """What coding changes in each column, and the errors of one release against the raw truth.
 
     It holds exact numbers of the data and has no form in which it could travel with a release: it cannot be pickled,
     and its tables are no table that `attach` or `write_parquet` takes.
@@ -43,7 +43,7 @@ class CuratorCheck:
         ``cut`` (sets that lose items); ``shift``, what that moves: a mean, or the share of rows with another value.
         ``refused`` says what stops a release.
     errors
-        A row per statistic: the ``forecast`` standard error, and the ``error`` of one release, thrown away, beside the
+        A row per statistic: the ``forecast`` standard error, and the ``error`` of one release, thrown away, against the
         raw truth: root mean square over the cells. Empty where a column is refused.
     rules
         A row per rule of the plan: the share of rows that break it, and so are ``mended``.
@@ -75,7 +75,7 @@ class CuratorCheck:
         )
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw errors of the release beside their forecast, a point for each statistic; return the axes.
+        """Draw errors of the release against their forecast, a point for each statistic; return the axes.
 
         Raises
         ------
@@ -114,7 +114,7 @@ def check(table: Any, plan: Plan) -> CuratorCheck:
     AlreadySanitizedError
         If the table is a release.
     ParameterError, ColumnError
-        If the plan is none, or is of other columns.
+        If ``plan`` is not a plan, or is of other columns.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def _lists(raw: pa.Array, back: pa.Array) -> Iterator[tuple[list[Any], list[Any]
 
 
 def _errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
-    """Return the errors of one release beside the truth of the coded table, and of means beside the raw one."""
+    """Return the errors of one release against the coded table, and of means against the raw one."""
     rows: dict[tuple[str, str], dict[str, float]] = {}
     with warnings.catch_warnings(action="ignore"):
         released = sanitize(table, plan=plan)

@@ -1,4 +1,4 @@
-"""What to expect of a release before anything is spent: from the schema, the number of rows and ε alone."""
+"""What to expect of a release before anything is spent: from only the schema, the number of rows and ε."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.api.options import PlanOptions
-from dpframe.api.planning import Draft, Request, built
+from dpframe.api.planning import CheckedRequest, Request, built
 from dpframe.errors import ParameterError
 from dpframe.infer.categories import is_text
 from dpframe.infer.drafted import DraftedSpaces, drafted
@@ -42,7 +42,7 @@ _GOOD = 0.05
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a release of a table like this one will tell.
+    """What a release of a table like this one will show.
 
     Parameters
     ----------
@@ -133,34 +133,34 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
     if (person := options.get("privacy_id")) is not None and person in table.names:
         options = {**options, "drop": (*options.get("drop", ()), person)}  # it does not leave
     request = Request(epsilon, delta, None, options, release=False)
-    draft = Draft.of(table, request, quiet=True)
-    plan = _plan(table, draft)
+    valid = CheckedRequest.of(table, request, quiet=True)
+    plan = _plan(table, valid)
     rows = table.n
     values = dict(_errors(plan, max(rows, 1)))
-    lost, rows_for_found = _lost(draft, rows)
+    lost, rows_for_found = _lost(valid, rows)
     ratio = max([values[name][0] / _GOOD for name in ("means",) if name in values] + [0.0])
     ratio = max(ratio, values["counts"][0] / max(rows, 1) / _GOOD if "counts" in values else 0.0)
     good = max(math.ceil(rows * ratio), rows_for_found)
-    if draft.measurement is not None:
-        values["lost"] = (lost, f"{len(draft.measurement.columns)}")
+    if valid.measurement is not None:
+        values["lost"] = (lost, f"{len(valid.measurement.columns)}")
     found = pd.DataFrame.from_dict(values, orient="index", columns=["expected", "of"])
     found.index.name = "what"
     digits_kept = 10 ** max(len(str(good)) - 2, 0)
     good = -(-good // digits_kept) * digits_kept
-    return Expectation(rows, draft.promise.epsilon, draft.promise.delta, found, good)
+    return Expectation(rows, valid.promise.epsilon, valid.promise.delta, found, good)
 
 
-def _plan(table: Table, draft: Draft) -> Plan:
-    """Return the plan, with spaces that stand for those that are still to be found."""
-    if draft.plan is not None:
-        return draft.plan
-    assert draft.allowed is not None
-    names = [c.name for c in draft.measurement.columns] if draft.measurement is not None else []
-    fields = {c.name: c for c in table.fields(list(draft.names))}
-    spaces = {name: draft.spaces.get(name) or _typical(fields[name]) for name in draft.names}
-    step = draft.allowed.step
-    inferred = Inferred(draft.allowed.budget, tuple(names), step=step, unit=draft.unit)
-    return built(spaces, draft.promise, draft.options, draft.wish.without(spaces), inferred)
+def _plan(table: Table, valid: CheckedRequest) -> Plan:
+    """Return the plan, with typical spaces in place of those still to be inferred."""
+    if valid.plan is not None:
+        return valid.plan
+    assert valid.allowed is not None
+    names = [c.name for c in valid.measurement.columns] if valid.measurement is not None else []
+    fields = {c.name: c for c in table.fields(list(valid.names))}
+    spaces = {name: valid.spaces.get(name) or _typical(fields[name]) for name in valid.names}
+    step = valid.allowed.step
+    inferred = Inferred(valid.allowed.budget, tuple(names), step=step, unit=valid.unit)
+    return built(spaces, valid.promise, valid.options, valid.wish.without(spaces), inferred)
 
 
 def _typical(column: Field) -> Space:
@@ -193,12 +193,12 @@ def _errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
     return found
 
 
-def _lost(draft: Draft, rows: int) -> tuple[float, int]:
+def _lost(valid: CheckedRequest, rows: int) -> tuple[float, int]:
     """Return how many columns inference will probably lose, and from how many rows on one of twenty."""
-    if draft.measurement is None:
+    if valid.measurement is None:
         return 0.0, 0
     lost, needed = 0.0, 0.0
-    for _, asked in draft.measurement.asked:
+    for _, asked in valid.measurement.asked:
         one = max(asked, key=lambda h: (h.threshold, h.variance))
         noise, half = (one.threshold or math.sqrt(one.variance)), _HALF_LOST.get(one.kind, 0.06)
         lost += 1 / (1 + (half * rows / noise) ** 2) if rows else 1.0

@@ -1,4 +1,4 @@
-"""What a release is known by: all that decides it beside its key, and the table that it is of."""
+"""What identifies a release: all that decides it except its key, and the table that it is of."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _described(value: Any) -> str:
 
 
 def table_digest(table: Table, codes: Codes, key: bytes) -> bytes | None:
-    """Return a digest of a table in memory, under a key of a release's own, or None where there is none.
+    """Return a digest of a table in memory, under a key of a release's own, or None if it has no digest.
 
     Columns that are coded are known by their codes, which are all that leaves of them; of others, and where persons'
     rows were chosen the places of these, all is read. Objects have no bytes to compare.
@@ -75,7 +75,7 @@ def table_digest(table: Table, codes: Codes, key: bytes) -> bytes | None:
         for part in _parts(table, codes):
             keyed.update(len(part).to_bytes(8, "little"))
             keyed.update(part)
-    except Exception:  # the code of a foreign class may raise anything; to refuse it would tell of a row
+    except Exception:  # the code of a foreign class may raise anything; to refuse it would reveal a row
         return None
     return keyed.digest()
 
@@ -87,7 +87,7 @@ _released: dict[tuple[str, str], dict[bytes, str | None]] = {}
 
 
 def content(table: Table) -> bytes | None:
-    """Return a digest of a table in memory under a key of this process; None where there is none, or no row."""
+    """Return a digest of a table in memory under a key of this process; None if it has no digest, or no row."""
     if not isinstance(table, Frame) or not table.n:
         return None
     whole = table if table.chosen is None else table.chosen[0]
@@ -123,7 +123,7 @@ def _parts(table: Frame, codes: Codes) -> Iterable[bytes]:
 
 
 _SHOWN = (str, bytes, bool, int, float, Decimal, dt.date, dt.datetime, pd.Timestamp, pd.Timedelta)
-"""Classes of which different values are shown differently."""
+"""Classes whose different values are shown differently."""
 
 
 def _shown(entry: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import pandas as pd
 
 from dpframe.api.options import PlanOptions, documented
-from dpframe.api.planning import Purse, Ready, Request, of_persons, planned, prepare
+from dpframe.api.planning import Ready, ReleaseBudget, Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
 from dpframe.central.tables import measured_tables
 from dpframe.io.frames import Frame, wrap
@@ -97,9 +97,9 @@ def price_targets(
     >>> prices[["statistic", "binds"]].to_dict("index")
     {'sex': {'statistic': 'marginal', 'binds': False}, 'sex × region': {'statistic': 'joint', 'binds': True}}
     """
-    reach = reached(wrap(table), target, max_epsilon, delta, options)
-    prices = reach.table()
-    prices.attrs["epsilon"] = reach.plan.epsilon
+    plans = reached(wrap(table), target, max_epsilon, delta, options)
+    prices = plans.table()
+    prices.attrs["epsilon"] = plans.plan.epsilon
     return prices
 
 
@@ -130,7 +130,7 @@ def sanitize(
         noise show how they differ: with a ledger the second is refused.
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn; or a
-        part of the dataset, where the table holds the rows of that part alone. Parts must have no person in common:
+        part of the dataset, where the table holds only the rows of that part. Parts must have no person in common:
         that they have not is taken on trust, as a ledger holds no rows. The same table as two parts is warned of within
         a process, and refused under one ``key``.
 
@@ -157,9 +157,9 @@ def sanitize(
     >>> safe.shape, safe.index.name
     ((1000, 2), 'shuffled')
     """
-    purse, request = Purse(Account.of(ledger, dataset, part), key), Request(epsilon, delta, plan, options)
-    frame = of_persons(wrap(table), request, purse.choice)
-    return drawn(frame, prepare(frame, request, purse))
+    budget, request = ReleaseBudget(Account.of(ledger, dataset, part), key), Request(epsilon, delta, plan, options)
+    frame = of_persons(wrap(table), request, budget.choice)
+    return drawn(frame, prepare(frame, request, budget))
 
 
 def drawn(frame: Frame, ready: Ready) -> Any:

@@ -99,9 +99,9 @@ class PlanOptions(TypedDict, total=False):
         str,
         Option(
             "private",
-            "Where undeclared spaces come from: private (noisy counts, paid for from ε), public (the type alone) or "
+            "Where undeclared spaces come from: private (noisy counts, paid for from ε), public (only the type) or "
             "data (which leaks).",
-            'Of ``"data"`` a `PrivacyLeakWarning` tells.',
+            'With ``"data"`` there is a `PrivacyLeakWarning`.',
         ),
     ]
     infer_share: Annotated[
@@ -126,8 +126,8 @@ class PlanOptions(TypedDict, total=False):
         str | Iterable[Any] | None,
         Option(
             "auto",
-            "Tables to measure beside the rows, with noise on their totals: auto, none, or a list.",
-            'With ``"auto"`` all pairs of columns, and all triples where rows are many beside the noise; one-ways and '
+            "Tables to measure with noise on their totals: auto, none, or a list.",
+            'With ``"auto"`` all pairs of columns, and all triples where rows are many for the noise; one-ways and '
             "sums of numbers, supports of items of sets; where rows leave shuffled and δ > 0, else nothing. "
             "A list has columns, pairs and triples. All rows are "
             "counted, even where a sample is released; columns of ``groups`` are counted like others, those of "
@@ -201,7 +201,7 @@ class PlanOptions(TypedDict, total=False):
         Option(
             (),
             "Public facts between columns that every row keeps: Implies, Follows, Ordered.",
-            "Of columns whose spaces are declared. A row that breaks one is mended by what that row and the plan say, "
+            "Their columns must have declared spaces. A row that breaks one is mended by what it and the plan say, "
             "before it is counted or randomised; joints and synthetic rows keep them, released rows hide it by noise.",
             check=lambda name, value: as_rules(value),
         ),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from dpframe.api.accessor import attach
 from dpframe.api.options import PlanOptions
-from dpframe.api.parquet_job import purse_of
+from dpframe.api.parquet_job import budget_of
 from dpframe.api.planning import Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError, check_whole
@@ -103,7 +103,7 @@ def sanitize_parquet(
     source
         A file, a directory (its files are one table, its Hive partition keys columns of text) or a glob; or a polars
         LazyFrame, a relation of DuckDB, or anything else with the Arrow C stream. These are read once, in batches, into
-        an encrypted file beside the target that has no name: where they stand there, rows are known by.
+        an encrypted file without a name in the target's folder; rows are known by their place in it.
     target
         The file to write. It appears whole or not at all, and replaces an older one.
     epsilon, delta, **options
@@ -114,10 +114,10 @@ def sanitize_parquet(
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh.
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn; or a
-        part of the dataset, where the file holds the rows of that part alone: a directory for each value of a public
+        part of the dataset, where the file holds only the rows of that part: a directory for each value of a public
         key, released one by one, costs what the dearest of them does. That parts have no person in common is taken on
         trust; the same files as two parts are warned of within a process. A job that is interrupted keeps its key
-        beside the ledger: repeated over the same input and plan it costs nothing more, and writes the same.
+        in the ledger's folder: repeated over the same input and plan it costs nothing more, and writes the same.
     batch_rows
         Rows worked on at a time; any number gives the same output.
     threads
@@ -151,9 +151,9 @@ def sanitize_parquet(
         check_target(path, table)
         left_out = (options.get("drop") or ()) if plan is None else plan.drop
         sink.check(table.schema.field(name) for name in table.names if name not in left_out)
-        with purse_of(table, path, request, account, key) as purse:
-            chosen = of_persons(table, request, purse.choice)
-            ready = prepare(chosen, request, purse)
+        with budget_of(table, path, request, account, key) as budget:
+            chosen = of_persons(table, request, budget.choice)
+            ready = prepare(chosen, request, budget)
             shown = progress or (lambda done, total: None)
             job = Job(chosen, ready.plan, ready.own, ready.key, batch_rows, shown, threads, ready.part)
             with sink.publishing() as (file, describe):
@@ -185,7 +185,7 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
 
 
 def read_csv(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
-    """Read a release in CSV, a directory of them or a glob into pandas, with its plan, which lies beside it.
+    """Read a release in CSV, a directory of them or a glob into pandas, with its plan, which lies in the same folder.
 
     Times with a zone come back in UTC, without it: CSV keeps none.
 
@@ -209,7 +209,9 @@ def read_csv(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame
     """
     table = open_input(path)
     if table.text is None:
-        raise NotSanitizedError(f"{path} is no release with its plan beside it; pandas.read_csv reads other tables")
+        raise NotSanitizedError(
+            f"{path} is no release with its plan in the same folder; pandas.read_csv reads other tables"
+        )
     return _read(table.typed({c.name: c.space.released for c in read_info(table.text).plan.columns}), columns)
 
 
@@ -218,7 +220,7 @@ def _read(table: FileInput, columns: list[str] | None) -> pd.DataFrame:
     for name in names:
         if name not in table.names:
             raise ColumnError("is not in the file", column=name)
-    # Not pandas' own reader: of a directory it keeps the first file's attrs, whatever the others say.
+    # Not pandas' own reader: of a directory it keeps the first file's attrs, even where others differ.
     frame: pd.DataFrame = with_signed_indices(table.read(names)).to_pandas()
     index = [name for name in names if name not in frame.columns]
     frame = frame.reset_index(index)[list(names)] if index else frame
@@ -236,7 +238,7 @@ def with_signed_indices(table: pa.Table) -> pa.Table:
 
 
 def check_place(path: Path) -> Path:
-    """Return a path that may be written, or raise `FileError`: it is no folder, and stands in one."""
+    """Return a path that may be written, or raise `FileError` if it is a folder or in none that exists."""
     try:
         path.exists()
     except OSError as error:  # a name that is too long, a folder that may not be entered
@@ -244,7 +246,7 @@ def check_place(path: Path) -> Path:
     if path.is_dir():
         raise FileError(f"{path} is a directory; name a file to write")
     if path.name.endswith(SIDECAR):
-        raise FileError(f"{path} ends as the plan beside a release in CSV does; name another file to write")
+        raise FileError(f"{path} ends as the plan of a release in CSV does; name another file to write")
     if is_csv(path) and sidecar(path).is_dir():
         raise FileError(f"{sidecar(path)} is a directory, and the plan goes there; name another file to write")
     if path.exists() and not path.is_file():
@@ -278,8 +280,8 @@ def write_parquet(
     path
         The file to write. It appears whole or not at all, and replaces an older one.
     plan
-        The plan, or what the release said about itself, where the table lost it (polars). A plan alone is taken
-        at its word: nothing can tell whether the table was altered before.
+        The plan, or what the release said about itself, where the table lost it (polars). With just a plan
+        there is no check that the table was not altered before.
     compression
         Parquet compression codec.
 

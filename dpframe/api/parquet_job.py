@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpframe.api.identity import warn_of_parts
-from dpframe.api.planning import Purse, Request
+from dpframe.api.planning import ReleaseBudget, Request
 from dpframe.errors import ParameterError
 from dpframe.io.files import FileInput
 from dpframe.io.table import Codes, Table
@@ -18,7 +18,7 @@ from dpframe.ledger.account import Account, Cost
 
 
 @dataclass
-class JobPurse(Purse):
+class JobBudget(ReleaseBudget):
     """Pays for a job once, however often it is repeated, and has its key, which is kept as long as that."""
 
     job: job_keys.Job = field(kw_only=True)
@@ -40,26 +40,26 @@ class JobPurse(Purse):
 
 
 @contextmanager
-def purse_of(
+def budget_of(
     table: FileInput, path: Path, request: Request, account: Account | None, key: bytes | None
-) -> Iterator[Purse]:
+) -> Iterator[ReleaseBudget]:
     """Give what a conversion is paid from; under a ledger it is a job, whose key goes when all is written."""
-    with purse_of_input(table.digest, path, request, account, key, table.keyed_digest) as purse:
-        yield purse
+    with budget_of_input(table.digest, path, request, account, key, table.keyed_digest) as budget:
+        yield budget
 
 
 @contextmanager
-def purse_of_input(
+def budget_of_input(
     digest_input: Callable[[], bytes],
     path: Path,
     request: Request,
     account: Account | None,
     key: bytes | None,
     keyed: Callable[[bytes], bytes] | None = None,
-) -> Iterator[Purse]:
+) -> Iterator[ReleaseBudget]:
     """Give the same for any input that has a digest, or one under a key; both are taken where there is a ledger."""
     if account is None:
-        yield Purse(None, key)
+        yield ReleaseBudget(None, key)
         return
     if key is not None:
         raise ParameterError("key and ledger do not go together: under a ledger every job keeps its own key")
@@ -71,4 +71,4 @@ def purse_of_input(
         warn_of_parts(account, digest)
     binding = job_keys.bind(digest, wanted)
     with job_keys.job(account.ledger, account.dataset, job_keys.job_name(path), binding, keyed=keyed) as job:
-        yield JobPurse(account, job=job)
+        yield JobBudget(account, job=job)

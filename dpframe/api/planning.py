@@ -84,12 +84,12 @@ class Request:
 
     @cached_property
     def digest(self) -> bytes:
-        """A digest of all that decides the output beside input and key."""
+        """A digest of all that decides the output except input and key."""
         return request_digest(self.epsilon, self.delta, self.options) if self.plan is None else self.plan.digest
 
 
 @dataclass
-class Purse:
+class ReleaseBudget:
     """Where a request is paid from, and the secret key that is drawn with once it is paid.
 
     Without an account nothing is entered; ``ready`` is the key that a face was given.
@@ -102,7 +102,7 @@ class Purse:
 
     def __post_init__(self) -> None:
         if self.ready is not None:
-            Keystream(self.ready)  # a key that is none is refused before anything is spent
+            Keystream(self.ready)  # a wrong key is refused before anything is spent
 
     def cost(self, plan: Plan) -> Cost:
         """Return what a release under a plan costs."""
@@ -184,12 +184,12 @@ def raw_frame(table: Any, plan: Any, work: str) -> Frame:
 
 
 def of_persons(table: T, request: Request, key: bytes) -> T:
-    """Return a table with as many rows of every person, where a request names the column that tells them apart.
+    """Return a table with as many rows of every person, where a request names the column that identifies them.
 
     Raises
     ------
     ParameterError
-        If there is no such column, or the number of rows is none.
+        If there is no such column, or the number of rows is not a whole number from 1 on.
     ColumnError
         If a row has no id, or ids are neither whole numbers nor text.
     """
@@ -202,7 +202,7 @@ def of_persons(table: T, request: Request, key: bytes) -> T:
     if name in (*options.get("drop", ()), *options.get("passthrough", ())):
         raise ParameterError(f"privacy_id {name!r} does not leave by itself; take it out of drop and passthrough")
     rows = options.get("contributions", 1) if plan is None else plan.contributions
-    rows = check_whole(rows, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person beside privacy_id")
+    rows = check_whole(rows, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person, with privacy_id")
     try:
         return table.of_persons(name, table.person_counts(name, rows, key))
     except ColumnError as error:
@@ -210,7 +210,7 @@ def of_persons(table: T, request: Request, key: bytes) -> T:
 
 
 @dataclass(frozen=True)
-class Draft:
+class CheckedRequest:
     """A plan with everything checked that can be before anything is spent.
 
     Either the plan is there, or the spaces of some columns are still to be measured.
@@ -229,7 +229,7 @@ class Draft:
     allowed: Allowance | None = None
     """What inference may spend."""
     wish: Wish = field(default_factory=lambda: Wish(None))
-    """What is to be measured beside the rows."""
+    """The tables to measure."""
 
     @property
     def reused(self) -> Inferred | None:
@@ -248,7 +248,7 @@ class Draft:
         return cost_of_promise(self.promise, _hides(self.options), self.unit)
 
     @classmethod
-    def ready(cls, plan: Plan, table: Table, request: Request) -> Draft:
+    def ready(cls, plan: Plan, table: Table, request: Request) -> CheckedRequest:
         """Check a ready plan against a table."""
         warn_not_found(plan)
         check_columns(table.names, plan)
@@ -259,7 +259,7 @@ class Draft:
         return cls(plan, {c.name: c.space for c in plan.columns}, plan.nulls, promise, plan.imputed)
 
     @classmethod
-    def of(cls, table: Table, request: Request, quiet: bool = False) -> Draft:
+    def of(cls, table: Table, request: Request, quiet: bool = False) -> CheckedRequest:
         """Check a promise and its options against a table, and make the plan if no space is left to infer."""
         options = checked(request.options)
         promise = promise_of(request.epsilon, request.delta, table.n, quiet)
@@ -326,7 +326,7 @@ class Draft:
 class Ready:
     """A release that is checked and paid for: what is left is to draw.
 
-    ``codes`` are those of a table that is held in memory; ``own`` tells that the plan was made from this table;
+    ``codes`` are those of a table that is held in memory; ``own`` means that the plan was made from this table;
     ``part`` is the part of a ledger's dataset whose rows it has.
     """
 
@@ -338,7 +338,7 @@ class Ready:
 
 
 @one_thread
-def prepare(table: Table, request: Request, purse: Purse) -> Ready:
+def prepare(table: Table, request: Request, budget: ReleaseBudget) -> Ready:
     """Check, spend, take the key, and draw what the plan lacks: in this order, here and nowhere else.
 
     Raises
@@ -354,34 +354,38 @@ def prepare(table: Table, request: Request, purse: Purse) -> Ready:
         raise AlreadySanitizedError(
             "the table is a release already; sanitising it again only adds noise: use the original table"
         )
-    draft = Draft.of(table, request) if request.plan is None else Draft.ready(request.plan, table, request)
+    valid = (
+        CheckedRequest.of(table, request)
+        if request.plan is None
+        else CheckedRequest.ready(request.plan, table, request)
+    )
     codes: Codes = {}
     # A file is read once more only where a value that is refused later would have cost something.
-    if request.release and (table.held or purse.account is not None):
-        codes = table.codes(draft.spaces, draft.nulls, draft.imputed)
-    if draft.plan is not None:
-        _watch_order(draft.plan, codes)
+    if request.release and (table.held or budget.account is not None):
+        codes = table.codes(valid.spaces, valid.nulls, valid.imputed)
+    if valid.plan is not None:
+        _watch_order(valid.plan, codes)
 
     receipt = None
-    purse.settle(draft.reused, draft.unit)
+    budget.settle(valid.reused, valid.unit)
     if request.release:
-        cost = draft.cost if draft.plan is None else purse.cost(draft.plan)
-        wanted = request.digest if draft.plan is None else draft.plan.digest
-        purse.pay(table, RELEASE, replace(cost, wanted=wanted), codes)
-    elif draft.allowed is not None:
-        cost = Cost(draft.allowed.budget, draft.allowed.step, unit=draft.unit)
-        receipt = purse.pay(table, INFERENCE, cost, codes)
+        cost = valid.cost if valid.plan is None else budget.cost(valid.plan)
+        wanted = request.digest if valid.plan is None else valid.plan.digest
+        budget.pay(table, RELEASE, replace(cost, wanted=wanted), codes)
+    elif valid.allowed is not None:
+        cost = Cost(valid.allowed.budget, valid.allowed.step, unit=valid.unit)
+        receipt = budget.pay(table, INFERENCE, cost, codes)
 
-    key = purse.key
+    key = budget.key
 
-    plan = draft.measured(table, key, receipt) if draft.plan is None else draft.plan
-    if draft.plan is None and request.release and table.held:
+    plan = valid.measured(table, key, receipt) if valid.plan is None else valid.plan
+    if valid.plan is None and request.release and table.held:
         left = {name: plan[name].space for name in plan.names if name not in codes}
         codes |= table.codes(left, plan.nulls, tuple(left))
         codes = {name: codes[name] for name in plan.names}
         _watch_order(plan, codes)
     own = request.plan is None and plan.inferred is not None
-    return Ready(plan, key, codes, own, None if purse.account is None else purse.account.part)
+    return Ready(plan, key, codes, own, None if budget.account is None else budget.account.part)
 
 
 @one_thread
@@ -392,8 +396,8 @@ def planned(
     check_names(options)
     if epsilon is None:
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
-    purse, request = Purse(account), Request(epsilon, delta, None, options, release=False)
-    return prepare(of_persons(table, request, purse.choice), request, purse).plan
+    budget, request = ReleaseBudget(account), Request(epsilon, delta, None, options, release=False)
+    return prepare(of_persons(table, request, budget.choice), request, budget).plan
 
 
 def _without_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: bool) -> list[Field]:
@@ -438,7 +442,7 @@ def _ready(options: Mapping[str, Any]) -> list[Mechanism]:
 
 
 def _hides(options: Mapping[str, Any]) -> bool:
-    """Tell whether rows hide each other: they leave in a secret order, and no mechanism has a δ of its own."""
+    """Return whether rows hide each other: they are shuffled, and no mechanism has a δ of its own."""
     own = any(m.delta > 0 for m in _ready(options)) or bool(_taking(options))
     return bool(options["shuffle"]) and not options["passthrough"] and not own
 
@@ -453,7 +457,7 @@ def _taking(options: Mapping[str, Any]) -> list[str]:
 
 
 def _check_ready(options: Mapping[str, Any], promise: Budget, inference: Step | None, tables: Step | None) -> None:
-    """Refuse ready mechanisms that leave nothing beside what will be spent, before it is."""
+    """Refuse ready mechanisms that leave nothing once the rest is spent, before it is."""
     steps = [step for step in (inference, tables) if step is not None]
     central, secret = composed_steps(steps) if steps else None, options["shuffle"] and not options["passthrough"]
     sample = options["sample"] if isinstance(options["sample"], int) else None
@@ -478,7 +482,7 @@ def built(
     wish: Wish,
     inferred: Inferred | None = None,
 ) -> Plan:
-    """Return the plan of columns whose spaces are known, and of the tables that are measured beside them."""
+    """Return the plan of columns whose spaces are known, and of the measured tables."""
     step = None if inferred is None else inferred.step
     whole = promise.less(inferred.budget, "inference") if inferred is not None and step is None else promise
     known = dict(spaces)
@@ -487,14 +491,14 @@ def built(
         lost = {missing.column for missing in judge_spaces(inferred, spaces, options["n"] or 0)}
         known = {name: space for name, space in spaces.items() if name not in lost}
     measures = wish.measures(known, whole, step, options["n"], options["contributions"])
-    # What inference gave decides which tables there are, but not what a capped row may lose beside them.
+    # The inferred spaces decide which tables there are, but not what a capped row may lose to the rest.
     most = None if inferred is None or wish.measure is None else wish.most(whole, step)
     more: dict[str, Any] = {"inferred": inferred, "measures": measures, "most": most, **options}
     return build_plan(spaces, epsilon=promise.epsilon, delta=promise.delta, **more)
 
 
 def _watch_order(plan: Plan, codes: Codes) -> None:
-    """Warn of rows that keep an order which tells of them."""
+    """Warn of unshuffled rows whose order reveals their values."""
     if not plan.shuffle:
         watch = SortedWatch()
         watch.update(codes)
@@ -556,7 +560,7 @@ _SMALL = 1e-3
 
 
 def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], options: Mapping[str, Any]) -> None:
-    """Build a plan from stand-ins for the spaces that are not known yet, in vain.
+    """Build a plan from placeholders for the unknown spaces, and discard it: so wrong options are refused early.
 
     Names, shares, groups and rows are checked; how much noise there is, is calibrated only where it may fail.
     """

@@ -46,8 +46,8 @@ def squared_z(level: float) -> float:
 def placed(tree: Tree, excess: FloatArray, reach: FloatArray, values: int) -> tuple[float, float, float]:
     """Return where a cumulative count passes its goal: middle, first and last code that noise does not exclude.
 
-    With c the true cell, that up to c reaches the goal and that up to c − 1 does not; each is denied by noise beyond
-    its reach alone, on one side.
+    With c the true cell, that up to c reaches the goal and that up to c − 1 does not; each is wrong only by noise
+    beyond its reach, on one side.
     """
     starts, cells = tree.starts, tree.cells
 

@@ -1,4 +1,4 @@
-"""The budget of a table's questions: divided by shares, of ε and δ or of μ², each of which is spent once.
+"""The total budget of a table's queries, divided into shares of ε and δ, or of μ²; each share is spent once.
 
 A **share** is of (ε, δ) where answers are added up by ε and δ (basic composition), and of M² where they are added up in
 Gaussian differential privacy with a slack: M is the μ of the step that the whole promise is
@@ -26,22 +26,22 @@ from dpframe.ledger.currencies import Amount, currency_of, decimals, down, shown
 
 
 @dataclass(frozen=True)
-class Whole:
+class TotalBudget:
     """A promise, and the step that it is where answers are added up by μ²."""
 
     promise: Budget
     step: Step | None = None
 
     @classmethod
-    def of(cls, promise: Budget, accounting: str | None) -> Whole:
+    def of(cls, promise: Budget, accounting: str | None) -> TotalBudget:
         """Choose how answers are added up: by δ, where nothing is said, as a ledger does.
 
         Raises
         ------
         ParameterError
-            For an accounting that is none, or the Gaussian one without δ.
+            For an unknown accounting, or the Gaussian one without δ.
         """
-        return _WHOLES[currency_of(accounting, promise.delta).name](promise)
+        return _TOTAL_BUDGETS[currency_of(accounting, promise.delta).name](promise)
 
     def portion(self, share: Fraction) -> Portion:
         """Return what an answer of a share may spend, rounded down."""
@@ -71,13 +71,13 @@ _ROUND = Fraction(1, 10**12)
 """What a root and a bisection may leave off."""
 
 
-def _curved(promise: Budget) -> Whole:
+def _curved(promise: Budget) -> TotalBudget:
     if promise.delta == 0:
         raise ParameterError('accounting="gaussian" needs a delta above 0; raise delta, or take accounting="basic"')
-    return Whole(promise, promise_step(promise))
+    return TotalBudget(promise, promise_step(promise))
 
 
-_WHOLES: Mapping[str, Callable[[Budget], Whole]] = {"basic": Whole, "gaussian": _curved}
+_TOTAL_BUDGETS: Mapping[str, Callable[[Budget], TotalBudget]] = {"basic": TotalBudget, "gaussian": _curved}
 
 
 def check_share(share: Any) -> Fraction:
@@ -94,9 +94,9 @@ def check_share(share: Any) -> Fraction:
 
 @dataclass
 class Spending:
-    """What was spent of a whole, by any number of threads of one process: nobody adds up what two processes spend."""
+    """What the threads of one process spent of a total budget; spends of other processes are not added."""
 
-    whole: Whole
+    total: TotalBudget
     spent: Fraction = Fraction(0)
     _lock: AbstractContextManager[Any] = field(default_factory=threading.RLock, repr=False)
     _process: int = field(default_factory=os.getpid, repr=False)
@@ -122,7 +122,7 @@ class Spending:
             self.spent += share
 
     def refuse(self, share: Fraction) -> None:
-        """Raise `BudgetExceeded` unless so much is left, in the process that the whole belongs to."""
+        """Raise `BudgetExceeded` unless so much is left, in the process that the total budget belongs to."""
         if os.getpid() != self._process:
             raise BudgetExceeded(
                 "the questions' budget is that of the process that made Queries, and this one was forked from it: "

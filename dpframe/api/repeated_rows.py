@@ -42,7 +42,7 @@ def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U
     """Return a 64-bit hash of every row (of its values, and of its label, where it has one).
 
     Folds of a DataFrame keep their labels, so that equal rows of two persons count apart; in arrays
-    they do not, and `ReleasedRows` can only tell how many rows are equal.
+    they do not, and `ReleasedRows` only knows how many rows are equal.
     """
     hashes = np.zeros(frame.n, dtype=np.uint64)
     if labels is not None:
@@ -58,7 +58,7 @@ def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U
 def _shown(value: object) -> str:
     try:
         return repr(value)
-    except Exception:  # the code of a foreign class may raise anything; to refuse it would tell of a row
+    except Exception:  # the code of a foreign class may raise anything; to refuse it would reveal a row
         return ""
 
 

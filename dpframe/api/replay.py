@@ -2,13 +2,14 @@
 
 Noise is a function of key, plan, column and row. So with the key held still, replacing one row of a table may change
 one released row, and of measured tables the cells that it counts in; *everything else has to stay*: names, types, the
-order of dictionaries, the layout of a file, its metadata, all other rows, warnings. What else changes tells of the row
+order of dictionaries, the layout of a file, its metadata, all other rows, warnings. What else changes reveals the row
 without any noise. And the same rows in another layout (chunks, row groups, order of a dictionary, an index) have to
 give the same release, byte for byte in its values. This finds what no count of outcomes would: the faults that were
 found by record and replay in libraries of differential privacy.
 
-Keys are fresh and thrown away, and nothing that was released is kept or written, but for files in a folder of the
-owner's alone that is gone when the audit is; a process that is killed leaves it, with the changed table in it.
+Keys are fresh and thrown away, and nothing that was released is kept or written, except for files in a folder that
+only the owner can read and that is gone when the audit is; a process that is killed leaves it, with the changed table
+in it.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ Face = Callable[[pa.Table, Plan, bytes], Any]
 _EACH_KEY = 25
 """Edits that are released under one key: what one key hides by chance another shows."""
 _SLOW, _FILES = "files", 8
-"""Of so many edits one is made to a file as well."""
+"""One of so many edits is made to a file as well."""
 _MOST_FAILURES = 20
 _LEFT = ("digest", "tables")
 """What of a description follows from the released rows and tables, which are compared themselves."""
@@ -67,12 +68,12 @@ _LEFT = ("digest", "tables")
 
 @dataclass(frozen=True)
 class ReplayAudit:
-    """What a replay found: prints as one line for each fault, or one that there is none.
+    """What a replay found: prints as one line for each fault, or a line that it passed.
 
     Parameters
     ----------
     edits
-        Neighbouring tables and other layouts that were released beside the table itself.
+        Neighbouring tables and other layouts that were released, not counting the table itself.
     refused
         Edits that the plan refused: with declared spaces a refusal depends on the data.
     failures
@@ -89,11 +90,11 @@ class ReplayAudit:
         return not self.failures
 
     def __str__(self) -> str:
-        refused = f"; {self.refused} were refused, which tells whoever sees it of a value" if self.refused else ""
+        refused = f"; {self.refused} were refused, and a refusal that is seen reveals a value" if self.refused else ""
         if self.ok:
             return f"{self.edits} edits: at most one released row differed, and nothing else{refused}"
         shown = [f"- {failure}" for failure in self.failures[:_MOST_FAILURES]]
-        return "\n".join([f"{self.edits} edits, of which {len(self.failures)} changed what must stay{refused}", *shown])
+        return "\n".join([f"{self.edits} edits; {len(self.failures)} changed what must stay{refused}", *shown])
 
 
 class Edit(NamedTuple):
@@ -112,7 +113,7 @@ def replay_audit(
     random_state: int | None = None,
     faces: Mapping[str, Face] | None = None,
 ) -> ReplayAudit:
-    """Release neighbouring tables under one key, and tell what differs that must not.
+    """Release neighbouring tables under one key, and report differences that must not be.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ def replay_audit(
     Raises
     ------
     ParameterError
-        For a plan that is none, a table without rows, or edits below 1.
+        For a ``plan`` of another type, a table without rows, or edits below 1.
     AlreadySanitizedError
         If the table is a release.
     ColumnError, PlanError
@@ -250,7 +251,7 @@ class _Seen:
 
 
 def _reordered(one: pa.ChunkedArray, two: pa.ChunkedArray) -> bool:
-    """Tell whether two released dictionaries differ otherwise than the released values do, of which some are made."""
+    """Return whether two released dictionaries differ by more than the released values that make them."""
     if not pa.types.is_dictionary(one.type) or one.num_chunks != two.num_chunks:
         return False
     pairs = list(zip(one.chunks, two.chunks, strict=True))
@@ -259,7 +260,7 @@ def _reordered(one: pa.ChunkedArray, two: pa.ChunkedArray) -> bool:
 
 
 def _by_appearance(array: pa.DictionaryArray) -> bool:
-    """Tell whether entries are those that rows have, in the order in which they first appear."""
+    """Return whether entries are those that rows have, in the order in which they first appear."""
     return bool(array.indices.drop_null().unique().to_pylist() == list(range(len(array.dictionary))))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.api.options import PlanOptions, check_names, checked
-from dpframe.api.planning import Draft, Purse, Request, built, of_persons, wish_of
+from dpframe.api.planning import CheckedRequest, ReleaseBudget, Request, built, of_persons, wish_of
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.io.table import Table
 from dpframe.plan.forecast import MOST_CELLS, forecast_table
@@ -59,65 +59,67 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Reach:
+class TargetPlans:
     """Plans for one table and its targets, by ε and the shares of its columns."""
 
-    draft: Draft
+    valid: CheckedRequest
     targets: tuple[Target, ...]
     most: float
 
     @classmethod
-    def of(cls, table: Table, target: Any, max_epsilon: float, delta: float | None, options: PlanOptions) -> Reach:
+    def of(
+        cls, table: Table, target: Any, max_epsilon: float, delta: float | None, options: PlanOptions
+    ) -> TargetPlans:
         """Check a table, its options and its targets.
 
         Raises
         ------
         ParameterError
-            For a target that is none, names a column that is not randomised, or a joint of numbers or sets; for columns
-            whose space is not known, for private inference has a budget of its own.
+            For a target of another type, one that names a column that is not randomised, or a joint of numbers or sets;
+            for columns whose space is not known, for private inference has a budget of its own.
         """
         check_names(options)
         most = check_epsilon(max_epsilon, "max_epsilon")
         # Without tables, which at so large an ε may leave a capped row nothing.
         rows_alone = PlanOptions(**{**options, "measure": None})
         request = Request(most, delta, None, rows_alone, release=False)
-        table = of_persons(table, request, Purse(None).choice)
-        draft = Draft.of(table, request, quiet=True)
-        if draft.plan is None:
-            left = [name for name in draft.names if name not in draft.spaces]
+        table = of_persons(table, request, ReleaseBudget(None).choice)
+        valid = CheckedRequest.of(table, request, quiet=True)
+        if valid.plan is None:
+            left = [name for name in valid.names if name not in valid.spaces]
             raise ParameterError(
                 f"target needs the spaces of all columns, and those of {name_list(left)} are not known: declare "
                 "spaces={…}, or take them from a plan that found them, spaces=plan"
             )
-        wish = wish_of(checked(options) | {"n": table.n}, draft.promise)
+        wish = wish_of(checked(options) | {"n": table.n}, valid.promise)
         if isinstance(wish.measure, str) and table.n < FEWEST:
             wish = Wish(None)
-        return cls(replace(draft, wish=wish), _targets(target, draft.spaces), most)
+        return cls(replace(valid, wish=wish), _targets(target, valid.spaces), most)
 
     @cached_property
     def _measures(self) -> bool:
-        return self.draft.wish.measure is not None
+        return self.valid.wish.measure is not None
 
     def plan_at(self, epsilon: float, shares: Mapping[str, float] | None = None) -> Plan:
         """Return the plan of an ε; tables are those that targets ask for, with noise in the targets' proportions."""
-        wish = self.draft.wish
+        wish = self.valid.wish
         if self._measures:
-            goals = {target.names: target.error for target in self.targets if self._tells(target)}
+            goals = {target.names: target.error for target in self.targets if self._informative(target)}
             wish = replace(wish, measure=tuple(goals) or None, goals=goals)
-        options = dict(self.draft.options)
+        options = dict(self.valid.options)
         if shares is not None:
             options["allocation"] = shares
-        return built(self.draft.spaces, Budget(epsilon, self.draft.promise.delta), options, wish)
+        return built(self.valid.spaces, Budget(epsilon, self.valid.promise.delta), options, wish)
 
-    def _tells(self, target: Target) -> bool:
-        """Tell whether a table of a target tells anything: not of columns of one possible value."""
-        return math.prod(self.draft.spaces[name].size for name in target.names) > 1
+    def _informative(self, target: Target) -> bool:
+        """Return whether a table of a target has more than one cell."""
+        return math.prod(self.valid.spaces[name].size for name in target.names) > 1
 
     @cached_property
     def _highest(self) -> float:
-        """The largest ε, about, of which there is a plan: tables of more may leave a capped row nothing."""
+        """The largest ε, about, that has a plan: at a larger one tables may leave a capped row nothing."""
         highest = self.most
-        while self.draft.options["local_epsilon"] is not None and highest > _LEAST:
+        while self.valid.options["local_epsilon"] is not None and highest > _LEAST:
             if self._tried(highest, None) is not None:
                 break
             highest /= 1.2
@@ -176,7 +178,7 @@ class Reach:
         ParameterError
             If no ε up to the most meets all targets: with the least error that each can have there.
         """
-        best, options = self.least(), self.draft.options
+        best, options = self.least(), self.valid.options
         if not self._measures and options.get("allocation", "uniform") == "uniform" and not options["groups"]:
             best = self._with_shares(best)
         if best is None:
@@ -185,7 +187,7 @@ class Reach:
 
     def _with_shares(self, best: Plan | None) -> Plan | None:
         """Move the columns' shares towards the targets that are farthest away, and find ε anew, in turns."""
-        shares = dict.fromkeys(self.draft.spaces, 1 / len(self.draft.spaces))
+        shares = dict.fromkeys(self.valid.spaces, 1 / len(self.valid.spaces))
         for _ in range(_TURNS):
             plan = best if best is not None else self._tried(self.most, shares)
             if plan is None:
@@ -312,14 +314,14 @@ def _statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> str:
     for name in names:
         if spaces[name].code_words or spaces[name].size > MOST_CELLS or not spaces[name].is_listed:
             raise ParameterError(
-                f"target of {tuple_label(names)}: column {name!r} has no list of values, of whose cells a joint would "
-                "be; name it alone"
+                f"target of {tuple_label(names)}: column {name!r} has no list of values, and a joint needs one; "
+                "name the column by itself"
             )
     return "joint"
 
 
 def forecast_errors(plan: Plan, targets: tuple[Target, ...]) -> list[float]:
-    """Return the forecast standard errors of the targets, of all statistics of their columns alone."""
+    """Return the forecast standard errors of the targets, and of the statistics of their single columns."""
     named = {name for target in targets for name in target.names}
     columns = [column for column in plan.columns if column.name in named]
     assert plan.n is not None
@@ -331,13 +333,15 @@ def forecast_errors(plan: Plan, targets: tuple[Target, ...]) -> list[float]:
     return [float(table["std_error"].loc[target.statistic, " × ".join(target.names)]) for target in targets]
 
 
-def reached(table: Table, target: Any, max_epsilon: float | None, delta: float | None, options: PlanOptions) -> Reach:
-    """Return the search of a face's ``target=`` and ``max_epsilon=``."""
-    return Reach.of(table, target, LARGEST if max_epsilon is None else max_epsilon, delta, options)
+def reached(
+    table: Table, target: Any, max_epsilon: float | None, delta: float | None, options: PlanOptions
+) -> TargetPlans:
+    """Return the plans for the ``target=`` and ``max_epsilon=`` of an entry point."""
+    return TargetPlans.of(table, target, LARGEST if max_epsilon is None else max_epsilon, delta, options)
 
 
 def check_alone(epsilon: Any, target: Any, *account: Any) -> None:
-    """Raise `ParameterError` unless a face was given targets alone: they decide ε, and cost nothing."""
+    """Raise `ParameterError` unless targets were given without ε, δ, plan and account: targets decide ε for free."""
     if target is None:
         raise ParameterError(f"max_epsilon goes with target, {_EXAMPLE}; else give epsilon")
     if epsilon is not None:

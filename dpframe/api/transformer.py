@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpframe.api.memory import drawn
 from dpframe.api.options import DEFAULTS, PlanOptions
-from dpframe.api.planning import Purse, Request, prepare
+from dpframe.api.planning import ReleaseBudget, Request, prepare
 from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
 from dpframe.infer.drafted import DraftedSpaces
@@ -57,7 +57,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         A ready plan with ``shuffle=False`` instead of all these.
     random_state
         None for noise that nobody can repeat. A seed or `numpy.random.RandomState` gives the noise of a key
-        derived from the seed *and the data* (folds reuse seeds), with a `SeededReleaseWarning`: whoever
+        derived from the seed *and the data* (folds reuse seeds), with a `SeededReleaseWarning`: somebody who
         guesses seed and data can confirm both, so it is for tests.
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it, or a part of that: ``fit`` spends there what inference costs,
@@ -85,11 +85,11 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     -----
     *What comes out.* A table comes back as its own kind with its plan (``.dp`` works on a DataFrame), under
     a fresh index; an array comes back as an array. With ``set_output(transform="pandas")`` a DataFrame
-    comes out whatever went in and keeps the input's index, by which scikit-learn lines up columns and
+    comes out for any input and keeps the input's index, by which scikit-learn lines up columns and
     targets; an index other than a plain `RangeIndex` is copied unprotected then: a `PrivacyLeakWarning` says so, and
     so does the plan of that release (``keeps_index``).
 
-    *What is spent.* ``fit`` alone spends only if it infers spaces privately. Every transform is a release of its
+    *What is spent.* ``fit`` by itself spends only if it infers spaces privately. Every transform is a release of its
     rows: ``fit_transform`` and a later ``transform`` of the same rows add up to 2ε less one inference (the very
     same seeded release, repeated, adds nothing); two sanitizers in a `ColumnTransformer` add up, too; disjoint folds
     do not. A grid search over 3 values with 5 folds fits or scores on every row 15 times and refits once: 16ε. A
@@ -192,7 +192,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         if request.plan is not None and request.plan.sample is not None:
             raise ParameterError("plan releases a sample of the rows, but a pipeline's targets are all there")
-        self.plan_ = prepare(frame, request, _StepPurse(account, step=self, labels=_labels(table, X), mark=mark)).plan
+        self.plan_ = prepare(frame, request, _StepBudget(account, step=self, labels=_labels(table, X), mark=mark)).plan
         self._names = frame.names
         return self
 
@@ -216,8 +216,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             _warn_of_index()
             plan = replace(plan, keeps_index=True)
         frame = wrap(table.set_axis(X.index) if kept else table)
-        purse = _StepPurse(account, step=self, labels=_labels(table, X), mark=plan.digest)
-        out = drawn(frame, prepare(frame, Request(plan=plan), purse))
+        budget = _StepBudget(account, step=self, labels=_labels(table, X), mark=plan.digest)
+        out = drawn(frame, prepare(frame, Request(plan=plan), budget))
         if table is X or (self._gives_pandas() and isinstance(out, pd.DataFrame)):
             return out
         return out.to_numpy(dtype=table.dtypes.iloc[0])
@@ -225,7 +225,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _seeded(self, what: bytes, columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
         """Return a key derived from the seed and from the data, so that two folds under one seed differ."""
         warn(
-            "noise is derived from random_state and the data: whoever guesses both can confirm them; leave "
+            "noise is derived from random_state and the data, and somebody who guesses both can confirm them; leave "
             "random_state out for a release",
             SeededReleaseWarning,
         )
@@ -276,12 +276,12 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return cast(PlanOptions, options)
 
     def _gives_pandas(self) -> bool:
-        """Tell whether ``set_output``, or scikit-learn's configuration, asks for DataFrames."""
+        """Return whether ``set_output``, or scikit-learn's configuration, asks for DataFrames."""
         config = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
         return bool(config == "pandas")
 
     def _finite(self, reset: bool) -> bool | str:
-        """Return what scikit-learn is to ask of arrays: nothing where a refusal would tell of a value."""
+        """Return what scikit-learn is to ask of arrays: nothing where a refusal would reveal a value."""
         plan = self.plan if reset else self.plan_
         if isinstance(plan, Plan):
             inferred = plan.inferred is not None
@@ -313,11 +313,11 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 @dataclass
-class _StepPurse(Purse):
+class _StepBudget(ReleaseBudget):
     """Pays for a step; without a ledger it counts what the rows of this process went through.
 
-    With a ``random_state`` the key is derived from it and from the data. ``mark`` tells requests of one seed over the
-    same data apart: those of one mark draw the same noise.
+    With a ``random_state`` the key is derived from it and from the data. ``mark`` distinguishes requests of one seed
+    over the same data: those of one mark draw the same noise.
     """
 
     step: Sanitizer = field(kw_only=True)
@@ -326,7 +326,7 @@ class _StepPurse(Purse):
     mark: bytes = field(kw_only=True, repr=False)
 
     def cost(self, plan: Plan) -> Cost:
-        """Return what a release costs beside the inference of ``fit``, which is counted on its own."""
+        """Return what a release costs without the inference of ``fit``, which is counted on its own."""
         if self.account is None and self.step.plan is None:
             return Cost(plan.released, unit=plan.unit)
         return super().cost(plan)
@@ -345,7 +345,7 @@ class _StepPurse(Purse):
 
 
 def _is_table(X: Any) -> bool:
-    """Tell whether X has named columns (rather than being an array, a list, a sparse matrix)."""
+    """Return whether X has named columns (rather than being an array, a list, a sparse matrix)."""
     return hasattr(X, "column_names") or hasattr(X, "columns")
 
 
@@ -369,7 +369,7 @@ def _name_of(key: Any, names: list[str], option: str) -> Any:
 
 
 def _is_plain(index: pd.Index[Any]) -> bool:
-    """Tell whether an index is made of nothing but the number of rows."""
+    """Return whether an index is just the numbers from 0 on."""
     return isinstance(index, pd.RangeIndex) and (index.start, index.step, index.name) == (0, 1, None)
 
 

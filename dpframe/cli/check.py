@@ -1,4 +1,4 @@
-"""The command ``dpframe check``: what a plan clamps and cuts of a table, for its curator alone."""
+"""The command ``dpframe check``: what a plan clamps and cuts of a table, only for its curator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check(
     source: Source,
     plan: Annotated[Path, typer.Option("--plan", help="The plan of its release; see dpframe plan.")],
 ) -> None:
-    """Look at the data: what a plan clamps, cuts and cannot hold, for the curator's eyes alone. Writes nothing."""
+    """Look at the data: what a plan clamps, cuts and cannot hold, only for the curator's eyes. Writes nothing."""
     table = open_input(source)
     ready = Plan.read(plan)
     typer.echo(str(checked(table.typed(ready.spaces, ready.imputed).read(table.names), ready)))

@@ -53,7 +53,7 @@ def _demo(rows: int, epsilon: float, folder: Path) -> None:
     _compare("\nmean age by sex", released.mean("age", by="sex"), census.groupby("sex", observed=True)["age"].mean())
     means = pd.DataFrame({name: released.mean(name) for name in ("age", "income")}).T
     _compare("\nmeans", means, census[["age", "income"]].mean())
-    typer.echo("\nEvery estimate was made from the release alone; about one interval in twenty misses the truth.")
+    typer.echo("\nEvery estimate was made from only the release; about one interval in twenty misses the truth.")
 
 
 DEMO_SPACES: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The command ``dpframe estimate``: a statistic of the original table, from a released file alone."""
+"""The command ``dpframe estimate``: a statistic of the original table, from only a released file."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ STATISTICS: dict[str, _Statistic] = {
 
 
 def _named(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Tell the rows' items from the columns', which belong to one column."""
+    """Name the items of rows and of columns apart, as both belong to one column."""
     return pairs.rename_axis(index="item 1").rename_axis(columns=["", "item 2"])
 
 
@@ -119,7 +119,7 @@ def estimate(
     confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Estimate a statistic of the original table from a released file alone."""
+    """Estimate a statistic of the original table from only a released file."""
     if statistic not in STATISTICS:
         raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
     chosen = STATISTICS[statistic]

@@ -51,7 +51,7 @@ def create(
     ] = "row",
     as_json: AsJson = False,
 ) -> None:
-    """Register a dataset with its total budget, for good; the file is made if there is none."""
+    """Register a dataset with its total budget, for good; the file is made if it does not exist."""
     parts = tuple(part or ())
     Ledger(file).create(dataset, epsilon, delta, accounting=accounting, parts=parts, moving=moving, unit=unit)
     _show(Ledger(file), as_json)
@@ -66,7 +66,7 @@ def show(file: File, as_json: AsJson = False) -> None:
 @app.command()
 def history(
     file: File,
-    dataset: Annotated[str | None, typer.Option(help="Of this dataset only.", show_default=False)] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show every spend: who, when (UTC), for what, how much, and what it came to."""

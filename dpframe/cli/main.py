@@ -234,7 +234,7 @@ def sanitize(
 
 
 def _nights(plan: Plan) -> str:
-    """Say what a year of such jobs costs: those that reuse inferred spaces pay for the release of rows alone."""
+    """Say what a year of such jobs costs: those that reuse inferred spaces pay only for the release of rows."""
     inferred = plan.inferred
     if inferred is None or inferred.receipt is None:
         return yearly(plan.epsilon, plan.delta, plan.step)
@@ -317,7 +317,7 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(in_options(" ".join(str(error).split())), OVERDRAWN if isinstance(error, BudgetExceeded) else BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         _fail(
-            "stopped; nothing was written. Under a ledger a spend may stand: the same command again costs nothing more",
+            "stopped; nothing was written. Under a ledger it may have been paid for: the same command again costs nothing more",
             STOPPED,
         )
     except BrokenPipeError:

@@ -25,7 +25,7 @@ class Form:
     type: Any
     read: Callable[[Any], Any]
     adds: str
-    """What the option's help says besides, after a comma or semicolon."""
+    """What the option's help says in addition, after a comma or semicolon."""
     name: str | None = None
     """Its name, where a shell gives one of many at a time."""
 
@@ -66,7 +66,7 @@ _RULES = (
 
 
 def _rules(path: Path) -> list[Any]:
-    """Read a file of rules; `FileError` if there is none, `ParameterError` if it holds no list."""
+    """Read a file of rules; `FileError` if it cannot be read, `ParameterError` if it holds no list."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):

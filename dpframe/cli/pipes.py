@@ -23,7 +23,7 @@ _FOLDER = "dpframe-pipe-"
 def spooled(context: typer.Context, source: Path) -> Path:
     """Return the path of a source; standard input is kept in a file of its own for as long as the command runs.
 
-    A table is read several times, and a pipe only once. The file is the owner's alone, as temporary folders are.
+    A table is read several times, and a pipe only once. Only the owner may read the file, as in any temporary folder.
     """
     if source != PIPE:
         return source

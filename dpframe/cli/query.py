@@ -99,7 +99,10 @@ def query(
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(help='Of count, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.', show_default=False),
+        typer.Option(
+            help='The condition of a count, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.',
+            show_default=False,
+        ),
     ] = None,
     bins: Annotated[int | None, typer.Option(help="Bins of a numeric histogram.", show_default=False)] = None,
     q: Annotated[list[float] | None, typer.Option(help="Levels of quantiles; repeat.", show_default=False)] = None,

@@ -1,6 +1,6 @@
 """The command ``dpframe spaces``, and the file that it writes and that ``--spaces`` reads: JSON or TOML, with comments.
 
-A template is made from the schema alone: what stands in it of a column is its name and what its type says.
+A template is made from only the schema: it holds the name of each column and what its type implies.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ FORMS: Mapping[str, Any] = {
     "Vector(LENGTH, BOUND)": {"space": "vector", "length": "LENGTH", "bound": "BOUND"},
     "SPACE": "SPACE",
 }
-"""What stands in a file for a declaration that is to be filled in."""
+"""The text of a declaration that is still to be filled in."""
 
 _HEAD = (
     "What may be known of the columns without looking at the data: bounds, categories, items.",
-    "Fill in what stands in capitals. Nulls are kept by {around}.",
+    "Fill in what is in capitals. Nulls are kept by {around}.",
     "A column that is left out is inferred: --infer says from what.",
 )
-_FOUND = "Found with noise, for {unit}: not to be used in plans for more, as what one person alone has may show here."
+_FOUND = (
+    "Found with noise, for {unit}: not to be used in plans for more, as values that only one person has may show here."
+)
 _NULLABLE = {".json": '{"space": "nullable", "inner": …}', ".toml": '{space = "nullable", inner = …}'}
 _MOST = 0.99
-"""Share of a budget for inference alone: something is to be left for the rows, as of a plan that is not used."""
+"""Share of a budget when only spaces are inferred: a plan, although it is not used, needs some for the rows."""
 
 
 def spaces(
@@ -60,7 +62,7 @@ def spaces(
         float | None, typer.Option(help="Budget ε to find the spaces with, by noisy counts.", show_default=False)
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="Budget δ beside it.  [default: min(1e-6, rows^-1.5)]", show_default=False)
+        float | None, typer.Option(help="Budget δ.  [default: min(1e-6, rows^-1.5)]", show_default=False)
     ] = None,
     draft: Annotated[
         bool, typer.Option("--draft", help="Fill it in from the data, for the curator's eyes: NOT private.")
@@ -76,7 +78,7 @@ def spaces(
     dataset: Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)] = None,
     part: Annotated[str | None, typer.Option(help="The part of the dataset.", show_default=False)] = None,
 ) -> None:
-    """Write a file of spaces to fill in, from the schema alone; --infer EPSILON fills it in privately."""
+    """Write a file of spaces to fill in, from only the schema; --infer EPSILON fills it in privately."""
     ending = ".json" if output is None else output.suffix.lower()
     if ending not in _NULLABLE:
         raise ParameterError(f"{output} must end with .json or .toml, which says what is written")
@@ -90,7 +92,9 @@ def spaces(
     if infer is None and any(given is not None for given in (delta, *account.values())):
         raise ParameterError("a template costs nothing; give --delta and a ledger with --infer EPSILON")
     if infer is None and any(given is not None for given in (contributions, privacy_id)):
-        raise ParameterError("a template tells of nobody; give --contributions and --privacy-id with --infer EPSILON")
+        raise ParameterError(
+            "a template holds nothing of anybody; give --contributions and --privacy-id with --infer EPSILON"
+        )
     unit: dict[str, Any] = {"contributions": 1 if contributions is None else contributions, "privacy_id": privacy_id}
 
     if draft and infer is not None:
@@ -148,8 +152,8 @@ def _cost(plan: Plan, entered: bool) -> str:
     spent = plan.inferred.budget
     told = "is in the ledger" if entered else "is in no ledger; count it, as each such call spends again"
     if plan.inferred.step is not None:
-        alone = step_epsilon(plan.inferred.step, max(plan.delta, plan.inferred.step.delta * 2))
-        return f"finding them has cost epsilon={alone:.4g} at delta={plan.delta:g}, which {told}"
+        own = step_epsilon(plan.inferred.step, max(plan.delta, plan.inferred.step.delta * 2))
+        return f"finding them has cost epsilon={own:.4g} at delta={plan.delta:g}, which {told}"
     return f"finding them has cost epsilon={spent.epsilon:g}, delta={spent.delta:g}, which {told}"
 
 
@@ -182,13 +186,13 @@ def _toml(entries: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return text as TOML's basic string, which is JSON's but for one control character."""
+    """Return text as TOML's basic string, which is JSON's with one more control character escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _toml_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        # TOML has no null: what is None is left out, and is the default.
+        # TOML has no null: None is left out, and is the default.
         return "{" + ", ".join(f"{k} = {_toml_value(v)}" for k, v in value.items() if v is not None) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
@@ -206,7 +210,7 @@ def read_spaces(path: Path) -> Mapping[str, Any]:
     FileError
         If it cannot be read, or is not what its ending says.
     ParameterError
-        If a declaration is none, or a placeholder has not been filled in.
+        If a declaration is invalid, or a placeholder has not been filled in.
     """
     try:
         content = path.read_bytes()
@@ -217,7 +221,7 @@ def read_spaces(path: Path) -> Mapping[str, Any]:
         raise FileError(f"{path} must hold one JSON object {{column: space}}")
     for name, spec in data.items():
         if _is_open(spec):
-            raise ParameterError(f"{path}, column {name!r}: what stands in capitals is to be filled in, or left out")
+            raise ParameterError(f"{path}, column {name!r}: fill in what is in capitals, or leave it out")
         try:
             check_declaration(spec)
         except DpframeError as error:
@@ -226,7 +230,7 @@ def read_spaces(path: Path) -> Mapping[str, Any]:
 
 
 def _is_open(spec: Any) -> bool:
-    """Tell whether a part of a declaration is still to be filled in."""
+    """Return whether a part of a declaration is still to be filled in."""
     if isinstance(spec, dict):
         ends = {spec.get(name) for name in ("lower", "upper") if isinstance(spec.get(name), str)}
         return bool(ends & {"LOWER", "UPPER", "FROM", "TO"}) or any(_is_open(part) for part in spec.values())

@@ -1,4 +1,4 @@
-"""One line, and no traceback, for whoever stops the command while it still loads.
+"""One line, and no traceback, when the command is stopped while it still loads.
 
 Imported before everything that takes time. Only the command's own process is touched, and only until `loaded`: from
 then on an interruption is the command line's own affair. Nothing is open while modules load, so nothing is lost.
@@ -16,7 +16,7 @@ STOPPED = 130
 
 
 def _is_command() -> bool:
-    """Tell whether this process is ``dpframe`` or ``python -m dpframe``."""
+    """Return whether this process is ``dpframe`` or ``python -m dpframe``."""
     if sys.argv[:1] == ["-m"]:
         words = sys.orig_argv
         return "dpframe" in words and words[words.index("dpframe") - 1] == "-m"

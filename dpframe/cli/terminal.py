@@ -10,7 +10,7 @@ from typing import Any
 
 
 def plain(text: Any) -> str:
-    """Return text for a terminal, in one line whatever it holds."""
+    """Return text for a terminal, in one line even where it holds line breaks."""
     return str(text) if str(text).isprintable() else repr(text)
 
 

@@ -39,7 +39,7 @@ def keygen(
 ) -> None:
     """Make a party's keys in a folder of its own; the public one goes into the run."""
     identity = Identity.create(folder)
-    typer.echo(f"{folder / SIGNING}: keep it; {folder / PUBLIC}: give it to whoever makes the run")
+    typer.echo(f"{folder / SIGNING}: keep it; {folder / PUBLIC}: give it to the person who makes the run")
     if share:
         identity.share()
         typer.echo(f"{folder / SHARED}: give it to the other curators, and to nobody else")
@@ -75,7 +75,7 @@ def plan(
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option(help="Table that its curator measures beside the rows, e.g. sex; repeat.", show_default=False),
+        typer.Option(help="Table that its curator measures, e.g. sex; repeat.", show_default=False),
     ] = None,
     measure_share: Annotated[float, typer.Option(help="Their share of what the promise allows.")] = 0.5,
     pad: Annotated[str, typer.Option(help="one-time, or stream: short keys instead of long pads.")] = "one-time",
@@ -107,7 +107,7 @@ def encrypt(
     folder: Folder,
     source: Annotated[Path, typer.Argument(help="The curator's table: Parquet or CSV.", show_default=False)],
     id: Annotated[str, typer.Option(help="The column of record ids.", show_default=False)],
-    message: Annotated[Path, typer.Option(help="File to write for the server alone.", show_default=False)],
+    message: Annotated[Path, typer.Option(help="File to write, only for the server.", show_default=False)],
     pad: Annotated[
         Path, typer.Option(help="File to write for the researcher, and for nobody else.", show_default=False)
     ],

@@ -1,7 +1,7 @@
-"""Rows of persons on workers: as many of every person, by the choice that one machine makes, and where they stand then.
+"""Contribution bounding on workers: the rows that one machine would choose of every person, and their places then.
 
 Workers find the rows of every person that can be chosen, the driver chooses, and keeps a byte for each row, which goes
-to the workers packed. A row that is taken several times stands several times in a row, as on one machine.
+to the workers packed. A row that is taken several times is repeated in consecutive places, as on one machine.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Chosen:
         return self._blocks.ravel().take(self._within(rows))
 
     def _within(self, rows: U64) -> npt.NDArray[np.intp]:
-        """Return where rows stand in the part."""
+        """Return the places of rows in the part."""
         if len(rows) and int(rows.max()) - self.first >= self.n:
             raise FileError(CHANGED)
         return rows.astype(np.intp) - self.first
 
     def places(self, rows: U64) -> U64:
-        """Return where some rows stand once rows are chosen, each as often as it is taken."""
+        """Return the places of some rows once rows are chosen, each as often as it is taken."""
         block, place = np.divmod(self._within(rows), _BLOCK)
         known, which = np.unique(block, return_inverse=True)
         ends = np.cumsum(self._blocks[known], axis=1, dtype=np.uint64)
@@ -126,7 +126,7 @@ def candidates(person: str, choice: Choice, turn: int, pieces: Pieces) -> Candid
 
 
 def within(found: Iterator[Candidates], n: int) -> Iterator[Candidates]:
-    """Yield candidates, all of which are rows that were counted."""
+    """Yield candidates, refused unless all are rows that were counted."""
     for persons, tags, at in found:
         if len(at) and int(at.max()) >= n:
             raise FileError(CHANGED)
@@ -134,7 +134,7 @@ def within(found: Iterator[Candidates], n: int) -> Iterator[Candidates]:
 
 
 def check_places(by_id: bool) -> None:
-    """Raise `ParameterError` for rows without places, of which none stands beside itself."""
+    """Raise `ParameterError` for rows without places: a repeated row has no place next to itself."""
     if by_id:
         raise ParameterError(
             "privacy_id needs places, which rows by id have not; write the table to Parquet first, or leave id out"

@@ -21,7 +21,7 @@ from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import Form, PandasForm, ReadForm
-from dpframe.engines.job import Prepared, check_plan_fits, chosen_for, prepared, purse_for
+from dpframe.engines.job import Prepared, budget_for, check_plan_fits, chosen_for, prepared
 from dpframe.engines.readers import PandasReader, ParquetReader, Part
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
@@ -75,7 +75,7 @@ class DaskTable(EngineTable):
             yield from dask.compute(*tasks[start : start + WAVE])
 
     def of_persons(self, person: str, counts: Counts) -> DaskTable:
-        """Return a table with each row as often as is said; every task is told of its own rows alone."""
+        """Return a table with each row as often as is said; every task gets only its own rows."""
         whole = super().of_persons(person, counts)
         ends = [*(first for _, first in self.parts[1:]), len(counts)]
         owned = [counts[first:end] for (_, first), end in zip(self.parts, ends, strict=True)]
@@ -169,7 +169,7 @@ def open_table(source: Any, id: str | None = None) -> DaskTable:
     ParameterError
         If it is neither, or there is no such id column.
     ColumnError
-        If ids are null, occur twice, or are of a type that is not told apart.
+        If ids are null, occur twice, or are of a type that cannot be distinguished.
     """
     if isinstance(source, str | Path):
         if id is not None:
@@ -204,7 +204,7 @@ def _check_unique(ids: Any, name: str) -> None:
 def _of_files(source: str | Path) -> DaskTable:
     files = open_input(source)
     if not isinstance(files, ParquetInput):
-        raise FileError(f"{source} is {files.form}, of which engines read no parts; convert it to Parquet")
+        raise FileError(f"{source} is {files.form}, and engines cannot read parts of it; convert it to Parquet")
     metadata = None if files.text is None else arrow_metadata(files.text)
     template = ArrowFrame(files.schema.with_metadata(metadata).empty_table())
     parts, first = [], 0
@@ -272,15 +272,15 @@ def sanitize(
         A new directory to write, of Parquet files whose footers have the plan. It appears whole or not at all. Without
         it a lazy frame is returned.
     id
-        A column of a frame that names every row once: whole numbers or text. Rows are then known by it, whatever
-        partition they are in, and the column is left out. Without it rows are known by their place, and partitions
+        A column of a frame that names every row once: whole numbers or text. Rows are then known by it in any
+        partition, and the column is left out. Without it rows are known by their place, and partitions
         must not change.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. It travels to the
-        workers inside tasks, and stands in no name, repr or log of them.
+        workers inside tasks, and appears in no name, repr or log of them.
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it (or the part of it) from which the release spends, before any
-        task draws. With ``target``, a job that is interrupted keeps its key beside the ledger, as
+        task draws. With ``target``, a job that is interrupted keeps its key next to the ledger, as
         `dpframe.sanitize_parquet` does.
     compression
         Parquet compression codec.
@@ -303,9 +303,9 @@ def sanitize(
     path = None if target is None else check_target(target)
     table = open_table(source, id)
     check_plan_fits(table, plan)
-    with purse_for(table, request, account, key, path) as purse:
-        table = chosen_for(table, plan, purse)
-        ready = prepared(table, request, purse)
+    with budget_for(table, request, account, key, path) as budget:
+        table = chosen_for(table, plan, budget)
+        ready = prepared(table, request, budget)
         keyed = table.keyed(ready.work.key)
         if path is None:
             return _lazy(keyed, ready)
@@ -367,10 +367,10 @@ class DaskAccessor(DpAccessor):
 
     @property
     def release(self) -> ReleaseInfo:
-        """What the frame says about its own release; `NotSanitizedError` if it is none."""
+        """What the frame says about its own release; `NotSanitizedError` if it is not one."""
         return DpAccessor(self._meta).release
 
     def _lines(self) -> list[str]:
         first, *rest = DpAccessor(self._meta)._lines()
-        # Of rows that are not computed there are none to count.
+        # Rows that are not computed yet cannot be counted.
         return [first.replace("<DataFrame.dp: not sanitized, 0 rows", "<Dask DataFrame.dp: not sanitized"), *rest]

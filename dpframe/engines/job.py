@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpframe.api.parquet_job import purse_of_input
-from dpframe.api.planning import Purse, Request, of_persons, prepare
+from dpframe.api.parquet_job import budget_of_input
+from dpframe.api.planning import ReleaseBudget, Request, of_persons, prepare
 from dpframe.central.tables import Tables
 from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import Form
@@ -79,30 +79,30 @@ def check_plan_fits(table: EngineTable, plan: Plan) -> None:
 
 
 @contextlib.contextmanager
-def purse_for(
+def budget_for(
     table: EngineTable, request: Request, account: Account | None, key: bytes | None, path: Path | None
-) -> Iterator[Purse]:
+) -> Iterator[ReleaseBudget]:
     """Give what a release is paid from: under a ledger the job that writes a directory, or a release that is lazy."""
     if path is None:
         if account is not None and key is not None:
             raise ParameterError("key and ledger do not go together: under a ledger every release has its own key")
-        yield Purse(account, key)
+        yield ReleaseBudget(account, key)
         return
 
     plan = request.plan
     assert plan is not None
     facts = json.dumps([table.n, table.by_id]).encode()
-    with purse_of_input(lambda: facts, path, request, account, key, partial(table.digest, plan)) as purse:
-        yield purse
+    with budget_of_input(lambda: facts, path, request, account, key, partial(table.digest, plan)) as budget:
+        yield budget
 
 
-def chosen_for(table: T, plan: Plan, purse: Purse) -> T:
+def chosen_for(table: T, plan: Plan, budget: ReleaseBudget) -> T:
     """Return the rows that a plan asks for, of the columns that leave, as a table."""
     names = [*plan.names, *plan.passthrough, *filter(None, [plan.privacy_id])]
-    return of_persons(table.only(names, plan.passthrough), Request(plan=plan), purse.choice)
+    return of_persons(table.only(names, plan.passthrough), Request(plan=plan), budget.choice)
 
 
-def prepared(table: EngineTable, request: Request, purse: Purse) -> Prepared:
+def prepared(table: EngineTable, request: Request, budget: ReleaseBudget) -> Prepared:
     """Check, spend, take the key, and do the first pass.
 
     Raises
@@ -110,19 +110,21 @@ def prepared(table: EngineTable, request: Request, purse: Purse) -> Prepared:
     FileError
         If the table has not the rows that were counted.
     """
-    ready = prepare(table, request, purse)
+    ready = prepare(table, request, budget)
     plan, key = ready.plan, ready.key
     form: Form = table.form(plan)
     bits = ((plan.sample or table.n) // BUCKET_ROWS).bit_length()
     work = Work(plan, form, bits, max(1, (table.n - 1).bit_length()), Selection(plan, key, table.n), key)
     tables = Tables(plan, key)
-    look = table.keyed(key).look(work, tables.merge)
+    first_pass = table.keyed(key).first_pass(work, tables.merge)
     if not plan.shuffle:
-        warn_of(look.rows, {name: stretch.order for name, stretch in look.stretches.items()}, table.partitions)
+        warn_of(
+            first_pass.rows, {name: stretch.order for name, stretch in first_pass.stretches.items()}, table.partitions
+        )
     measured = tables.measured()
-    count = look.digest.count if plan.columns else int(look.tally.sum())
+    count = first_pass.digest.count if plan.columns else int(first_pass.tally.sum())
     drawn_from = None if plan.sample is None else table.n
-    info = ReleaseInfo(plan, count, look.digest.hexdigest(measured), drawn_from, ready.own, measured, ready.part)
-    firsts = np.cumsum(look.tally) - look.tally
-    found = zip(firsts.tolist(), look.tally.tolist(), look.checks.tolist(), strict=True)
+    info = ReleaseInfo(plan, count, first_pass.digest.hexdigest(measured), drawn_from, ready.own, measured, ready.part)
+    firsts = np.cumsum(first_pass.tally) - first_pass.tally
+    found = zip(firsts.tolist(), first_pass.tally.tolist(), first_pass.checks.tolist(), strict=True)
     return Prepared(work, info, tuple(Bucket(number, *bucket) for number, bucket in enumerate(found)))

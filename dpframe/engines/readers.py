@@ -33,7 +33,7 @@ class Reader(Protocol):
         """The columns that are read, those of addresses among them."""
 
     def only(self, names: Sequence[str], plain: Collection[str]) -> Reader:
-        """Return a reader of some columns, of which some are not to be coded."""
+        """Return a reader of some columns; those in ``plain`` are not to be coded."""
 
     def keyed(self, key: bytes) -> Reader:
         """Return a reader of the same rows, whose addresses, if they have any but their places, come from a key."""
@@ -78,7 +78,7 @@ class ParquetReader:
     plain: Collection[str] = ()
 
     def only(self, names: Sequence[str], plain: Collection[str]) -> ParquetReader:
-        """Return a reader of some columns, of which some are read without dictionaries."""
+        """Return a reader of some columns; those in ``plain`` are read without dictionaries."""
         return replace(self, names=list(names), plain=tuple(plain))
 
     def keyed(self, key: bytes) -> ParquetReader:

@@ -1,4 +1,4 @@
-"""Releases of Spark frames, and of Parquet files by Spark: lazy, and the same whatever is retried or done again."""
+"""Releases of Spark frames, and of Parquet files by Spark: lazy, and the same after any retry or recomputation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.forms import ArrowForm, Form
-from dpframe.engines.job import Prepared, check_plan_fits, chosen_for, prepared, purse_for
+from dpframe.engines.job import Prepared, budget_for, check_plan_fits, chosen_for, prepared
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
 from dpframe.engines.staging import check_target
@@ -52,7 +52,7 @@ NEEDS_JAVA = (
 
 @dataclass(frozen=True)
 class SparkTable(EngineTable):
-    """A Spark frame with the addresses of its rows beside its columns."""
+    """A Spark frame with the addresses of its rows as one more column."""
 
     frame: Any = field(repr=False)
     """The Spark frame."""
@@ -62,7 +62,7 @@ class SparkTable(EngineTable):
 
     def _shipped(self, task: Callable[..., Any]) -> Callable[..., Any]:
         """Return work for Spark, which writes functions of more than a megabyte to files as they are."""
-        context = getattr(self.frame.sparkSession, "sparkContext", None)  # of Spark Connect there is none
+        context = getattr(self.frame.sparkSession, "sparkContext", None)  # Spark Connect has none
         return shipped(task, brought=None if context is None else context.broadcast)
 
     def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
@@ -104,7 +104,7 @@ def open_table(source: Any, id: str | None = None) -> SparkTable:
     ParameterError
         If it is neither, or rows have no address: neither files nor an id column.
     ColumnError
-        If ids are null, occur twice, or are of a type that is not told apart.
+        If ids are null, occur twice, or are of a type that cannot be distinguished.
     FileError
         If there is no Java, or rows of the files are missing in the frame.
     """
@@ -142,11 +142,11 @@ def _read(source: str | Path) -> Any:
         return session().read.parquet(str(source))
     files = open_input(source)
     if not isinstance(files, ParquetInput):
-        raise FileError(f"{source} is {files.form}, of which engines read no parts; convert it to Parquet")
+        raise FileError(f"{source} is {files.form}, and engines cannot read parts of it; convert it to Parquet")
     path = str(Path(source).absolute())
     frame = session().read.parquet(path)
     if files.partitions:
-        # Text whatever it looks like: Spark would read 01 as a number.
+        # Always text: Spark would read 01 as a number.
         texts = [StructField(f.name, StringType()) if f.name in files.partitions else f for f in frame.schema.fields]
         frame = session().read.schema(StructType(texts)).parquet(path)
     if files.text is None:
@@ -208,7 +208,7 @@ def _by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
 
 
 def _by_id(frame: Any, name: str) -> int:
-    """Return the number of rows, each of which has an id of its own."""
+    """Return the number of rows; each must have an id of its own."""
     sizes = frame.groupBy(_quoted(name).alias(ROW)).agg(sf.count("*").alias("rows"))
     found = sizes.agg(sf.sum("rows"), sf.max("rows"), sf.max(sf.col(ROW).isNull().cast("int"))).collect()[0]
     count, most, missing = (int(value or 0) for value in found)
@@ -273,10 +273,10 @@ def sanitize(
         A column that names every row once: whole numbers or text. Rows are then known by it, and it is left out.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. It travels to the
-        workers inside functions, and stands in no query plan, log or repr.
+        workers inside functions, and appears in no query plan, log or repr.
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it (or the part of it) from which the release spends, before any
-        task draws. With ``target``, a job that is interrupted keeps its key beside the ledger, as
+        task draws. With ``target``, a job that is interrupted keeps its key next to the ledger, as
         `dpframe.sanitize_parquet` does.
     compression
         Parquet compression codec.
@@ -299,9 +299,9 @@ def sanitize(
     path = None if target is None else check_target(target)
     table = open_table(source, id)
     check_plan_fits(table, plan)
-    with purse_for(table, request, account, key, path) as purse:
-        table = chosen_for(table, plan, purse)
-        ready = prepared(table, request, purse)
+    with budget_for(table, request, account, key, path) as budget:
+        table = chosen_for(table, plan, budget)
+        ready = prepared(table, request, budget)
         safe = table.keyed(ready.work.key).released(ready)
         if path is None:
             return safe

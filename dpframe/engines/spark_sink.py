@@ -53,7 +53,7 @@ def release_text(schema: Any) -> str | None:
 
 
 class ReleaseWriter(DataSourceArrowWriter):
-    """Writes files to a hidden directory beside the target, which becomes the target when all are there."""
+    """Writes files to a hidden directory next to the target, which becomes the target when all are there."""
 
     def __init__(self, text: str, target: str, compression: str) -> None:
         self.text, self.compression = text, compression

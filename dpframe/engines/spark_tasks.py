@@ -27,7 +27,7 @@ OUT_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class SparkReader:
-    """Reads batches with the addresses of rows beside them: of files, or by an id."""
+    """Reads batches with the addresses of rows: of files, or by an id."""
 
     names: Sequence[str]
     firsts: dict[int, int] = field(default_factory=dict)

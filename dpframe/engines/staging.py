@@ -37,7 +37,7 @@ def check_target(target: str | os.PathLike[str]) -> Path:
 
 
 def stage(path: Path) -> Path:
-    """Make a hidden directory beside a path."""
+    """Make a hidden directory next to a path."""
     folder = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     folder.mkdir()
     return folder
@@ -45,7 +45,7 @@ def stage(path: Path) -> Path:
 
 @contextlib.contextmanager
 def staged(path: Path) -> Iterator[tuple[Path, Callable[[Sequence[Written]], None]]]:
-    """Give a hidden directory beside a path, and what makes it that path, of the files that are to be kept.
+    """Give a hidden directory next to a path, and a function that moves it there with the files that are to be kept.
 
     An attempt of work that ends after another one of it leaves a file that nobody reads: it is gone before.
     """

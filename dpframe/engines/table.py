@@ -1,4 +1,4 @@
-"""A table in an engine, as whoever plans and prepares a release sees it: what it holds is read by tasks on workers."""
+"""A table in an engine, as planning and preparing a release see it: its values are read by tasks on workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpframe.engines.chosen import Chosen, ChosenReader, candidates, check_places, within
 from dpframe.engines.forms import Form
 from dpframe.engines.readers import Reader
-from dpframe.engines.work import CHANGED, Check, Look, Pieces, Work
+from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, Work
 from dpframe.errors import ColumnError, DpframeError, FileError
 from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
@@ -56,7 +56,7 @@ def read_columns(names: Sequence[str], pieces: Pieces) -> list[dict[str, Any]]:
 
 
 def count_rows(counters: Mapping[str, Counter], pieces: Pieces) -> dict[str, Counter]:
-    """Return counters, none of which has counted anything, with the counts of some rows."""
+    """Return copies of counters that are still at zero, with the counts of some rows."""
     own = deepcopy(dict(counters))
     for frame, _ in pieces:
         counting(frame.batches)(own)
@@ -100,7 +100,7 @@ class EngineTable(ABC):
 
     @property
     def objects(self) -> bool:
-        """Whether type null stands for objects, as in pandas partitions."""
+        """Whether type null means objects, as in pandas partitions."""
         return isinstance(self.template, PandasFrame)
 
     @property
@@ -141,12 +141,12 @@ class EngineTable(ABC):
             raise min(errors, key=lambda error: getattr(error, "row", None) or 0)
 
     def batches(self, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-        """Yield columns in batches, all of which pass the driver."""
+        """Yield columns in batches; all values pass through the driver."""
         for batches in self.only(names).results(partial(read_columns, list(names))):
             yield from batches
 
     def count(self, counters: Mapping[str, Counter]) -> None:
-        """Count rows on the workers; counts alone come to the driver."""
+        """Count rows on the workers; only counts come to the driver."""
         for found in self.only(list(counters)).results(partial(count_rows, dict(counters))):
             for name, counter in counters.items():
                 counter.merge(found[name])
@@ -197,22 +197,22 @@ class EngineTable(ABC):
         sums = self.keyed(key).check(spaces, plan.nulls, plan.imputed, checks)
         return b"".join(half.to_bytes(8, "little") for half in sums)
 
-    def look(self, work: Work, counted: Callable[[Sequence[Any]], None]) -> Look:
+    def first_pass(self, work: Work, counted: Callable[[Sequence[Any]], None]) -> FirstPass:
         """Do the first pass; the counts of measured tables are handed on."""
-        whole: Look | None = None
-        for look in self.results(work.look):
-            counted(look.counts)
+        whole: FirstPass | None = None
+        for first_pass in self.results(work.first_pass):
+            counted(first_pass.counts)
             if whole is None:
-                whole = look
+                whole = first_pass
             else:
-                whole.merge(look)
-        whole = work.look(iter(())) if whole is None else whole
+                whole.merge(first_pass)
+        whole = work.first_pass(iter(())) if whole is None else whole
         if whole.rows != self.n:
             raise FileError(CHANGED)
         return whole
 
 
 def check_id(field: Field, name: str) -> None:
-    """Raise `ColumnError` for a type of ids that are not told apart."""
+    """Raise `ColumnError` for a type of ids that cannot be distinguished."""
     if not (pa.types.is_integer(field.type) or pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
         raise ColumnError(f"has type {field.type}, and id must be whole numbers or text; cast it to text", column=name)

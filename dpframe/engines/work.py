@@ -28,7 +28,7 @@ from dpframe.release.release import Digest, Selection, order_words, rank, releas
 from dpframe.spaces import Space
 
 Pieces = Iterator[tuple[Frame, Rows]]
-"""Rows of a part of a table, some at a time, and where they stand in it: the first row's place, or each row's."""
+"""Rows of a part of a table, some at a time, and their places in it: the first row's place, or each row's."""
 
 AT_ONCE = 1 << 18
 """Rows that are parted into buckets at a time."""
@@ -70,7 +70,7 @@ def coded(frame: Frame, rows: Rows, spaces: Mapping[str, Space], nulls: str, inf
 
 @dataclass(frozen=True)
 class Check:
-    """A pass before anything is spent: reads every value, counts rows, and sums up what tells the table apart."""
+    """A pass before anything is spent: reads every value, counts rows, and sums up a digest of the table."""
 
     spaces: Mapping[str, Space]
     nulls: str
@@ -90,8 +90,8 @@ class Check:
 
 
 @dataclass
-class Look:
-    """What the first pass found."""
+class FirstPass:
+    """Statistics of the first pass over the rows."""
 
     rows: int
     tally: Ints
@@ -102,10 +102,10 @@ class Look:
     counts: list[Ints] = field(repr=False)
     """Exact counts of the tables that are measured."""
     stretches: dict[str, Stretch] = field(default_factory=dict, repr=False)
-    """Where the rows of each code stand, if they keep their order."""
+    """The places of each code's rows, if they keep their order."""
 
-    def merge(self, other: Look) -> None:
-        """Add what was found in other rows; the tables' counts are added by who has the tables."""
+    def merge(self, other: FirstPass) -> None:
+        """Add what was found in other rows; the caller adds the tables' counts."""
         self.rows += other.rows
         self.tally += other.tally
         self.checks += other.checks
@@ -115,7 +115,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Rows that stand together in the output: which they are in the secret order, and what they must add up to."""
+    """Consecutive rows of the output: which they are in the shuffled order, and what they must add up to."""
 
     number: int
     first: int
@@ -164,25 +164,25 @@ class Work:
         """What the two passes are compared by."""
         return RowChecks(derived_key(self.key, b"checks of rows"), self.plan.passthrough)
 
-    def look(self, pieces: Pieces) -> Look:
+    def first_pass(self, pieces: Pieces) -> FirstPass:
         """Return the counts of some rows."""
         tables, checks = Tables(self.plan, self.key), self.row_checks
         tally, sums = np.zeros(self.buckets, np.int64), np.zeros(self.buckets, np.uint64)
-        look = Look(0, tally, sums, Digest(self.plan), tables.counts)
+        first_pass = FirstPass(0, tally, sums, Digest(self.plan), tables.counts)
         for frame, rows in pieces:
             codes, count = self.coded(frame, rows), frame.n
             if codes:
                 tables.add(codes, rows)
             kept, released = self._released(codes, rows, count)
-            look.digest.update(released)
+            first_pass.digest.update(released)
             places = self.places(self.words(rows, count)[kept])
             if not self.plan.shuffle:
-                look.stretches = merged(look.stretches, stretches(codes, placed(rows, count)))
-            look.rows += count
-            look.tally += np.bincount(places, minlength=self.buckets)
-            np.add.at(look.checks, places, checks(codes, rows, count, frame)[kept, 0])
-        look.counts = tables.counts
-        return look
+                first_pass.stretches = merged(first_pass.stretches, stretches(codes, placed(rows, count)))
+            first_pass.rows += count
+            first_pass.tally += np.bincount(places, minlength=self.buckets)
+            np.add.at(first_pass.checks, places, checks(codes, rows, count, frame)[kept, 0])
+        first_pass.counts = tables.counts
+        return first_pass
 
     def _released(self, codes: Codes, rows: Rows, count: int) -> tuple[Any, Batch]:
         """Return which rows are chosen, and the released codes of these."""

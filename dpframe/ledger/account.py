@@ -18,14 +18,14 @@ from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan
 
 INFERENCE = "inference"
-"""What the ledger's entry of private inference alone says."""
+"""The label of a ledger's entry that is only for private inference."""
 
 
 @dataclass(frozen=True)
 class Cost:
     """What something costs whom, in both currencies; without a step by domination of its (ε, δ).
 
-    ``wanted`` is a digest of all that is released for it beside the table; None where every spend is another one.
+    ``wanted`` is a digest of all that decides the release, except the table; None where no two spends are the same.
     """
 
     budget: Budget
@@ -35,7 +35,7 @@ class Cost:
 
 
 def cost_of_promise(promise: Budget, curved: bool, unit: Unit) -> Cost:
-    """Return the cost of a release whose plan is not made yet; ``curved`` tells that all of it lies under one curve."""
+    """Return the cost of a release whose plan is not made yet; ``curved`` means that all of it lies under one curve."""
     return Cost(promise, promise_step(promise) if curved and promise.delta > 0 else None, unit=unit)
 
 
@@ -49,7 +49,7 @@ class Account:
 
     @property
     def name(self) -> str:
-        """The dataset's and the part's name, of which no other account has both."""
+        """The dataset's and the part's name: no other account has both."""
         return json.dumps([self.dataset] if self.part is None else [self.dataset, self.part])
 
     @classmethod
@@ -59,8 +59,8 @@ class Account:
         Raises
         ------
         ParameterError
-            If one is given without the others it needs, the part is none of the dataset's, or rows may move between
-            its parts: a release tells how many rows it has, which is not private for adding or removing one.
+            If one is given without the others it needs, the dataset has no such part, or rows may move between
+            its parts: a release shows how many rows it has, which is not private for adding or removing one.
         """
         if ledger is None and dataset is None and part is None:
             return None
@@ -69,7 +69,7 @@ class Account:
         account = cls(as_ledger(ledger), dataset, part)
         if part is not None and account.ledger.moving(dataset, part):
             raise ParameterError(
-                f"rows of dataset {name_list([dataset])} may move between its parts, and a release tells how many rows "
+                f"rows of dataset {name_list([dataset])} may move between its parts, and a release shows how many rows "
                 "a part has; release all parts as one table, without part"
             )
         return account
@@ -89,7 +89,7 @@ class Account:
         return Cost(plan.released, plan.step_beside_inference, unit=plan.unit)
 
     def _paid(self, inferred: Inferred) -> bool:
-        """Tell whether this dataset's ledger has the receipt of an inference, of at least as much."""
+        """Return whether this dataset's ledger has the receipt of an inference, of at least as much."""
         entry = None if inferred.receipt is None else self.ledger.find(inferred.receipt)
         if entry is None or (entry.dataset, entry.part, entry.what) != (self.dataset, self.part, INFERENCE):
             return False
@@ -100,7 +100,7 @@ class Account:
     def settle(self, inferred: Inferred | None, unit: Unit) -> None:
         """Enter what it cost to find spaces that were taken from another plan, each inference once for this dataset.
 
-        An inference is known by its id alone: two of one request share all that is public of them. One of an older
+        An inference is known only by its id: two of one request share all that is public of them. One of an older
         version has no id, and is entered at every use. It is entered for the ``unit`` of the plan that uses it, whom
         what it promises holds for as well.
 

@@ -4,19 +4,19 @@ A dataset keeps one of the two for good. Either sum may be held to its total alt
 by what earlier ones gave (basic composition, Rogers–Roth–Ullman–Vadhan 2016; sums of μ², Smith–Thakurta 2022,
 Koskela–Tobaben–Honkela 2022). Taking whichever of the two still fits may not: that is a third rule, unproven. One
 exception is safe, as nothing was seen when it is made: a first release that is the total's (ε, δ) and no more may have
-the dataset for itself, whatever its step. Nothing fits beside it then, unless its step leaves room.
+the dataset for itself, with any step. Nothing else fits then, unless its step leaves room.
 
 *Sums are exact.* ε, δ and δ₀ are read as the decimals that Python prints for them, and μ as the float itself, whose
 square is a fraction: no rounding piles up, and a total is never exceeded, not by the last digit. 1 − δ₀ multiplies;
 the sum of δ₀ bounds that from above, and is exact.
 
 *A total (ε, δ) in Gaussian accounting* becomes M² and a pool of δ₀ when the dataset is created, where M is the
-largest with pool + (1 − pool)·G_M(ε) ≤ δ. A spend of which only (ε, δ) is known enters as δ₀ = δ and the μ of pure ε,
+largest with pool + (1 − pool)·G_M(ε) ≤ δ. A spend known only by (ε, δ) enters as δ₀ = δ and the μ of pure ε,
 which dominates it.
 
 *Parts.* Where rows lie in public, disjoint parts, a replaced row lies in one: what was spent on a part adds up there,
-and the largest sum counts beside what was spent on the whole. Where a replaced row may move, it leaves one part and
-enters another: the two largest sums count.
+and the largest sum counts together with what was spent on the whole. Where a replaced row may move, it leaves one part
+and enters another: the two largest sums count.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ POOL = Fraction(1, 2)
 """Share of a total's δ that is its pool of δ₀.
 
 A release takes a tenth of its own δ for δ₀, and what is dominated by its (ε, δ) all of it: half of the total leaves
-room for both. M² loses 6 % by it at (1, 1e-6), beside a pool of 0.03.
+room for both. M² loses 6 % by it at (1, 1e-6), where the pool costs 0.03.
 """
 
 NIGHTS = 365
 
 _MOST = 1e6
-"""Largest ε of a total that is turned into M; above it M stands still, which promises more."""
+"""Largest ε of a total that is turned into M; above it M stays the same, which promises more."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Sum(NamedTuple):
         return Sum(self.loss + times * other.loss, self.slack + times * other.slack)
 
     def fits(self, total: Sum) -> bool:
-        """Tell whether neither coordinate exceeds a total's."""
+        """Return whether neither coordinate exceeds a total's."""
         return self.loss <= total.loss and self.slack <= total.slack
 
     def times_in(self, left: Sum) -> int | None:
@@ -151,7 +151,7 @@ def dominated(budget: Budget) -> Step:
     """Return the step of anything (ε, δ)-private, for every ε that is a float.
 
     Pure ε is μ = 2Φ⁻¹(e^ε/(1 + e^ε)). Where e^ε is no float, 1 − Φ(t) ≤ e^(−t²/2)/2 bounds it by 2√(2ε); where half of
-    ε is none, μ ≤ √(π/2)·ε ≤ 2ε.
+    ε is no float either, μ ≤ √(π/2)·ε ≤ 2ε.
 
     Examples
     --------
@@ -184,10 +184,10 @@ class Currency(ABC):
 
     @abstractmethod
     def left(self, rest: Sum, total: Total) -> Amount:
-        """Return what a remaining sum stands for, rounded down."""
+        """Return a remaining sum as (ε, δ), rounded down."""
 
     def alone(self, kept: Kept, total: Total) -> bool:
-        """Tell whether a dataset of which nothing was spent may be spent at once, by another rule than its sum."""
+        """Return whether an unspent dataset may be spent at once, by another rule than its sum."""
         return False
 
     @abstractmethod
@@ -201,7 +201,7 @@ class Basic(Currency):
     name = "basic"
 
     def whole(self, budget: Budget) -> Kept:
-        """Return ε and δ alone."""
+        """Return just ε and δ."""
         return Kept(str(budget.epsilon), str(budget.delta), "", "")
 
     def exact(self, kept: Kept) -> Sum:
@@ -231,7 +231,7 @@ class Gaussian(Currency):
     name = "gaussian"
 
     def whole(self, budget: Budget) -> Kept:
-        """Return M and the pool besides ε and δ: pool + (1 − pool)·G_M(ε) ≤ δ, of the decimals."""
+        """Return M and the pool with ε and δ: pool + (1 − pool)·G_M(ε) ≤ δ, of the decimals."""
         if budget.delta == 0:
             raise ParameterError(
                 'accounting="gaussian" needs a delta above 0; raise delta, or create the dataset with '
@@ -258,7 +258,7 @@ class Gaussian(Currency):
         return [Amount(x, up(each.slack)) for x, each in zip(inside, sums, strict=True)]
 
     def alone(self, kept: Kept, total: Total) -> bool:
-        """Tell whether a first spend keeps the total's promise as (ε, δ), whatever its step."""
+        """Return whether a first spend keeps the total's promise as (ε, δ), with any step."""
         return BASIC.exact(kept).fits(BASIC.exact(total.kept))
 
     def left(self, rest: Sum, total: Total) -> Amount:
@@ -328,7 +328,7 @@ def currency_of(accounting: Any, delta: float) -> Currency:
     Raises
     ------
     ParameterError
-        If there is none of this name.
+        If no currency has this name.
     """
     if accounting is None:
         return GAUSSIAN if delta > 0 else BASIC
@@ -368,7 +368,7 @@ class Total:
             )
 
     def check_part(self, part: str | None) -> None:
-        """Raise `ParameterError` unless this is None or one of the parts."""
+        """Raise `ParameterError` unless ``part`` is None or one of the parts."""
         if part is None or part in self.parts:
             return
         if not self.parts:
@@ -377,7 +377,7 @@ class Total:
                 'a dataset with parts, e.g. parts=("north", "south")'
             )
         raise ParameterError(
-            f"part {name_list([part])} is none of dataset {name_list([self.name])}, which has {name_list(self.parts)}; "
+            f"dataset {name_list([self.name])} has no part {name_list([part])}; its parts are {name_list(self.parts)}: "
             "name one of these"
         )
 
@@ -440,7 +440,7 @@ def difference(whole: Budget, part: Budget) -> Budget:
 
 
 def covers(paid: Budget, asked: Budget) -> bool:
-    """Tell whether an amount is at least another one, of ε and of δ."""
+    """Return whether an amount is at least another one, of ε and of δ."""
     return decimals(asked.epsilon, asked.delta).fits(decimals(paid.epsilon, paid.delta))
 
 

@@ -2,8 +2,8 @@
 
 What was spent on a job that is then killed stays spent. So that its repetition costs nothing more, the job's key
 is stored in ``<ledger>.keys/`` *before* it spends, and deleted once its output is complete: the same key over the
-same input and plan gives the very same output, which tells nothing new. The same key over *changed* data would
-reveal the difference between the two. Therefore the file holds, beside key and release id, the tag
+same input and plan gives the very same output, which reveals nothing new. The same key over *changed* data would
+reveal the difference between the two. Therefore the file holds, with key and release id, the tag
 HMAC-SHA256(key, digests of dataset, input and plan), and a job whose tag differs is refused. The release id is
 another MAC of the same (`release_id`): a repeated job is the same release, and nothing else is.
 
@@ -13,9 +13,9 @@ one that ends first would delete the key that the other, if killed, needs. The l
 it ends. Nobody else's key is ever removed: a file is removed only by who holds its lock.
 
 The key file is as secret as the input. It lives in a folder of mode 0700, with mode 0600, on the ledger's disk; it
-is overwritten before it is deleted, which a disk may or may not honour. Its name can be guessed, so whoever may write
-beside the ledger could have put a folder or file of theirs in its place: neither is used unless it is the user's own,
-has no rights for others, is no link, and (the file) has one link.
+is overwritten before it is deleted, which a disk may or may not honour. Its name can be guessed, so that a user who may
+write to the ledger's folder could have put a folder or file of theirs in its place: neither is used unless it is the
+user's own, has no rights for others, is no link, and (the file) has one link.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def bind(input_digest: bytes, plan_digest: bytes) -> bytes:
 def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
     """Return SHA-256 over names, sizes and contents of files, in the order in which they are read.
 
-    The names are whole paths: folders may hold partition keys, which are data. It is for the key file alone;
-    the digest of an input tells who guesses the input right.
+    The names are whole paths: folders may hold partition keys, which are data. It is only for the key file;
+    the digest of an input confirms a right guess of the input.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def _tag(key: bytes, dataset: str, bound: bytes) -> bytes:
 
 
 def release_id(key: bytes, dataset: str, bound: bytes) -> str:
-    """Return the id of the release that a key gives of what it is bound to, which tells nothing of either.
+    """Return the id of the release that a key gives of what it is bound to; it reveals neither.
 
     Examples
     --------
@@ -170,7 +170,7 @@ class Job:
 
         Raises as `Ledger.spend`.
         """
-        paid, self.paid = self.paid, True  # whatever interrupts the commit: the key stays
+        paid, self.paid = self.paid, True  # the key stays even if the commit is interrupted
         try:
             entry = self.ledger.spend(
                 self.dataset, epsilon, delta, release_id=self.release_id, what=what, step=step, part=part, unit=unit
@@ -190,7 +190,7 @@ class Job:
 
     @property
     def choice(self) -> bytes:
-        """The 32 bytes to choose rows of persons with, before `spend` as well: a choice alone gives nothing away."""
+        """The 32 bytes to choose rows of persons with, before `spend` as well: a choice by itself gives nothing away."""
         return choice_key(self._key)
 
     @property
@@ -225,11 +225,11 @@ def job(
     name
         What the job is known by, e.g. `job_name` of its output: one run at a time.
     binding
-        What decides the output beside the key; see `bind`.
+        What decides the output except the key; see `bind`.
     forget
-        Delete the key of an interrupted run, whose spend stands, and start anew.
+        Delete the key of an interrupted run, whose spend stays, and start anew.
     keyed
-        Gives a digest of the input under a key of the job's own, where only such a one tells inputs apart whatever
+        Gives a digest of the input under a key of the job's own, where only such a one distinguishes inputs whatever
         they are made for.
 
     Raises
@@ -297,7 +297,7 @@ def pending(ledger: Ledger) -> list[Pending]:
     Raises
     ------
     LedgerError
-        If a key cannot be read, or is not the user's alone.
+        If a key cannot be read, or others may read it.
     """
     path = _folder(ledger)
     if not os.path.lexists(path):
@@ -327,7 +327,7 @@ def _read(folder: int, path: Path) -> _Record | None:
 
 
 def forget(ledger: Ledger, dataset: str, name: str) -> None:
-    """Delete the key of an interrupted job: it can never be repeated, and its spend stands.
+    """Delete the key of an interrupted job: it can never be repeated, and its spend stays.
 
     Raises
     ------
@@ -366,7 +366,7 @@ def _unusable(path: Path, error: OSError) -> LedgerError:
 class _KeyFile:
     """A key file that is open, locked and nobody else's, in a folder that is open and nobody else's.
 
-    Both were looked at by their descriptors, and everything after goes by these: what stands at ``path`` may be
+    Both were looked at by their descriptors, and everything after goes by these: what is at ``path`` may be
     changed in between, what was looked at may not.
     """
 
@@ -404,7 +404,7 @@ class _KeyFile:
 
 
 def _refuse_shared(path: Path, status: os.stat_result) -> None:
-    """Raise `LedgerError` for a folder or file that is not the user's alone: whoever made it may read the key."""
+    """Raise `LedgerError` for a folder or file that others may use: they could read the key."""
     folder = stat.S_ISDIR(status.st_mode)
     noun, mode = ("folder", "0700") if folder else ("file", "0600")
     faults = {
@@ -422,7 +422,7 @@ def _refuse_shared(path: Path, status: os.stat_result) -> None:
 
 @contextlib.contextmanager
 def _opened_folder(path: Path) -> Iterator[int]:
-    """Open the folder of the keys, refused unless it is the user's alone."""
+    """Open the folder of the keys, refused unless only the user may use it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError:
@@ -438,7 +438,7 @@ def _opened_folder(path: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[_KeyFile]:
-    """Open a key file, made if there is none, and keep it locked; refuse one that another process holds."""
+    """Open a key file, made if it does not exist, and keep it locked; refuse one that another process holds."""
     with contextlib.ExitStack() as stack:
         try:
             with contextlib.suppress(FileExistsError):
@@ -472,7 +472,7 @@ def _try_lock(folder: int, path: Path) -> int | None:
 
 
 def _holds(descriptor: int, folder: int, path: Path) -> bool:
-    """Lock an open file and tell whether it is still the one at ``path``; close and refuse it if it is locked."""
+    """Lock an open file and return whether it is still the one at ``path``; close and refuse it if it is locked."""
     import fcntl  # not on Windows, where the rest of the library shall still be importable
 
     try:

@@ -38,7 +38,7 @@ from dpframe.ledger.sqlite import make_file, remedy, transaction
 
 @dataclass(frozen=True)
 class Entry:
-    """One spend as the ledger keeps it; ``replayed`` tells that it had been there before."""
+    """One spend as the ledger keeps it; ``replayed`` means that it was there before."""
 
     dataset: str
     release_id: str
@@ -98,14 +98,14 @@ class Ledger:
     Parameters
     ----------
     path
-        The ledger's file, on a local disk; `create` makes it, readable by its owner alone.
+        The ledger's file, on a local disk; `create` makes it, readable only by its owner.
     timeout
         Seconds to wait while another process writes.
 
     Raises
     ------
     ParameterError
-        If the path is none.
+        If ``path`` is not a path.
     LedgerError
         By every method, if the file is missing, no ledger, damaged, of a newer version, locked, read-only,
         or on a full disk.
@@ -150,7 +150,7 @@ class Ledger:
         moving: bool = False,
         unit: Unit | str | int = "row",
     ) -> Budget:
-        """Register a dataset with its total budget, for good; make the file if there is none.
+        """Register a dataset with its total budget, for good; make the file if it does not exist.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Ledger:
         ParameterError
             If a name is no text, a number out of range, the unit none, or Gaussian accounting is asked without δ.
         LedgerError
-            If the dataset is there already: its total stands.
+            If the dataset is there already: its total cannot change.
 
         Examples
         --------
@@ -197,7 +197,9 @@ class Ledger:
         make_file(self._file)
         with transaction(self._file, self.timeout, write=True, create=True) as connection:
             if name in _datasets(connection):
-                raise LedgerError(f"dataset {name_list([name])} is in {self._file} already, and its total stands")
+                raise LedgerError(
+                    f"dataset {name_list([name])} is in {self._file} already, and its total cannot change"
+                )
             connection.execute(_NEW_DATASET, (name, *kept, _now(), currency.name, int(moving), str(whom)))
             connection.executemany("INSERT INTO parts VALUES (?, ?)", [(name, part) for part in names])
         return total
@@ -215,7 +217,7 @@ class Ledger:
         part: str | None = None,
         unit: Unit | str | int = "row",
     ) -> Entry:
-        """Spend (ε, δ), or its step; when this returns it is on disk, whatever happens next.
+        """Spend (ε, δ), or its step; when this returns it is on disk for good.
 
         Parameters
         ----------
@@ -232,7 +234,7 @@ class Ledger:
             The release as a step (μ, δ₀), which Gaussian accounting adds up. By default the one that dominates
             everything (ε, δ)-private: pure ε, and δ₀ = δ.
         part
-            The part whose rows alone are released; by default all rows are, as one table.
+            The part whose rows are released; by default all rows are, as one table.
         unit
             Whom the promise is for; it must be the dataset's own, as promises for others do not add up to it.
 
@@ -241,7 +243,7 @@ class Ledger:
         BudgetExceeded
             If more was asked than is left, of ε or of δ, of μ² or of the pool of δ₀. Nothing is spent then.
         LedgerError
-            If the dataset is unknown, or the release id stands for another dataset, part or amount.
+            If the dataset is unknown, or the release id belongs to another dataset, part or amount.
         ParameterError
             If a name is no text, a number out of range, the part none of the dataset's, or the unit another.
         """
@@ -321,7 +323,7 @@ class Ledger:
             return self._total(connection, _text(dataset, "dataset")).unit
 
     def moving(self, dataset: str, part: str) -> bool:
-        """Tell whether a replaced row may move from a part of a dataset to another; refuse what is no part of it."""
+        """Return whether a replaced row may move from a part of a dataset to another; refuse an unknown part."""
         with transaction(self._file, self.timeout) as connection:
             total = self._total(connection, _text(dataset, "dataset"))
             total.check_part(_text(part, "part"))
@@ -338,7 +340,7 @@ class Ledger:
             return self._entry(connection, release_id)
 
     def begun(self, start: str) -> list[Entry]:
-        """Return the spends whose ids begin so, of whatever dataset they are."""
+        """Return the spends whose ids begin so, in all datasets."""
         with transaction(self._file, self.timeout) as connection:
             ids = connection.execute(_BEGUN, (len(_text(start, "start")), start)).fetchall()
             entries = [self._entry(connection, release_id) for (release_id,) in ids]

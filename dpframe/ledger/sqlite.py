@@ -71,7 +71,7 @@ _THIRD = (
     "PRAGMA user_version = 3",
 )
 
-# A promise of older versions was entered whatever it was for; most were for a row, and from now on all are.
+# Older versions did not enter whom a promise was for; most were for a row, and from now on all count as such.
 _FOURTH = (
     "ALTER TABLE datasets ADD COLUMN unit TEXT NOT NULL DEFAULT 'row'",
     "PRAGMA user_version = 4",
@@ -110,8 +110,8 @@ def transaction(
 ) -> Iterator[sqlite3.Connection]:
     """Give a connection inside a transaction, durable when the block has ended and undone when it fails.
 
-    ``create`` fills an empty file; a file of an older schema is upgraded first. Raises `LedgerError`, whatever SQLite
-    had to say.
+    ``create`` fills an empty file; a file of an older schema is upgraded first. Raises `LedgerError` for every error of
+    SQLite.
     """
     with explained(file), contextlib.closing(_connect(file, timeout)) as connection:
         if _upgrade(connection):
@@ -172,7 +172,7 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
 
 
 def _enter_steps(connection: sqlite3.Connection) -> None:
-    """Enter the steps of spends of which only ε and δ are known, by domination."""
+    """Enter the steps of spends known only by ε and δ, by domination."""
     spends = connection.execute("SELECT position, epsilon, delta FROM spends").fetchall()
     steps = [(Kept.of(Budget(float(epsilon), float(delta)), None), position) for position, epsilon, delta in spends]
     connection.execute("DROP TRIGGER no_UPDATE_of_spends")
@@ -216,7 +216,7 @@ def explained(file: Path) -> Iterator[None]:
 
 
 def make_file(file: Path) -> None:
-    """Make an empty file that its owner alone may read, unless there is one; SQLite gives its log the same mode."""
+    """Make an empty file that only its owner may read, unless there is one; SQLite gives its log the same mode."""
     try:
         with _creating:
             os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

@@ -57,7 +57,7 @@ def test_errors_stand_beside_their_forecast():
 def test_it_is_no_release_and_says_what_it_is(tmp_path):
     found = TABLE.dp.check(PLAN)
     for text in (str(found), repr(found), found._repr_html_()):
-        assert "FOR THE CURATOR ALONE: exact numbers of the data" in text
+        assert "ONLY FOR THE CURATOR: exact numbers of the data" in text
     with pytest.raises(dpf.ParameterError, match="do not store it"):
         pickle.dumps(found)
     with pytest.raises(dpf.NotSanitizedError):
@@ -65,7 +65,7 @@ def test_it_is_no_release_and_says_what_it_is(tmp_path):
     assert not (tmp_path / "errors.parquet").exists()
     pyplot = pytest.importorskip("matplotlib.pyplot")
     ax = found.plot()
-    assert ax.get_title().startswith("FOR THE CURATOR ALONE")
+    assert ax.get_title().startswith("ONLY FOR THE CURATOR")
     assert ax.get_xscale() == "log"
     pyplot.close("all")
 
@@ -86,7 +86,7 @@ def test_what_stops_a_release_is_said():
 def test_the_command_line_checks(tmp_path, capsys):
     TABLE.to_parquet(tmp_path / "in.parquet", index=False)
     (tmp_path / "plan.json").write_text(PLAN.to_json(), encoding="utf-8")
-    for name, code, said in (("in", 0, "FOR THE CURATOR ALONE"), ("out", 2, "is a release already")):
+    for name, code, said in (("in", 0, "ONLY FOR THE CURATOR"), ("out", 2, "is a release already")):
         if name == "out":
             dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=PLAN)
         with pytest.raises(SystemExit) as stopped:

@@ -9,7 +9,7 @@ import pytest
 from conftest import KEY
 
 import dpframe as dpf
-from dpframe.api.planning import Purse, Request, prepare
+from dpframe.api.planning import ReleaseBudget, Request, prepare
 from dpframe.infer.private import counting
 from dpframe.io.frames import wrap
 from dpframe.io.parquet_reader import ParquetInput
@@ -27,7 +27,7 @@ def kinds(tmp_path, table=TABLE):
 
 
 @dataclass
-class Diary(Purse):
+class Diary(ReleaseBudget):
     """Writes down the order of what is asked of it."""
 
     def __post_init__(self):
@@ -47,9 +47,9 @@ class Diary(Purse):
 def test_the_key_is_asked_for_once_after_the_spend(tmp_path, options):
     plans = []
     for table in kinds(tmp_path):
-        purse = Diary(None)
-        ready = prepare(table, Request(1.0, 1e-6, options=options), purse)
-        assert purse.pages == [("release", dpf.Budget(1.0, 1e-6)), "key"]
+        budget = Diary(None)
+        ready = prepare(table, Request(1.0, 1e-6, options=options), budget)
+        assert budget.pages == [("release", dpf.Budget(1.0, 1e-6)), "key"]
         assert list(ready.codes) == (["age", "sex"] if table.held else [])
         plans.append(ready.plan)
     # One key, one request: whatever kind the table is of, the same is inferred.
@@ -59,13 +59,13 @@ def test_the_key_is_asked_for_once_after_the_spend(tmp_path, options):
 @pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
 def test_a_plan_alone_pays_for_inference_only(tmp_path):
     for table in kinds(tmp_path):
-        purse = Diary(None)
-        ready = prepare(table, Request(1.0, 1e-6, options=HALF, release=False), purse)
-        assert purse.pages == [("inference", ready.plan.inferred.budget), "key"]
+        budget = Diary(None)
+        ready = prepare(table, Request(1.0, 1e-6, options=HALF, release=False), budget)
+        assert budget.pages == [("inference", ready.plan.inferred.budget), "key"]
         assert ready.codes == {}
-        purse = Diary(None)
-        assert prepare(table, Request(1.0, 1e-6, options=DECLARED, release=False), purse).plan.inferred is None
-        assert purse.pages == ["key"]
+        budget = Diary(None)
+        assert prepare(table, Request(1.0, 1e-6, options=DECLARED, release=False), budget).plan.inferred is None
+        assert budget.pages == ["key"]
 
 
 @pytest.mark.parametrize("options", [DECLARED, HALF])
@@ -155,7 +155,8 @@ def test_another_format_is_a_class_with_what_a_table_has(options):
     lines = Lines(frame.to_csv(index=False).split())
     required = TABLE.cast(pa.schema([pa.field(f.name, f.type, nullable=False) for f in TABLE.schema]))
     plans = [
-        prepare(table, Request(1.0, 1e-6, options=options), Purse(None, KEY)).plan for table in (lines, wrap(required))
+        prepare(table, Request(1.0, 1e-6, options=options), ReleaseBudget(None, KEY)).plan
+        for table in (lines, wrap(required))
     ]
     assert plans[0] == plans[1]
     assert plans[0].names == ("age", "sex")

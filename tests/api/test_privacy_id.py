@@ -159,11 +159,11 @@ BAD = {
     "copied": ({"privacy_id": "patient", "passthrough": ["age"], "spaces": None}, "privacy_id needs rows in a secret"),
     "no rows": (
         {"privacy_id": "patient", "contributions": 0},
-        r"contributions must be a whole.*beside privacy_id",
+        r"contributions must be a whole.*with privacy_id",
     ),
     "rows": (
         {"privacy_id": "patient", "contributions": 256},
-        r"contributions must be a whole.*beside privacy_id",
+        r"contributions must be a whole.*with privacy_id",
     ),
 }
 

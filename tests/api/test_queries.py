@@ -16,7 +16,7 @@ import pytest
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import promise_step, step_epsilon
 from dpframe.api import asked, asking
-from dpframe.api.query_budget import Whole, check_share
+from dpframe.api.query_budget import TotalBudget, check_share
 from dpframe.ledger.ledger import Ledger
 
 SPACES = {
@@ -487,14 +487,14 @@ def test_a_forked_process_does_not_spend_the_budget_again():
 
 def test_portions_never_exceed_the_whole():
     for accounting in ("basic", "gaussian"):
-        whole = Whole.of(dpf.Budget(1.0, 1e-6), accounting)
-        parts = [whole.portion(check_share(share)) for share in (0.1, 0.3, 0.6)]
+        total = TotalBudget.of(dpf.Budget(1.0, 1e-6), accounting)
+        parts = [total.portion(check_share(share)) for share in (0.1, 0.3, 0.6)]
         assert sum(Fraction(str(p.budget.delta)) for p in parts) <= Fraction(str(1e-6))
-        if whole.step is None:
+        if total.step is None:
             assert sum(Fraction(str(p.budget.epsilon)) for p in parts) == 1
         else:
-            assert sum(p.step.square for p in parts) <= whole.step.square
-            assert sum(Fraction(p.step.delta) for p in parts) <= Fraction(whole.step.delta)
+            assert sum(p.step.square for p in parts) <= total.step.square
+            assert sum(Fraction(p.step.delta) for p in parts) <= Fraction(total.step.delta)
 
 
 def test_several_rows_a_person_with_delta_added_up():

@@ -129,7 +129,7 @@ def test_refusals_are_counted():
     found = dpf.replay_audit(CENSUS[["sex"]], strict, 60, 0)
     assert found.ok
     assert found.refused > 5
-    assert "were refused, which tells whoever sees it of a value" in str(found)
+    assert "were refused, and a refusal that is seen reveals a value" in str(found)
 
 
 def test_the_command_line_audits_and_writes_nothing(tmp_path, capsys):

@@ -339,7 +339,7 @@ def test_noise_is_fresh_and_the_key_is_kept_nowhere():
 
 def test_a_seed_repeats_the_release_of_the_same_data_only():
     X = numbers()
-    with pytest.warns(dpf.SeededReleaseWarning, match="whoever guesses both can confirm them"):
+    with pytest.warns(dpf.SeededReleaseWarning, match="somebody who guesses both can confirm them"):
         first = sanitizer(random_state=7).fit_transform(X)
     with pytest.warns(dpf.SeededReleaseWarning):
         again = sanitizer(random_state=7).fit(X).transform(X)

@@ -19,7 +19,7 @@ from exact_laws import Inferring, Pair, shuffled_law, tables_law
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step, step_delta
-from dpframe.api.planning import Draft, Request
+from dpframe.api.planning import CheckedRequest, Request
 from dpframe.infer.categories import Items, Texts
 from dpframe.infer.column import Task
 from dpframe.infer.cost import GaussianNoise, Spending
@@ -81,29 +81,29 @@ class Case:
         return one, other
 
     @cached_property
-    def draft(self) -> Draft:
+    def valid(self) -> CheckedRequest:
         request = Request(PROMISE.epsilon, PROMISE.delta, options=dict(self.options), release=False)
-        draft = Draft.of(self.frames[0], request)
-        assert draft.measurement is not None
-        assert draft.allowed is not None
-        assert draft.allowed.step is not None
-        own, rounds = draft.measurement, len(self.task.histograms)
+        valid = CheckedRequest.of(self.frames[0], request)
+        assert valid.measurement is not None
+        assert valid.allowed is not None
+        assert valid.allowed.step is not None
+        own, rounds = valid.measurement, len(self.task.histograms)
         if len(own.histograms) == rounds:
-            return draft
+            return valid
         # So few rows are asked once; those that are asked more often are too many to be enumerated.
         made = Measurement.of(own.columns, own.n, own.budget, own.contributions, own.most_items, rounds=rounds)
-        return replace(draft, measurement=made)
+        return replace(valid, measurement=made)
 
     @property
     def spending(self) -> Spending:
-        assert self.draft.measurement.histograms == tuple(("x", i) for i in range(len(self.task.histograms)))
-        return self.draft.measurement.spending
+        assert self.valid.measurement.histograms == tuple(("x", i) for i in range(len(self.task.histograms)))
+        return self.valid.measurement.spending
 
     def plan(self, space: Space) -> Plan:
         """The plan that the library makes where inference finds a space."""
-        made = self.draft.measurement
+        made = self.valid.measurement
         found = Found(made.columns, Inference({"x": space}, (), None, {}), made.asked)
-        return replace(self.draft, measurement=found).measured(self.frames[0], KEY, None)
+        return replace(self.valid, measurement=found).measured(self.frames[0], KEY, None)
 
     def beside(self, plan: Plan) -> Pair:
         """The law of tables and rows under a plan."""

@@ -223,7 +223,7 @@ class TestRefusals:
         self.refused(tmp_path, "a,\n1,2\n", ParameterError, "empty name; rename")
         self.refused(tmp_path, "\nx\n1\n2\n", FileError, "begins with an empty line; drop it")
         (tmp_path / "in.csv").write_text("x\n1\n")
-        with pytest.raises(FileError, match="ends as the plan beside a release"):
+        with pytest.raises(FileError, match="ends as the plan of a release"):
             dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "in.csv.dpframe.json", 1)
         sidecar(tmp_path / "o.csv").mkdir()
         with pytest.raises(FileError, match="is a directory, and the plan goes there; name another"):
