@@ -22,7 +22,7 @@ from dpframe.api.planning import promise_of
 from dpframe.api.query_answers import (
     Answered,
 )
-from dpframe.api.query_budget import Spending, Whole, check_share
+from dpframe.api.query_budget import Spending, TotalBudget, check_share
 from dpframe.central.answers import MECHANISMS, Noise, Portion
 from dpframe.central.counts import Codes
 from dpframe.central.questions import Question
@@ -48,7 +48,7 @@ from dpframe.noise.keystream import Keystream
 T = TypeVar("T", "pd.Series[Any]", pd.DataFrame)
 
 AUTO = ("geometric", "gaussian")
-"""Mechanisms of which the one of less noise is taken, where none is named."""
+"""Without a named mechanism, the one of these with less noise is taken."""
 
 
 Fitted = TypeVar("Fitted", bound=tuple[Any, Any, Budget])
@@ -89,10 +89,10 @@ class Asking:
         self._account = Account.of(ledger, dataset, part)
         if self._account is not None and part is not None:
             warn_of_parts(self._account, content(self._table))
-        self._spending = Spending(Whole.of(_promise(budget, epsilon, delta, self._table.n), accounting))
+        self._spending = Spending(TotalBudget.of(_promise(budget, epsilon, delta, self._table.n), accounting))
 
     def __repr__(self) -> str:
-        return f"<Queries of {self.n:,} rows: {self.spent} spent of {self._spending.whole.promise.stated()}>"
+        return f"<Queries of {self.n:,} rows: {self.spent} spent of {self._spending.total.promise.stated()}>"
 
     @property
     def n(self) -> int:
@@ -107,15 +107,15 @@ class Asking:
     @property
     def spent(self) -> Amount:
         """What was spent as (ε, δ): in Gaussian accounting ε is that of all answers together at the budget's δ."""
-        return self._spending.whole.amount(self._spending.spent, up)
+        return self._spending.total.amount(self._spending.spent, up)
 
     @property
     def remaining(self) -> Amount:
         """What the share that is left comes to as (ε, δ), by itself."""
-        return self._spending.whole.amount(1 - self._spending.spent, down)
+        return self._spending.total.amount(1 - self._spending.spent, down)
 
     def _column(self, name: Any) -> Asked:
-        """Return a column; `ParameterError` for what is none."""
+        """Return a column; `ParameterError` if the table has none of this name."""
         if not isinstance(name, str) or name not in self._table.names:
             raise ParameterError(f"{name!r} is not a column of the table; columns are {name_list(self._table.names)}")
         (field,) = self._table.fields([name])
@@ -152,7 +152,7 @@ class Asking:
         part = check_share(share)
         check_types(asked)
         self._spending.refuse(part)
-        portion = self._spending.whole.portion(part)
+        portion = self._spending.total.portion(part)
         fitted = fit(portion)
         for codes in batches(self._table, asked):
             add(codes)
@@ -168,7 +168,7 @@ class Asking:
 
 
 def fresh_key() -> bytes:
-    """Return the secret key of one answer, which serves it alone."""
+    """Return the secret key of one answer, used for no other."""
     return secrets.token_bytes(32)
 
 
@@ -206,7 +206,7 @@ def _named(mechanism: Any) -> tuple[str, ...]:
 
 
 def _fitted(question: Question, portion: Portion, named: Sequence[str]) -> tuple[str, tuple[Noise, ...]]:
-    """Return the mechanism of least noise, and its noises: from public facts alone."""
+    """Return the mechanism of least noise, and its noises: from only public facts."""
     usable = [name for name in named if len(named) == 1 or name != "gaussian" or portion.budget.delta > 0]
     portions = portion.split(question.shares)
     found: dict[str, tuple[Noise, ...]] = {}

@@ -118,7 +118,7 @@ class Queries(MomentQueries, Selections):
         Raises
         ------
         ParameterError
-            For a condition that is none, a column without a space, or what its space does not hold.
+            For an invalid condition, a column without a space, or a value that its space does not hold.
         BudgetExceeded
             If less than the share is left.
 

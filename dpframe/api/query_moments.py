@@ -43,7 +43,7 @@ class MomentQueries(Asking):
 
         ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.central.wishart`): the estimate
         is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
-        drawn in floats, outside the promise of exact sampling, and is of use with ``accounting="basic"`` alone: of μ²
+        drawn in floats, outside the promise of exact sampling, and is of use only with ``accounting="basic"``: of μ²
         it takes what anything of its (ε, δ) might.
 
         Parameters
@@ -95,7 +95,7 @@ class MomentQueries(Asking):
         nullable = [column.name for column in asked if column.space.has_null]
         if nullable:
             raise ParameterError(
-                f"column {name_list(nullable[:1])} may hold nulls, of which no products are; declare its space without "
+                f"column {name_list(nullable[:1])} may hold nulls, which have no products; declare its space without "
                 "Nullable, and nulls count as the middle of its bounds"
             )
         for column in asked:

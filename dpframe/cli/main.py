@@ -317,7 +317,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(in_options(" ".join(str(error).split())), OVERDRAWN if isinstance(error, BudgetExceeded) else BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         _fail(
-            "stopped; nothing was written. Under a ledger it may have been paid for: the same command again costs nothing more",
+            "stopped; nothing was written. Under a ledger it may be paid for: the same command again "
+            "costs nothing more",
             STOPPED,
         )
     except BrokenPipeError:

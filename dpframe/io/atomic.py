@@ -55,7 +55,7 @@ def _link(file: IO[bytes], folder: int, name: str) -> bool:
 
 
 def _create(folder: int, parent: Path, name: str, mode: int) -> tuple[int, bool]:
-    """Open a new file for writing; the flag tells that it has no name yet."""
+    """Open a new file for writing; the flag says that it has no name yet."""
     with contextlib.suppress(AttributeError, OSError):
         return os.open(parent, os.O_TMPFILE | os.O_RDWR, mode), True
     return os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode, dir_fd=folder), False

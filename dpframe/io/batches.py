@@ -45,7 +45,7 @@ def reordered(records: npt.NDArray[Any], order: npt.NDArray[np.intp]) -> npt.NDA
 
 
 def row_groups(batches: Iterator[Batch], most: int) -> Iterator[Batch]:
-    """Gather batches to row groups, which neither in size nor in pages tell of batches and input files."""
+    """Gather batches to row groups, whose sizes and pages reveal nothing of batches and input files."""
     waiting, rows = [], 0
     for batch in batches:
         waiting.append(batch)

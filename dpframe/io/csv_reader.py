@@ -2,7 +2,7 @@
 
 Other readers take a column's type from its values, so that one row decides how every other is read. Here every column
 is text until its space is known; what private inference makes of it, it counts with noise. A release has its plan in a
-file beside it, which says the spaces.
+file of its own, which says the spaces.
 
 That files are well formed is taken as public: a row with more or fewer values than there are names, quotes that are
 left open, or a row of more than 16 MiB are refused. What a value says is not: where a space is inferred, none is
@@ -34,7 +34,7 @@ ENDING = ".csv"
 """What the name of a CSV file ends with."""
 
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
-"""What stands for a missing value outside of quotes, as pandas has it."""
+"""The texts of a missing value outside of quotes, as in pandas."""
 
 _BLOCK = 1 << 24
 """Bytes read at a time; no row may be longer."""
@@ -49,7 +49,7 @@ _RULES: list[tuple[Callable[[pa.DataType], bool], str]] = [
 
 
 def is_csv(path: Path) -> bool:
-    """Tell whether a file is CSV, by the ending of its name."""
+    """Return whether a file is CSV, by the ending of its name."""
     return path.suffix.lower() == ENDING
 
 
@@ -142,7 +142,7 @@ class CsvInput(FileInput):
 
 
 def _decoded(column: pa.Array, single: bool) -> pa.Array:
-    """Return bytes as a dictionary of text; what is no UTF-8 is null, for a refusal would tell of its row.
+    """Return bytes as a dictionary of text; what is no UTF-8 is null, for a refusal would reveal its row.
 
     Nothing is null in a ``single`` column, which pandas writes in quotes there: an empty line would be lost.
     """

@@ -36,7 +36,7 @@ BATCH_ROWS = 1 << 17
 
 
 SIDECAR = ".dpframe.json"
-"""What the name of the file beside a release ends with, after the release's own, where the format has no metadata."""
+"""What the name of a release's description ends with, after the release's own, where the format has no metadata."""
 
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 def attempt(path: Path, rule: str, work: Callable[[], T]) -> T:
-    """Return what work with a file returns, or tell in one line that it failed.
+    """Return what work with a file returns, or say in one line that it failed.
 
     Not in the ``except`` block: the error there may quote values or partition folders, and would be kept.
     """
@@ -103,7 +103,7 @@ def _partition_keys(path: Path) -> dict[str, str | None]:
 class FileInput(Streamed):
     """One or more files of one schema, read as a table; made by ``open`` of a format's class.
 
-    Hive partition keys of a directory (``region=north/part-0.parquet``) are columns of text, whatever their values;
+    Hive partition keys of a directory (``region=north/part-0.parquet``) are always columns of text;
     ``__HIVE_DEFAULT_PARTITION__`` is null.
     """
 
@@ -156,7 +156,7 @@ class FileInput(Streamed):
         for name in files[0][1]:
             if name in schema.names:
                 raise ColumnError("is both a partition key and a column of the files", column=name)
-            # Text whatever it looks like: a type chosen by the values would tell of them.
+            # Always text: a type chosen by the values would reveal them.
             schema = schema.append(pa.field(name, pa.string()))
         twice = next((name for i, name in enumerate(schema.names) if name in schema.names[:i]), None)
         if twice is not None:
@@ -223,7 +223,7 @@ class FileInput(Streamed):
     ) -> Iterator[dict[str, pa.Array]]:
         """Yield up to ``rows`` rows of the files at a time, each as often as it is read; batches end where files do.
 
-        Strings, and those in lists, come as dictionaries, but for the columns in ``plain``.
+        Strings, and those in lists, come as dictionaries, except the columns in ``plain``.
         """
         first = 0
         for batch in self._every(names, rows, plain):
@@ -261,7 +261,7 @@ class FileInput(Streamed):
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
         """Read every value, so that one that is refused is found; return no codes, see `Table.codes`.
 
-        Rows that were not chosen are read as well: a refusal tells nothing of the choice.
+        Rows that were not chosen are read as well: a refusal reveals nothing of the choice.
         """
         table = self.typed(spaces, inferred)
         check_types(table.fields(list(spaces)), spaces)

@@ -46,9 +46,9 @@ class Frame(ABC):
     objects: ClassVar[bool] = False
 
     chosen: tuple[Frame, npt.NDArray[np.intp]] | None = None
-    """The table of which rows were chosen, and which."""
+    """The table that rows were chosen from, and their places."""
     origin: U64 | None = None
-    """Where the rows of that table stand in a larger one."""
+    """The places of that table's rows in a larger one."""
 
     @property
     @abstractmethod
@@ -102,7 +102,7 @@ class Frame(ABC):
 
     @abstractmethod
     def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
-        """Return released codes, decoded, beside the columns passed through, as a table of this kind."""
+        """Return released codes, decoded, with the columns passed through, as a table of this kind."""
 
     @abstractmethod
     def emptied(self, table: Any, names: Collection[str]) -> Any:
@@ -111,7 +111,7 @@ class Frame(ABC):
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
         """Return the codes of columns, in the order of their spaces; see `Table.codes`.
 
-        Rows that were not chosen are read as well: a refusal tells nothing of the choice.
+        Rows that were not chosen are read as well: a refusal reveals nothing of the choice.
         """
         if self.chosen is not None:
             whole, rows = self.chosen
@@ -230,7 +230,7 @@ def _stored(type_: pa.DataType) -> pa.DataType:
 
 
 def _without_inner_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column whose lists and dictionaries have no views, of which Arrow takes no rows."""
+    """Return a column whose lists and dictionaries have no views, whose rows Arrow cannot take."""
     t = pa.types
     return (
         column if t.is_string_view(column.type) or t.is_binary_view(column.type) else column.cast(_stored(column.type))
@@ -238,7 +238,7 @@ def _without_inner_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Return a table whose columns are no views, of which Arrow takes no rows."""
+    """Return a table whose columns are no views, whose rows Arrow cannot take."""
     return table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema]))
 
 
@@ -333,7 +333,7 @@ class PandasFrame(Frame):
     def _field(self, name: str) -> Field:
         dtype: Any = self._column(name).dtype
         if isinstance(dtype, pd.CategoricalDtype):
-            # Neither which entries there are nor of what dtype is a fact of the schema, but for an order of text.
+            # The entries and their dtype are no fact of the schema, except for an order of text.
             order = read_as(dtype.categories.tolist(), pa.string()).drop_null().to_pylist() if dtype.ordered else ()
             type_ = pa.dictionary(pa.int32(), pa.null(), ordered=bool(dtype.ordered))
             return Field(name, type_, True, tuple(order), listed=True)
@@ -351,7 +351,7 @@ class PandasFrame(Frame):
         """Return a column as one Arrow array; NaN is null."""
         series = self._column(name)
         if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
-            # Its strings may hold lone surrogates, which Arrow refuses: one row would tell by a refusal.
+            # Its strings may hold lone surrogates, which Arrow refuses: a refusal would reveal one row.
             series = series.map(_storable, na_action="ignore")
         return as_coded(as_arrow(list(series) if _is_open(series.dtype) else series))
 
@@ -438,7 +438,7 @@ class PandasFrame(Frame):
 
 
 def _entry(entry: Any) -> Any:
-    """Return an entry as it is however pandas stores it: whole numbers beside a fraction are floats, bins intervals."""
+    """Return an entry as it is however pandas stores it: whole numbers among fractions are floats, bins intervals."""
     if type(entry) in (float, np.float64, np.float32):
         return int(entry) if entry.is_integer() else entry
     return str(entry) if type(entry) is pd.Interval else entry
@@ -461,7 +461,7 @@ def _nearest(array: pa.DictionaryArray, space: Space, order: Sequence[str]) -> p
 
 
 def _is_category_of_intervals(dtype: Any) -> bool:
-    """Tell whether a dtype is categorical with intervals, as pandas' cut makes them, that differ as text."""
+    """Return whether a dtype is categorical with intervals, as pandas' cut makes them, that differ as text."""
     if not isinstance(dtype, pd.CategoricalDtype) or not isinstance(dtype.categories.dtype, pd.IntervalDtype):
         return False
     return len(set(_interval_texts(dtype))) == len(dtype.categories)
@@ -472,17 +472,17 @@ def _interval_texts(dtype: pd.CategoricalDtype) -> list[str]:
 
 
 def _is_empty(dtype: Any) -> bool:
-    """Tell whether a dtype is categorical without entries, which pandas makes of a column without values."""
+    """Return whether a dtype is categorical without entries, which pandas makes of a column without values."""
     return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
 
 
 def _is_open(dtype: Any) -> bool:
-    """Tell whether a dtype leaves the values' types open, so that they are to be read one by one."""
+    """Return whether a dtype leaves the values' types open, so that they are to be read one by one."""
     return _is_empty(dtype) or elements(pd.Series([], dtype=dtype)) is not None
 
 
 def _type_of(dtype: Any) -> pa.DataType | None:
-    """Return the Arrow type of a dtype, which an empty column has, and nothing else; None if there is none."""
+    """Return the Arrow type of a dtype, which an empty column has, and nothing else; None if Arrow has no such type."""
     try:
         return pa.array(pd.Series([], dtype=dtype), from_pandas=True).type
     except (pa.ArrowException, TypeError, ValueError):
@@ -501,7 +501,7 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         ordered = dtype.ordered and (not _is_category_of_intervals(dtype) or "line" in space.metric)
         return pd.Series(pd.Categorical.from_codes(values, labels, ordered=bool(ordered)), index=index)
     if _is_open(dtype):
-        # Decoded by the space alone: what type the values had is not in the schema.
+        # Decoded only by the space: what type the values had is not in the schema.
         read: pd.Series[Any] = pd.Series(space.objects(codes), index=index, dtype=dtype)
         return read
     if isinstance(dtype, pd.ArrowDtype):

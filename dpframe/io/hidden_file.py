@@ -1,4 +1,4 @@
-"""Rows on disk for a while: a file without a name, its owner's alone, encrypted under a key that is held in memory."""
+"""Rows on disk for a while: a file without a name, readable only by its owner, encrypted under a key held in memory."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Job:
         self.form = ParquetForm(self.plan, self.table.schema, self.table.pandas_types)
         check_types(self.table.fields(self.plan.names), spaces)
         self.digest = Digest(self.plan)
-        # Whole numbers are added up, in whatever order.
+        # Whole numbers may be added up in any order.
         self.counting = threading.Lock()
         self.tables = Tables(self.plan, self.key)
         self.selection = Selection(self.plan, self.key, self.table.n)
@@ -85,7 +85,7 @@ class Job:
 
     def _done(self) -> Generator[_Done, None, None]:
         """Yield the batches of the table when they are randomised, in input order, and take account of each."""
-        # While rows are spilled nothing is written beside it; else the thread that writes is one of them.
+        # While rows are spilled nothing else is written; otherwise one of the threads writes.
         workers = self.threads if self.plan.shuffle else max(1, self.threads - 1)
         with closing(ordered(self._randomised, self._batches(), workers)) as batches:
             for done in batches:
@@ -103,7 +103,7 @@ class Job:
             first_row += length(batch)
 
     def _randomised(self, numbered: tuple[int, dict[str, pa.Array]]) -> _Done:
-        """Randomise a batch: what that gives depends on the key, the batch and its first row's number alone."""
+        """Randomise a batch: what that gives depends only on the key, the batch and its first row's number."""
         first_row, batch = numbered
         codes = {c.name: self._encode(c, batch[c.name], first_row) for c in self.plan.columns}
         with self.counting:

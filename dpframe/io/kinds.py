@@ -35,7 +35,7 @@ def coded_field(name: str, type_: pa.DataType, nullable: bool) -> Field:
 
 
 def _is_decimal(type_: pa.DataType) -> bool:
-    """Tell whether values are decimals, and not whole hundreds, to which Arrow casts no floats."""
+    """Return whether values are decimals, and not whole hundreds, to which Arrow casts no floats."""
     return bool(pa.types.is_decimal(type_) and type_.scale >= 0)
 
 

@@ -1,4 +1,4 @@
-"""The form in which a release stands in Parquet: its types and metadata, from the input's types and the plan alone."""
+"""The form of a release in Parquet: its types and metadata, from only the input's types and the plan."""
 
 from __future__ import annotations
 

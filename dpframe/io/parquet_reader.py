@@ -157,7 +157,7 @@ def _pandas_type(dtype: Any, type_: pa.DataType) -> str | None:
         return dtype
     if not dtype.endswith("[pyarrow]"):
         return None
-    # Spelled from the type: the text found is not copied. Of types with parameters pandas reads few.
+    # Spelled from the type: the text found is not copied. Pandas reads few types with parameters.
     name = f"{'string' if is_text(type_) else type_}[pyarrow]"
     try:
         pd.api.types.pandas_dtype(name)

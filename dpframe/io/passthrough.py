@@ -1,4 +1,4 @@
-"""Columns that are copied unprotected: values alone, nothing that tells of the others."""
+"""Columns that are copied unprotected: only values, nothing that reveals the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def copied(column: pa.ChunkedArray, order: Order) -> Any:
     """Return a column that is passed through, in the output's order and with nothing of the input's order."""
     type_ = column.type
     if pa.types.is_dictionary(type_) and not type_.ordered:
-        # Entries stand in the order in which the input met them, those of absent rows included.
+        # The entries' order is that in which the input met them, and they include those of absent rows.
         plain = copied(column.cast(type_.value_type), order)
         return plain.dictionary_encode()
     # Taken even where the order stays: what lies under null slots is not taken along.

@@ -1,13 +1,13 @@
-"""Rows of persons: so many of each, by a secret uniform choice, whoever is in the table.
+"""Contribution bounding: the same number of rows of every person, by a secret uniform choice.
 
 A person who owns r rows keeps k of them, chosen uniformly; with r < k each is taken ⌊k/r⌋ or ⌈k/r⌉ times. So the
-bounded table has k rows for every person, and its number of rows is k times the number of persons. That number is what
-replacing a person's rows by another person's leaves alone, as the number of rows is where a person owns one: nothing
-about how many rows anybody owns is left in it. Two neighbouring tables then differ in k rows, as multisets, once the
-choices within all other persons are taken to be the same: what follows has to hide k rows in a secret order.
+bounded table has k rows for every person, and its number of rows is k times the number of persons. That number does
+not change when a person's rows are replaced by another person's, as the number of rows does not where each owns one:
+nothing about how many rows anybody owns is left in it. Two neighbouring tables then differ in k rows, as multisets,
+once the choices within all other persons are taken to be the same: what follows has to hide k rows in a secret order.
 
-Whole numbers are told apart exactly, text by two keyed hashes of 64 bits: two persons among n are taken for one with a
-chance below n²·2⁻¹²⁸.
+Whole numbers are distinguished exactly, text by two keyed hashes of 64 bits: two persons among n are taken for one with
+a chance below n²·2⁻¹²⁸.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Kept:
             self._persons, self._tags, self._at, self._held = [persons], [tags], [at], len(at)
 
     def candidates(self) -> Candidates:
-        """Return the rows that can be chosen yet, whatever rows there are elsewhere."""
+        """Return the rows that can still be chosen, whichever rows there are elsewhere."""
         if not self._held:
             return np.zeros((0, 2), np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64)
         persons, tags, at, _, _ = self._smallest()

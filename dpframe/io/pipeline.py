@@ -35,7 +35,7 @@ def usual_threads() -> int:
 def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int) -> Generator[Result, None, None]:
     """Yield what work makes of every part, in order; with several threads of as many parts and one more at a time.
 
-    An error is raised where its part's result would stand, so that of several the first part's is.
+    An error is raised in place of its part's result, so that the first part's is raised of several.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int)
 
 
 def ahead(parts: Iterator[Part], threads: int) -> Generator[Part, None, None]:
-    """Yield parts, of which the next one is made meanwhile in a thread of its own if there are several.
+    """Yield parts; with several threads, the next one is made meanwhile in a thread of its own.
 
     Examples
     --------

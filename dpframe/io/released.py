@@ -1,7 +1,7 @@
 """The one reader of releases: a released table of any kind, as codes in batches, and whether it is still itself.
 
 What is costly is done once. A description is a text, and one text is read into one plan. A table in memory may
-be altered in place between two questions, and nothing but its content tells: so its digest, for which every value is
+be altered in place between two questions, and only its content shows it: so its digest, for which every value is
 encoded, is kept under a SHA-256 of all bytes of its randomised columns, which takes a small part of the time and is
 taken anew for every question. Columns of Python objects have no bytes to take it of, and are encoded each time.
 """
@@ -51,7 +51,7 @@ SYNTHETIC = "synthetic"
 
 
 def is_synthetic(text: str) -> bool:
-    """Tell whether a description is that of synthetic rows."""
+    """Return whether a description is that of synthetic rows."""
     try:
         data = json.loads(text)
     except (ValueError, TypeError, RecursionError):
@@ -115,12 +115,12 @@ class Source:
 
     @property
     def tables(self) -> tuple[MeasuredTable, ...]:
-        """The tables that were measured beside these rows; none under another plan than the release's own."""
+        """The tables that were measured with these rows; none under another plan than the release's own."""
         return self.info.tables if self.info is not None and self.plan == self.info.plan else ()
 
     @property
     def weight(self) -> float:
-        """Rows of the table that a released row stands for."""
+        """Rows of the table that a released row represents."""
         return 1.0 if self.plan.sample is None else self.rows / self.plan.sample
 
     def sampling(self, target: str) -> float:
@@ -211,7 +211,7 @@ class Source:
         rows: int,
         nulls: Collection[str] = (),
     ) -> Iterator[pa.Table]:
-        """Yield what is drawn for each released row of a file, as Arrow tables beside the columns passed through."""
+        """Yield what is drawn for each released row of a file, as Arrow tables with the columns passed through."""
         assert isinstance(self._table, FileInput)
         columns = [self.plan[name] for name in self.plan.names if name not in self.missing]
         names = [name for name in self._table.names if name in {*self.plan.names, *self.plan.passthrough}]
@@ -242,7 +242,7 @@ class Source:
         yield from self._table.coded({c.name: c.space.released for c in columns}, BATCH_ROWS)
 
     def verify(self) -> bool:
-        """Tell whether the randomised columns are those that were released, by count and digest.
+        """Return whether the randomised columns are those that were released, by count and digest.
 
         Raises
         ------
@@ -254,7 +254,7 @@ class Source:
         return not self.missing and self.n == self.info.n and self.row_failure() is None
 
     def row_failure(self) -> str | None:
-        """Return what tells the rows from those released, if anything does."""
+        """Return how the rows differ from those released, or None."""
         try:
             same = self.info is not None and self._digest() == self.info.row_digest
         except ColumnError as error:
@@ -333,7 +333,7 @@ def _content(table: Frame, names: Sequence[str]) -> bytes | None:
 
 
 def _add_bytes(array: pa.Array, content: Any) -> None:
-    """Add an array's shape and buffers to a hash: what lies beside a slice counts too, and does no harm."""
+    """Add an array's shape and buffers to a hash: what lies outside a slice counts too, and does no harm."""
     content.update(repr((array.type, len(array), array.offset)).encode())
     for buffer in array.buffers():
         content.update(b"\0" if buffer is None else buffer.size.to_bytes(8, "little"))

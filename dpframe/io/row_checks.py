@@ -1,9 +1,9 @@
-"""A keyed check of every row, by which two passes over a table, and the tables of two jobs, are told apart.
+"""A keyed check of every row: it distinguishes two passes over a table, and the tables of two jobs.
 
 A row is a record: its address, its codes, and a keyed hash of each value that leaves as it is. Records of one table are
 of one length, so that their CBC-MAC (AES-256) is a pseudorandom function of the row (Bellare, Kilian & Rogaway,
-*The Security of the Cipher Block Chaining Message Authentication Code*, 2000). Its values are added up, whatever the
-order and the partitions: addresses differ, so that two tables that were made without the key have one sum of 128 bits
+*The Security of the Cipher Block Chaining Message Authentication Code*, 2000). Its values are added up, in any
+order and partitions: addresses differ, so that two tables that were made without the key have one sum of 128 bits
 with probability 2⁻¹²⁸, however they were made (Clarke et al., *Incremental multiset hash functions*, 2003).
 """
 
@@ -133,7 +133,7 @@ def _hashes(entries: Sequence[Any], key: bytes) -> U64:
 
 
 def _in_numbers(type_: pa.DataType) -> pa.DataType:
-    """Return a type with numbers for times, of which Python and its time zones know not all."""
+    """Return a type with numbers for times, as Python and its time zones cannot represent all."""
     t = pa.types
     if t.is_temporal(type_) and type_.bit_width in (32, 64):
         return pa.int32() if type_.bit_width == 32 else pa.int64()
@@ -148,5 +148,5 @@ def _in_numbers(type_: pa.DataType) -> pa.DataType:
 
 
 def _text(value: object) -> str:
-    # What is told apart has another text: sets have no order of their own, and lone surrogates no bytes.
+    # Different values have different texts: sets have no order of their own, and lone surrogates no bytes.
     return f"{{{sorted(map(repr, value))}}}" if isinstance(value, set | frozenset) else ascii(value)

@@ -1,4 +1,4 @@
-"""Files out: Parquet, whose footer has the release's description, and CSV, with a file beside it that has it."""
+"""Files out: Parquet, whose footer has the release's description, and CSV, with a second file that has it."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ class Sink:
 
     @contextmanager
     def publishing(self) -> Iterator[tuple[IO[bytes], Callable[[str], None]]]:
-        """Give the file to write, and what takes the release's description, if that goes beside the file.
+        """Give the file to write, and what takes the release's description, if that goes to a file of its own.
 
         An older description is gone before the file has its name, and the new one comes after: at no time does one
-        stand beside another's rows.
+        describe another's rows.
         """
         told: list[str] = []
         with self._without_older_plan() as withdraw, atomic(self.path) as file:
@@ -138,7 +138,7 @@ class Sink:
 
 
 def _is_flat(type_: pa.DataType) -> bool:
-    """Tell whether values are written as text that is read back."""
+    """Return whether values are written as text that is read back."""
     t = pa.types
     inner = type_.value_type if t.is_dictionary(type_) else type_
     plain = t.is_primitive(inner) and not (t.is_duration(inner) or t.is_time(inner) or t.is_interval(inner))

@@ -25,7 +25,7 @@ BUCKET_ROWS = 1 << 19
 class Spill:
     """Released rows on disk, parted into buckets by the top bits of their order word.
 
-    The file is hidden: its rows are in input order, which the release must not tell.
+    The file is hidden: its rows are in input order, which the release must not reveal.
     """
 
     def __init__(self, folder: Path, bits: int) -> None:

@@ -1,4 +1,4 @@
-"""Tables that can be gone through once, or whose rows may stand in another order the next time, as files are read.
+"""Tables that can be gone through once, or whose rows may have another order the next time, as files are read.
 
 A polars LazyFrame, a relation of DuckDB or any Arrow stream is read once, in batches, into a hidden file, and from
 there as often as a release goes through its rows. Memory holds a block of rows.
@@ -81,7 +81,7 @@ class StagedInput(FileInput):
 
     @property
     def keyed_digest(self) -> Callable[[bytes], bytes]:
-        """What gives a digest of all values under a key, whatever batches they came in."""
+        """A function that gives a digest of all values under a key, the same for any batches."""
         return self._keyed_digest
 
     def _keyed_digest(self, key: bytes) -> bytes:
@@ -114,7 +114,7 @@ def _listed(table: pa.Table) -> pa.Table:
 
 
 def stream_of(source: Any) -> Stream | None:
-    """Return a table as a stream; None for what is none."""
+    """Return a table as a stream; None if it is not one."""
     if isinstance(source, pd.DataFrame):
         return None
     if type(source).__module__.split(".")[0] == "polars" and hasattr(source, "collect_schema"):

@@ -1,4 +1,4 @@
-"""Tables that are not held in memory, as whoever reads releases sees them: files, and frames of engines."""
+"""Tables that are not held in memory, as readers of releases see them: files, and frames of engines."""
 
 from __future__ import annotations
 

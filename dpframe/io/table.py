@@ -1,4 +1,4 @@
-"""What a table is to whoever plans and prepares a release of it, be it in memory or in files."""
+"""What planning and preparing a release need of a table, be it in memory or in files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Table(Protocol):
 
     @property
     def objects(self) -> bool:
-        """Whether type null stands for objects, whose types are open; else no value of such a column is released."""
+        """Whether type null means objects, whose types are open; else no value of such a column is released."""
 
     @property
     def names(self) -> list[str]:
@@ -67,7 +67,7 @@ class Table(Protocol):
         nulls
             ``"error"`` or ``"impute"``: what a null in a space without nulls is.
         inferred
-            Columns whose spaces private inference gave: whatever stands there has a code.
+            Columns whose spaces private inference gave: every value there has a code.
 
         Raises
         ------

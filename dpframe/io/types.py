@@ -6,13 +6,13 @@ import pyarrow as pa
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Tell whether values are strings, whose declared values are read as dictionaries and never row by row."""
+    """Return whether values are strings, whose declared values are read as dictionaries and never row by row."""
     t = pa.types
     return bool(t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_))
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """Tell whether values are lists, of any length or of one."""
+    """Return whether values are lists, of any length or of one."""
     t = pa.types
     return bool(t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_))
 
@@ -20,7 +20,7 @@ def is_list(type_: pa.DataType) -> bool:
 def plain_type(type_: pa.DataType) -> pa.DataType:
     """Return the type by which a column is copied: no dictionary, no view, no metadata of inner fields.
 
-    A dictionary tells in which order the input had its values, and of values it no longer has; Arrow
+    A dictionary reveals in which order the input had its values, and values it no longer has; Arrow
     cannot reorder views. An ordered dictionary stays: its order has a meaning.
     """
     t = pa.types

@@ -1,4 +1,4 @@
-"""Verification of a released file from the file alone: its plan's claims, and that its rows are those released."""
+"""Verification of a released file from just the file: its plan's claims, and that its rows are the released ones."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def verify_file(path: str | Path) -> Certificate:
     """Verify a released Parquet file, directory or glob from what it says about itself.
 
     The plan's claims are proved anew (see `Certificate`), and the rows are compared with the release's own
-    account of them: number, columns, types, values within their spaces, digest. The digest tells damage and
-    mistakes; it is no signature, and whoever rewrites a file can make another.
+    account of them: number, columns, types, values within their spaces, digest. The digest detects damage and
+    mistakes; it is no signature: somebody who rewrites a file can make another.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def verify_file(path: str | Path) -> Certificate:
 
 
 def _table_failures(table: FileInput, info: ReleaseInfo) -> list[str]:
-    """Return what tells a table from the released one, beginning with what is plainest."""
+    """Return how a table differs from the released one, beginning with what is plainest."""
     plan = info.plan
     table = table.typed({column.name: column.space.released for column in plan.columns})
     kept = [*plan.names, *plan.passthrough]
@@ -112,7 +112,7 @@ def _row_failures(info: ReleaseInfo) -> list[str]:
 
 
 def _refuted(text: str, error: PlanError) -> Certificate:
-    """Return a certificate of a plan that does not stand up to being read, with all that is wrong."""
+    """Return a certificate of a plan that cannot be read, with all that is wrong."""
     data = _objects(text)
     for part in (data, data.get("plan")):
         if isinstance(part, dict) and type(part.get("schema")) is int and part["schema"] > SCHEMA:

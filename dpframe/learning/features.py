@@ -51,7 +51,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class OwnRows:
-    """Of one column, or the constant: z·zᵀ is diagonal, as indicators exclude each other."""
+    """Functions of one column, or the constant: z·zᵀ is diagonal, as indicators exclude each other."""
 
     first: FloatArray
     squares: FloatArray
@@ -72,7 +72,7 @@ class OwnRows:
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Of columns that share a noise block: surrogates from functions at the released tuple and their means over all."""
+    """Columns that share a noise block: surrogates from functions at the released tuple and their means over all."""
 
     noise: NoiseBlock
     values: FloatArray
@@ -143,7 +143,7 @@ class Constant(Block):
 class ColumnBlock(Block):
     """A column's functions: its scaled value (or rank), or indicators of all values but the first.
 
-    ``scale`` is None for indicators.
+    ``scale`` is None with indicators.
     """
 
     column: Column
@@ -157,7 +157,7 @@ class ColumnBlock(Block):
         if space.code_words:
             raise ParameterError(
                 f"column {column.name!r} holds {space.noun}, which are no numbers or categories; leave it out of X "
-                f"({space.instead} tell of it)"
+                f"({space.instead} describe it)"
             )
         if space.is_numeric or _is_ranked(space):
             scale = Scale.of(column) if space.is_numeric else _ranks(column)
@@ -192,7 +192,7 @@ class ColumnBlock(Block):
         return np.asarray(self.scale.value(codes) * self.scale.present(codes))[:, None]
 
     def present(self, codes: npt.NDArray[Any]) -> FloatArray:
-        """Tell codes that are not left out."""
+        """Return which codes are not left out."""
         return self.scale.present(codes) if self.scale else np.ones(len(codes))
 
     def truth(self, codes: Codes) -> FloatArray:

@@ -54,7 +54,7 @@ def feature_columns(source: Source, target: str) -> list[Column]:
         )
     features = [c for c in source.plan.columns if c.name != target and c.name not in [*source.missing, *lost]]
     if not features:
-        raise ParameterError("X has no randomised column besides the target, or none that private inference found")
+        raise ParameterError("X has no randomised column other than the target, or none that private inference found")
     if lost:
         warn(
             f"the model leaves out {name_list(lost)}: private inference did not find what is in there; declare "

@@ -52,7 +52,7 @@ class DebiasedLogisticRegression(ReleaseClassifier):
     Attributes
     ----------
     classes_ : array of shape (k,)
-        Values of the target (null is none of them: such rows are left out).
+        Values of the target (rows where it is null are left out).
     coef_ : array of shape (1, q), or (k, q) for more than two classes
         Coefficients in the columns' own units: one per number (times count in steps of their resolution) and per
         ordered column (its ranks 0, 1, …), one more where these may be null, and one per value of the others (null is
@@ -64,8 +64,7 @@ class DebiasedLogisticRegression(ReleaseClassifier):
     feature_names_in_ : array of str
         The feature columns.
     source_ : str
-        What the joints of the columns are from: ``"tables"`` that were measured beside the rows, ``"rows"``, or
-        ``"both"``.
+        What the joints of the columns are from: measured ``"tables"``, ``"rows"``, or ``"both"``.
 
     Notes
     -----
@@ -106,7 +105,7 @@ class DebiasedLogisticRegression(ReleaseClassifier):
         NotSanitizedError
             If neither X nor y carries a plan, and none is given.
         ParameterError
-            If the target is no column of listed values, or is of one class alone, or a parameter breaks its rule.
+            If the target is no column of listed values, or has only one class, or a parameter breaks its rule.
         """
         check_number(self.C, "C", above=True)
         generator = make_generator(self.random_state)
@@ -132,7 +131,7 @@ class DebiasedLogisticRegression(ReleaseClassifier):
         """Fit in units of standard deviations, and return to the columns' own."""
         found, places = np.unique(cells, return_inverse=True)
         if len(found) < 2:
-            raise ParameterError("y has one class alone in the release's model; take another target or more rows")
+            raise ParameterError("y has only one class in the release's model; take another target or more rows")
         centre, width = self._design.units(functions)
         model = LogisticRegression(C=self.C, max_iter=MOST_STEPS)
         model.fit((functions - centre) / width, places, sample_weight=np.full(len(places), weight))

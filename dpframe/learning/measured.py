@@ -1,4 +1,4 @@
-"""What a release's measured tables tell a model, where it has some."""
+"""What a model takes from a release's measured tables, where it has some."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def common_source(parts: Iterable[str]) -> str:
 
 
 def all_joints(source: Source) -> TableJoints:
-    """Return the joints of a release from its measured tables and its rows, or from rows alone where it has none."""
+    """Return the joints of a release from its measured tables and its rows, or just from rows if it has no tables."""
     return TableJoints(source, measured_tables(source) or MeasuredTables(source, ()))

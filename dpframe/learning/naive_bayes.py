@@ -52,7 +52,7 @@ class DebiasedNaiveBayes(ReleaseClassifier):
     Attributes
     ----------
     classes_ : array of shape (k,)
-        Values of the target (null is none of them: such rows are left out).
+        Values of the target (rows where it is null are left out).
     class_prior_ : array of shape (k,)
         Their estimated shares.
     tables_ : dict
@@ -61,23 +61,22 @@ class DebiasedNaiveBayes(ReleaseClassifier):
     feature_names_in_ : array of str
         The feature columns.
     source_ : str
-        What the tables are from: ``"tables"`` that were measured beside the rows, ``"rows"``, or ``"both"``.
+        What the tables are from: measured ``"tables"``, ``"rows"``, or ``"both"``.
 
     Notes
     -----
     Where a feature was measured together with the class, their joint is the estimate of least error from all measured
-    tables, with a bootstrap's variance. Elsewhere rows tell of it, through both channels: by the unbiased inverse
-    with its analytic variance, and in bins by maximum likelihood with a bootstrap's. With r a cell's estimate
-    relative to independence and s its standard error, the table holds r drawn to 1, by the factor
-    τ²/(τ² + s²), τ = ``prior_sd``: the posterior mean of a normal prior. So the tables are consistent however
-    noisy the release, where those counted on noisy rows drift to independence for good; and a column that
-    noise has drowned has next to no say.
+    tables, with a bootstrap's variance. Elsewhere it is estimated from rows, through both channels: by the unbiased
+    inverse with its analytic variance, and in bins by maximum likelihood with a bootstrap's. With r a cell's estimate
+    relative to independence and s its standard error, the table holds r drawn to 1, by the factor τ²/(τ² + s²), τ =
+    ``prior_sd``: the posterior mean of a normal prior. So the tables are consistent however noisy the release, where
+    those counted on noisy rows drift to independence for good; and a column that noise has drowned has next to no say.
 
     Features that go together are counted twice, with or without noise, and what noise is left in the tables
     counts as evidence as well: classes other than the most frequent are predicted too often. How much so cannot be
-    told from a release of many columns (the variance of a product of two surrogates is too large), so ``evidence``
+    estimated from a release of many columns (the variance of a product of two surrogates is too large), so ``evidence``
     is a choice, made once on Adult: 0.5 there gave more accurate classes and better probabilities at every
-    ε than 1. For features that are independent within a class, or for one alone, 1 is right. Ranks of rows do not
+    ε than 1. For features that are independent within a class, or for a single one, 1 is right. Ranks of rows do not
     depend on it.
 
     Examples

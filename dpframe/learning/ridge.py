@@ -46,10 +46,10 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
     covariance_ : array of shape (q + 1, q + 1)
         Covariance of intercept and coefficients.
     source_ : str
-        What the moments are from: ``"tables"`` that were measured beside the rows, where they hold every pair of the
+        What the moments are from: measured ``"tables"``, where they hold every pair of the
         columns and err less, or ``"rows"``.
     n_lifted_ : int
-        Directions of the features that could not be told from noise; see the notes.
+        Directions of the features indistinguishable from noise; see the notes.
     feature_names_in_ : array of str
         The feature columns.
 
@@ -61,11 +61,11 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
     normal equations at the solution, H⁻¹(Σ uᵢuᵢᵀ)H⁻¹, a sandwich over rows. Rows in which a numeric or
     ordered column is null are left out, through the surrogates of presence.
 
-    Noise can leave the moment matrix indefinite, and its inverse noise alone. In the units in which columns run from
+    Noise can leave the moment matrix indefinite, and its inverse pure noise. In the units in which columns run from
     −1 to 1, a direction whose eigenvalue is within two standard errors of 0 is drowned: it keeps the variance that
     noise adds to the released features, as in plain least squares on the release, which draws it to 0. A
-    `DpframeWarning` says how many there are. Of the others, eigenvalues grow by what makes the expected error least
-    for coefficients of about 0.3, which vanishes beside them as 1/n. Both follow from the noise's variance alone;
+    `DpframeWarning` says how many there are. The other eigenvalues grow by what makes the expected error least
+    for coefficients of about 0.3, which vanishes as 1/n against them. Both follow only from the noise's variance;
     coefficients' errors do not hold the bias. More rows, a larger ε or an ``alpha`` of one's own are the remedies.
     Least squares corrected for noisy predictors: W. A. Fuller, Measurement Error Models (1987), chapter 3.
 
@@ -111,7 +111,9 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
         moments = best_moments(source, blocks)
         self.source_ = moments.told
         if moments.matrix[0, 0] <= 0:
-            raise ParameterError("X has no rows without nulls that could be told from noise; fill or drop its nulls")
+            raise ParameterError(
+                "X has no rows without nulls, as far as noise lets them be seen; fill or drop its nulls"
+            )
         self._columns, self._centred = columns, self.fit_intercept
         self.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
         self.n_features_in_ = len(columns)

@@ -17,10 +17,10 @@ from dpframe.learning.table_moments import LIKELY_SQUARE, TableMoments
 from dpframe.threads import one_thread
 
 CHUNK = 1 << 15
-"""Rows whose surrogates stand in memory at a time."""
+"""Rows whose surrogates are in memory at a time."""
 
 ENOUGH_ROWS = 1 << 16
-"""Rows from which it is judged what can be told from noise."""
+"""Rows that suffice to judge which directions exceed the noise."""
 
 LEAST_SIGNAL = 2.0
 """Standard errors that the variance of a direction of the features must be above not to be drowned by noise."""
@@ -113,7 +113,7 @@ class Moments:
     def quadratic(self, directions: FloatArray) -> FloatArray:
         """Return the variance of vᵀMv for directions v of shape (size, d): Σ qᵢ² − (Σ qᵢ)²/n, qᵢ row i's part.
 
-        Of many rows some are enough to know it, spread evenly over the table.
+        Where there are many rows, some are enough, spread evenly over the table.
         """
         count, first, second = 0, np.zeros(directions.shape[1]), np.zeros(directions.shape[1])
         for rows, weight in self._chunks(1 + self.source.n // ENOUGH_ROWS):
@@ -164,7 +164,7 @@ def lifted(moments: Moments | TableMoments, hessian: FloatArray, constant: bool)
     squares on the release has h + d. A direction with h ≤ `LEAST_SIGNAL`·s is drowned, and gets that. Others get
     h + λ: of a coefficient β the error of b/(h + λ) is least at λ = Var(b)/(β²h), with Var(b) = d·Var(y), and at most
     d, β² being `LIKELY_SQUARE`. So λ/h falls as 1/n. Scaled to −1…1, every column's noise is alike, so that one scale
-    serves all. Of moments from tables Var(b) is known by itself (`TableMoments.lift`).
+    serves all. For moments from tables Var(b) is known by itself (`TableMoments.lift`).
     """
     q = len(hessian)
     base = hessian[0, 1:] / hessian[0, 0] if constant else np.zeros(q - 1)
@@ -177,8 +177,8 @@ def lifted(moments: Moments | TableMoments, hessian: FloatArray, constant: bool)
     hessian[1:, 1:] += (vectors * (wanted - values)) @ vectors.T
     if low.any():
         warn(
-            f"{int(low.sum())} of {len(values)} directions of the features cannot be told from noise and are drawn to "
-            "0; take more rows, a larger epsilon, fewer features, or set alpha",
+            f"{int(low.sum())} of {len(values)} directions of the features are indistinguishable from noise and are "
+            "drawn to 0; take more rows, a larger epsilon, fewer features, or set alpha",
             DpframeWarning,
         )
     return hessian, int(low.sum())

@@ -1,6 +1,6 @@
-"""Second moments of columns from measured tables: of every pair its raw table, of every column all that tells of it.
+"""Second moments of columns from measured tables: of every pair its raw table, of every column all tables that hold it.
 
-A table is unbiased, and its noise independent between cells and tables, so errors are sums of squares. Numbers stand
+A table is unbiased, and its noise independent between cells and tables, so errors are sums of squares. Numbers are
 in bins: with both taken for the means of their bins a covariance is too small by the part R of each variance that lies
 between bins, where either's mean is linear in the other. It is divided by both, and half of what that adds is taken
 for its error.
@@ -34,10 +34,10 @@ LEAST_BETWEEN = 0.05
 class CellFunctions:
     """A column's functions by cell of the fit, around their means.
 
-    ``centred`` has shape (cells, q), 0 where the column is null in a way that leaves rows out; ``present`` tells where
-    it is not; ``mean`` is of the rows that are left; ``second`` is the mean of products over all rows, within bins too;
-    ``between`` is the part of the variance between bins. ``around`` are the functions by the finest cells that are
-    known, of which ``variances`` are those of the counts.
+    ``centred`` has shape (cells, q), 0 where the column is null in a way that leaves rows out; ``present`` is True
+    where it is not; ``mean`` is of the rows that are left; ``second`` is the mean of products over all rows, within
+    bins too; ``between`` is the part of the variance between bins. ``around`` are the functions by the finest cells
+    that are known, and ``variances`` those of their counts.
     """
 
     centred: FloatArray
@@ -90,7 +90,7 @@ class CellFunctions:
 
     @property
     def with_presence(self) -> FloatArray:
-        """Presence beside the functions, shape (cells, 1 + q)."""
+        """Presence and the functions, shape (cells, 1 + q)."""
         return np.column_stack([self.present, self.stretched])
 
 
@@ -122,7 +122,7 @@ class PairNoise:
 class TableMoments:
     """Moments M = Σ z·zᵀ of a constant and columns' functions z over rows where all is present, from tables.
 
-    A pair tells of rows where its own columns are present; those where another one is null are taken off as the fit
+    A pair counts rows where its own columns are present; those where another one is null are taken off as the fit
     of all tables has them.
 
     Parameters
@@ -160,7 +160,7 @@ class TableMoments:
         return np.array([centre for centre, _ in pairs]), np.array([width for _, width in pairs])
 
     def _central(self) -> FloatArray:
-        """Return the moments of centred functions beside a constant."""
+        """Return the moments of centred functions and a constant."""
         found = np.zeros((self.size, self.size))
         first = self.nullable[0] if self.nullable else 0
         for i, own in enumerate(self.parts):
@@ -188,7 +188,7 @@ class TableMoments:
         """Return Σ u·vᵀ of presence and functions of two columns."""
         one, other = self.functions[i], self.functions[j]
         found = one.with_presence.T @ self._counts(i, j)[0] @ other.with_presence
-        # Of a column that is always there, presence says nothing: the other's own tables tell.
+        # Presence of a column without nulls adds nothing: the other's own tables have those moments.
         if one.all_present:
             found[0] = 0.0
         if other.all_present:

@@ -190,7 +190,7 @@ class Job:
 
     @property
     def choice(self) -> bytes:
-        """The 32 bytes to choose rows of persons with, before `spend` as well: a choice by itself gives nothing away."""
+        """The 32 bytes to choose rows of persons with, even before `spend`: a choice by itself gives nothing away."""
         return choice_key(self._key)
 
     @property

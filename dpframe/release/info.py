@@ -44,10 +44,10 @@ def metadata_text(metadata: Mapping[bytes, bytes] | None) -> str | None:
 class ReleaseInfo:
     """What a release says about itself: its plan, its number of rows and its digest.
 
-    ``rows`` is the number of rows of the table, where those released are a sample of them. ``measured`` tells that
+    ``rows`` is the number of rows of the table, where those released are a sample of them. ``measured`` means that
     what inference measured, as the plan has it, is of this very table. ``tables`` are the noisy counts of the plan's
-    measures, in their order, or none: then the rows alone tell. ``part`` is the part of a ledger's dataset whose rows
-    these are: the promise adds up to those of other parts only as far as no person is in two of them.
+    measures, in their order, or none: then only the rows are evidence. ``part`` is the part of a ledger's dataset whose
+    rows these are: the promise adds up to those of other parts only as far as no person is in two of them.
     """
 
     plan: Plan
@@ -60,7 +60,7 @@ class ReleaseInfo:
 
     @property
     def title(self) -> str:
-        """How many rows there are, and of which part of the dataset."""
+        """The number of rows, and the part of the dataset that they are."""
         return f"{self.n:,} rows" + ("" if self.part is None else f" (part {name_list([self.part])} of its dataset)")
 
     def lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A watch for input whose order tells about its rows."""
+"""A watch for input whose order reveals its rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpframe.errors import OrderLeakWarning, name_list, warn
 
 @dataclass(frozen=True)
 class Order:
-    """How a column's rows stand: sorted, or those of equal codes together."""
+    """The order of a column's rows: sorted, or those of equal codes together."""
 
     is_sorted: bool
     is_grouped: bool
@@ -23,16 +23,16 @@ class Order:
     weight: float
     """Σ ln(length!) over the runs of equal codes."""
 
-    def told_sorted(self, rows: int) -> bool:
-        """Tell whether it is sorted, and rows in random order hardly ever are."""
+    def surely_sorted(self, rows: int) -> bool:
+        """Return whether it is sorted, and rows in random order hardly ever are."""
         return self.is_sorted and self._unlikely(rows, math.log(2))
 
-    def told_grouped(self, rows: int) -> bool:
-        """Tell whether it is grouped, and rows in random order hardly ever are."""
+    def surely_grouped(self, rows: int) -> bool:
+        """Return whether it is grouped, and rows in random order hardly ever are."""
         return self.is_grouped and self._unlikely(rows, math.lgamma(self.groups + 1))
 
     def _unlikely(self, rows: int, orders: float) -> bool:
-        """Tell whether rows in random order hardly ever look so; ``orders`` is ln of how many orders of runs do."""
+        """Return whether rows in random order hardly ever look so; ``orders`` is ln of how many orders of runs do."""
         chance = orders + self.weight - math.lgamma(rows + 1)
         return rows >= SortedWatch.LEAST_ROWS and chance <= math.log(SortedWatch.CHANCE)
 
@@ -71,7 +71,7 @@ class _Runs:
         self.last, self.length = int(heads[-1]), int(lengths[-1])
 
     def _once_each(self, heads: npt.NDArray[np.int64]) -> bool:
-        """Tell whether no code of these runs had one before, and there are few of them."""
+        """Return whether no code of these runs had one before, and there are few of them."""
         few = len(self.ended) + len(heads) <= SortedWatch.MOST_GROUPS
         return few and len(np.unique(heads)) == len(heads) and self.ended.isdisjoint(heads.tolist())
 
@@ -92,7 +92,7 @@ def _folded(words: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 
 
 class SortedWatch:
-    """Watches batches of codes for columns that are sorted or grouped, which tells rows by their position.
+    """Watches batches of codes for columns that are sorted or grouped, so that a row's position reveals its value.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ class SortedWatch:
     """Fewer rows than this are sorted by chance too often to warn."""
 
     CHANCE = 0.01
-    """A column in random order is warned of at most this often, and far less often unless it is tiny or constant but
-    for a row or two: d values that occur n₁, …, n_d times stand in d runs with probability d!·n₁!⋯n_d!/n!, and
+    """A column in random order is warned of at most this often, and far less often unless it is tiny or constant except
+    for a row or two: d values that occur n₁, …, n_d times are in d runs with probability d!·n₁!⋯n_d!/n!, and
     sorted with 2·n₁!⋯n_d!/n!."""
 
     MOST_GROUPS = 1 << 12
@@ -132,15 +132,15 @@ class SortedWatch:
 
 
 def warn_of(rows: int, orders: Mapping[str, Order], partitions: Sequence[str] = ()) -> None:
-    """Warn of columns by which rows stand in an order that tells of them; see `SortedWatch`."""
+    """Warn of columns that rows are sorted or grouped by; see `SortedWatch`."""
     others = {name: order for name, order in orders.items() if name not in partitions}
-    ordered = [name for name, order in others.items() if order.told_sorted(rows)]
-    grouped = [name for name, order in others.items() if name not in ordered and order.told_grouped(rows)]
+    ordered = [name for name, order in others.items() if order.surely_sorted(rows)]
+    grouped = [name for name, order in others.items() if name not in ordered and order.surely_grouped(rows)]
     found = (("sorted", ordered), ("grouped", grouped), ("partitioned", list(partitions)))
     says = " and ".join(f"{how} by {name_list(names)}" for how, names in found if names)
     if says:
         warn(
-            f"the input is {says} and keeps its order: positions tell about rows; "
+            f"the input is {says} and keeps its order: positions reveal values; "
             "use shuffle=True or reorder the rows at random first",
             OrderLeakWarning,
         )
@@ -148,11 +148,10 @@ def warn_of(rows: int, orders: Mapping[str, Order], partitions: Sequence[str] = 
 
 @dataclass
 class Stretch:
-    """Where the rows of each code of a column stand, from the first to the last, and how many there are.
+    """The first and last place of the rows of each code of a column, and how many there are.
 
-    It is taken of rows wherever they stand, and added up in any order: rows of a code stand together if there are as
-    many as from the first to the last. Of a column of many codes neighbouring ones are taken for one, which keeps what
-    is sorted sorted.
+    Stretches of any rows can be added up in any order: rows of a code are together if there are as many as from the
+    first to the last. In a column of many codes neighbouring ones are taken for one, which keeps what is sorted sorted.
     """
 
     codes: U64
@@ -213,7 +212,7 @@ def stretches(codes: Mapping[str, npt.NDArray[np.integer]], places: U64) -> dict
 
 
 def merged(one: Mapping[str, Stretch], other: Mapping[str, Stretch]) -> dict[str, Stretch]:
-    """Return the stretches of the rows of both, of which either may have none.
+    """Return the stretches of the rows of both; either may have none.
 
     Examples
     --------

@@ -65,7 +65,7 @@ def unpacked(data: Any, measures: Sequence[Measure], spaces: Mapping[str, Space]
 
 
 def _ascends(starts: Iterable[Any], some: bool) -> bool:
-    """Tell whether these are first codes of cells, or of some of them, as far as that shows without the column."""
+    """Return whether these are first codes of cells, or of some of them, as far as that shows without the column."""
     codes = list(starts)
     whole = all(type(code) is int for code in codes)
     begins = some or bool(codes and codes[0] == 0)
@@ -97,7 +97,7 @@ def _starts(
 
 
 def _are_cells(parents: Sequence[int], space: Space, level: int) -> bool:
-    """Tell whether codes are the first ones of cells of a level."""
+    """Return whether codes are the first ones of cells of a level."""
     size = level_sizes(space)[level - 1]
     return all(0 <= a < space.values and cells_between(space, size, a, a + 1).tolist() == [a] for a in parents) and all(
         a == 0 or stops_of(space, size, [a - 1]).item() == a for a in parents

@@ -156,7 +156,7 @@ class Digest:
     """Digest of released rows that does not depend on their order or on batches.
 
     Each row's codes are mixed to 64 bits, and the row values are added up modulo 2^64 to the plan's own digest.
-    It tells an altered frame, or one under another plan, from the released one; it is no signature.
+    It distinguishes an altered frame, or one under another plan, from the released one; it is no signature.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -180,7 +180,7 @@ class Digest:
         self.count += other.count
 
     def hexdigest(self, tables: Sequence[MeasuredTable] = ()) -> str:
-        """Return the digest as text: 16 letters for the rows, and as many for the tables measured beside them."""
+        """Return the digest as text: 16 letters for the rows, and as many for the measured tables."""
         rows = f"{self._sum:016x}"
         return rows + sealed(rows, tables) if tables else rows
 
@@ -213,7 +213,7 @@ def mixed_rows(codes: Mapping[str, Codes], factors: Mapping[str, Sequence[U64]])
 
 
 def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:
-    """Return the digest of measured tables, bound to that of the rows beside which they were measured."""
+    """Return the digest of measured tables, bound to that of the rows they were measured with."""
     content = hashlib.sha256(rows.encode())
     for table in tables:
         content.update(json.dumps([table.measure.to_json(), table.starts, table.counts.shape]).encode())

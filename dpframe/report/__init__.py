@@ -1,1 +1,1 @@
-"""What to tell people about a release: its promise, its proof and its figures, in plain words."""
+"""What people should know about a release: its promise, its proof and its figures, in plain words."""

@@ -17,7 +17,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Shapes that repeat a number beside them: nothing for a screen reader."""
+    """Shapes that repeat the number next to them: nothing for a screen reader."""
 
     width: int
     height: int
@@ -38,7 +38,7 @@ class Table:
     Parameters
     ----------
     heads
-        Text of each column's head; one that begins with ``#`` stands above numbers.
+        Text of each column's head; one that begins with ``#`` heads numbers.
     rows
         A cell per head: text, or a drawing.
     look
@@ -55,7 +55,7 @@ class Table:
 def table(
     caption: str, heads: Iterable[str], rows: Iterable[Sequence[object]], look: str = "", *, hide: bool = False
 ) -> Table:
-    """Return a `Table`; heads that begin with ``#`` stand above numbers.
+    """Return a `Table`; heads that begin with ``#`` are above numbers.
 
     Examples
     --------
@@ -110,6 +110,6 @@ def range_bar(lower: float, upper: float, width: int = 400) -> Drawing:
 
 
 def split_bar(share: float, width: int = 600) -> Drawing:
-    """Return a bar of two parts, of which the first is a share of its width."""
+    """Return a bar of two parts, the first one a share of its width."""
     cut = _place(share, width)
     return Drawing(width, 18, (_rect(0, 0, cut, 18, "part0"), _rect(cut, 0, round(width - cut, 2), 18, "part1")))

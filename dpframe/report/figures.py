@@ -32,7 +32,7 @@ SHARES = (0.05, 0.2, 0.5, 0.8)
 """Shares of measured tables that are drawn."""
 
 KINDS = {"marginal": "shares of values", "joint": "shares of pairs", "support": "supports", "mean": "means"}
-"""What stands for a forecast's statistics, in words."""
+"""A forecast's statistics in words."""
 
 _Z = NormalDist().inv_cdf(0.975)
 
@@ -121,7 +121,7 @@ def _mean(estimates: Estimates, name: str) -> list[Table | str]:
     point, lower, upper = (_naive(mean[key]) for key in ("estimate", "lower", "upper"))
     at, left, right = (float((value - low) / (high - low)) for value in (point, lower, upper))
     if not all(map(math.isfinite, (at, left, right))):
-        return ["The mean cannot be told from noise."]
+        return ["The mean is indistinguishable from noise."]
     text = f"{_value(point)} ± {_value((upper - lower) / 2)}"
     drawing = interval_bar(at, left, right, point=True)
     shown = table(
@@ -134,7 +134,7 @@ def _mean_curve(estimates: Estimates, name: str) -> list[Table | str]:
     means = estimates.mean_curve(name)
     low, high = float(means["band_lower"].min()), float(means["band_upper"].max())
     if not (math.isfinite(low) and math.isfinite(high) and high > low):
-        return ["The mean cannot be told from noise."]
+        return ["The mean is indistinguishable from noise."]
     shown = means.iloc[:: max(1, -(-len(means) // MOST_ROWS))]
     rows = []
     for position, row in shown.iterrows():
@@ -167,9 +167,10 @@ def forecast_rows(plan: Plan, n: int) -> list[Sequence[object]]:
 
 
 def share_table(plan: Plan, n: int) -> Table | None:
-    """Return the errors that measured tables would leave at other shares, as parts of those of rows alone.
+    """Return the errors that measured tables would leave at other shares, as parts of the errors of only rows.
 
-    What tables tell grows with their part of μ². The rows' own noise is taken as it is: it hardly follows the share.
+    The information of tables grows with their part of μ². The rows' own noise is taken as it is: it hardly follows the
+    share.
     """
     steps = plan.steps
     if n < 1 or not plan.measures or not {"tables", "rows"} <= set(steps):
@@ -187,10 +188,13 @@ def share_table(plan: Plan, n: int) -> Table | None:
         left = [1 / math.sqrt(1 + gain * share / own) for gain in kinds.values()]
         cells = [cell for part in left for cell in (f"{100 * part:.2g} %", bar(part))]
         rows.append((f"{100 * share:.3g} %" + (" (this release)" if share == own else ""), *cells))
-    heads = ["Share of the tables", *(head for name in kinds for head in (f"#Error of {KINDS[name]}", "Of rows alone"))]
+    heads = [
+        "Share of the tables",
+        *(head for name in kinds for head in (f"#Error of {KINDS[name]}", "Of the errors of only rows")),
+    ]
     caption = (
-        "Typical errors forecast with measured tables, as parts of those of rows alone, if tables had another share of "
-        "what the release gives away (μ²); the noise of rows is taken as it is"
+        "Typical errors forecast with measured tables, as parts of the errors of only rows, if tables had another "
+        "share of what the release gives away (μ²); the noise of rows is taken as it is"
     )
     return table(caption, heads, rows, "bars")
 

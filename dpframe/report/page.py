@@ -31,7 +31,7 @@ GAINS = {
     "secret order": "and rows leave in a secret order",
     "secret sample": "and only a secret sample of the rows leaves",
 }
-"""What stands for each accounting of `Plan.accounting_gains`, in words."""
+"""Each accounting of `Plan.accounting_gains`, in words."""
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """Control characters and non-characters."""
@@ -53,7 +53,7 @@ class Promise:
 
     @property
     def delta(self) -> str:
-        """Its δ, rounded up; empty if there is none."""
+        """Its δ, rounded up; empty if it is 0."""
         return upward(self.budget.delta) if self.budget.delta else ""
 
     @property
@@ -209,7 +209,7 @@ def _unprotected(plan: Plan, certificate: Certificate) -> list[str]:
 
 def _proofs(certificate: Certificate) -> Table:
     rows = [(p.unit, upward(p.claimed.epsilon), upward(p.epsilon), p.method) for p in certificate.proofs]
-    caption = "Each channel's claim, beside the loss recomputed from its integers"
+    caption = "Each channel's claim, and the loss recomputed from its integers"
     return table(caption, ("Column", "#Claims ε", "#Loses ε", "How"), rows)
 
 
@@ -236,10 +236,10 @@ def _accuracy(plan: Plan, n: int, estimates: Estimates | None) -> Accuracy | Non
     if not plan.columns or n < 1:
         return None
     caption = (
-        "Forecast from the plan alone: half-widths of 95 % intervals, drawn as parts of the whole range "
+        "Forecast from only the plan: half-widths of 95 % intervals, drawn as parts of the whole range "
         "(100 %, or the column's bounds)"
     )
-    heads = ("Column", "Statistic", "#Expected interval", "Of its range")
+    heads = ("Column", "Statistic", "#Expected interval", "Part of its range")
     forecast = table(caption, heads, forecast_rows(plan, n), "bars")
     figures = [] if estimates is None else estimate_figures(estimates)
     return Accuracy(figures, forecast, len(plan.columns) > MOST_COLUMNS)
@@ -256,7 +256,7 @@ def _gains(plan: Plan) -> Table | None:
         (f"{name}: {GAINS.get(name, '')}", number(lost), f"{number(value)} ×", bar(value / noise.max()))
         for name, lost, value in zip(map(str, gains.index), gains["row_epsilon"], noise, strict=True)
     ]
-    heads = ("Accounting", "#ε of a row", "#Noise", "Beside this release")
+    heads = ("Accounting", "#ε of a row", "#Noise", "Compared with this release")
     return table("Noise under each accounting", heads, rows, "bars", hide=True)
 
 

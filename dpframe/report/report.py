@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Report:
     """What a release promises, how each column was randomised, and how accurate that can be.
 
-    Shown as a table in notebooks, as text elsewhere; `save` writes a page of its own for whoever decides whether
+    Shown as a table in notebooks, as text elsewhere; `save` writes a page of its own for the people who decide whether
     the release may go out.
 
     Parameters
@@ -56,7 +56,7 @@ class Report:
     def to_frame(self) -> pd.DataFrame:
         """Return a table with a row per randomised column, or group of columns.
 
-        Beside ``expected_error`` stand pair lower bounds, ``error_bound_6`` and ``error_bound_7``, in ``unit``.
+        The pair lower bounds are ``error_bound_6`` and ``error_bound_7``, in ``unit`` as ``expected_error``.
         """
         plan = self.info.plan
         table, bounds = plan.summary(), [unit.error_bounds for unit in plan.units]

@@ -106,7 +106,7 @@ def test_leak_order_of_grouped_rows_is_warned_of() -> None:
     parted = ["the input is partitioned by 'a\\nb', k and keeps its order"]
     assert order_warnings([], partitions=["a\nb", "k"]) == parted
     frame = pd.DataFrame({"x": ["b"] * 6 + ["a"] * 6 + ["c"] * 6, "y": ["a", "b", "b"] * 6, "z": range(18)})
-    match = "^the input is sorted by z and grouped by x and keeps its order: positions tell"
+    match = "^the input is sorted by z and grouped by x and keeps its order: positions reveal values"
     spaces = {"x": ["a", "b", "c"], "y": ["a", "b"], "z": (0, 20)}
     with pytest.warns(dpf.OrderLeakWarning, match=match):
         sanitized(frame, spaces, shuffle=False)

@@ -298,7 +298,7 @@ def test_a_stopped_job_says_that_its_repetition_is_free(shell, ledger, monkeypat
         code, out, err = shell(words)
     assert (code, out) == (130, "")
     assert err == (
-        "dpframe: stopped; nothing was written. Under a ledger a spend may stand: the same command again costs "
+        "dpframe: stopped; nothing was written. Under a ledger it may be paid for: the same command again costs "
         "nothing more\n"
     )
     assert ledger.spent("survey").epsilon == 0.5
@@ -314,4 +314,4 @@ def test_as_a_process(tmp_path):
     assert "survey" in done.stdout
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "dpframe: dataset survey is in l already, and its total stands\n"
+    assert done.stderr == "dpframe: dataset survey is in l already, and its total cannot change\n"

@@ -65,7 +65,7 @@ def test_a_template_is_filled_in_and_read(run, source, tmp_path, ending):
     assert (code, text) == (0, f"wrote {file}: spaces of 6 columns\n")
     code, _, err = run("plan", source, "--epsilon", 1, "--spaces", file)
     assert code == 2
-    assert err == f"dpframe: {file}, column 'age': what stands in capitals is to be filled in, or left out\n"
+    assert err == f"dpframe: {file}, column 'age': fill in what is in capitals, or leave it out\n"
     filled = file.read_text(encoding="utf-8")
     for old, new in (('"LOWER"', "0"), ('"UPPER"', "120"), ('"CATEGORY", "…"', '"F", "M", "x", "y"')):
         assert old in filled
@@ -209,6 +209,6 @@ def test_what_is_half_filled_in_is_refused(run, source, tmp_path, left):
     (tmp_path / "spaces.json").write_text('{"age": ' + left + "}", encoding="utf-8")
     code, _, err = run("plan", source, "--epsilon", 1, "--spaces", tmp_path / "spaces.json")
     assert code == 2
-    assert "column 'age': what stands in capitals is to be filled in" in err
+    assert "column 'age': fill in what is in capitals" in err
     (tmp_path / "spaces.json").write_text('{"age": [1, 2, 3], "age": [1, 2]}')
     assert "each once" in run("plan", source, "--epsilon", 1, "--spaces", tmp_path / "spaces.json")[2]

@@ -422,7 +422,7 @@ class TestRefusals:
         with pytest.raises(dpf.ParameterError, match=r"DataFrame is no Dask DataFrame.*pass one"):
             engine.sanitize(flat, plan)
         flat.to_csv(tmp_path / "in.csv")
-        with pytest.raises(dpf.FileError, match="is CSV, of which engines read no parts; convert it to Parquet"):
+        with pytest.raises(dpf.FileError, match="is CSV, and engines cannot read parts of it; convert it to Parquet"):
             engine.sanitize(tmp_path / "in.csv", plan)
         with pytest.raises(dpf.ParameterError, match="id is for frames"):
             engine.sanitize(tmp_path, plan, id="person")

@@ -75,4 +75,4 @@ def test_many_codes(monkeypatch, most):
     assert watched_in_parts(codes, parts) == ([f"the input is {told} and keeps its order: {REMEDY}"] if told else [])
 
 
-REMEDY = "positions tell about rows; use shuffle=True or reorder the rows at random first"
+REMEDY = "positions reveal values; use shuffle=True or reorder the rows at random first"

@@ -236,7 +236,7 @@ def test_a_row_s_groups_need_not_stand_together():
 
 def test_what_noise_has_drowned_is_drawn_to_zero_with_a_warning():
     safe = dpf.sanitize(people(2_000), epsilon=1, spaces=SPACES, key=KEY, measure=None)
-    with pytest.warns(dpf.DpframeWarning, match="of 3 directions of the features cannot be told from noise"):
+    with pytest.warns(dpf.DpframeWarning, match="of 3 directions of the features are indistinguishable from noise"):
         model = dpf.DebiasedRidge().fit(safe, "income")
     assert model.n_lifted_ > 0
     assert np.isfinite(model.covariance_).all()
@@ -321,7 +321,7 @@ def test_refusals(kind):
         model.fit(pa.Table.from_pandas(safe, preserve_index=False), safe[target])
     with pytest.raises(dpf.ParameterError, match="X and y must be rows of one release, in one order"):
         model.fit(safe, safe[target].iloc[::-1])
-    with pytest.raises(dpf.ParameterError, match="no randomised column besides the target"):
+    with pytest.raises(dpf.ParameterError, match="no randomised column other than the target"):
         model.fit(safe[[target]], target)
     with pytest.raises(dpf.ParameterError, match="plan must be a Plan"):
         clone(model).set_params(plan="plan.json").fit(safe, target)
@@ -370,7 +370,7 @@ def test_sets_are_refused(kind):
 def test_no_complete_rows():
     frame = pd.DataFrame({"x": [None] * 30, "y": np.linspace(0, 1, 30)[::-1]}, dtype="float64").sample(frac=1)
     safe = dpf.sanitize(frame, epsilon=RAW, measure=None, spaces={"x": dpf.Nullable(dpf.Real(0, 1)), "y": (0, 1)})
-    with pytest.raises(dpf.ParameterError, match="X has no rows without nulls that could be told from noise"):
+    with pytest.raises(dpf.ParameterError, match="X has no rows without nulls, as far as noise lets them be seen"):
         dpf.DebiasedRidge().fit(safe, "y")
 
 

@@ -189,7 +189,7 @@ def test_refusals_of_logistic_regression(measured):
         dpf.DebiasedLogisticRegression(random_state="now").fit(measured, "rich")
     frame = pd.DataFrame({"x": ["a", "b"] * 200, "y": ["p"] * 400})
     safe = dpf.sanitize(frame, epsilon=200.0, delta=0, spaces={"x": ["a", "b"], "y": ["p", "q"]}, key=KEY)
-    with pytest.raises(dpf.ParameterError, match="y has one class alone in the release's model; take another target"):
+    with pytest.raises(dpf.ParameterError, match="y has only one class in the release's model; take another target"):
         dpf.DebiasedLogisticRegression().fit(safe, "y")
 
 

@@ -332,13 +332,13 @@ def test_what_is_left_of_a_part(tmp_path):
 
 def test_a_part_is_one_of_the_datasets(ledger):
     ledger.create("parted", 1.0, parts=("north", "south"))
-    with pytest.raises(ParameterError, match=r"^part east is none of dataset parted, which has north, south; name one"):
+    with pytest.raises(ParameterError, match=r"^dataset parted has no part east; its parts are north, south: name one"):
         spend(ledger, 0, dataset="parted", part="east")
     with pytest.raises(ParameterError, match=r"^part is not to be named: dataset survey has no parts; leave part out,"):
         spend(ledger, 0, part="north")
     with pytest.raises(ParameterError, match=r"^part must be text of at least one character"):
         spend(ledger, 0, dataset="parted", part="")
-    with pytest.raises(ParameterError, match=r"^part east is none"):
+    with pytest.raises(ParameterError, match=r"^dataset parted has no part east"):
         ledger.remaining("parted", "east")
     spend(ledger, 0, dataset="parted", part="north")
     for part in ("south", None):

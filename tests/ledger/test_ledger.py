@@ -291,7 +291,7 @@ def test_what_was_spent_cannot_be_replaced(ledger, recursive):
 
 
 def test_total_stands(ledger):
-    with pytest.raises(LedgerError, match=r"dataset survey is in .* already, and its total stands"):
+    with pytest.raises(LedgerError, match=r"dataset survey is in .* already, and its total cannot change"):
         ledger.create("survey", 9.0)
     assert ledger.total("survey").epsilon == 1.0
 

@@ -239,7 +239,7 @@ def test_refusals_of_parts(people: pd.DataFrame, tmp_path: Path, ledger: dpf.Led
     ledger.create("moving", 1.0, parts=("north", "south"), moving=True)
     for options, match in (
         (account(ledger) | {"part": "north"}, "dataset survey has no parts; leave part out"),
-        (account(ledger, "moving") | {"part": "west"}, "part west is none of dataset moving, which has"),
+        (account(ledger, "moving") | {"part": "west"}, "dataset moving has no part west; its parts are"),
         (account(ledger, "moving") | {"part": "north"}, "may move between its parts.*release all parts as one table"),
         ({"part": "north"}, "ledger and dataset go together"),
     ):

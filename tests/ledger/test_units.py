@@ -18,7 +18,7 @@ from dpframe.errors import LedgerError, ParameterError, PlanError
 from dpframe.io.frames import wrap
 from dpframe.ledger import job_keys
 from dpframe.plan.build import build_plan
-from dpframe.plan.explanation import _person
+from dpframe.plan.explanation import person_lines
 from dpframe.plan.plan import Plan
 from dpframe.report.page import _unprotected
 
@@ -380,7 +380,7 @@ def test_a_report_names_who_is_not_protected_at_once() -> None:
         "2 rows": ["People who own more rows than 2: any 2 of their rows are protected, but not all of them at once."],
         "person:patient": [],
     }
-    owned = [list(_person(plan))[-1] for plan in made.values()]
+    owned = [list(person_lines(plan))[-1] for plan in made.values()]
     assert owned[1].startswith("A person owns 2 rows at most, which is believed;")
     assert owned[2].startswith("Of each person, by column 'patient', one row counted, however many they own;")
 

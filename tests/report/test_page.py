@@ -361,7 +361,7 @@ def test_errors_are_drawn_against_the_share_of_measured_tables():
     assert [head.text for head in shown.heads[:3]] == [
         "Share of the tables",
         "Error of shares of values",
-        "Of rows alone",
+        "Of the errors of only rows",
     ]
     now = next(row for row in shown.rows if "this release" in row[0])
     pairs = [float(row[3].removesuffix(" %")) for row in shown.rows]
