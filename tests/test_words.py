@@ -14,7 +14,7 @@ import dpframe
 
 PACKAGE = Path(dpframe.__file__).parent
 PAGES = [
-    path for path in (PACKAGE.parent / "README.md", *sorted((PACKAGE.parent / "docs").glob("*.md"))) if path.exists()
+    path for path in (PACKAGE.parent / "README.md", *sorted((PACKAGE.parent / "docs").rglob("*.md"))) if path.exists()
 ]
 
 WORDS = {
