@@ -11,9 +11,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.plan.columns import Column
@@ -32,6 +34,12 @@ MOST_BESIDE_SPIKE = 0.05
 
 _SPIKE = 0.6
 """Share of the rows in one cell from which on a column's others are few."""
+
+_SURELY = 3.0
+"""Standard errors by which others than a spike's rows are there beyond doubt."""
+
+_RUNS, _FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.0005
+"""Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows."""
 
 ERRORS = 2.0
 """Standard errors by which the rows that bounds leave out must lie below that share."""
@@ -93,7 +101,7 @@ def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int) -> str 
     share, error = share_outside(measured, space, n)
     if share - ERRORS * error > MOST_OUTSIDE:
         return "more than a fifth of the rows lies beyond its bounds"
-    if share - error / 2 > MOST_BESIDE_SPIKE and _spiky(measured, n):
+    if (share - error / 2 > MOST_BESIDE_SPIKE and _spiky(measured, n)) or _hides_others(measured, space, n):
         return "one value has most of the rows, and where the others lie does not stand out of the noise"
     if share + ERRORS * error > MOST_UNSEEN:
         return "its bounds rest on counts that do not stand out of their noise"
@@ -103,6 +111,42 @@ def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int) -> str 
 def _spiky(measured: Sequence[Measured], n: int) -> bool:
     nulls = max(measured[-1].missing or 0, 0)
     return max(measured[-1].counts, default=0) > _SPIKE * max(n - nulls, 1)
+
+
+def _hides_others(measured: Sequence[Measured], space: Space, n: int) -> bool:
+    """Tell whether one value has most rows, others there are or may be, and none are seen between the bounds.
+
+    How many rows one cell leaves to all others is known from its count and n, far better than from the sum of their
+    own. Beside a cell around 0 the bounds were put where nothing was seen: between 0 and 1.
+    """
+    layers = [Layer((-math.inf, *m.cells, math.inf), m.counts, m.variance) for m in measured]
+    counts, covariance = fit_layers(layers)
+    ends = np.array(layers[-1].ends, dtype=np.float64)
+    spike, whole = int(np.argmax(counts)), space.inner_space.is_whole or measured[-1].unit is not None
+    single = ends[spike + 1] - ends[spike] <= 1 if whole else ends[spike] < 0 < ends[spike + 1]
+    if not single or not _spiky(measured, n):
+        return False
+    others = n - (measured[-1].missing or 0) - counts[spike]
+    error = math.sqrt(covariance[spike, spike] + (measured[-1].variance if measured[-1].missing is not None else 0.0))
+    if others < _SURELY * error and others + ERRORS * error < MOST_BESIDE_SPIKE * n:
+        return False
+    inside = _inside(ends, space, measured[-1].unit) > 0
+    inside[spike] = False
+    return not _stands_out(counts, covariance, inside)
+
+
+def _stands_out(counts: FloatArray, covariance: FloatArray, inside: npt.NDArray[np.bool_]) -> bool:
+    """Tell whether some run of cells, among these, holds more than noise makes anywhere among them."""
+    level = NormalDist().inv_cdf(1 - _FALSE_ALARM / (len(_RUNS) * max(int(inside.sum()), 1)))
+    sums = np.concatenate([[0.0], np.cumsum(counts * inside)])
+    spread = np.pad((covariance * np.outer(inside, inside)).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    for width in (width for width in _RUNS if width <= len(counts)):
+        start = np.arange(len(counts) + 1 - width)
+        stop = start + width
+        variance = spread[stop, stop] - 2 * spread[start, stop] + spread[start, start]
+        if (sums[stop] - sums[start] > level * np.sqrt(np.maximum(variance, 1e-300))).any():
+            return True
+    return False
 
 
 def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[float, float]:
