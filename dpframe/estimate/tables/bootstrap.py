@@ -17,6 +17,9 @@ from dpframe.estimate.tables.tables import Table
 REPLICAS = 12
 """Measurements drawn anew."""
 
+MOST_COMPARED = 20
+"""Pairs whose misfit is compared with that of replicas, about, to know how all pairs err."""
+
 
 @dataclass(frozen=True, eq=False)
 class Replicas:
@@ -26,26 +29,30 @@ class Replicas:
     again: tuple[TableFit, ...]
 
     @cached_property
-    def biases(self) -> dict[tuple[int, int], float]:
-        """Return by how much every pair's squared errors exceed those of the replicas, at least 1.
+    def _common(self) -> float:
+        """The ratio below of some pairs together, evenly among all."""
+        pairs = list(self.fit.evidence.pairs)
+        some = [self._squares(pair) for pair in pairs[:: max(1, len(pairs) // MOST_COMPARED)]]
+        held, own, _ = np.sum(some, axis=0) if some else (1.0, 1.0, 0)
+        return float(held / max(own, 1e-300))
+
+    def bias(self, pair: tuple[int, int]) -> float:
+        """Return by how much a measured pair's squared errors exceed those of the replicas, at least 1.
 
         A replica's truth is a fit, which is smoother than the table was. The fit's own squared error is its misfit
         less the noise, and twice the covariance of noise and fit, which replicas show (Efron 2004). That has the
         variance 2·cells: a pair's ratio is drawn to that of all, as if ratios of pairs differed by about one.
         """
-        errors = {pair: self._squares(table) for pair, table in self.fit.evidence.pairs.items()}
-        total = np.sum([(held, own) for held, own, _ in errors.values()], axis=0)
-        common = total[0] / max(total[1], 1e-300)
-        found = {}
-        for pair, (held, own, cells) in errors.items():
-            weight = own**2 / (2 * cells)
-            found[pair] = max(1.0, float((own * held / (2 * cells) + common) / (weight + 1)))
-        return found
+        if pair not in self.fit.evidence.pairs:
+            return 1.0
+        held, own, cells = self._squares(pair)
+        weight = own**2 / (2 * cells)
+        return max(1.0, float((own * held / (2 * cells) + self._common) / (weight + 1)))
 
-    def _squares(self, pair: Table) -> tuple[float, float, int]:
+    def _squares(self, columns: tuple[int, int]) -> tuple[float, float, int]:
         """Return a pair's squared error by its misfit, by the replicas, in units of its noise, and its cells."""
-        n, shares, precision = self.fit.evidence.n, self.fit.joint(pair.columns), 1 / pair.variances
-        columns = (pair.columns[0], pair.columns[1])
+        pair = self.fit.evidence.pairs[columns]
+        n, shares, precision = self.fit.evidence.n, self.fit.joint(columns), 1 / pair.variances
         steps = [n * (fit.joint(columns) - shares) for fit in self.again]
         noises = [fit.evidence.pairs[columns].counts - n * shares for fit in self.again]
         covariance = np.mean([np.sum(s * z * precision) for s, z in zip(steps, noises, strict=True)])
@@ -92,7 +99,7 @@ class Replicas:
             squares = squares * (len(self.again) / (len(self.again) - 2) if len(self.again) > 2 else 1.0)
         if len(columns) > 1 and not simple:
             inside = combinations(sorted(columns), 2)
-            squares = squares * max([self.biases.get((a, b), 1.0) for a, b in inside])
+            squares = squares * max(self.bias(pair) for pair in inside)
         if len(columns) > 2:
             # Which end of the geometric mean is nearer depends on the table: their distance stands for its bias.
             ends = of(self.fit.mixture.joint(columns)) - of(self.fit.from_pairs(columns, 0.0))
@@ -112,11 +119,12 @@ def draw_replicas(fit: TableFit, count: int = REPLICAS) -> Replicas:
     """Measure the fit anew, and fit each measurement with the classes and the steps of the first."""
     generator = np.random.default_rng(2)
     evidence = fit.evidence
+    tables = [(table, evidence.n * fit.joint(table.columns)) for table in evidence.tables]
+    rows = [(table, float(table.counts.sum()) * _released(fit, table.columns)) for table in evidence.rows]
     again = []
     for r in range(count):
-        tables = tuple(_again(t, evidence.n * fit.joint(t.columns), generator) for t in evidence.tables)
-        rows = tuple(_again(t, float(t.counts.sum()) * _released(fit, t.columns), generator) for t in evidence.rows)
-        again.append(refit_tables(fit, replace(evidence, tables=tables, rows=rows), seed=r, starts=2))
+        drawn = [tuple(_again(*known, generator) for known in part) for part in (tables, rows)]
+        again.append(refit_tables(fit, replace(evidence, tables=drawn[0], rows=drawn[1]), seed=r))
     return Replicas(fit, tuple(again))
 
 

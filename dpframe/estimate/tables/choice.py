@@ -17,6 +17,12 @@ from dpframe.estimate.tables.tables import Evidence
 CLASSES = (1, 2, 5, 10, 20, 40, 80, 160)
 """Candidates, from few to many."""
 
+FIRST = 20
+"""The candidate from which the search goes up, or down."""
+
+WORTH = 0.002
+"""Part of the score that more classes must gain: where noise hides what they gain, fewer err less in small cells."""
+
 SCALE = 0.25
 """Part of the noise's variance that is added to what is fitted."""
 
@@ -25,9 +31,6 @@ DRAWS = 2
 
 STARTS = 2
 """Starts of each fit that is scored."""
-
-SETBACKS = 3
-"""Candidates in turn without a better score after which the search ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,23 +44,34 @@ class Choice:
 def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> Choice:
     """Return the candidate whose fits err least by the coupled bootstrap.
 
-    Candidates are tried in their order until three in turn were no better than the best so far.
+    The search climbs: errors fall with the number of classes as they follow the data, then rise as they follow noise.
     """
     generator = np.random.default_rng(1)
     draws = [evidence.split(SCALE, generator) for _ in range(DRAWS)]
-    best, least, worse = Choice(candidates[0], ()), np.inf, 0
-    for classes in candidates:
-        tried, score = [], 0.0
-        for seed, (fitted, held) in enumerate(draws):
-            mixture = fit_mixture(fitted, classes=classes, starts=STARTS, seed=seed)
-            score += prediction_error(mixture, held)
-            tried.append((fitted, held, mixture))
-        if score < least:
-            best, least, worse = Choice(classes, tuple(tried)), score, 0
-        else:
-            worse += 1
-        if worse == SETBACKS:
+
+    def scored(place: int) -> tuple[float, Choice]:
+        mixtures = [
+            fit_mixture(fitted, classes=candidates[place], starts=STARTS, seed=seed)
+            for seed, (fitted, _) in enumerate(draws)
+        ]
+        score = sum(prediction_error(mixture, held) for mixture, (_, held) in zip(mixtures, draws, strict=True))
+        tried = tuple((*draw, mixture) for draw, mixture in zip(draws, mixtures, strict=True))
+        return score, Choice(candidates[place], tried)
+
+    first = candidates.index(FIRST) if FIRST in candidates else 0
+    least, best = scored(first)
+    for place in range(first + 1, len(candidates)):
+        score, choice = scored(place)
+        if score > least * (1 - WORTH):
             break
+        least, best = score, choice
+    if best.classes > candidates[first]:
+        return best
+    for place in reversed(range(first)):
+        score, choice = scored(place)
+        if score > least * (1 + WORTH):
+            break
+        least, best = min(least, score), choice
     return best
 
 

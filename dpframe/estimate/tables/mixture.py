@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,12 @@ OF_ROWS = Pace(0.02, 1.05)
 MOST_STEPS = 1_000
 """Steps after which a fit ends at the latest: few classes may never come near."""
 
-PATIENCE, GAIN = 5.0, 0.005
-"""A fit also ends where steps of this length together lower χ² by less than this part: its classes can do no better."""
+PATIENCE, GAIN = 5.0, 0.02
+"""A fit also ends where steps of this length together lower χ² by less than this part.
+
+What little is gained beyond is noise as often as not: a quarter of it takes twice the steps, and errs by 0 to 5 % more
+(Adult's pairs at ε from 0.3 to 4).
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,21 +136,31 @@ class Block:
         counts, precisions = (self.counts / n).astype(precision), (n * n * self.precisions).astype(precision)
         return Block(one, one if self.is_whole else other, counts, precisions)
 
+    @cached_property
+    def _scratch(self) -> npt.NDArray[Any]:
+        """Room for residuals, and for these weighted: made anew in each step it would cost more than the step."""
+        return np.empty((2, *self.counts.shape), self.counts.dtype)
+
     def misfit(
         self, laws: npt.NDArray[Any], weights: npt.NDArray[Any], n: float = 1.0
     ) -> tuple[FloatArray, list[tuple[Side, npt.NDArray[Any]]]]:
         """Return χ² of every start, and the gradients by either side's laws, but for the weights' factor."""
         one = self.one.of(laws)
         other = one if self.is_whole else self.other.of(laws)
-        residual = (one * weights[..., None]).swapaxes(-1, -2) @ other
-        residual *= n
-        residual -= self.counts
-        weighted = residual * self.precisions
-        apart = [float(np.vdot(r, w)) for r, w in zip(residual, weighted, strict=True)]
+        residual, weighted = self._scratch
+        apart, by_one, by_other = np.zeros(len(laws)), np.empty_like(one), np.empty_like(other)
+        for s, (left, right, weight) in enumerate(zip(one, other, weights, strict=True)):
+            np.matmul((left * weight[:, None]).T, right, out=residual)
+            residual *= n
+            residual -= self.counts
+            np.multiply(residual, self.precisions, out=weighted)
+            apart[s] = np.vdot(residual, weighted)
+            np.matmul(left, weighted, out=by_other[s])
+            if not self.is_whole:
+                np.matmul(right, weighted.T, out=by_one[s])
         if self.is_whole:
-            return np.array(apart) / 2, [(self.one, self.one.back(one @ weighted))]
-        by_one, by_other = other @ weighted.swapaxes(-1, -2), one @ weighted
-        return np.array(apart), [(self.one, self.one.back(by_one)), (self.other, self.other.back(by_other))]
+            return apart / 2, [(self.one, self.one.back(by_other))]
+        return apart, [(self.one, self.one.back(by_one)), (self.other, self.other.back(by_other))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,16 +291,16 @@ class _Descent:
                 if not len(active):
                     break
             rate = np.float32(self.rate * np.sqrt(1 - 0.999**step) / (1 - 0.9**step))
-            for v, m, s, g in zip(values, first, second, gradients, strict=True):
-                m += np.float32(0.1) * (g - m)
-                s += np.float32(0.001) * (g * g - s)
-                v -= rate * m / (np.sqrt(s) + np.float32(1e-12))
+            for moved in zip(values, first, second, gradients, strict=True):
+                _adam(*moved, rate)
         return self._mean(found)
 
     def _laws(self, logits: Single) -> Single:
         """Return the softmax of every column's logits."""
-        raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return np.asarray(raised / (((raised @ self.segments) + np.float32(1e-30)) @ self.segments.T))
+        raised = logits - logits.max(axis=-1, keepdims=True)
+        np.exp(raised, out=raised)
+        raised /= ((raised @ self.segments) + np.float32(1e-30)) @ self.segments.T
+        return np.asarray(raised)
 
     def _gradients(self, laws: Single, weights: Single) -> tuple[FloatArray, list[Single]]:
         """Return χ² of every start, and its gradients by logits and tilts."""
@@ -296,9 +310,12 @@ class _Descent:
             misfit += apart
             for side, part in sides:
                 held[..., side.cells] += part
-        along = laws * held
-        inner = along @ self.segments
-        by_logits = weights[:, :, None] * (along - laws * (inner @ self.segments.T))
+        held *= laws
+        inner = held @ self.segments
+        by_logits = inner @ self.segments.T
+        by_logits *= laws
+        np.subtract(held, by_logits, out=by_logits)
+        by_logits *= weights[:, :, None]
         by_weights = inner.sum(axis=-1) / 2
         by_tilts = weights * (by_weights - (weights * by_weights).sum(axis=-1, keepdims=True))
         return misfit, [by_logits, by_tilts]
@@ -309,6 +326,22 @@ class _Descent:
         edges = np.cumsum(self.sizes)[:-1]
         columns = [part / part.sum(axis=1, keepdims=True) for part in np.split(laws, edges, axis=1)]
         return Mixture(weights / weights.sum(), tuple(columns), len(found))
+
+
+def _adam(values: Single, first: Single, second: Single, gradient: Single, rate: np.float32) -> None:
+    """Move values by one step of Adam, and its two moments; the gradient is used up."""
+    apart = gradient - first
+    apart *= np.float32(0.1)
+    first += apart
+    gradient *= gradient
+    gradient -= second
+    gradient *= np.float32(0.001)
+    second += gradient
+    np.sqrt(second, out=apart)
+    apart += np.float32(1e-12)
+    np.divide(first, apart, out=apart)
+    apart *= rate
+    values -= apart
 
 
 def _softmax(values: Single) -> Single:

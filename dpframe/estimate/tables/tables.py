@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -48,7 +49,7 @@ class Table:
                 f"table of columns {self.columns}: sigma must be above zero; give one, or one for each cell"
             )
 
-    @property
+    @cached_property
     def variances(self) -> FloatArray:
         """Variance of every cell's count, in rows²."""
         return np.broadcast_to(np.asarray(self.sigma, dtype=np.float64) ** 2, self.counts.shape)
@@ -71,12 +72,15 @@ class Table:
         >>> pair.sum_to([4]).counts, pair.sum_to([4]).variances
         (array([5., 3.]), array([0.5, 0.5]))
         """
+        if tuple(columns) == self.columns:
+            return self
         others = tuple(i for i, c in enumerate(self.columns) if c not in columns)
         kept = [c for c in self.columns if c in columns]
         order = [kept.index(c) for c in columns]
         counts = self.counts.sum(axis=others).transpose(order)
-        variances = self.variances.sum(axis=others).transpose(order)
-        return Table(tuple(columns), counts, np.sqrt(variances))
+        if isinstance(self.sigma, float):
+            return Table(tuple(columns), counts, self.sigma * math.sqrt(self.counts.size / counts.size))
+        return Table(tuple(columns), counts, np.sqrt(self.variances.sum(axis=others).transpose(order)))
 
 
 def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[FloatArray]) -> Table:
