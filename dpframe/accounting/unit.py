@@ -1,5 +1,9 @@
 """Whom a promise is for: neighbouring tables differ in one row, in so many rows of a person, or in a person.
 
+Rows are *replaced*, so that the number of rows is public, or *added or removed*, so that it is a secret. A replaced row
+is one that is removed and one that is added: what is promised for 2k rows that are added or removed holds for k that
+are replaced. Nothing leads back, for a promise about replaced rows may give the number of rows away.
+
 Promises add up where they are for the same. One for k rows holds for fewer as well. One for a person whom a column
 names, with all rows that the person has, is another relation: the k-row promise of however large a k does not bound
 it, and it says nothing of a row whose person may change with it.
@@ -7,19 +11,26 @@ it, and it says nothing of a row whose person may change with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpframe.errors import ParameterError
 
-_EXAMPLE = 'unit must be "row", "10 rows" (as many as one person may own) or "person:COLUMN", e.g. "person:patient"'
+_EXAMPLE = (
+    'unit must be "row", "10 rows" (as many as one person may own) or "person:COLUMN", e.g. "person:patient", each '
+    'with "add_remove " before it where rows are added or removed'
+)
 _PERSON = "person:"
+_ADDED = "add_remove "
+NEIGHBOURS = ("replace_one", "add_remove")
+"""How neighbouring tables differ: in a row that is replaced, or in one that only one of them has."""
 
 
 @dataclass(frozen=True)
 class Unit:
     """A row, ``rows`` rows that one person may own, or all rows of a person, identified by the column ``person``.
 
+    ``added`` says that neighbouring tables differ in rows that only one of them has, not in rows that are replaced.
     Its text (`str`) is what a ledger and plans keep; `Unit.of` reads it.
 
     Examples
@@ -28,15 +39,18 @@ class Unit:
     ['row', '10 rows', '10 rows', 'person:patient']
     >>> Unit.of("10 rows").covers(Unit.of("row")), Unit.of("row").covers(Unit.of("person:patient"))
     (True, False)
+    >>> Unit.of("add_remove 2 rows").covers(Unit.of("row")), Unit.of("2 rows").covers(Unit.of("add_remove row"))
+    (True, False)
     """
 
     rows: int = 1
     person: str | None = None
+    added: bool = False
 
     def __post_init__(self) -> None:
         whole = isinstance(self.rows, int) and not isinstance(self.rows, bool) and self.rows >= 1
         named = self.person is None or (isinstance(self.person, str) and bool(self.person) and self.rows == 1)
-        if not whole or not named:
+        if not whole or not named or not isinstance(self.added, bool):
             raise ParameterError(_EXAMPLE)
 
     @classmethod
@@ -46,6 +60,8 @@ class Unit:
             return value
         if not isinstance(value, str):
             return cls(value)
+        if value.startswith(_ADDED) and not value.startswith(2 * _ADDED):
+            return replace(cls.of(value.removeprefix(_ADDED)), added=True)
         if value.startswith(_PERSON):
             return cls(person=value.removeprefix(_PERSON))
         number, _, noun = value.partition(" ")
@@ -62,27 +78,38 @@ class Unit:
         return cls(contributions) if privacy_id is None else cls(person=privacy_id)
 
     def __str__(self) -> str:
+        kind = _ADDED if self.added else ""
         if self.person is not None:
-            return f"{_PERSON}{self.person}"
-        return "row" if self.rows == 1 else f"{self.rows} rows"
+            return f"{kind}{_PERSON}{self.person}"
+        return f"{kind}row" if self.rows == 1 else f"{kind}{self.rows} rows"
+
+    @property
+    def neighbours(self) -> str:
+        """How neighbouring tables differ, one of `NEIGHBOURS`."""
+        return NEIGHBOURS[self.added]
 
     @property
     def words(self) -> str:
         """What it is, in a sentence."""
+        kind = ", added or removed" if self.added else ""
         if self.person is not None:
-            return f"a person, by column {self.person!r}"
-        return "a row" if self.rows == 1 else f"up to {self.rows} rows of a person"
+            return f"a person, by column {self.person!r}{kind}"
+        return f"a row{kind}" if self.rows == 1 else f"up to {self.rows} rows of a person{kind}"
 
     @property
     def options(self) -> str:
         """The options that give it."""
+        kind = ' and neighbours="add_remove"' if self.added else ""
         if self.person is not None:
-            return f"privacy_id={self.person!r}"
-        return "neither contributions nor privacy_id" if self.rows == 1 else f"contributions={self.rows}"
+            return f"privacy_id={self.person!r}{kind}"
+        rows = "neither contributions nor privacy_id" if self.rows == 1 else f"contributions={self.rows}"
+        return f"{rows}{kind}"
 
     def covers(self, other: Unit) -> bool:
         """Return whether what is promised for this holds for another."""
-        return self.person == other.person and self.rows >= other.rows
+        if self.added == other.added:
+            return self.person == other.person and self.rows >= other.rows
+        return self.added and self.person is None and other.person is None and self.rows >= 2 * other.rows
 
 
 ROW = Unit()

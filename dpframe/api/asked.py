@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from dpframe.io.table import Table
 from dpframe.io.types import output_type
 from dpframe.mechanisms import mechanism_for
 from dpframe.plan.columns import Column
-from dpframe.spaces import Nullable, Space
+from dpframe.spaces import Nullable, Space, Subset
 from dpframe.spaces.field import Field, is_open
 
 ROWS = 1 << 16
@@ -46,8 +46,8 @@ class Asked:
         Raises
         ------
         ParameterError, ColumnError
-            Without a space, with the declaration to paste; for one that does not fit the column's type, or holds sets
-            or tuples.
+            Without a space, with the declaration to paste; for one that does not fit the column's type, or holds
+            vectors or tuples.
         """
         name = field.name
         known = declared_space(field, declared) if name in declared else from_type(field)
@@ -56,10 +56,10 @@ class Asked:
                 f"column {name_list([name])} has no space, which questions need; pass "
                 f"spaces={{{name!r}: {placeholder(field.type)}}} (Nullable(…) around a space keeps nulls)"
             )
-        if known.code_words or len(known.sizes) > 1:
+        if (known.code_words and not known.holds_sets) or len(known.sizes) > 1:
             raise ParameterError(
-                f"column {name_list([name])} holds {'sets' if known.code_words else 'tuples'}, which questions do not "
-                "count; release the table, and ask its estimates"
+                f"column {name_list([name])} holds {known.noun if known.code_words else 'tuples'}, which questions do "
+                "not count; release the table, and ask its estimates"
             )
         return cls(field, known)
 
@@ -99,6 +99,13 @@ class Asked:
             )
         return self
 
+    def sets(self, question: str) -> Subset:
+        """Return its space of sets; `ParameterError` unless it holds some."""
+        if not self.space.holds_sets:
+            raise ParameterError(f"column {name_list([self.name])} holds no sets, which {question} needs")
+        space: Any = self.space.inner_space
+        return cast("Subset", space)
+
     @property
     def line(self) -> tuple[float, float]:
         """The number of code 0, and the distance between neighbouring codes."""
@@ -130,7 +137,9 @@ def check_types(columns: Sequence[Asked]) -> None:
 
 
 def batches(table: Table, columns: Sequence[Asked]) -> Iterator[dict[str, Codes]]:
-    """Yield the codes of columns, 2¹⁶ rows at a time."""
+    """Yield the codes of columns, 2¹⁶ rows at a time; of no columns nothing."""
+    if not columns:
+        return
     for batch in table.batches([column.name for column in columns]):
         rows = len(next(iter(batch.values())))
         for start in range(0, rows, ROWS):

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.unit import Unit
+from dpframe.accounting.unit import NEIGHBOURS, Unit
 from dpframe.api.asked import Asked, batches, check_types
 from dpframe.api.identity import content, warn_of_parts
 from dpframe.api.planning import promise_of
@@ -25,7 +25,9 @@ from dpframe.api.query_answers import (
 from dpframe.api.query_budget import Spending, TotalBudget, check_share
 from dpframe.central.answers import MECHANISMS, Noise, Portion
 from dpframe.central.counts import Codes
+from dpframe.central.groups import Groups, Holds
 from dpframe.central.questions import Question
+from dpframe.central.set_questions import holds_items
 from dpframe.errors import (
     AlreadySanitizedError,
     DpframeWarning,
@@ -35,6 +37,8 @@ from dpframe.errors import (
     name_list,
     warn,
 )
+from dpframe.estimate.axes import Axis, make_axis
+from dpframe.estimate.conditions import Condition, ValueCondition, Where
 from dpframe.infer.declared import declared_space
 from dpframe.infer.drafted import check_reviewed
 from dpframe.io.files import FileInput
@@ -46,6 +50,9 @@ from dpframe.ledger.currencies import Amount, down, up
 from dpframe.noise.keystream import Keystream
 
 T = TypeVar("T", "pd.Series[Any]", pd.DataFrame)
+
+MOST_GROUPS = 1_000
+"""Most values of a column of numbers by which rows are grouped."""
 
 AUTO = ("geometric", "gaussian")
 """Without a named mechanism, the one of these with less noise is taken."""
@@ -67,6 +74,7 @@ class Asking:
         epsilon: float | None = None,
         delta: float | None = None,
         contributions: int = 1,
+        neighbours: str = "replace_one",
         accounting: str | None = None,
         confidence_level: float = 0.95,
         ledger: Any = None,
@@ -76,9 +84,12 @@ class Asking:
         self._table: Table = open_input(Path(table)) if isinstance(table, str | os.PathLike) else wrap(table)
         if self._table.text is not None:
             raise AlreadySanitizedError("the table is a release, which its estimates (.dp) answer from at no cost")
-        if not self._table.n:
+        if neighbours not in NEIGHBOURS:
+            raise ParameterError(f"neighbours must be one of {', '.join(NEIGHBOURS)}")
+        rows = check_whole(contributions, "contributions", of="rows per person")
+        self.unit = Unit(rows, added=neighbours == "add_remove")
+        if not self._table.n and not self.unit.added:
             raise ParameterError("the table has no rows; there is nothing to ask of it")
-        self.contributions = check_whole(contributions, "contributions", of="rows per person")
         self.confidence_level = check_fraction(confidence_level, "confidence_level", 0.95)
         self._declared = _declared({} if spaces is None else spaces, self._table.names)
         if isinstance(self._table, FileInput):
@@ -89,15 +100,33 @@ class Asking:
         self._account = Account.of(ledger, dataset, part)
         if self._account is not None and part is not None:
             warn_of_parts(self._account, content(self._table))
-        self._spending = Spending(TotalBudget.of(_promise(budget, epsilon, delta, self._table.n), accounting))
+        known_rows = None if self.unit.added else self._table.n
+        self._spending = Spending(TotalBudget.of(_promise(budget, epsilon, delta, known_rows), accounting))
 
     def __repr__(self) -> str:
-        return f"<Queries of {self.n:,} rows: {self.spent} spent of {self._spending.total.promise.stated()}>"
+        rows = "a secret number of" if self.unit.added else f"{self.n:,}"
+        whole = self._spending.total.promise.stated()
+        return f"<Queries of {rows} rows: {self.spent} spent of {whole}, {self.unit.neighbours}>"
 
     @property
     def n(self) -> int:
-        """Rows of the table, which are public."""
+        """Rows of the table, which are public where rows are replaced.
+
+        Raises
+        ------
+        ParameterError
+            Where rows are added or removed: their number is a secret.
+        """
+        if self.unit.added:
+            raise ParameterError(
+                'the number of rows is a secret with neighbours="add_remove"; ask for count(share=…), which has noise'
+            )
         return self._table.n
+
+    @property
+    def contributions(self) -> int:
+        """Rows that one person may own."""
+        return self.unit.rows
 
     @property
     def left(self) -> float:
@@ -121,12 +150,43 @@ class Asking:
         (field,) = self._table.fields([name])
         return Asked.of(field, self._declared)
 
+    def _where(self, where: Mapping[str, Any] | None, *columns: Asked) -> tuple[list[Asked], dict[str, Holds]]:
+        """Return columns with those that conditions read, and the conditions."""
+        asked = {column.name: column for column in columns}
+        if where is None:
+            return list(asked.values()), {}
+
+        def column_of(name: str) -> Any:
+            asked.setdefault(name, self._column(name))
+            return asked[name].column
+
+        holds = {condition.column.name: _holds(condition) for condition in Where.of(where, column_of).conditions}
+        return list(asked.values()), holds
+
+    def _groups(
+        self, by: str | None, where: Mapping[str, Any] | None, *columns: Asked
+    ) -> tuple[list[Asked], Groups, pd.Index[Any] | None]:
+        """Return the columns that are read, the groups of rows, and what these are called, if there are several."""
+        asked, holds = self._where(where, *columns)
+        if by is None:
+            return asked, Groups(holds), None
+        group = self._column(by)
+        if group.space.holds_sets or not (group.space.is_listed or group.space.size <= MOST_GROUPS):
+            raise ParameterError(
+                f"by needs a public list of groups, which column {name_list([by])} does not have; declare its "
+                "categories, or few values"
+            )
+        axis = make_axis(group.column, None)
+        count = axis.cells - group.space.has_null
+        read = list({column.name: column for column in (*asked, group)}.values())
+        return read, Groups(holds, by, count, axis.cell_of), axis.labels[:count]
+
     def _answer(self, question: Question, columns: Any, share: float, mechanism: str | None, kind: str) -> Answered:
         """Return a question's numbers with noise on each."""
-        named = _named(mechanism)
+        named = named_mechanisms(mechanism)
 
         def fitted(portion: Portion) -> tuple[str, tuple[Noise, ...], Budget]:
-            chosen, noises = _fitted(question, portion, named)
+            chosen, noises = fitted_noises(question, portion, named)
             return chosen, noises, portion.spent_by(noises)
 
         part, (chosen, noises, budget), stream = self._paid(question.add, list(columns), share, kind, fitted)
@@ -134,7 +194,7 @@ class Asking:
             np.array(noise.add(totals, stream.column(json.dumps([kind, i]), "measure")), dtype=np.float64)
             for i, (totals, noise) in enumerate(zip(question.totals, noises, strict=True))
         )
-        return Answered(values, noises, facts_of(chosen, part, budget))
+        return Answered(values, noises, facts_of(chosen, part, budget, self.unit))
 
     def _paid(
         self,
@@ -157,7 +217,7 @@ class Asking:
         for codes in batches(self._table, asked):
             add(codes)
 
-        cost = Cost(fitted[2], portion.step, unit=Unit(self.contributions))
+        cost = Cost(fitted[2], portion.step, unit=self.unit)
         self._spending.once(part, lambda: self._enter(cost, kind))
 
         return part, fitted, Keystream(fresh_key())
@@ -172,7 +232,20 @@ def fresh_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-def _promise(budget: Any, epsilon: Any, delta: Any, n: int) -> Budget:
+def counted_axis(asked: Asked, bins: Any) -> Axis:
+    """Return the cells that a column's rows are counted in: its values, or bins of numbers and times."""
+    listed = asked.space.is_listed or asked.space.values <= 2
+    return make_axis(asked.column, 10 if bins is None and not listed else bins)
+
+
+def _holds(condition: Condition) -> Holds:
+    if isinstance(condition, ValueCondition):
+        return condition.holds
+    return holds_items(condition.sets.space.count, condition.places, condition.how, condition.wrong)
+
+
+def _promise(budget: Any, epsilon: Any, delta: Any, n: int | None) -> Budget:
+    """Return what all questions may cost; ``n`` is None where the number of rows is a secret."""
     if (budget is None) == (epsilon is None):
         raise ParameterError("give a budget, e.g. Budget(1.0, 1e-6), or epsilon and delta, and not both")
     epsilon = budget if epsilon is None else epsilon
@@ -180,8 +253,13 @@ def _promise(budget: Any, epsilon: Any, delta: Any, n: int) -> Budget:
         if delta is not None:
             raise ParameterError("delta is already in the Budget; leave it out")
         epsilon, delta = epsilon.epsilon, epsilon.delta
-    promise = promise_of(epsilon, delta, n)
-    if n > 1 and promise.delta > 1 / n:
+    if n is None and delta is None:
+        raise ParameterError(
+            'delta is needed with neighbours="add_remove": its default is of the number of rows, which is a secret; '
+            "e.g. delta=1e-6, or 0"
+        )
+    promise = promise_of(epsilon, delta, n or 1)
+    if n is not None and n > 1 and promise.delta > 1 / n:
         warn(f"delta={promise.delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
     return promise
 
@@ -196,7 +274,7 @@ def _declared(spaces: Any, names: Sequence[str]) -> Mapping[str, Any]:
     return dict(spaces)
 
 
-def _named(mechanism: Any) -> tuple[str, ...]:
+def named_mechanisms(mechanism: Any) -> tuple[str, ...]:
     """Return the mechanisms to choose from."""
     if mechanism is None:
         return AUTO
@@ -205,7 +283,7 @@ def _named(mechanism: Any) -> tuple[str, ...]:
     return (mechanism,)
 
 
-def _fitted(question: Question, portion: Portion, named: Sequence[str]) -> tuple[str, tuple[Noise, ...]]:
+def fitted_noises(question: Question, portion: Portion, named: Sequence[str]) -> tuple[str, tuple[Noise, ...]]:
     """Return the mechanism of least noise, and its noises: from only public facts."""
     usable = [name for name in named if len(named) == 1 or name != "gaussian" or portion.budget.delta > 0]
     portions = portion.split(question.shares)
@@ -225,9 +303,10 @@ def _fitted(question: Question, portion: Portion, named: Sequence[str]) -> tuple
     return best, found[best]
 
 
-def facts_of(mechanism: str, share: Fraction, cost: Budget) -> dict[str, Any]:
-    """Return what is said of an answer: how it was made, and what it cost."""
-    return {"mechanism": mechanism, "share": float(share), "epsilon": cost.epsilon, "delta": cost.delta}
+def facts_of(mechanism: str, share: Fraction, cost: Budget, unit: Unit) -> dict[str, Any]:
+    """Return what is said of an answer: how it was made, and what it cost whom."""
+    facts = {"mechanism": mechanism, "share": float(share), "epsilon": cost.epsilon, "delta": cost.delta}
+    return {**facts, "neighbours": unit.neighbours}
 
 
 def with_facts(result: T, told: Answered) -> T:

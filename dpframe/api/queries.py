@@ -10,27 +10,23 @@ import numpy as np
 import pandas as pd
 
 from dpframe.api.asked import Asked, linear, normal, series
-from dpframe.api.asking import with_facts
-from dpframe.api.query_answers import (
-    checked_levels,
-    placed,
-    squared_z,
-)
+from dpframe.api.asking import counted_axis, with_facts
+from dpframe.api.query_answers import Answered, ratios, squared_z
 from dpframe.api.query_moments import MomentQueries
+from dpframe.api.query_quantiles import QuantileQueries
 from dpframe.api.query_selections import Selections
-from dpframe.central.questions import Cells, Met, Summed, Tree
-from dpframe.errors import (
-    ParameterError,
-    check_whole,
-    name_list,
-)
-from dpframe.estimate.axes import make_axis
+from dpframe.api.query_sets import SetQueries
+from dpframe.arrays import FloatArray
+from dpframe.central.questions import Cells, Met, Summed
+from dpframe.errors import ParameterError
 from dpframe.estimate.base import RESULTS
-from dpframe.estimate.conditions import Where
+
+MOST_CELLS = 1 << 20
+"""Most cells of a cross table."""
 
 
-class Queries(MomentQueries, Selections):
-    """Questions to a table about people, answered with noise under (ε, δ)-differential privacy (replace-one).
+class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
+    """Questions to a table about people, answered with noise under (ε, δ)-differential privacy.
 
     The budget is one for all questions; each spends a ``share`` of it, once, before noise is drawn. Where δ > 0 answers
     are added up in Gaussian differential privacy: a share is of μ², so that ten questions of a tenth have noise √10
@@ -39,7 +35,14 @@ class Queries(MomentQueries, Selections):
     Nothing but noisy counts and sums leaves, and no value is refused: values beyond their bounds are clamped; a null,
     or a value that its space cannot hold, meets no condition and is in no cell of a histogram, and in sums, means and
     quantiles counts as the middle of the bounds, unless the space is ``Nullable``: then these are of the values that
-    are there. The number of rows and the schema are public.
+    are there. The schema is public. So is the number of rows where neighbouring tables differ in a row that is replaced
+    (``neighbours="replace_one"``); where they differ in a row that only one of them has (``"add_remove"``) it is a
+    secret, which means divide by as a count with noise. What is promised for two rows that are added or removed
+    (``contributions=2``) holds for one that is replaced, never the other way round.
+
+    ``by=`` answers for each of a public list of groups and ``where=`` for the rows that meet conditions; either is one
+    question. A replaced row leaves one group and enters another: two counts move, or two sums by half of what one
+    does, and the share pays for that once, however many groups there are.
 
     Parameters
     ----------
@@ -54,6 +57,8 @@ class Queries(MomentQueries, Selections):
         The same in place of a `Budget`; δ is min(1e-6, n^−1.5) by default. 0 is pure, without Gaussian noise.
     contributions
         Rows that one person may own: sensitivities are multiplied by it.
+    neighbours
+        ``"replace_one"`` or ``"add_remove"``; the latter needs a ``delta``.
     accounting
         ``"gaussian"``, the default where δ > 0, or ``"basic"``.
     confidence_level
@@ -74,12 +79,12 @@ class Queries(MomentQueries, Selections):
     Notes
     -----
     Every answer is a Series or DataFrame with `estimate`, `std_error`, `lower` and `upper`; ``attrs`` has the
-    mechanism, the share, and the (ε, δ) that the answer has for itself. Mechanisms: ``"geometric"`` (two-sided
-    geometric noise, pure; ``"laplace"`` and ``"vector"`` name the same on real numbers and on several),
-    ``"staircase"`` (pure; of least expected absolute error, for a number that moves by more than 1), ``"gaussian"``
-    (discrete Gaussian noise). Where none is named, the one of less noise is taken; that choice is public. All of them
-    are sampled exactly, in integers; `second_moments` takes ``"wishart"`` as well, which is not. `select` chooses one
-    of several candidates by ``"exponential"`` or ``"noisy_max"``, exactly as well.
+    mechanism, the share, the (ε, δ) that the answer has for itself, and how neighbours differ. Mechanisms:
+    ``"geometric"`` (two-sided geometric noise, pure; ``"laplace"`` and ``"vector"`` name the same on real numbers and
+    on several), ``"staircase"`` (pure; of least expected absolute error, for a number that moves by more than 1),
+    ``"gaussian"`` (discrete Gaussian noise); for a choice (`select`, `quantile`, `most_common`) ``"exponential"`` and
+    ``"noisy_max"``. Where none is named, the one that errs less is taken; that choice is public. All of them are
+    sampled exactly, in integers; `second_moments` takes ``"wishart"`` as well, which is not.
 
     Copies of an object share its budget; another object has its own, so let a ledger keep count.
 
@@ -102,23 +107,27 @@ class Queries(MomentQueries, Selections):
     spent and nothing was drawn; ask for no more than is left
     """
 
-    def count(self, where: Mapping[str, Any], *, share: float, mechanism: str | None = None) -> pd.Series[Any]:
+    def count(
+        self, where: Mapping[str, Any] | None = None, *, share: float, mechanism: str | None = None
+    ) -> pd.Series[Any]:
         """Return how many rows meet a condition on every column that is named; sensitivity 1.
 
-        One replaced row meets the conditions or does not: the count moves by at most 1 (by k for a person of k rows).
+        One row meets the conditions or does not: the count moves by at most 1 (by k for a person of k rows).
 
         Parameters
         ----------
         where
             By column a value, a list of values, ``(low, high)`` with both ends in it (None for no end), None for
-            null; ``{"not": …}`` of any of these, which no null meets.
+            null; for a column of sets ``{"any": items}`` or ``{"all": items}``; ``{"not": …}`` of any of these, which
+            no null meets. None for all rows, where their number is a secret.
         share, mechanism
             See the class.
 
         Raises
         ------
         ParameterError
-            For an invalid condition, a column without a space, or a value that its space does not hold.
+            For an invalid condition, a column without a space, or a value that its space does not hold; without
+            conditions where the number of rows is public.
         BudgetExceeded
             If less than the share is left.
 
@@ -131,29 +140,45 @@ class Queries(MomentQueries, Selections):
         >>> answer.attrs["mechanism"], round(float(answer["std_error"]))
         ('gaussian', 13)
         """
-        asked: dict[str, Asked] = {}
-
-        def column_of(name: str) -> Any:
-            asked[name] = self._column(name)
-            return asked[name].column
-
-        holds = {name: condition.holds for name, condition in Where.of(where, column_of).values.items()}
-        told = self._answer(Met(holds, self.contributions), asked.values(), share, mechanism, "count")
+        if where is None and not self.unit.added:
+            raise ParameterError(
+                'where is needed: the number of all rows is public, n, but with neighbours="add_remove"'
+            )
+        asked, holds = self._where(where)
+        question = Met(holds, self.unit, 0 if holds else self._table.n)
+        told = self._answer(question, asked, share, mechanism, "count")
         results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
         return with_facts(series(results, "count"), told)
 
-    def sum(self, column: str, *, share: float, mechanism: str | None = None) -> pd.Series[Any]:
+    def sum(
+        self,
+        column: str,
+        *,
+        by: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        share: float,
+        mechanism: str | None = None,
+    ) -> pd.Series[Any] | pd.DataFrame:
         """Return the sum of a numeric column's values; sensitivity b − a for values in [a, b].
 
-        One replaced value moves the sum by at most b − a. With a ``Nullable`` space the sum about the middle of the
-        bounds and the number of values are measured, each with a part of the share: null counts as nothing.
+        One replaced value moves the sum by at most b − a. Where not all rows are added up (a ``Nullable`` space,
+        ``by``, ``where``, rows that are added or removed) the sum about the middle of the bounds and the number of
+        values are measured, each with a part of the share: null counts as nothing.
 
         Parameters
         ----------
         column
             A column of numbers or booleans.
+        by
+            A column of categories or few values: an answer for each of them.
+        where
+            Conditions on rows, as for `count`.
         share, mechanism
             See the class.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper``; with ``by`` a DataFrame with a row per group.
 
         Raises
         ------
@@ -174,20 +199,33 @@ class Queries(MomentQueries, Selections):
         (start, step), last = asked.line, asked.space.values - 1
         middle, width = abs(start + step * last / 2), step * last
         weight = min(max(middle / (middle + width or 1.0), 0.02), 0.98)
-        return self._summed(asked, Summed(column, asked.space, self.contributions, weight), share, mechanism, "sum")
+        return self._summed(asked, by, where, weight, share, mechanism, "sum")
 
-    def mean(self, column: str, *, share: float, mechanism: str | None = None) -> pd.Series[Any]:
+    def mean(
+        self,
+        column: str,
+        *,
+        by: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        share: float,
+        mechanism: str | None = None,
+    ) -> pd.Series[Any] | pd.DataFrame:
         """Return the mean of a numeric column's values; sensitivity (b − a)/n for values in [a, b].
 
-        The sum moves by at most b − a, and n is public. With a ``Nullable`` space it is the mean of the values that are
-        there: the sum about the middle over the number of values, both with noise; its error is by the delta method.
+        The sum moves by at most b − a, and n is public. Where not all rows are added up (see `sum`) it is the sum about
+        the middle over the number of values, both with noise: its error is by the delta method, and its interval
+        Fieller's, the whole of the bounds where the noise may have made the group.
 
         Parameters
         ----------
         column
             A column of numbers, booleans or times.
-        share, mechanism
-            See the class.
+        by, where, share, mechanism
+            See `sum`.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper``; with ``by`` a DataFrame with a row per group.
 
         Raises
         ------
@@ -195,40 +233,77 @@ class Queries(MomentQueries, Selections):
             For a column without a space, or of no numbers.
         BudgetExceeded
             If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> people = pd.DataFrame({"age": [30, 50] * 5_000, "sex": ["F", "M"] * 5_000})
+        >>> q = dpf.Queries(people, 1.0, delta=1e-6, spaces={"age": (0, 100), "sex": ["F", "M"]})
+        >>> answer = q.mean("age", by="sex", share=0.5)
+        >>> answer["estimate"].round().tolist(), bool((answer["std_error"] < 0.2).all())
+        ([30.0, 50.0], True)
         """
         asked = self._column(column).numeric("mean")
-        return self._summed(asked, Summed(column, asked.space, self.contributions), share, mechanism, "mean")
+        return self._summed(asked, by, where, 0.2, share, mechanism, "mean")
 
-    def _summed(self, asked: Asked, question: Summed, share: float, mechanism: str | None, kind: str) -> pd.Series[Any]:
-        told = self._answer(question, [asked], share, mechanism, kind)
+    def _summed(
+        self,
+        asked: Asked,
+        by: str | None,
+        where: Mapping[str, Any] | None,
+        weight: float,
+        share: float,
+        mechanism: str | None,
+        kind: str,
+    ) -> pd.Series[Any] | pd.DataFrame:
+        read, groups, labels = self._groups(by, where, asked)
+        question = Summed(asked.name, asked.space, self.unit, weight, groups)
+        told = self._answer(question, read, share, mechanism, kind)
+        results = (
+            self._of_some(question, asked, told, kind) if question.partial else self._of_all(question, asked, told)
+        )
+        if kind == "mean" and not question.partial:
+            results = {name: values / self.n for name, values in results.items()}
+        found = asked.dressed(results)
+        if labels is None:
+            return with_facts(series(found, asked.name), told)
+        return with_facts(pd.DataFrame(found, index=labels), told)
+
+    def _of_all(self, question: Summed, asked: Asked, told: Answered) -> dict[str, FloatArray]:
+        """Return the sum over all rows, whose number is public."""
         start, step = asked.line
-        if not asked.space.has_null:
-            over = self.n if kind == "mean" else 1
-            # What rounding down left off is half a unit on average.
-            codes = told.values[0] * question.unit + (question.unit - 1) / 2
-            values = (start * self.n + step * codes) / over
-            results = linear(values, told.noises[0], step * question.unit / over, self.confidence_level)
-            return with_facts(series(asked.dressed(results), asked.name), told)
+        # What rounding down left off is half a unit on average.
+        codes = told.values[0] * question.rounded + (question.rounded - 1) / 2
+        return linear(start * self.n + step * codes, told.noises[0], step * question.rounded, self.confidence_level)
+
+    def _of_some(self, question: Summed, asked: Asked, told: Answered, kind: str) -> dict[str, FloatArray]:
+        """Return sums or means of groups, from sums about the middle and numbers of values."""
+        start, step = asked.line
         middle, half = start + step * question.last / 2, step / 2
-        about = half * (told.values[0] * question.unit + (question.unit - 1) / 2)
+        about = half * (told.values[0] * question.rounded + (question.rounded - 1) / 2)
         errors = [math.sqrt(noise.variance) for noise in told.noises]
-        spread, present = half * question.unit * errors[0], told.values[1]
+        spread, present = half * question.rounded * errors[0], told.values[1]
         if kind == "sum":
-            found, error = about + middle * present, math.hypot(spread, middle * errors[1])
-        else:
-            rows = np.maximum(present, 1.0)
-            from_middle = np.clip(about / rows, -half * question.last, half * question.last)
-            found, error = middle + from_middle, math.hypot(spread, float(from_middle[0]) * errors[1]) / float(rows[0])
-        results = normal(found, np.array([error]), self.confidence_level)
-        return with_facts(series(asked.dressed(results), asked.name), told)
+            error = np.full(present.shape, math.hypot(spread, middle * errors[1]))
+            return normal(about + middle * present, error, self.confidence_level)
+        z = math.sqrt(squared_z(self.confidence_level))
+        found = ratios(about, (spread, errors[1]), present, half * question.last, z)
+        found[[0, 2, 3]] += middle
+        return dict(zip(RESULTS, found, strict=True))
 
     def histogram(
-        self, column: str, bins: int | Sequence[Any] | None = None, *, share: float, mechanism: str | None = None
+        self,
+        column: str,
+        bins: int | Sequence[Any] | None = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        share: float,
+        mechanism: str | None = None,
     ) -> pd.DataFrame:
         """Return how many rows have each value of a column, or lie in each of its bins; sensitivity 2, or √2.
 
         A replaced row leaves one cell and enters another: two counts move by 1, which is 2 in ℓ1 (geometric noise of
-        rate ε/2 on each) and √2 in ℓ2.
+        rate ε/2 on each) and √2 in ℓ2. A row that is added moves one, by 1.
 
         Parameters
         ----------
@@ -236,6 +311,8 @@ class Queries(MomentQueries, Selections):
             A column of categories, numbers or times.
         bins
             Of numbers and times: how many (10), or bounds in order.
+        where
+            Conditions on rows, as for `count`.
         share, mechanism
             See the class.
 
@@ -258,101 +335,71 @@ class Queries(MomentQueries, Selections):
         >>> q.histogram("sex", share=1).std_error.round(1).tolist()
         [2.8, 2.8]
         """
-        return self._counted(column, bins, share, mechanism, "histogram")
-
-    def _counted(self, column: str, bins: Any, share: float, mechanism: str | None, kind: str) -> pd.DataFrame:
         asked = self._column(column)
-        listed = asked.space.is_listed or asked.space.values <= 2
-        axis = make_axis(asked.column, 10 if bins is None and not listed else bins)
-        question = Cells(column, axis.cells, axis.cell_of, self.contributions)
-        told = self._answer(question, [asked], share, mechanism, kind)
+        axis = counted_axis(asked, bins)
+        read, holds = self._where(where, asked)
+        question = Cells({column: (axis.cells, axis.cell_of)}, self.unit, holds)
+        told = self._answer(question, read, share, mechanism, "histogram")
         results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
         return with_facts(pd.DataFrame(results, index=axis.labels), told)
 
-    def most_common(self, column: str, k: int = 5, *, share: float, mechanism: str | None = None) -> pd.DataFrame:
-        """Return the k values of a column with the largest noisy counts; sensitivity as for `histogram`.
-
-        The whole histogram is measured, and the choice is made from it: post-processing. Counts that were chosen for
-        being large are too large on average, most of all where counts differ by less than their errors.
-
-        Parameters
-        ----------
-        column
-            A column of categories.
-        k
-            How many, at most as many as there are.
-        share, mechanism
-            See the class.
-
-        Raises
-        ------
-        ParameterError
-            For a column without a space or of no categories, or k beyond their number.
-        BudgetExceeded
-            If less than the share is left.
-        """
-        asked = self._column(column)
-        if not asked.space.is_listed:
-            raise ParameterError(
-                f"column {name_list([column])} holds no categories, which most_common needs; ask for histogram"
-            )
-        check_whole(k, "k", 1, asked.space.size, of="values")
-        table = self._counted(column, None, share, mechanism, "most_common")
-        return table.sort_values("estimate", ascending=False, kind="stable").head(int(k))
-
-    def quantile(
-        self, column: str, q: float | Sequence[float] = 0.5, *, share: float, mechanism: str | None = None
-    ) -> pd.Series[Any] | pd.DataFrame:
-        """Return quantiles of a numeric column's values, from noisy cumulative counts on the grid of its space.
-
-        Counts of up to 4,096 cells, of groups of 16 of them and of 16 groups are measured, each table with a part of
-        the share and sensitivity 2 (√2); a cumulative count is a sum of at most 15 of each. A level's interval has the
-        cells that the noise of the cumulative counts does not exclude: it holds the quantile with the confidence level
-        at least. All levels cost as much as one.
+    def crosstab(
+        self,
+        index: str,
+        columns: str,
+        *,
+        bins: int | Mapping[str, Any] | None = None,
+        where: Mapping[str, Any] | None = None,
+        share: float,
+        mechanism: str | None = None,
+    ) -> pd.DataFrame:
+        """Return how many rows have each pair of two columns' values; sensitivity 2, or √2, as for `histogram`.
 
         Parameters
         ----------
-        column
-            A column of numbers or times.
-        q
-            A level in (0, 1), or a list of them.
+        index, columns
+            Two columns of categories, numbers or times.
+        bins
+            How many for numbers and times (10); or by column how many, or bounds in order.
+        where
+            Conditions on rows, as for `count`.
         share, mechanism
             See the class.
 
         Returns
         -------
-        Series ``estimate, std_error, lower, upper``; of a list a DataFrame with a row per level.
+        DataFrame with a row per value of ``index``, whose columns have an outer level ``estimate, std_error, lower,
+        upper`` over the values of ``columns``.
 
         Raises
         ------
         ParameterError
-            For a column without a space or of no numbers, or a level outside (0, 1).
+            For a column without a space or named twice, bins of other columns, or more than 2²⁰ cells.
         BudgetExceeded
             If less than the share is left.
 
         Examples
         --------
         >>> import dpframe as dpf
-        >>> people = dpf.datasets.make_census(20_000, columns=["age"])
-        >>> answer = dpf.Queries(people, 1.0, {"age": (0, 120)}).quantile("age", [0.25, 0.5], share=0.5)
-        >>> bool((answer["estimate"] - people["age"].quantile([0.25, 0.5])).abs().max() < 3)
-        True
+        >>> people = dpf.datasets.make_census(10_000, columns=["age", "sex"])
+        >>> q = dpf.Queries(people, 1.0, delta=1e-6, spaces={"age": (0, 120), "sex": ["F", "M"]})
+        >>> q.crosstab("age", "sex", bins={"age": 3}, share=0.5)["std_error"].round(1).to_numpy().tolist()
+        [[8.5, 8.5], [8.5, 8.5], [8.5, 8.5]]
         """
-        asked, levels = self._column(column).numeric("quantile"), checked_levels(q)
-        tree = Tree(column, asked.space, self.contributions)
-        told = self._answer(tree, [asked], share, mechanism, "quantile")
-        tables, spread = [values.astype(np.int64) for values in told.values], [n.variance for n in told.noises]
-        rows, of_rows = float(self.n), 0.0
-        if asked.space.has_null:
-            rows, of_rows, tables[0] = rows - float(tables[0][-1]), spread[0], tables[0][:-1]
-        below, variance = tree.cumulative(tables) - 0.0, tree.variances(spread)
-        z = math.sqrt(squared_z(self.confidence_level))
-        found = []
-        for level in levels:
-            excess, error = below - level * rows, np.sqrt(variance + level**2 * of_rows)
-            found.append(placed(tree, excess, z * error, asked.space.values))
-        start, step = asked.line
-        middle, low, high = start + step * np.array(found).T
-        results = dict(zip(RESULTS, (middle, (high - low + step) / (2 * z), low, high), strict=True))
-        table = pd.DataFrame(asked.dressed(results), index=pd.Index(levels, name="q"))
-        return with_facts(table, told) if np.ndim(q) else with_facts(table.iloc[0].rename(column), told)
+        cut: Mapping[str, Any] = bins if isinstance(bins, Mapping) else {}
+        every = None if isinstance(bins, Mapping) else bins
+        if index == columns or not set(cut) <= {index, columns}:
+            raise ParameterError("index and columns must be two columns, and bins be of these; e.g. bins={column: 10}")
+        asked = [self._column(name) for name in (index, columns)]
+        axes = [counted_axis(one, cut.get(one.name, None if one.space.is_listed else every)) for one in asked]
+        if math.prod(axis.cells for axis in axes) > MOST_CELLS:
+            raise ParameterError(f"bins give more than {MOST_CELLS:,} cells; take fewer")
+        read, holds = self._where(where, *asked)
+        parts = {column.name: (axis.cells, axis.cell_of) for column, axis in zip(asked, axes, strict=True)}
+        question = Cells(parts, self.unit, holds)
+        told = self._answer(question, read, share, mechanism, "crosstab")
+        results = linear(told.values[0].reshape(question.shape), told.noises[0], 1.0, self.confidence_level)
+        tables = {
+            name: pd.DataFrame(values, index=axes[0].labels, columns=axes[1].labels) for name, values in results.items()
+        }
+        return with_facts(pd.concat(tables, axis=1), told)

@@ -38,6 +38,24 @@ def checked_levels(q: Any) -> FloatArray:
     return levels
 
 
+def ratios(sums: FloatArray, errors: tuple[float, float], counts: FloatArray, most: float, z: float) -> FloatArray:
+    """Return sums over counts, both with noise, within ±most: estimates, errors, lower and upper ends, shape (4, n).
+
+    An interval has the ratios r for which the sum less r times the count is no further from 0 than its noise (Fieller
+    1954); errors are by the delta method.
+    """
+    rows = np.maximum(counts, 1.0)
+    found = np.clip(sums / rows, -most, most)
+    error = np.minimum(np.hypot(errors[0], found * errors[1]) / rows, most)
+    a, c = counts**2 - (z * errors[1]) ** 2, sums**2 - (z * errors[0]) ** 2
+    sure = (counts > 0) & (a > 0)
+    root = np.sqrt(np.maximum((sums * counts) ** 2 - a * c, 0.0))
+    safe = np.where(sure, a, 1.0)
+    low, high = (sums * counts - root) / safe, (sums * counts + root) / safe
+    low, high = (np.clip(np.where(sure, end, far), -most, most) for end, far in ((low, -most), (high, most)))
+    return np.array([found, error, np.minimum(low, found), np.maximum(high, found)])
+
+
 def squared_z(level: float) -> float:
     """Return the square of the normal quantile of an interval's level."""
     return float(normal(np.zeros(1), np.ones(1), level)["upper"][0] ** 2)
@@ -93,11 +111,13 @@ def unit_moments(question: Moments, n: int) -> FloatArray:
 
 
 def moment_matrices(
-    question: Moments, asked: Sequence[Asked], told: Answered, n: int, central: bool
+    question: Moments, asked: Sequence[Asked], told: Answered, rows: int | None, central: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return second moments or covariances, and their errors by the delta method."""
-    sums = [float(v[0]) * u + (u - 1) / 2 for v, u in zip(told.values, question.units, strict=True)]
-    errors = [math.sqrt(noise.variance) * u for noise, u in zip(told.noises, question.units, strict=True)]
+    """Return second moments or covariances, and their errors by the delta method; without ``rows``, over noisy ones."""
+    n = max(float(told.values[-1][0]), 1.0) if rows is None else float(rows)
+    of_n = math.sqrt(told.noises[-1].variance) / n if rows is None else 0.0
+    sums = [float(v[0]) * u + (u - 1) / 2 for v, u in zip(told.values, question.units, strict=False)]
+    errors = [math.sqrt(noise.variance) * u for noise, u in zip(told.noises, question.units, strict=False)]
     count = len(asked)
     halves, middles = halves_of(question, asked)
     means = [half * total / n for half, total in zip(halves, sums[:count], strict=True)]
@@ -110,5 +130,7 @@ def moment_matrices(
         value = product - means[i] * means[j] if central else product + a * means[j] + b * means[i] + a * b
         own = (a + b) ** 2 * spreads[i] ** 2 if i == j else a**2 * spreads[j] ** 2 + b**2 * spreads[i] ** 2
         estimate[i, j] = estimate[j, i] = value
-        variance[i, j] = variance[j, i] = error**2 + own
+        # What the noise on the number of rows adds: all means are over it.
+        turn = product - 2 * means[i] * means[j] if central else product + a * means[j] + b * means[i]
+        variance[i, j] = variance[j, i] = error**2 + own + (turn * of_n) ** 2
     return estimate, np.sqrt(variance)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,14 @@ _WIDEST = 1e70
 class MomentQueries(Asking):
     """Second moments and covariances; see `Queries`."""
 
-    def second_moments(self, columns: Sequence[str], *, share: float, mechanism: str | None = None) -> pd.DataFrame:
+    def second_moments(
+        self,
+        columns: Sequence[str],
+        *,
+        where: Mapping[str, Any] | None = None,
+        share: float,
+        mechanism: str | None = None,
+    ) -> pd.DataFrame:
         """Return the means of the products of every two numeric columns, each with itself too.
 
         Sums of values and of products are measured about the middle of the bounds, where they are least sensitive: with
@@ -50,6 +58,8 @@ class MomentQueries(Asking):
         ----------
         columns
             Columns of numbers or booleans, whose spaces hold no nulls.
+        where
+            Conditions on rows, as for `count`; how many rows meet them is counted with a part of the share.
         share, mechanism
             See the class.
 
@@ -65,11 +75,16 @@ class MomentQueries(Asking):
             If less than the share is left.
         """
         if mechanism == WISHART:
-            return self._wishart(columns, share)
-        return self._products(columns, share, mechanism, "second_moments", psd=False)
+            return self._wishart(columns, where, share)
+        return self._products(columns, where, share, mechanism, "second_moments", psd=False)
 
-    def _wishart(self, columns: Sequence[str], share: float) -> pd.DataFrame:
-        names, asked, question = self._moments(columns, "second_moments")
+    def _wishart(self, columns: Sequence[str], where: Mapping[str, Any] | None, share: float) -> pd.DataFrame:
+        if where is not None or self.unit.added:
+            raise ParameterError(
+                "wishart noise is for all rows, whose number is public; leave where out and replace rows, or take "
+                'mechanism="gaussian"'
+            )
+        names, asked, question, _ = self._moments(columns, "second_moments", None)
         size = len(names) + 1
 
         def fitted(portion: Portion) -> tuple[str, WishartNoise, Budget]:
@@ -85,9 +100,12 @@ class MomentQueries(Asking):
         results = normal(estimate - noise.degrees * scale / self.n, error, self.confidence_level)
         results["estimate"] = estimate
         tables = {key: pd.DataFrame(found[1:, 1:], index=names, columns=names) for key, found in results.items()}
-        return with_facts(pd.concat(tables, axis=1), Answered((), (), facts_of(WISHART, part, budget)))
+        return with_facts(pd.concat(tables, axis=1), Answered((), (), facts_of(WISHART, part, budget, self.unit)))
 
-    def _moments(self, columns: Sequence[str], kind: str) -> tuple[list[str], list[Asked], Moments]:
+    def _moments(
+        self, columns: Sequence[str], kind: str, where: Mapping[str, Any] | None
+    ) -> tuple[list[str], list[Asked], Moments, list[Asked]]:
+        """Return the columns' names, the columns, what is counted of them, and all columns that are read for it."""
         names = column_names(columns, "columns")
         asked = [self._column(name).numeric(kind, times=False) for name in names]
         if not names or len(set(names)) < len(names):
@@ -105,10 +123,18 @@ class MomentQueries(Asking):
                     f"column {name_list([column.name])} has bounds too wide to be squared; declare bounds within "
                     f"±{_WIDEST:g}"
                 )
-        return names, asked, Moments(tuple(names), tuple(column.space for column in asked), self.contributions)
+        read, holds = self._where(where, *asked)
+        question = Moments(tuple(names), tuple(column.space for column in asked), self.unit, holds)
+        return names, asked, question, read
 
     def cov(
-        self, columns: Sequence[str], *, share: float, mechanism: str | None = None, psd: bool = True
+        self,
+        columns: Sequence[str],
+        *,
+        where: Mapping[str, Any] | None = None,
+        share: float,
+        mechanism: str | None = None,
+        psd: bool = True,
     ) -> pd.DataFrame:
         """Return the covariances of every two numeric columns (over n), the nearest that a table can have.
 
@@ -116,6 +142,10 @@ class MomentQueries(Asking):
         ----------
         columns
             Columns of numbers or booleans, whose spaces hold no nulls.
+        where
+            Conditions on rows, as for `count`; how many rows meet them is counted with a part of the share.
+        where
+            Conditions on rows, as for `count`.
         share, mechanism
             See the class; see `second_moments` for what is measured.
         psd
@@ -142,14 +172,21 @@ class MomentQueries(Asking):
         """
         if not isinstance(psd, bool):
             raise ParameterError("psd must be True or False")
-        return self._products(columns, share, mechanism, "cov", psd)
+        return self._products(columns, where, share, mechanism, "cov", psd)
 
     def _products(
-        self, columns: Sequence[str], share: float, mechanism: str | None, kind: str, psd: bool
+        self,
+        columns: Sequence[str],
+        where: Mapping[str, Any] | None,
+        share: float,
+        mechanism: str | None,
+        kind: str,
+        psd: bool,
     ) -> pd.DataFrame:
-        names, asked, question = self._moments(columns, kind)
-        told = self._answer(question, asked, share, mechanism, kind)
-        estimate, error = moment_matrices(question, asked, told, self.n, central=kind == "cov")
+        names, asked, question, read = self._moments(columns, kind, where)
+        told = self._answer(question, read, share, mechanism, kind)
+        rows = None if question.partial else self.n
+        estimate, error = moment_matrices(question, asked, told, rows, central=kind == "cov")
         results = normal(estimate, error, self.confidence_level)
         if psd:
             values, vectors = np.linalg.eigh(estimate)

@@ -18,7 +18,15 @@ from dpframe.api.asked import Asked
 from dpframe.api.asking import Asking, facts_of
 from dpframe.central.answers import Portion
 from dpframe.central.counts import Codes
-from dpframe.central.selection import MOST_CANDIDATES, SELECTORS, Scores, Selector, best_selector, check_base
+from dpframe.central.selection import (
+    MOST_CANDIDATES,
+    SELECTORS,
+    Scores,
+    Selector,
+    best_selector,
+    check_base,
+    whole_cost,
+)
 from dpframe.errors import ParameterError
 
 Utility = Callable[[pd.DataFrame, Any], Any]
@@ -144,7 +152,7 @@ class Selections(Asking):
         rows = Gathered([self._column(name) for name in names])
         _whole_scores(utility, rows.made_up(), options, unit, finite=True)
         spread = _MOVED if monotone else 2 * _MOVED
-        moved = Scores(((1, spread),), self.contributions, balanced and not monotone)
+        moved = Scores(((1, spread),), self.unit.rows, balanced and not monotone)
         part, (name, selector, budget), stream = self._paid(
             rows.parts.append, rows.columns, share, "select", _fit(moved, mechanism, weights is not None)
         )
@@ -153,7 +161,7 @@ class Selections(Asking):
         mass = float(len(options)) if weights is None else sum(weights) / min(weights)
         short = (selector.shortfall(mass, self.confidence_level) + 1) * float(unit)
         result = pd.Series([chosen, np.float64(short)], index=["choice", "shortfall"], name="select", dtype=object)
-        result.attrs.update(facts_of(name, part, budget))
+        result.attrs.update(facts_of(name, part, budget, self.unit))
         return result
 
 
@@ -166,7 +174,7 @@ def _fit(moved: Scores, mechanism: str | None, weighted: bool) -> Callable[[Port
     def fitted(portion: Portion) -> tuple[str, Selector, Budget]:
         name = mechanism or best_selector(moved, portion, weighted)
         selector = SELECTORS[name](moved, portion)
-        return name, selector, selector.cost(portion)
+        return name, selector, whole_cost([selector], portion)
 
     return fitted
 

@@ -1,8 +1,8 @@
 """Noise on the answers to questions: whole numbers, how far one person moves them, and what each mechanism costs.
 
-An answer is one or several lists of whole numbers that are counted exactly (`Numbers`). Neighbours differ in one row
-(replace-one), so that one row moves at most ``moved`` numbers of a list, each by at most ``span``; a person of k
-rows moves them by at most k·moved·span in ℓ1. Lists compose; the shares of an answer's portion go to them.
+An answer is one or several lists of whole numbers that are counted exactly (`Numbers`). Neighbours differ in one row,
+replaced or added: one row moves at most ``moved`` numbers of a list, each by at most ``span``, or as ``also`` says; a
+person of k rows moves them by at most k·moved·span in ℓ1. Lists compose; the shares of an answer's portion go to them.
 
 A **portion** is what an answer may spend: (ε, δ) where a total is added up by ε and δ, or a step (μ, δ₀) where it is
 added up in Gaussian differential privacy with a slack (`dpframe.accounting.gaussian_dp`).
@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
@@ -78,6 +78,8 @@ class Numbers:
         By how much it moves each at most: 1 for counts, the range of what is summed.
     contributions
         Rows that one person may own; they move the numbers k times as far.
+    also
+        Another way in which one row may move them, as (moved, span): fewer far, or more not as far.
 
     Raises
     ------
@@ -95,6 +97,7 @@ class Numbers:
     moved: int = 1
     span: int = 1
     contributions: int = 1
+    also: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for name in ("size", "moved", "span"):
@@ -104,14 +107,19 @@ class Numbers:
             raise ParameterError("moved must be at most size; a row moves no more numbers than there are")
 
     @property
+    def ways(self) -> list[tuple[int, int]]:
+        """The ways in which one row moves them: how many of them, and each by how much."""
+        return [(self.moved, self.span)] if self.also is None else [(self.moved, self.span), self.also]
+
+    @property
     def l1(self) -> int:
         """Δ₁, the sensitivity in ℓ1."""
-        return self.contributions * self.moved * self.span
+        return self.contributions * max(moved * span for moved, span in self.ways)
 
     @property
     def l2(self) -> float:
         """Δ₂, the sensitivity in ℓ2."""
-        return self.contributions * math.sqrt(self.moved) * self.span
+        return self.contributions * max(math.sqrt(moved) * span for moved, span in self.ways)
 
 
 @dataclass(frozen=True)
@@ -273,7 +281,8 @@ def geometric(numbers: Numbers, portion: Portion) -> Stairs:
     sensitivity = min(float(numbers.l1), math.sqrt(numbers.size) * numbers.l2 * (1 + 1e-12))
     law = stair_noise(1, 1, epsilon / sensitivity * _BELOW)
     # What moves is each of `moved` numbers, by k·span: tables' roundings count for each.
-    return Stairs(law, _within(numbers.moved * law.loss(numbers.contributions * numbers.span), epsilon))
+    loss = max(moved * law.loss(numbers.contributions * span) for moved, span in numbers.ways)
+    return Stairs(law, _within(loss, epsilon))
 
 
 def stairs(numbers: Numbers, portion: Portion) -> Stairs:
@@ -282,7 +291,7 @@ def stairs(numbers: Numbers, portion: Portion) -> Stairs:
     Raises
     ------
     ParameterError
-        If a row moves several numbers.
+        If there are several numbers.
 
     Examples
     --------
@@ -290,7 +299,7 @@ def stairs(numbers: Numbers, portion: Portion) -> Stairs:
     >>> round(wide, 1), round(laplace, 1)
     (13.8, 25.0)
     """
-    if numbers.moved > 1:
+    if numbers.size > 1:
         raise ParameterError(
             'staircase is for an answer of one number, a count, sum or mean; take mechanism="vector" for several'
         )
@@ -326,8 +335,26 @@ def gaussian(numbers: Numbers, portion: Portion) -> Gaussian:
     return Gaussian(_table(_within_budget(numbers, portion.budget)))
 
 
-def _integer_noise(numbers: Numbers, table: GaussianTable) -> IntegerNoise:
-    return IntegerNoise(float(table.sigma2), numbers.moved, numbers.span, round_up(table.distance))
+def _integer_noises(numbers: Numbers, table: GaussianTable) -> list[IntegerNoise]:
+    """Return the noise as each way meets it in which a row moves the numbers."""
+    sigma2, off = float(table.sigma2), round_up(table.distance)
+    return [IntegerNoise(sigma2, moved, span, off) for moved, span in numbers.ways]
+
+
+def _cost(numbers: Numbers, table: GaussianTable, slack: float) -> Step:
+    """Return the step of Gaussian noise for one person, by the worst of the ways in which rows move the numbers.
+
+    Where each of a person's k rows moves one of several numbers, these move by Σmᵢ ≤ k spans in all, each of which
+    costs μ₁(mᵢ)² at most: k·max μ₁(m)²/m together.
+    """
+    noises, k = _integer_noises(numbers, table), numbers.contributions
+    if k == 1 or numbers.size == 1 or numbers.moved > 1:
+        return max((noise_step([noise], k, slack) for noise in noises), key=lambda step: step.mu)
+    span = noises[-1].span
+    most = numbers.l1 // (k * span)
+    pieces = [replace(noises[0], span=m * span) for m in range(1, most * k + 1)]
+    squares = [noise_step([piece], 1, slack / (most * k)).mu ** 2 / m for m, piece in enumerate(pieces, 1)]
+    return Step(math.sqrt(most * k * max(squares)) * (1 + 1e-12), slack)
 
 
 # Many questions of one kind ask for equal noise: its σ² is kept, of tables those that `gaussian_table` keeps.
@@ -341,10 +368,10 @@ def _within_step(numbers: Numbers, step: Step) -> float:
         raise ParameterError(_NOTHING)
     while True:
         table = _table(numbers.l2**2 / mu**2 * factor)
-        spent = noise_step([_integer_noise(numbers, table)], numbers.contributions, step.delta * (1 - 1e-6))
-        if spent.mu <= mu:
+        spent = _cost(numbers, table, step.delta * (1 - 1e-6)).mu
+        if spent <= mu:
             return float(table.sigma2)
-        factor *= (spent.mu / mu) ** 2 * _ABOVE
+        factor *= (spent / mu) ** 2 * _ABOVE
 
 
 @lru_cache(maxsize=1024)
@@ -378,13 +405,14 @@ MOST_EPSILON = 500.0
 def gaussian_profile(numbers: Numbers, table: GaussianTable, epsilon: float, delta: float) -> float:
     """Return a bound from above on the δ at which noise is (ε, δ)-private, rounded up.
 
-    Of one number, or of several that one row moves by as much, it is the exact sum over the lattice law but for tails
-    of a millionth of ``delta``; where a person of several rows moves several numbers, the bound of the step.
+    For one number, or several that one row moves by as much, it is the exact sum over the lattice law but for tails of
+    a millionth of ``delta``; where a person of several rows moves several numbers, the bound of the step. The worst of
+    the ways in which a row moves them counts.
     """
-    noise = _integer_noise(numbers, table)
-    if numbers.contributions == 1 or numbers.moved == 1:
-        return lattice_profile(noise, numbers.contributions * numbers.span, delta * _TAIL)(epsilon)
-    return step_delta(noise_step([noise], numbers.contributions, delta * _SLACK), epsilon)
+    noises, k = _integer_noises(numbers, table), numbers.contributions
+    if k == 1 or numbers.size == 1:
+        return max(lattice_profile(noise, k * noise.span, delta * _TAIL)(epsilon) for noise in noises)
+    return step_delta(_cost(numbers, table, delta * _SLACK), epsilon)
 
 
 def _place(x: float) -> int:

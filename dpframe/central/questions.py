@@ -1,7 +1,8 @@
 """What questions count of a table's codes, exactly, and how far one row moves what they count.
 
-All totals are whole numbers, in batches of any size. Neighbours differ in one replaced row; n is public, so that a
-mean is a sum over n. With N the largest code (a grid of b − a in N steps):
+All totals are whole numbers, in batches of any size. Neighbours differ in one replaced row, and n is public, so that a
+mean is a sum over n; or in one row that is added, and n is a secret. With N the largest code (a grid of b − a in N
+steps), and a replaced row:
 
 - *a count* moves by 1;
 - *a sum of codes* moves by N, which is b − a, and a mean by (b − a)/n;
@@ -9,6 +10,11 @@ mean is a sum over n. With N the largest code (a grid of b − a in N steps):
 - *a sum of products* of centred codes u = 2c − N, |u| ≤ N: Σuᵢuⱼ moves by 2NᵢNⱼ; u² lies in [0, N²] (from 1 on where
   N is odd), and its sum moves by that. In the columns' units products of two move by half of (b − a)·(b' − a'), squares
   by a quarter of (b − a)².
+
+*Groups.* Rows that meet no condition, or are in no group of another column's public list, count nowhere. A replaced row
+leaves one group and enters another: it moves one sum of centred codes by 2N, or two by N each. How many rows a group
+has is a secret, and is counted with a part of the portion. *An added row* moves a count by 1, a table by 1 in ℓ1 and
+ℓ2, a sum of centred codes by N and of products by NᵢNⱼ; the table is then one group whose rows are counted.
 
 *Nulls.* A code beyond the last one is null, and so is what its space cannot hold: no answer refuses a value, for a
 refusal would tell of its row. A null meets no condition and lies in no cell but its own. Where the space holds nulls,
@@ -21,6 +27,7 @@ far below the noise.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,9 +35,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting.unit import Unit
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.central.answers import Numbers
 from dpframe.central.counts import Codes, Places, cells_of
+from dpframe.central.groups import WHOLE, Groups, Holds, group_sums, met, table_of_counts
 from dpframe.plan.measures import equal_starts, is_cut
 from dpframe.spaces import Space
 
@@ -74,25 +83,24 @@ class Met(Question):
 
     Examples
     --------
-    >>> met = Met({"age": lambda codes: codes < 18}, 1)
-    >>> met.add({"age": np.array([3, 40, 17])})
-    >>> met.totals, met.numbers[0].l1
+    >>> young = Met({"age": lambda codes: codes < 18}, Unit())
+    >>> young.add({"age": np.array([3, 40, 17])})
+    >>> young.totals, young.numbers[0].l1
     ([[2]], 1)
     """
 
-    conditions: Mapping[str, Callable[[Codes], npt.NDArray[np.generic]]]
-    contributions: int
+    conditions: Mapping[str, Holds]
+    unit: Unit
     value: int = 0
 
     @property
     def numbers(self) -> tuple[Numbers, ...]:
         """One count."""
-        return (Numbers(contributions=self.contributions),)
+        return (Numbers(contributions=self.unit.rows),)
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Count rows."""
-        inside = [np.asarray(holds(codes[name])).astype(np.bool_) for name, holds in self.conditions.items()]
-        self.value += int(np.logical_and.reduce(inside).sum())
+        self.value += int(met(self.conditions, codes).sum())
 
     @property
     def totals(self) -> Totals:
@@ -108,14 +116,15 @@ def filled(codes: Codes, space: Space) -> IntArray:
 
 @dataclass
 class Summed(Question):
-    """The sum of a column's codes; of a space with nulls, twice that about the middle, and the number of values.
+    """The sum of a column's codes; or by groups, twice that about the middle, and the number of values.
 
-    ``weight`` is the part of the portion that the number of values gets.
+    Groups are those of the question, of the values that are there where the space holds nulls, and all rows where
+    their number is a secret. ``weight`` is the part of the portion that the numbers of values get.
 
     Examples
     --------
     >>> from dpframe.spaces import Integer
-    >>> ages = Summed("age", Integer(0, 150), 1)
+    >>> ages = Summed("age", Integer(0, 150), Unit())
     >>> ages.add({"age": np.array([20, 150])})
     >>> ages.totals, ages.numbers[0].span
     ([[170]], 150)
@@ -123,10 +132,15 @@ class Summed(Question):
 
     name: str
     space: Space
-    contributions: int
+    unit: Unit
     weight: float = 0.2
-    total: int = 0
-    present: int = 0
+    groups: Groups = WHOLE
+    sums: IntArray = field(init=False, repr=False)
+    present: IntArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.sums = np.zeros(self.groups.count, dtype=np.int64)
+        self.present = np.zeros(self.groups.count, dtype=np.int64)
 
     @property
     def last(self) -> int:
@@ -134,39 +148,54 @@ class Summed(Question):
         return self.space.values - 1
 
     @property
-    def _range(self) -> int:
-        return max(1, self.last * (2 if self.space.has_null else 1))
+    def partial(self) -> bool:
+        """Whether the number of rows that are added up is a secret."""
+        return self.space.has_null or self.unit.added or not self.groups.whole
 
     @property
-    def unit(self) -> int:
+    def _range(self) -> int:
+        return max(1, self.last * (2 if self.partial and not self.unit.added else 1))
+
+    @property
+    def rounded(self) -> int:
         """What totals are rounded to, in codes, or in halves of them."""
         return -(-self._range // _FINEST)
 
     @property
     def numbers(self) -> tuple[Numbers, ...]:
-        """The sum, and the number of values where not all rows have one."""
-        whole = Numbers(span=-(-self._range // self.unit), contributions=self.contributions)
-        return (whole, Numbers(contributions=self.contributions)) if self.space.has_null else (whole,)
+        """The sums, and the numbers of values where not all rows have one."""
+        if not self.partial:
+            return (Numbers(span=-(-self._range // self.rounded), contributions=self.unit.rows),)
+        most = -(-max(1, self.last) // self.rounded)
+        return group_sums(self.unit, self.groups.count, most), table_of_counts(self.unit, self.groups.count)
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Most to the sum."""
-        return (1 - self.weight, self.weight) if self.space.has_null else (1.0,)
+        """Most to the sums."""
+        return (1 - self.weight, self.weight) if self.partial else (1.0,)
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Add rows up."""
         mine = filled(codes[self.name], self.space)
-        if self.space.has_null:
-            mine = mine[mine <= self.last]
-            self.present += len(mine)
-            mine = 2 * mine - self.last
-        self.total += int(mine.sum())
+        if not self.partial:
+            self.sums += mine.sum()
+            return
+        place, count = self.groups.of(codes), self.groups.count
+        inside = (mine <= self.last) & (place < count)
+        place, mine = place[inside], 2 * mine[inside] - self.last
+        self.present += np.bincount(place, minlength=count)
+        # Sums of a batch's whole numbers are whole in floats.
+        self.sums += np.bincount(place, weights=mine, minlength=count).astype(np.int64)
 
     @property
     def totals(self) -> Totals:
-        """The sum, rounded down to units, and the number of values."""
-        found = [[self.total // self.unit]]
-        return [*found, [self.present]] if self.space.has_null else found
+        """The sums, rounded down to units, and the numbers of values."""
+        found = (self.sums // self.rounded).tolist()
+        return [found, self.present.tolist()] if self.partial else [found]
+
+
+Axes = Mapping[str, tuple[int, Callable[[Codes], npt.NDArray[np.integer]]]]
+"""The columns of a table of counts: of each the number of cells, and the cell of every code."""
 
 
 @dataclass
@@ -175,30 +204,39 @@ class Cells(Question):
 
     Examples
     --------
-    >>> table = Cells("sex", 2, lambda codes: codes, 1)
+    >>> table = Cells({"sex": (2, lambda codes: codes)}, Unit())
     >>> table.add({"sex": np.array([0, 1, 1, 2])})  # null, where the table has no cell for it
     >>> table.totals, table.numbers[0].l1, round(table.numbers[0].l2, 3)
     ([[1, 2]], 2, 1.414)
     """
 
-    name: str
-    cells: int
-    cell_of: Callable[[Codes], npt.NDArray[np.integer]]
-    contributions: int
+    axes: Axes
+    unit: Unit
+    conditions: Mapping[str, Holds] = field(default_factory=dict)
     counts: IntArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.counts = np.zeros(self.cells, dtype=np.int64)
+        self.counts = np.zeros(math.prod(self.shape), dtype=np.int64)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells of each column."""
+        return tuple(cells for cells, _ in self.axes.values())
 
     @property
     def numbers(self) -> tuple[Numbers, ...]:
         """The cells."""
-        return (Numbers(self.cells, min(2, self.cells), 1, self.contributions),)
+        return (table_of_counts(self.unit, len(self.counts)),)
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Count rows by their cell."""
-        places = self.cell_of(codes[self.name]).astype(np.intp)
-        self.counts += np.bincount(places[places < self.cells], minlength=self.cells)
+        inside = met(self.conditions, codes)
+        place = np.zeros(len(inside), dtype=np.int64)
+        for name, (cells, cell_of) in self.axes.items():
+            mine = cell_of(codes[name]).astype(np.int64)
+            inside &= mine < cells
+            place = place * cells + mine
+        self.counts += np.bincount(place[inside], minlength=len(self.counts))
 
     @property
     def totals(self) -> Totals:
@@ -206,17 +244,23 @@ class Cells(Question):
         return [self.counts.tolist()]
 
 
+def fine_cells(codes: IntArray, space: Space, cells: int) -> Places:
+    """Return the cell of every code of a number: null's is one past the last."""
+    return cells_of(codes, space, cells) if is_cut(space, cells) else codes.astype(np.intp)
+
+
 @dataclass
 class Tree(Question):
     """Counts of a number's cells, of groups of 16 of them, and so on: what cumulative counts are added up from.
 
     A cumulative count is a sum of at most 15 counts a level, whose noise grows with the levels' number and not with
-    that of the cells (Hay et al. 2010; Qardaji et al. 2013 on the fan-out). Null is a cell of the coarsest level.
+    that of the cells (Hay et al. 2010; Qardaji et al. 2013 on the fan-out). Rows that are left out, nulls or such that
+    do not meet the conditions, are a cell of the coarsest level.
 
     Examples
     --------
     >>> from dpframe.spaces import Integer
-    >>> tree = Tree("age", Integer(0, 99), 1)
+    >>> tree = Tree("age", Integer(0, 99), Unit())
     >>> tree.add({"age": np.array([20, 50, 99])})
     >>> [len(level) for level in tree.totals], tree.cumulative([np.array(t) for t in tree.totals])[[19, 20, 99]]
     ([7, 100], array([0, 1, 3]))
@@ -224,11 +268,17 @@ class Tree(Question):
 
     name: str
     space: Space
-    contributions: int
+    unit: Unit
+    conditions: Mapping[str, Holds] = field(default_factory=dict)
     counts: IntArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.counts = np.zeros(self.cells + self.space.has_null, dtype=np.int64)
+        self.counts = np.zeros(self.cells + self.partial, dtype=np.int64)
+
+    @property
+    def partial(self) -> bool:
+        """Whether rows may be left out."""
+        return self.space.has_null or bool(self.conditions)
 
     @property
     def cells(self) -> int:
@@ -252,18 +302,15 @@ class Tree(Question):
     def numbers(self) -> tuple[Numbers, ...]:
         """One table of counts a level."""
         sizes = [-(-self.cells // width) for width in self.widths]
-        sizes[0] += self.space.has_null
-        return tuple(Numbers(size, min(2, size), 1, self.contributions) for size in sizes)
+        sizes[0] += self.partial
+        return tuple(table_of_counts(self.unit, size) for size in sizes)
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Count rows by their cell."""
-        mine = filled(codes[self.name], self.space)
-        self.counts += np.bincount(self._cell(mine), minlength=len(self.counts))
-
-    def _cell(self, codes: IntArray) -> Places:
-        if is_cut(self.space, self.cells):
-            return cells_of(codes, self.space, self.cells)
-        return codes.astype(np.intp)
+        place = fine_cells(filled(codes[self.name], self.space), self.space, self.cells)
+        if self.conditions:
+            place = np.where(met(self.conditions, codes), place, self.cells)
+        self.counts += np.bincount(place, minlength=len(self.counts))
 
     @property
     def totals(self) -> Totals:
@@ -303,7 +350,7 @@ class Moments(Question):
     Examples
     --------
     >>> from dpframe.spaces import Integer
-    >>> both = Moments(("a", "b"), (Integer(0, 2), Integer(0, 4)), 1)
+    >>> both = Moments(("a", "b"), (Integer(0, 2), Integer(0, 4)), Unit())
     >>> both.add({"a": np.array([0, 2]), "b": np.array([4, 4])})
     >>> both.totals, [n.span for n in both.numbers]  # of a, of b, a², ab, b²
     ([[0], [8], [8], [0], [32]], [4, 8, 4, 16, 16])
@@ -311,9 +358,11 @@ class Moments(Question):
 
     names: tuple[str, ...]
     spaces: tuple[Space, ...]
-    contributions: int
+    unit: Unit
+    conditions: Mapping[str, Holds] = field(default_factory=dict)
     first: list[int] = field(init=False)
     second: list[int] = field(init=False)
+    rows: int = 0
 
     def __post_init__(self) -> None:
         self.first, self.second = [0] * len(self.names), [0] * len(self.pairs)
@@ -335,11 +384,18 @@ class Moments(Question):
         return [max(1, (space.values - 1) // grain) for space, grain in sizes]
 
     @property
+    def partial(self) -> bool:
+        """Whether the number of rows that are added up is a secret, and counted."""
+        return self.unit.added or bool(self.conditions)
+
+    @property
     def _ranges(self) -> list[int]:
-        n = self.lasts
+        n, ways = self.lasts, 1 if self.unit.added else 2
+        # A row that is left out counts as 0, which squares of whole rows from 1 on are not.
+        least = [0 if self.partial else last % 2 for last in n]
         return [
-            *(2 * last for last in n),
-            *(max(1, n[i] ** 2 - n[i] % 2) if i == j else 2 * n[i] * n[j] for i, j in self.pairs),
+            *(ways * last for last in n),
+            *(max(1, n[i] ** 2 - least[i]) if i == j else ways * n[i] * n[j] for i, j in self.pairs),
         ]
 
     @property
@@ -351,18 +407,21 @@ class Moments(Question):
     def numbers(self) -> tuple[Numbers, ...]:
         """The sums of the columns, and of their products."""
         spans = [-(-most // unit) for most, unit in zip(self._ranges, self.units, strict=True)]
-        return tuple(Numbers(span=span, contributions=self.contributions) for span in spans)
+        counted = [1] if self.partial else []
+        return tuple(Numbers(span=span, contributions=self.unit.rows) for span in (*spans, *counted))
 
     @property
     def shares(self) -> tuple[float, ...]:
         """In proportion to what each adds to a covariance's error: means little, squares half of products."""
-        return (*(0.2 for _ in self.names), *(0.25 if i == j else 0.5 for i, j in self.pairs))
+        counted = [0.2] if self.partial else []
+        return (*(0.2 for _ in self.names), *(0.25 if i == j else 0.5 for i, j in self.pairs), *counted)
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Add rows up; of a batch of 2¹⁶ rows products of 2⁴⁰ still fit."""
-        columns = []
+        columns, inside = [], met(self.conditions, codes)
+        self.rows += int(inside.sum())
         for name, space, grain, last in zip(self.names, self.spaces, self.grains, self.lasts, strict=True):
-            columns.append(2 * (filled(codes[name], space) // grain) - last)
+            columns.append((2 * (filled(codes[name], space) // grain) - last)[inside])
         for i, column in enumerate(columns):
             self.first[i] += int(column.sum())
         for at, (i, j) in enumerate(self.pairs):
@@ -370,5 +429,6 @@ class Moments(Question):
 
     @property
     def totals(self) -> Totals:
-        """The sums, rounded down to units."""
-        return [[total // unit] for total, unit in zip([*self.first, *self.second], self.units, strict=True)]
+        """The sums, rounded down to units, and the number of rows where it is a secret."""
+        sums = [[total // unit] for total, unit in zip([*self.first, *self.second], self.units, strict=True)]
+        return [*sums, [self.rows]] if self.partial else sums

@@ -114,12 +114,6 @@ class Selector(ABC):
         """
         return math.log(weight / (1 - level)) / self.rate
 
-    def cost(self, portion: Portion) -> Budget:
-        """Return the (ε, δ) of the answer by itself, without δ unless the pure ε is larger than the portion's."""
-        if portion.step is None:
-            return Budget(portion.budget.epsilon)
-        return Budget(self.pure_loss) if self.pure_loss <= portion.budget.epsilon else portion.budget
-
 
 def weight_of(rate: float, below: int) -> int:
     """Return e^(−rate·below) over 2¹⁹², which far below 1 stays as it is."""
@@ -136,10 +130,10 @@ def weights(rate: float, scores: Sequence[int]) -> list[int]:
     >>> [round(weight / 2**192, 3) for weight in weights(1.0, [4, 5, 3])]
     [0.368, 1.0, 0.135]
     """
-    best, known = max(scores), {}
-    for below in {best - score for score in scores}:
-        known[below] = weight_of(rate, below)
-    return [known[best - score] for score in scores]
+    best, far = max(scores), math.ceil(_FAR / rate)
+    below = [min(best - score, far) for score in scores]
+    known = {distance: weight_of(rate, distance) for distance in set(below)}
+    return [known[distance] for distance in below]
 
 
 class Exponential(Selector):
@@ -236,3 +230,11 @@ def check_base(base: Sequence[float], count: int) -> list[int]:
         )
     least = Fraction(min(found))
     return [round(Fraction(weight) / least * MOST_BASE) for weight in found]
+
+
+def whole_cost(selectors: Sequence[Selector], portion: Portion) -> Budget:
+    """Return the (ε, δ) of an answer of several choices by itself, without δ where their sum of ε is the smaller."""
+    if portion.step is None:
+        return Budget(portion.budget.epsilon)
+    loss = round_up(sum((Fraction(one.pure_loss) for one in selectors), Fraction(0)))
+    return Budget(loss) if loss <= portion.budget.epsilon else portion.budget

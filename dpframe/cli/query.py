@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from dpframe.accounting.unit import NEIGHBOURS
 from dpframe.api.queries import Queries
 from dpframe.api.query_moments import WISHART
 from dpframe.cli.estimate import stacked
@@ -37,13 +38,17 @@ def _one(options: str, ask: Callable[[Queries, list[str], Mapping[str, Any]], An
 
 QUESTIONS: Mapping[str, _Question] = {
     "count": _Question(range(1), frozenset({"where"}), lambda q, _, o: q.count(**o)),
-    "sum": _one("", lambda q, c, o: q.sum(c[0], **o)),
-    "mean": _one("", lambda q, c, o: q.mean(c[0], **o)),
-    "histogram": _one("bins", lambda q, c, o: q.histogram(c[0], **o)),
-    "most-common": _one("k", lambda q, c, o: q.most_common(c[0], **o)),
-    "quantile": _one("q", lambda q, c, o: q.quantile(c[0], **o)),
-    "second-moments": _Question(range(1, 99), frozenset(), lambda q, c, o: stacked(q.second_moments(c, **o))),
-    "cov": _Question(range(1, 99), frozenset(), lambda q, c, o: stacked(q.cov(c, **o))),
+    "sum": _one("by where", lambda q, c, o: q.sum(c[0], **o)),
+    "mean": _one("by where", lambda q, c, o: q.mean(c[0], **o)),
+    "histogram": _one("bins where", lambda q, c, o: q.histogram(c[0], **o)),
+    "crosstab": _Question(range(2, 3), frozenset({"bins", "where"}), lambda q, c, o: stacked(q.crosstab(*c, **o))),
+    "most-common": _one("k where", lambda q, c, o: q.most_common(c[0], **o)),
+    "nunique": _one("where", lambda q, c, o: q.nunique(c[0], **o)),
+    "support": _one("where", lambda q, c, o: q.support(c[0], **o)),
+    "set-sizes": _one("where", lambda q, c, o: q.set_sizes(c[0], **o)),
+    "quantile": _one("q by where", lambda q, c, o: q.quantile(c[0], **o)),
+    "second-moments": _Question(range(1, 99), frozenset({"where"}), lambda q, c, o: stacked(q.second_moments(c, **o))),
+    "cov": _Question(range(1, 99), frozenset({"where"}), lambda q, c, o: stacked(q.cov(c, **o))),
 }
 
 _WHERE = '--where must be a JSON object, e.g. {"sex": "F", "age": {"lower": 18, "upper": 65}}'
@@ -84,7 +89,7 @@ def query(
     statistic: Annotated[str, typer.Argument(help=", ".join(QUESTIONS) + ".", show_default=False)],
     columns: Annotated[list[str] | None, typer.Argument(help="Its columns.", show_default=False)] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="What the answer may cost: ε, replace-one, per person.", show_default=False)
+        float | None, typer.Option(help="What the answer may cost: ε, per person.", show_default=False)
     ] = None,
     delta: Annotated[float, typer.Option(help="And δ; 0 is pure, above 0 lets noise be gaussian.")] = 0.0,
     spaces: Annotated[
@@ -100,21 +105,34 @@ def query(
     where: Annotated[
         str | None,
         typer.Option(
-            help='The condition of a count, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.',
+            help='Conditions on rows, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}, '
+            '"hobbies": {"any": ["chess", "golf"]}}.',
             show_default=False,
         ),
     ] = None,
-    bins: Annotated[int | None, typer.Option(help="Bins of a numeric histogram.", show_default=False)] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="An answer of sum, mean or quantile for each value of this column.", show_default=False),
+    ] = None,
+    bins: Annotated[
+        int | None, typer.Option(help="Bins of numbers, of histogram and crosstab.", show_default=False)
+    ] = None,
     q: Annotated[list[float] | None, typer.Option(help="Levels of quantiles; repeat.", show_default=False)] = None,
     k: Annotated[int | None, typer.Option(help="How many most common values.", show_default=False)] = None,
     mechanism: Annotated[
         str | None,
         typer.Option(
-            help="geometric, laplace, staircase, vector or gaussian; of second-moments wishart.  "
-            "[default: the one of less noise]"
+            help="geometric, laplace, staircase, vector or gaussian; of second-moments wishart; of quantile and "
+            "most-common exponential or noisy_max.  [default: the one that errs less]"
         ),
     ] = None,
     contributions: Annotated[int, typer.Option(help="Rows that one person may own.")] = 1,
+    neighbours: Annotated[
+        str,
+        typer.Option(
+            help="How neighbouring tables differ: replace_one, or add_remove (the number of rows is a secret)."
+        ),
+    ] = "replace_one",
     confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger to spend from; see dpframe ledger.", show_default=False)
@@ -129,6 +147,7 @@ def query(
         raise ParameterError("give --epsilon, e.g. --epsilon 0.5")
     given = {
         "where": None if where is None else read_where(where),
+        "by": by,
         "bins": bins,
         "q": q[0] if q and len(q) == 1 else q or None,
         "k": k,
@@ -137,7 +156,7 @@ def query(
         if given[option] is not None:
             raise ParameterError(f"{statistic} takes no --{option}; leave it out")
     options = {name: value for name, value in given.items() if value is not None}
-    if "where" in asked.options and "where" not in options:
+    if statistic == "count" and "where" not in options and neighbours == NEIGHBOURS[0]:
         raise ParameterError(_WHERE)
     declared = {} if spaces is None else read_spaces(spaces)
     check_reviewed(declared)
@@ -147,6 +166,7 @@ def query(
         delta=delta,
         spaces={**declared, **dict(map(_space, space or []))} if space else declared,
         contributions=contributions,
+        neighbours=neighbours,
         confidence_level=confidence_level,
         accounting="basic" if mechanism == WISHART else None,
         ledger=ledger,
@@ -193,4 +213,6 @@ def _show(result: Any, as_json: bool) -> None:
         typer.echo(json.dumps({**facts, "answer": json.loads(answer)}, ensure_ascii=False))
         return
     typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
-    typer.echo(f"{facts['mechanism']} noise, epsilon={facts['epsilon']:.4g}, delta={facts['delta']:g}")
+    typer.echo(
+        f"{facts['mechanism']} noise, epsilon={facts['epsilon']:.4g}, delta={facts['delta']:g}, {facts['neighbours']}"
+    )

@@ -359,8 +359,12 @@ class Total:
         return self.kept.budget
 
     def check_unit(self, unit: Unit) -> None:
-        """Raise `ParameterError` for a promise of another unit: the two would add up to a promise for nobody."""
-        if unit != self.unit:
+        """Raise `ParameterError` for a promise of another unit: the two would add up to a promise for nobody.
+
+        What is promised for 2k rows that are added or removed holds for k that are replaced, and adds up there.
+        """
+        converted = unit.added and not self.unit.added and unit.covers(self.unit)
+        if unit != self.unit and not converted:
             raise ParameterError(
                 f"dataset {name_list([self.name])} adds up promises for {self.unit.words}, and this one is for "
                 f"{unit.words}, which does not add up: ask with {self.unit.options}, or create a dataset with "

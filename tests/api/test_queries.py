@@ -26,6 +26,7 @@ SPACES = {
     "region": list(dpf.datasets.REGIONS),
     "birth_date": ("1900-01-01", "2030-01-01"),
 }
+STATED = {"neighbours": "replace_one"}
 MANY = 1e4
 """An ε at which noise is next to none."""
 
@@ -125,7 +126,7 @@ def test_the_lectures_average_age(keys):
     for epsilon in (0.5, 1.0, 2.0):
         answer = dpf.Queries(ages, epsilon, delta=0, spaces={"age": (0, 150)}).mean("age", share=1)
         assert answer["std_error"] == pytest.approx(math.sqrt(2) * 1.5 / epsilon, rel=1e-3)
-        assert answer.attrs == {"mechanism": "geometric", "share": 1.0, "epsilon": epsilon, "delta": 0.0}
+        assert answer.attrs == {"mechanism": "geometric", "share": 1.0, "epsilon": epsilon, "delta": 0.0} | STATED
         assert list(answer.index) == ["estimate", "std_error", "lower", "upper"]
 
 
@@ -433,11 +434,11 @@ def test_tables_and_budgets_that_are_refused(people, tmp_path):
         dpf.Queries(people, 1.0, spaces={"age": dpf.Boolean()}).mean("age", share=0.1)
 
 
-def test_sets_are_refused():
-    frame = pd.DataFrame({"hobbies": [["chess"], []]})
-    q = dpf.Queries(frame, 1.0, delta=0, spaces={"hobbies": dpf.Subset(["chess", "golf"])})
-    with pytest.raises(dpf.ParameterError, match="column hobbies holds sets, which questions do not count"):
-        q.count({"hobbies": {"any": ["chess"]}}, share=0.1)
+def test_vectors_and_tuples_are_refused():
+    frame = pd.DataFrame({"v": [[0.5, 0.0], [0.0, 0.5]]})
+    q = dpf.Queries(frame, 1.0, delta=0, spaces={"v": dpf.Vector(2, 1.0, "l1")})
+    with pytest.raises(dpf.ParameterError, match="column v holds vectors, which questions do not count"):
+        q.histogram("v", share=0.1)
 
 
 def test_copies_share_the_budget_and_threads_do_not_overspend(people, keys):

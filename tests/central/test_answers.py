@@ -5,6 +5,7 @@ import math
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from scipy import optimize, stats
 
@@ -197,6 +198,33 @@ def test_intervals_are_the_noises_own(level, portion):
         assert inside[1] < level
     wide = gaussian(Numbers(span=10_000), Portion(Budget(1.0, 1e-6)))
     assert wide.reach(0.95) == pytest.approx(1.959964 * math.sqrt(wide.sigma2), rel=1e-6)
+
+
+def moved_delta(noise, moves, epsilon):
+    """The hockey-stick divergence of independent noises that are moved, over all of the table's integers."""
+    weights = np.zeros(401)
+    for k, w in noise.table.weights().items():
+        weights[k + 200] = w / 2**128
+    laws = [(weights, np.roll(weights, move)) for move in moves]
+    p, q = (np.multiply.outer(laws[0][side], laws[1][side]) for side in (0, 1))
+    return np.maximum(p - math.exp(epsilon) * q, 0).sum()
+
+
+@pytest.mark.parametrize("contributions", [1, 2])
+@pytest.mark.parametrize("portion", [Portion(Budget(1.0, 1e-3)), Portion(Budget(1.0, 1e-3), Step(0.9, 1e-4))])
+def test_noise_covers_every_way_in_which_a_row_moves_sums(portion, contributions):
+    """Groups' sums of ±1: one moves by 2, or two by 1 each; a person of two rows moves them so twice."""
+    noise = gaussian(Numbers(2, 1, 2, contributions, also=(2, 1)), portion)
+    one = [(2, 0), (1, 1), (1, -1)]
+    ways = one if contributions == 1 else [(a + c, b + d) for a, b in one for c, d in (*one, (0, 2))]
+    for epsilon in (0.0, 0.3, 1.0, 2.0):
+        allowed = portion.budget.delta if portion.step is None else 1e-4 + gaussian_delta(portion.step.mu, epsilon)
+        if portion.step is not None or epsilon >= 1:
+            assert max(moved_delta(noise, moves, epsilon) for moves in ways) <= allowed
+    # At half the span the worst of them is beyond what is allowed.
+    wrong = gaussian(Numbers(2, 1, 1, contributions), portion)
+    allowed = portion.budget.delta if portion.step is None else 1e-4 + gaussian_delta(portion.step.mu, 1.0)
+    assert max(moved_delta(wrong, moves, 1.0) for moves in ways) > allowed
 
 
 def test_totals_keep_every_digit():

@@ -110,7 +110,13 @@ def test_moments_are_positive_and_their_intervals_hold(people, monkeypatch):
         assert np.linalg.eigvalsh(answer["estimate"]).min() > 0
         inside += ((answer["lower"] <= truth) & (truth <= answer["upper"])).to_numpy()
     assert (inside / 200 > 0.95 - 5 * math.sqrt(0.95 * 0.05 / 200)).all()
-    assert answer.attrs == {"mechanism": "wishart", "share": 1.0, "epsilon": 1.0, "delta": 1e-6}
+    assert answer.attrs == {
+        "mechanism": "wishart",
+        "share": 1.0,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "neighbours": "replace_one",
+    }
     assert (answer["estimate"] > answer["lower"]).all(axis=None)
 
 

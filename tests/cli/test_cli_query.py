@@ -12,12 +12,13 @@ from dpframe.cli.query import QUESTIONS
 from dpframe.ledger.ledger import Ledger
 
 AGE, SEX = ("--space", "age=0,120"), ("--space", 'sex=["F", "M"]')
+HOBBIES = ("--space", 'hobbies={"space": "subset", "items": ["reading", "walking"], "other": "more"}')
 INCOME = ("--space", 'income={"space": "nullable", "inner": {"space": "real", "lower": 0, "upper": 250000}}')
 
 
 @pytest.fixture
 def source(tmp_path):
-    people = dpf.datasets.make_census(3_000, random_state=1, columns=["age", "sex", "income"])
+    people = dpf.datasets.make_census(3_000, random_state=1, columns=["age", "sex", "income", "hobbies"])
     people.to_parquet(tmp_path / "people.parquet", index=False)
     return tmp_path / "people.parquet"
 
@@ -41,19 +42,21 @@ def test_a_mean(source, run):
     code, out, err = run(source, "mean", "age", "--epsilon", 0.5, *AGE)
     assert (code, err) == (0, "")
     assert "estimate  std_error  lower  upper" in out
-    assert "geometric noise, epsilon=0.5, delta=0" in out
+    assert "geometric noise, epsilon=0.5, delta=0, replace_one" in out
 
 
 @pytest.mark.parametrize("statistic", QUESTIONS)
 def test_every_question(source, run, statistic):
     columns = {"count": [], "histogram": ["sex"], "most-common": ["sex"], "cov": ["age"], "second-moments": ["age"]}
+    columns |= {"crosstab": ["age", "sex"], "nunique": ["sex"], "support": ["hobbies"], "set-sizes": ["hobbies"]}
     more = {"count": ["--where", '{"sex": "F", "age": {"lower": 18, "upper": 65}}'], "quantile": ["--q", 0.5]}
     more |= {"most-common": ["--k", 2]}
-    given = [*columns.get(statistic, ["age"]), "--epsilon", 1, *AGE, *SEX, *more.get(statistic, [])]
+    given = [*columns.get(statistic, ["age"]), "--epsilon", 1, *AGE, *SEX, *HOBBIES, *more.get(statistic, [])]
     code, out, err = run(source, statistic, *given, "--delta", 1e-6, "--json")
     assert (code, err) == (0, "")
     told = json.loads(out)
-    assert (told["mechanism"], told["delta"]) == ("gaussian", 1e-6)
+    chosen = statistic == "quantile"
+    assert (told["mechanism"], told["delta"]) == (("exponential", 0.0) if chosen else ("gaussian", 1e-6))
     assert {"estimate", "std_error", "lower", "upper"} <= set(told["answer"][0])
 
 
@@ -65,6 +68,21 @@ def test_it_is_the_librarys_answer(source, run):
     assert [row["q"] for row in json.loads(out)["answer"]] == [0.2, 0.8]
     _, out, _ = run(source, "mean", "income", "--epsilon", 1, *INCOME, "--json")
     assert abs(json.loads(out)["answer"][0]["estimate"] - 33_000) < 5_000
+
+
+def test_groups_and_conditions(source, run):
+    _, out, _ = run(source, "mean", "age", "--by", "sex", "--epsilon", 5, *AGE, *SEX, "--json")
+    assert [row["sex"] for row in json.loads(out)["answer"]] == ["F", "M"]
+    where = ("--where", '{"hobbies": {"any": ["reading", "walking"]}}')
+    _, out, _ = run(source, "quantile", "age", *where, "--epsilon", 5, *AGE, *HOBBIES, "--json")
+    assert 20 < json.loads(out)["answer"][0]["estimate"] < 70
+    given = ("--epsilon", 5, "--neighbours", "add_remove", *AGE)
+    code, out, _ = run(source, "count", *given)
+    assert code == 0
+    assert "add_remove" in out
+    _, out, _ = run(source, "crosstab", "age", "sex", "--bins", 2, *given, *SEX, "--json")
+    told = json.loads(out)
+    assert (len(told["answer"]), told["neighbours"]) == (4, "add_remove")
 
 
 def test_wishart_noise(source, run):
@@ -103,7 +121,8 @@ BAD = {
     "columns of count": (["count", "age", "--epsilon", "1"], "count takes --where and no columns; got 1"),
     "no where": (["count", "--epsilon", "1"], "--where must be a JSON object"),
     "bad where": (["count", "--epsilon", "1", "--where", "sex = F"], "--where must be a JSON object"),
-    "where of others": (["mean", "age", "--epsilon", "1", "--where", "{}"], "mean takes no --where; leave it out"),
+    "by of others": (["histogram", "age", "--epsilon", "1", "--by", "sex"], "histogram takes no --by; leave it out"),
+    "neighbours": (["mean", "age", "--epsilon", "1", *AGE, "--neighbours", "both"], "neighbours must be one of"),
     "unknown column": (["count", "--epsilon", "1", "--where", '{"height": 1}'], "'height' is not a column"),
     "stray option": (["mean", "age", "--epsilon", "1", "--k", "3"], "mean takes no --k; leave it out"),
     "bad space": (["mean", "age", "--epsilon", "1", "--space", "age"], "--space must be COLUMN=LOWER,UPPER"),

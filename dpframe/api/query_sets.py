@@ -1,0 +1,314 @@
+"""Questions about the values of lists: the most common ones, how many occur, and the items and sizes of sets."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpframe.accounting.budget import Budget
+from dpframe.api import asking
+from dpframe.api.asked import Asked, linear, series
+from dpframe.api.asking import AUTO, Asking, counted_axis, facts_of, fitted_noises, with_facts
+from dpframe.api.query_budget import check_share
+from dpframe.central.answers import Noise, Portion
+from dpframe.central.groups import Holds
+from dpframe.central.questions import Cells, Question
+from dpframe.central.selection import SELECTORS, Scores, Selector, best_selector, whole_cost
+from dpframe.central.set_questions import Chosen, Distinct, ItemCounts, Sizes
+from dpframe.errors import ParameterError, check_whole, name_list
+from dpframe.noise.keystream import Keystream
+
+_SPREAD = math.pi / math.sqrt(6)
+"""Standard deviation of the noise that the exponential mechanism comes to, in units of 1/k (Gumbel's law)."""
+
+Fit = tuple[str, tuple[list[Selector], tuple[Noise, ...]], Budget]
+
+
+class SetQueries(Asking):
+    """Values of lists, and sets of items; see `Queries`."""
+
+    def most_common(
+        self,
+        column: str,
+        k: int = 5,
+        *,
+        where: Mapping[str, Any] | None = None,
+        share: float,
+        mechanism: str | None = None,
+    ) -> pd.DataFrame:
+        """Return the k values of a column, or items of its sets, with the largest counts, and these with noise.
+
+        Two ways, of which the one with less expected error is taken; that choice is public. With noise on *all counts*
+        (``"geometric"``, ``"gaussian"``) the choice costs nothing more, but counts that were chosen for being large are
+        too large on average. A row counts in one cell, so that this is best for categories; the items of a set of c
+        items move 2c counts. *A choice* (``"exponential"``, ``"noisy_max"``) of one item after the other, by counts
+        that one row moves by 1, takes half of the share, and the counts of those that were chosen the other half; it is
+        best for few items of large sets.
+
+        Parameters
+        ----------
+        column
+            A column of categories or sets.
+        k
+            How many, at most as many as there are.
+        where
+            Conditions on rows, as for `Queries.count`.
+        share, mechanism
+            See the class.
+
+        Returns
+        -------
+        DataFrame ``estimate, std_error, lower, upper``, the most common first; with noise on all counts of sets, those
+        larger than their space's ``max_size`` are cut to it.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space or of neither categories nor sets, or k beyond their number.
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> people = dpf.datasets.make_census(20_000, columns=["hobbies"])
+        >>> q = dpf.Queries(people, 1.0, delta=1e-6, spaces={"hobbies": dpf.Subset(dpf.datasets.HOBBIES)})
+        >>> top = q.most_common("hobbies", 2, share=0.5)
+        >>> top.index.tolist(), top.attrs["mechanism"]
+        (['watching films', 'reading'], 'exponential')
+        """
+        asked = self._column(column)
+        if not (asked.space.is_listed or asked.space.holds_sets):
+            raise ParameterError(
+                f"column {name_list([column])} holds no categories and no sets, which most_common needs; ask for "
+                "histogram"
+            )
+        read, holds = self._where(where, asked)
+        counted, labels = self._kinds(asked, holds, cut=True)
+        scored, _ = self._kinds(asked, holds, cut=False)
+        check_whole(k, "k", 1, len(labels), of="values")
+        portion = self._spending.total.portion(check_share(share))
+        if mechanism in SELECTORS or (mechanism is None and self._choice_errs_less(counted, scored, k, portion)):
+            return self._chosen_kinds(scored, labels, read, k, share, mechanism)
+        told = self._answer(counted, read, share, mechanism, "most_common")
+        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
+        table = pd.DataFrame(results, index=labels).sort_values("estimate", ascending=False, kind="stable")
+        return with_facts(table.head(int(k)), told)
+
+    def _kinds(self, asked: Asked, holds: Mapping[str, Holds], cut: bool) -> tuple[Cells | ItemCounts, pd.Index[Any]]:
+        """Return what counts a column's values, or the items of its sets, cut or not; and what they are called."""
+        if not asked.space.holds_sets:
+            axis = counted_axis(asked, None)
+            return Cells({asked.name: (axis.cells, axis.cell_of)}, self.unit, holds), axis.labels
+        space = asked.sets("most_common")
+        # The choice that cuts a set rests on its row and a word that serves for nothing else.
+        stream = Keystream(asking.fresh_key()).column("cut", "measure") if cut and space.most < space.count else None
+        most = space.most if cut else space.count
+        labels = pd.Index(space.listed.labels(), name=asked.name)
+        return ItemCounts(asked.name, space.count, most, self.unit, stream, holds), labels
+
+    def _moved(self) -> Scores:
+        """Return how far one row moves the counts of values as scores: some rise and others fall, or all one way."""
+        return Scores(((1, 1 if self.unit.added else 2),), self.unit.rows)
+
+    def _choices(self, scored: Question, k: int, portion: Portion, mechanism: str | None) -> Fit:
+        """Return the way to choose, k choices and the noise on their counts, and what these cost."""
+        first, second = portion.split([1, 1])
+        parts = first.split([1] * k)
+        name = mechanism or best_selector(self._moved(), parts[0])
+        selectors = [SELECTORS[name](self._moved(), part) for part in parts]
+        _, noises = fitted_noises(Chosen(scored, tuple(range(k))), second, AUTO)
+        costs = whole_cost(selectors, first), second.spent_by(noises)
+        pure = all(cost.delta == 0 for cost in costs) and portion.step is not None
+        budget = Budget(math.fsum(cost.epsilon for cost in costs) * (1 + 1e-15)) if pure else portion.budget
+        return name, (selectors, noises), budget
+
+    def _choice_errs_less(self, counted: Question, scored: Question, k: int, portion: Portion) -> bool:
+        """Tell, from public facts, whether choices err less: noise that values are compared with, and on counts."""
+        try:
+            _, (selectors, noises), _ = self._choices(scored, k, portion, None)
+        except ParameterError:
+            return False
+        _, every = fitted_noises(counted, portion, AUTO)
+        chosen = _SPREAD * 2 / selectors[0].rate / math.sqrt(2) + math.sqrt(noises[0].variance)
+        return chosen < 2 * math.sqrt(every[0].variance)
+
+    def _chosen_kinds(
+        self,
+        scored: Cells | ItemCounts,
+        labels: pd.Index[Any],
+        read: Sequence[Asked],
+        k: int,
+        share: float,
+        mechanism: str | None,
+    ) -> pd.DataFrame:
+        part, (name, (selectors, noises), budget), stream = self._paid(
+            scored.add, read, share, "most_common", lambda portion: self._choices(scored, k, portion, mechanism)
+        )
+        (counts,), left, found = scored.totals, list(range(len(labels))), []
+        for at, selector in enumerate(selectors):
+            plane = stream.column(json.dumps(["most_common", at]), "measure")
+            found.append(left.pop(selector.choose([counts[place] for place in left], None, plane)))
+        noisy = noises[0].add([counts[place] for place in found], stream.column("counts", "measure"))
+        values = np.array(noisy, dtype=np.float64)
+        results = linear(values, noises[0], 1.0, self.confidence_level)
+        table = pd.DataFrame(results, index=labels[found]).sort_values("estimate", ascending=False, kind="stable")
+        table.attrs.update(facts_of(name, part, budget, self.unit))
+        return table
+
+    def support(
+        self,
+        column: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        share: float,
+        mechanism: str | None = None,
+    ) -> pd.DataFrame:
+        """Return in how many rows' sets each item lies; sensitivity 2c, or √(2c), for sets of c items.
+
+        A replaced row takes c items away and brings c others at most (c where rows are added or removed). Sets larger
+        than their space's ``max_size`` c are cut to so many items, chosen at random, which lowers supports. Whether a
+        set holds any or all of some items is asked with `Queries.count`, whose sensitivity is 1.
+
+        Parameters
+        ----------
+        column
+            A column of sets.
+        where
+            Conditions on rows, as for `Queries.count`.
+        share, mechanism
+            See the class.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space, or of no sets.
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> people = dpf.datasets.make_census(20_000, columns=["hobbies"])
+        >>> q = dpf.Queries(people, 1.0, delta=1e-6, spaces={"hobbies": dpf.Subset(dpf.datasets.HOBBIES, max_size=4)})
+        >>> q.support("hobbies", share=0.5)["std_error"].round(1).iloc[0]
+        np.float64(17.0)
+        >>> q.count({"hobbies": {"any": ["reading", "walking"]}}, share=0.5)["std_error"].round(1)
+        np.float64(6.0)
+        """
+        asked = self._column(column)
+        asked.sets("support")
+        read, holds = self._where(where, asked)
+        question, labels = self._kinds(asked, holds, cut=True)
+        told = self._answer(question, read, share, mechanism, "support")
+        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
+        return with_facts(pd.DataFrame(results, index=labels), told)
+
+    def set_sizes(
+        self,
+        column: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        share: float,
+        mechanism: str | None = None,
+    ) -> pd.DataFrame:
+        """Return how many rows' sets have each number of items; sensitivity 2, or √2, as for a histogram.
+
+        Parameters
+        ----------
+        column, where, share, mechanism
+            See `support`; sets are not cut.
+
+        Returns
+        -------
+        DataFrame with a row per size from 0 on; null has none.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space, or of no sets.
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = pd.DataFrame({"hobbies": [["chess"], [], ["chess", "golf"]] * 1_000})
+        >>> q = dpf.Queries(frame, 5.0, delta=0, spaces={"hobbies": dpf.Subset(["chess", "golf"])})
+        >>> (q.set_sizes("hobbies", share=1)["estimate"] / 1_000).round(1).tolist()
+        [1.0, 1.0, 1.0]
+        """
+        asked = self._column(column)
+        count = asked.sets("set_sizes").count
+        read, holds = self._where(where, asked)
+        told = self._answer(Sizes(column, count, self.unit, holds), read, share, mechanism, "set_sizes")
+        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
+        return with_facts(pd.DataFrame(results, index=pd.RangeIndex(count + 1, name=column)), told)
+
+    def nunique(
+        self,
+        column: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        share: float,
+        mechanism: str | None = None,
+    ) -> pd.Series[Any]:
+        """Return how many of a column's listed values, or of the items of its sets, occur in the table at all.
+
+        A replaced row takes one value away and brings another: the number moves by 1 at most. A set takes c items away
+        or brings c others: it moves by c, its space's ``max_size``, to which larger sets are cut.
+
+        Parameters
+        ----------
+        column
+            A column of categories or sets; null is no value.
+        where, share, mechanism
+            See `support`.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper``; the interval lies within what the space holds.
+
+        Raises
+        ------
+        ParameterError
+            For a column without a space, or of neither categories nor sets.
+        BudgetExceeded
+            If less than the share is left.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = pd.DataFrame({"ward": ["a", "b", "b"] * 1_000})
+        >>> q = dpf.Queries(frame, 8.0, delta=0, spaces={"ward": list("abcdefgh")})
+        >>> float(q.nunique("ward", share=1)["std_error"].round(2))
+        0.03
+        """
+        asked = self._column(column)
+        if not (asked.space.is_listed or asked.space.holds_sets):
+            raise ParameterError(
+                f"column {name_list([column])} holds no categories and no sets, whose values nunique counts; ask for "
+                "histogram"
+            )
+        read, holds = self._where(where, asked)
+        question, size, most = self._values(asked, holds)
+        told = self._answer(Distinct(question, most), read, share, mechanism, "nunique")
+        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
+        results = {
+            name: np.clip(values, 0.0, size) if name != "std_error" else values for name, values in results.items()
+        }
+        return with_facts(series(results, column), told)
+
+    def _values(self, asked: Asked, holds: Mapping[str, Holds]) -> tuple[Question, int, int]:
+        """Return what counts a column's values but null, how many there are, and how many a row holds at most."""
+        if asked.space.holds_sets:
+            question, labels = self._kinds(asked, holds, cut=True)
+            return question, len(labels), asked.sets("nunique").most
+        axis = counted_axis(asked, None)
+        size = asked.space.values
+        return Cells({asked.name: (size, axis.cell_of)}, self.unit, holds), size, 1

@@ -1,0 +1,205 @@
+"""What questions count of sets, and of which values occur at all.
+
+A replaced row takes the items of one set away and brings those of another, up to c each: counts of items move by 1, up
+to 2c of them (c where a row is added), and the number of distinct items by c at most, that of distinct values of a
+column of one value a row by 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting.unit import Unit
+from dpframe.arrays import IntArray
+from dpframe.central.answers import Numbers
+from dpframe.central.counts import Codes
+from dpframe.central.groups import Holds, met
+from dpframe.central.questions import Question, Totals
+from dpframe.mechanisms.set_channel import cut
+from dpframe.noise.keystream import ColumnStream
+from dpframe.spaces.set_bits import set_sizes
+
+Bits = npt.NDArray[np.bool_]
+
+
+def held(codes: Codes, count: int) -> tuple[Bits, Bits]:
+    """Return which of so many items each set holds, shape (rows, items), and which rows are null.
+
+    Examples
+    --------
+    >>> bits, null = held(np.array([[3], [4]], dtype=np.uint64), 2)
+    >>> bits.tolist(), null.tolist()
+    ([[True, True], [False, False]], [False, True])
+    """
+    rows = np.ascontiguousarray(codes, dtype="<u8").view(np.uint8)
+    bits = np.unpackbits(rows, axis=1, bitorder="little").view(np.bool_)
+    return bits[:, :count], bits[:, count]
+
+
+def holds_items(count: int, places: Sequence[int], how: str, wrong: bool) -> Holds:
+    """Return the condition that a set holds all, or any, of some items; or, if ``wrong``, that it does not.
+
+    Null meets neither.
+    """
+    test: Callable[..., Any] = {"all": np.all, "any": np.any}[how]
+
+    def holds(codes: Codes) -> Bits:
+        bits, null = held(codes, count)
+        return np.asarray((test(bits[:, list(places)], axis=1) != wrong) & ~null)
+
+    return holds
+
+
+@dataclass
+class ItemCounts(Question):
+    """In how many sets each item lies, each set cut to ``most`` items by its row's word.
+
+    Without a stream sets are not cut: for scores, which move by 1 each whatever the sets' sizes.
+
+    Examples
+    --------
+    >>> items = ItemCounts("hobbies", 3, 2, Unit())
+    >>> items.add({"hobbies": np.array([[1], [5]], dtype=np.uint64)})
+    >>> items.totals, items.numbers[0].moved
+    ([[2, 0, 1]], 3)
+    """
+
+    name: str
+    count: int
+    most: int
+    unit: Unit
+    stream: ColumnStream | None = field(default=None, repr=False)
+    conditions: Mapping[str, Holds] = field(default_factory=dict)
+    rows: int = 0
+    counts: IntArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(self.count, dtype=np.int64)
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The items' counts."""
+        moved = min(self.count, self.most * (1 if self.unit.added else 2))
+        return (Numbers(self.count, moved, 1, self.unit.rows),)
+
+    def add(self, codes: Mapping[str, Codes]) -> None:
+        """Count sets by their items."""
+        mine, inside = codes[self.name].astype(np.uint64), met(self.conditions, codes)
+        if self.stream is not None:
+            null = held(mine, self.count)[1]
+            mine = np.where(null[:, None], np.uint64(0), mine)
+            mine = cut(mine, self.most, self.stream, self.rows)
+        self.rows += len(mine)
+        bits, null = held(mine, self.count)
+        self.counts += bits[inside & ~null].sum(axis=0, dtype=np.int64)
+
+    @property
+    def totals(self) -> Totals:
+        """The counts."""
+        return [self.counts.tolist()]
+
+    def of(self, places: Sequence[int]) -> Chosen:
+        """Return the counts of some of the items, which a row moves by 1 each."""
+        return Chosen(self, tuple(places))
+
+
+@dataclass
+class Chosen(Question):
+    """The counts of some cells or items of another question, chosen without looking at that question's totals."""
+
+    whole: Question
+    places: tuple[int, ...]
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The counts."""
+        (every,) = self.whole.numbers
+        size = len(self.places)
+        return (replace(every, size=size, moved=min(size, every.moved)),)
+
+    def add(self, codes: Mapping[str, Codes]) -> None:
+        """Count rows."""
+        self.whole.add(codes)
+
+    @property
+    def totals(self) -> Totals:
+        """The counts."""
+        (every,) = self.whole.totals
+        return [[every[place] for place in self.places]]
+
+
+@dataclass
+class Sizes(Question):
+    """How many sets have each size; null has none.
+
+    Examples
+    --------
+    >>> sizes = Sizes("hobbies", 3, Unit())
+    >>> sizes.add({"hobbies": np.array([[0], [5], [8]], dtype=np.uint64)})
+    >>> sizes.totals
+    [[1, 0, 1, 0]]
+    """
+
+    name: str
+    count: int
+    unit: Unit
+    conditions: Mapping[str, Holds] = field(default_factory=dict)
+    counts: IntArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(self.count + 1, dtype=np.int64)
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        """A table of counts."""
+        size = len(self.counts)
+        return (Numbers(size, 1 if self.unit.added else 2, 1, self.unit.rows),)
+
+    def add(self, codes: Mapping[str, Codes]) -> None:
+        """Count sets by their size."""
+        mine = codes[self.name].astype(np.uint64)
+        inside = met(self.conditions, codes) & ~held(mine, self.count)[1]
+        self.counts += np.bincount(set_sizes(mine[inside]), minlength=len(self.counts))
+
+    @property
+    def totals(self) -> Totals:
+        """The counts."""
+        return [self.counts.tolist()]
+
+
+@dataclass
+class Distinct(Question):
+    """How many cells of a table of counts, or items, occur at all: one row moves it by at most what it holds.
+
+    Examples
+    --------
+    >>> from dpframe.central.questions import Cells
+    >>> kinds = Distinct(Cells({"sex": (3, lambda codes: codes)}, Unit()), 1)
+    >>> kinds.add({"sex": np.array([0, 2, 2])})
+    >>> kinds.totals, kinds.numbers[0].span
+    ([[2]], 1)
+    """
+
+    whole: Question
+    most: int
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        """One number."""
+        (every,) = self.whole.numbers
+        return (Numbers(span=self.most, contributions=every.contributions),)
+
+    def add(self, codes: Mapping[str, Codes]) -> None:
+        """Count rows."""
+        self.whole.add(codes)
+
+    @property
+    def totals(self) -> Totals:
+        """The number of distinct values."""
+        (every,) = self.whole.totals
+        return [[sum(count > 0 for count in every)]]
