@@ -16,7 +16,7 @@ CHUNK = 1 << 14
 
 
 class BallChannel(Channel):
-    """Noise on the coordinates of vectors in a ball: what follows from the ball alone."""
+    """Noise on the coordinates of vectors in a ball: what follows from just the ball."""
 
     @property
     @abstractmethod
@@ -39,7 +39,7 @@ class BallChannel(Channel):
         return "vector"
 
     def reads(self, space: Space) -> bool:
-        """Tell whether a space's vectors lie in this ball, on this grid."""
+        """Return whether a space's vectors lie in this ball, on this grid."""
         vectors: Any = space
         return bool(vectors.holds_vectors and vectors.ball == self.ball)
 

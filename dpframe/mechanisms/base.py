@@ -35,10 +35,10 @@ CodeFunction = Callable[[IntArray], FloatArray]
 """A function of a column's value, given by its code: vectorised, codes in, floats out."""
 
 WRITTEN_METRICS = frozenset({"discrete", "line", "nullable line"})
-"""Metrics whose distances follow from the number of codes alone."""
+"""Metrics whose distances follow from just the number of codes."""
 
 _HALVINGS = 16
-"""Halvings of the interval in which the values' share beside a null flag is sought."""
+"""Halvings of the interval in which the values' share of a budget with a null flag is sought."""
 
 LARGEST_MATRIX = 4097
 """Most codes for which a transition matrix is written out (about 134 MB of floats)."""
@@ -69,7 +69,7 @@ class Family(Protocol):
 
     @property
     def takes_delta(self) -> bool:
-        """Whether there are such mechanisms with δ > 0 alone."""
+        """Whether such mechanisms exist only with δ > 0."""
 
     def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
         """Return the space that a mechanism of a budget randomises codes of."""
@@ -107,7 +107,7 @@ def distances(metric: str, size: int) -> FloatArray:
 
 
 def beside_edges(edges: IntArray, size: int) -> IntArray:
-    """Return the codes from which a function may change that does so beside edges and at the ends alone."""
+    """Return the codes from which a function may change that does so only next to edges and at the ends."""
     at, last = np.asarray(edges[1:-1], dtype=np.int64), int(edges[-1])
     found = np.unique(np.concatenate([[0, 1, last - 1], at - 1, at, at + 1]))
     return np.append(found[(found >= 0) & (found < last)], np.arange(last, size))
@@ -152,7 +152,7 @@ class Channel(ABC):
         return "discrete"
 
     def reads(self, space: Space) -> bool:
-        """Tell whether codes mean the same to the channel as to a space that has as many."""
+        """Return whether codes mean the same to the channel as to a space that has as many."""
         return not (space.holds_sets or space.holds_vectors)
 
     @property
@@ -222,9 +222,9 @@ class Channel(ABC):
         return np.add.reduceat(np.stack(cells, axis=1), starts, axis=0)
 
     def changes(self, edges: IntArray) -> IntArray:
-        """Return the codes from which a surrogate φ_f may differ from before, where f changes at ``edges`` alone.
+        """Return the codes from which a surrogate φ_f may differ from before, where f changes only at ``edges``.
 
-        Edges begin with 0 and end with the number of values; null, if any, comes after and stands alone.
+        Edges begin with 0 and end with the number of values; null, if any, comes after as its own edge.
         """
         return np.arange(self.size)
 
@@ -258,12 +258,12 @@ class Channel(ABC):
         return float((self.transition().T * rho).sum(axis=1).max())
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
-        """Return the exact loss of the channel beside a null flag."""
+        """Return the exact loss of the channel with a null flag."""
         laws, total = self._beside(flag)
         return FiniteLoss(tuple(map(tuple, laws)), total)
 
     def blanket_beside(self, flag: ResponseTable) -> float:
-        """Return the blanket of the channel beside a null flag, rounded down."""
+        """Return the blanket of the channel with a null flag, rounded down."""
         return shared_mass(*self._beside(flag))
 
     def _beside(self, flag: ResponseTable) -> tuple[list[list[int]], int]:
@@ -369,7 +369,7 @@ class Mechanism(Channel):
     fixed: ClassVar[bool] = False
     """Whether the law is given as it is, and cannot follow a budget."""
     takes_delta: ClassVar[bool] = False
-    """Whether there are such mechanisms with δ > 0 alone, so that they take part of a plan's."""
+    """Whether such mechanisms exist only with δ > 0, so that they take part of a plan's."""
     adds_in_group: ClassVar[bool] = False
     """Whether noise is added in the group of codes (Z_k by coordinate, bits by exclusive or), so that it commutes with
     a one-time pad (sampling paper, Lemma III.1)."""
@@ -425,7 +425,7 @@ class Mechanism(Channel):
         return flag, make(*shape, low, delta)
 
     def before_pad(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
-        """Return codes as they may go under a pad: what a mechanism does to a row beside adding noise is done here."""
+        """Return codes as they may go under a pad, with all that a mechanism does to a row except adding noise."""
         return codes
 
     def sample_padded(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
@@ -482,7 +482,7 @@ def label_of(mechanism: Mechanism) -> str:
 
 
 def check_tag(tag: object, column: str, metrics: Collection[str]) -> None:
-    """Raise `ParameterError` for the tag of a column's mechanism that fits none of some metrics; none stand for all."""
+    """Raise `ParameterError` for the tag of a column's mechanism that fits none of ``metrics``; empty means any."""
     fitting = [family for family in MECHANISMS.values() if not metrics or family.metrics & set(metrics)]
     known = {name for family in fitting for name in (family.tag, *family.aliases)}
     if tag not in known:

@@ -35,7 +35,7 @@ def sample_bits(flips: FlipLoss, codes: U64, stream: ColumnStream, first_row: in
 
     With words R₁, R₂, … for the binary digits of a probability, the last digit first: acc is acc | R where the
     digit is 1 and acc & R where it is 0, which leaves 64 bits of that probability (Knuth–Yao 1976, by words).
-    Both probabilities use the same words: whatever the smaller one shows, the larger one does.
+    Both probabilities use the same words: all that the smaller one shows, the larger one does.
     """
     bits = flips.total.bit_length() - 1
     buffer = np.empty(CHUNK, dtype="<u8")
@@ -269,7 +269,7 @@ class BitFlip(FlipMechanism):
 class AsymmetricBitFlip(FlipMechanism):
     """Optimised unary encoding: an item of the set is shown with p = 1/2, any other with q = 1/(1 + e^(ε/max_size)).
 
-    Wang, Blocki, Li and Jha 2017 (there for sets of one item). Of all (p, q) of one loss these make the support
+    Wang, Blocki, Li and Jha 2017 (there for sets of one item). Among all (p, q) of one loss these make the support
     of rare items most precise: its variance per row is 1/sinh²(k) with k = ε/(2·max_size), where `BitFlip` has
     1/(4·sinh²(k/2)), cosh²(k/2) times as much. It is better for all items in less than 1/(4·cosh²(k/2)) of the sets:
     up to a quarter where k is small, so the gain is large where ε/max_size is (k = 1: standard errors of rare

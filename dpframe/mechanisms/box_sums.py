@@ -103,9 +103,9 @@ class BoxSums:
         return np.asarray(out)
 
     def changes(self, at: IndexArray) -> IndexArray:
-        """Return the places in 0…span from which B⁻¹f may differ from before, f changing between x and x + 1 alone.
+        """Return the places in 0…span from which B⁻¹f may differ from before, f changing only between x and x + 1.
 
-        ``at`` are those x. Chains of them stand out wherever they pass, and chains of the two kinds differ.
+        ``at`` are those x. Chains of them show wherever they pass, and chains of the two kinds differ.
         """
         rounds = np.arange(0, self.span + self.width, self.width) - self.left
         chains = np.unique(np.asarray(at) % self.width)

@@ -102,7 +102,7 @@ class FlipLoss(PrivacyLoss):
 def _outcomes(ones: int, zeros: int, total: int, a: int, b: int) -> list[tuple[Decimal, Decimal]]:
     """Return (P, P') of every class of outcomes with one ratio P/P'.
 
-    Of plain flips the ratio depends on how many of the a + b items look as in the first set; in general on i, how
+    For plain flips the ratio depends on how many of the a + b items look as in the first set; in general on i, how
     many of the a are shown, and j of the b, as R^(i−j) with R the odds ratio.
     """
     with localcontext(_DIGITS):
@@ -151,7 +151,7 @@ class PairLoss(PrivacyLoss):
 
 
 def beside_flag(flag: ResponseTable, flips: FlipLoss) -> NullFlagLoss:
-    """Return the loss of flips beside a null flag; a null whose flag flips shows the empty set flipped."""
+    """Return the loss of flips with a null flag; a null whose flag flips shows the empty set flipped."""
     return NullFlagLoss(response_loss(flag), flips, PairLoss(flips, 0, flips.most), PairLoss(flips, flips.most, 0))
 
 
@@ -167,7 +167,7 @@ def _threshold(rate: Decimal, bits: int) -> int:
 
 
 _MOST_RATE = Decimal(1000)
-"""Beyond it q is below 2^-64 whatever happens."""
+"""Beyond it q is always below 2^-64."""
 
 
 @lru_cache(maxsize=256)
@@ -180,7 +180,7 @@ def fitting_flips(items: int, most: int, epsilon: float, delta: float, halved: b
     Raises
     ------
     ParameterError
-        If ε is too small for 64 digits to tell the flips from coin tosses.
+        If ε is so small that with 64 digits the flips are coin tosses.
     """
     pair = _flips(1, 2, items, most, halved).pair
     distance = most if halved else sum(pair)

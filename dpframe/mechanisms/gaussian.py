@@ -148,7 +148,7 @@ def _saturated(noise: FloatArray, span: int, code: int) -> FloatArray:
 
 
 def _loses_at_most(span: int, sigma: float, epsilon: float, delta: float) -> bool:
-    """Tell, in floats, whether the two ends, which are farthest apart, differ by no more than a budget."""
+    """Return, in floats, whether the two ends, which are farthest apart, differ by no more than a budget."""
     noise = np.maximum(_noise(span, sigma), _FLOOR)
     low, high = _saturated(noise, span, 0), _saturated(noise, span, span)
     if delta == 0:

@@ -141,7 +141,7 @@ class GeometricChannel(Channel):
         return _invert(self.table.rate, counts, squared)
 
     def changes(self, edges: IntArray) -> IntArray:
-        """Return the codes beside the edges and the ends."""
+        """Return the codes next to the edges and the ends."""
         return beside_edges(edges, self.size)
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
@@ -294,7 +294,7 @@ def _surrogate(rate: float, span: int, f: CodeFunction, codes: IntArray) -> Floa
 
 
 def beside_flag(flag: ResponseTable, noise: LaplaceLoss) -> NullFlagLoss:
-    """Return the loss of saturated noise beside a null flag; a null whose flag flips is at mid-grid."""
+    """Return the loss of saturated noise with a null flag; a null whose flag flips is at mid-grid."""
     half = LaplaceLoss((noise.span + 1) // 2, noise.rate, noise.spread)
     return NullFlagLoss(response_loss(flag), noise, half, half)
 

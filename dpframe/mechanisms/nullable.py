@@ -1,4 +1,4 @@
-"""Null as a combinator: a flag by randomised response, at its share of the budget, beside any mechanism."""
+"""Null as a combinator: a flag by randomised response, at its share of the budget, with any mechanism."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def shape_names(kind: type[Mechanism]) -> list[str]:
 
 @dataclass(frozen=True)
 class NullFamily:
-    """The mechanisms of one kind beside a null flag, as the registry holds them."""
+    """The mechanisms of one kind with a null flag, as the registry holds them."""
 
     kind: type[Mechanism]
 

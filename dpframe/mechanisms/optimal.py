@@ -31,7 +31,7 @@ _PROGRAMME_EPSILON = (1e-3, 10.0)
 @register
 @dataclass(frozen=True)
 class Optimal(MetricChannel):
-    """The channel of nearly least worst-case error max_x E[ρ(Y, x)] of which good estimates can be had.
+    """The channel of nearly least worst-case error max_x E[ρ(Y, x)] that still allows good estimates.
 
     The least error is a linear programme (Theorem 10 of the categorical paper is its discrete case, where
     the channel is randomised response). Its optima are singular, so of what the optimum gains over the

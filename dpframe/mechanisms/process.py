@@ -1,17 +1,17 @@
 """Gaussian noise on the rows of vectors, and Gaussian processes on curves: discrete, on every coordinate.
 
 Codes of two vectors in the ball differ by a whole vector whose ℓ2 norm is at most Δ = `Ball.move`/2 steps: noise of
-scale σ on every coordinate is a step of about μ = Δ/σ, whatever the number of coordinates, proved for the discrete law
+scale σ on every coordinate is a step of about μ = Δ/σ, for any number of coordinates, proved for the discrete law
 in `accounting.discrete_gaussian` (`BallNoise`). Laplace noise is in proportion to the largest ℓ1 distance,
 which is √d times as large in ℓ2. A curve's coefficients are a vector; noise on them is a Gaussian process on the curve,
-of which the release shows the projection on the grid (Hall, Rinaldo and Wasserman 2013; metric-spaces paper,
+and the release shows its projection on the grid (Hall, Rinaldo and Wasserman 2013; metric-spaces paper,
 Theorem 3 and Example 4).
 
 *Room.* A kernel so smooth is not to be inverted once the grid's ends have cut it (`gaussian`): the grid must end where
 no noise gets to. Codes cover ``room`` radii on both sides of 0, at least 6σ beyond the ball, and released is the value
-plus the noise but for 2e-9 of the draws: the surrogate of u is u, that of u² is u² less the variance.
+plus the noise, except in 2e-9 of the draws: the surrogate of u is u, that of u² is u² less the variance.
 
-*Null* is told by a flag of μ_f, and shows noise about the ball's centre where the flag flips: null and a value differ
+*Null* has a flag of μ_f, and shows noise about the ball's centre where the flag flips: null and a value differ
 by the flag and by Δ_c, the largest distance to the centre, so that μ_f² + (Δ_c/σ)² ≤ μ² is what both together need.
 """
 
@@ -52,7 +52,7 @@ _DIGITS = 24
 """Binary digits of σ², rounded up: the same on every machine."""
 
 _ATTEMPTS, _MORE = 20, 1e-5
-"""How often σ² is raised until its law is proved to lie under a curve, and by how much beside what that tells."""
+"""How often σ² is raised until its law is proved to lie under a curve, and by how much above what the proof asks."""
 
 _PLANES = 4
 """Planes of words that a coordinate has, however many of them its table needs."""
@@ -64,7 +64,7 @@ class Process(BallChannel, Mechanism):
     """Discrete Gaussian noise on every coordinate of a vector: a Gaussian process, where they are a curve's.
 
     σ is the least whose proved profile lies under (1 − δ₀)·G_μ + δ₀, the largest such curve through (ε, δ): about
-    Δ₂/μ, whatever the number of coordinates. It is (ε, δ)-private for no δ of 0, and takes part of a plan's.
+    Δ₂/μ, for any number of coordinates. It is (ε, δ)-private for no δ of 0, and takes part of a plan's.
     With the order kept vectors of more than about 2·ln(1/δ) coordinates have less noise by it than by ``vector``; a
     secret order is worth far more to ``vector``, and nothing to this. Appendix A.2.2; Hall, Rinaldo and Wasserman 2013.
 
@@ -211,7 +211,7 @@ class Process(BallChannel, Mechanism):
 
 
 def _claimed(epsilon: float, delta: float) -> Step:
-    """Return the step that noise of a budget is made for: a function of the budget alone."""
+    """Return the step that noise of a budget is made for: a function of just the budget."""
     if not delta > 0:
         raise ParameterError("gaussian noise on vectors needs delta above 0; raise delta, or use vector")
     return promise_step(Budget(epsilon * _BELOW, delta))

@@ -23,7 +23,7 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ChannelTable
 
 _CONDITION = 1e10
-"""Largest ratio of two singular values of a matrix of which estimates are had."""
+"""Largest ratio of two singular values of a matrix that allows estimates."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,14 @@ class RectangularMatrix:
         Raises
         ------
         ParameterError
-            If ``f`` has another shape, or answers do not tell all inputs apart (fewer outputs than inputs never do).
+            If ``f`` has another shape, or answers do not distinguish all inputs (fewer outputs than inputs never do).
         """
         values, matrix = np.asarray(f, dtype=np.float64), self.transition()
         if values.shape != (self.inputs,):
             raise ParameterError(f"f must have one value per code, shape ({self.inputs},)")
         singular = np.linalg.svd(matrix, compute_uv=False)
         if self.outputs < self.inputs or not singular[-1] * _CONDITION > singular[0]:
-            raise ParameterError("answers do not tell all inputs apart, so that f has no surrogate; use more outputs")
+            raise ParameterError("answers do not distinguish all inputs, so that f has no surrogate; use more outputs")
         return np.asarray(values @ np.linalg.pinv(matrix))
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> npt.NDArray[np.int64]:

@@ -83,7 +83,7 @@ class ResponseChannel(Mechanism):
         return inverted
 
     def changes(self, edges: IntArray) -> IntArray:
-        """Return the codes beside the edges and the ends."""
+        """Return the codes next to the edges and the ends."""
         return beside_edges(edges, self.size)
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:

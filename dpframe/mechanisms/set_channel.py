@@ -26,7 +26,7 @@ _MOST_ITEMS = 1 << 16
 
 @dataclass(frozen=True)
 class Levels:
-    """A surrogate that depends on a number alone, such as how many of some items are shown; and its value at null."""
+    """A surrogate that depends only on a number, such as how many of some items are shown; and its value at null."""
 
     values: FloatArray
     at_null: float = 0.0
@@ -80,7 +80,7 @@ class SetChannel(Channel, SetView):
     max_size: int | None
 
     def reads(self, space: Space) -> bool:
-        """Tell whether a space has sets of as many items, cut at as many."""
+        """Return whether a space has sets of as many items, cut at as many."""
         sets: Any = space
         return bool(space.holds_sets and (sets.count, sets.most) == (self.items, self.most))
 
@@ -181,7 +181,7 @@ def check_items(items: Any, max_size: Any) -> tuple[int, int | None]:
 
 @dataclass(frozen=True)
 class FlaggedSets(SetView):
-    """Sets beside a null flag: they are released as sets with probability ``kept``, and null is with ``flipped``.
+    """Sets with a null flag: they are released as sets with probability ``kept``, and null is with ``flipped``.
 
     What is released of a null whose flag flips is the empty set's. Let G have the mean g of a set, and g₀ of the empty
     one: G/k + c for sets and d for nulls has the mean g of sets and 0 of null if d = −f g₀/(k − f) and c = −(1 − k)d/k.
@@ -198,12 +198,12 @@ class FlaggedSets(SetView):
 
     @property
     def shown(self) -> tuple[float, float]:
-        """As of the sets alone."""
+        """As of the sets without nulls."""
         return self.inner.shown
 
     @property
     def support_variances(self) -> tuple[float, float]:
-        """Those of the sets alone, nulls being taken as rare."""
+        """Those of the sets without nulls, nulls being taken as rare."""
         rare, common = self.inner.support_variances
         return rare / self.kept, common / self.kept
 
@@ -234,7 +234,7 @@ class FlaggedSets(SetView):
 def cut(codes: U64, most: int, stream: ColumnStream, first_row: int) -> U64:
     """Return the sets with at most ``most`` items: of larger ones a choice that the row's word makes.
 
-    The guarantee needs of the choice that it rests on the row and its word alone.
+    The guarantee needs a choice that depends only on the row and its word.
     """
     large = np.flatnonzero(set_sizes(codes) > most)
     if not len(large):

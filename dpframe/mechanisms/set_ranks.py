@@ -1,7 +1,7 @@
 """The sets of a bounded size, numbered: by size, and within a size by the combinatorial number system.
 
 A set {i₁ < … < iᵣ} has within its size the rank Σ_k C(i_k, k) (Knuth, TAOCP 7.2.1.3). Every row takes the same steps,
-whatever it holds.
+so that time reveals nothing of it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class SetRanks:
 
     def unrank(self, ranks: IntArray) -> U64:
         """Return the sets of numbers, shape (n, words)."""
-        # Looked up where there are more rows than sets, about: that depends on the rows' number alone.
+        # Looked up where there are more rows than sets, about: that depends only on the number of rows.
         listed = self.count <= min(MOST_LISTED, 8 * len(ranks))
         return self._every[ranks] if listed else self._computed(ranks)
 

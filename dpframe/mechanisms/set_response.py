@@ -173,7 +173,7 @@ class SetResponse(SetMechanism):
             out[:, self.items // 64] |= hidden.astype(np.uint64) << np.uint64(self.items % 64)
 
     def _is_null(self, sets: U64) -> npt.NDArray[np.bool_]:
-        """Tell which codes are null: the bit after the items, which no set has."""
+        """Return which codes are null: the bit after the items, which no set has."""
         if not self.nulls:
             return np.zeros(len(sets), dtype=np.bool_)
         return (sets[:, self.items // 64] >> np.uint64(self.items % 64) & np.uint64(1)).astype(np.bool_)

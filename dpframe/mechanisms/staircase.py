@@ -29,7 +29,7 @@ _HUGE = 1e4
 """Above it e^ε is as good as infinite: no table resolves it, and a decimal may not hold it."""
 
 _NEAR = 1.05
-"""Of the boxes whose error of a mean is within this factor of the least, the narrowest is taken."""
+"""The narrowest box is taken whose error of a mean is within this factor of the least."""
 
 _PLACES = 1 << 20
 """At so many values the expected error is looked at; it changes slowly between them."""
@@ -139,7 +139,7 @@ class Staircase(Mechanism):
 
     @property
     def blanket(self) -> float:
-        """γ: all that is drawn whatever the value, rounded down."""
+        """γ: the probability of all that is drawn independently of the value, rounded down."""
         return round_down(Fraction(WORD - self.table.width * self.table.top, WORD))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
@@ -278,7 +278,7 @@ def _width(span: int, epsilon: float, nullable: bool) -> int:
 def _mean_errors(span: int, widths: IntArray, epsilon: float, nullable: bool) -> FloatArray:
     """Return the standard error of the mean, a row, of values that are spread evenly over the grid.
 
-    The mean's surrogate sees the level ⌊(place + c)/width⌋ alone, c = 0 where width divides span, else what makes
+    The mean's surrogate sees only the level ⌊(place + c)/width⌋, c = 0 where width divides span, else what makes
     the first left + 1 places the lowest level: random rounding to points, then randomised response among them.
     """
     rounds, odd = span // widths, span % widths != 0
@@ -289,7 +289,8 @@ def _mean_errors(span: int, widths: IntArray, epsilon: float, nullable: bool) ->
     first = at.mean(axis=0)
     second = first**2 + span * (span + 2) / (12 * widths.astype(np.float64) ** 2)
     rounding = (1 - 1.0 / widths**2) / 6
-    # Everywhere: ``width`` places a level, ``left`` + 1 and width − left of them where the ends stand alone.
+    # Everywhere: ``width`` places a level, ``left`` + 1 and width − left of them where the ends are levels of their
+    # own.
     share = widths / (span + widths)
     last = np.where(odd, (widths - widths // 2) / (span + widths), 0.0)
     mean = share * rounds * (rounds + 1) / 2 + last * (rounds + 1)

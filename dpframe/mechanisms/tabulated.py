@@ -37,7 +37,7 @@ MOST_CONDITION = 1e10
 """Largest condition number of a matrix that is inverted: estimates keep five digits or more."""
 
 _NOTHING = 1e-60
-"""An ε that stands for 0 where δ is given: e^ε is above 1 by more than what its rounding takes away."""
+"""An ε in place of 0 where δ is given: e^ε is above 1 by more than what its rounding takes away."""
 
 _STEEPEST = 42.0
 """Largest log-ratio of two weights of one input that 64 bits resolve."""
@@ -296,13 +296,13 @@ class Matrix(Tabulated):
         ------
         ParameterError
             Unless rows are probabilities that sum to 1, δ is at least what an input gives and another never does (a
-            zero beside a non-zero is an infinite loss at δ = 0), and the matrix can be inverted.
+            zero next to a non-zero is an infinite loss at δ = 0), and the matrix can be inverted.
         """
         table = _from_matrix(matrix)
         loss = FiniteLoss(table, WORD).epsilon(check_delta(delta))
         if math.isinf(loss):
             refuse_zeros(table)
-        # A size of 1 loses nothing, and another perhaps no more than δ; a small float stands for 0.
+        # A size of 1 loses nothing, and another perhaps no more than δ; a small float is used for 0.
         return cls(table, loss or (_NOTHING if delta else 5e-324), delta)
 
 
@@ -354,7 +354,7 @@ def _check_rows(rows: FloatArray) -> None:
 
 
 def refuse_zeros(table: Weights) -> NoReturn:
-    """Raise `ParameterError` for the two inputs of which one gives the most that the other never does."""
+    """Raise `ParameterError`, naming two inputs: one gives the most that the other never does."""
     pairs = permutations(range(len(table)), 2)
     masses = {(x, z): sum(p for p, q in zip(table[x], table[z], strict=True) if q == 0) for x, z in pairs}
     x, z = max(masses, key=lambda pair: masses[pair])

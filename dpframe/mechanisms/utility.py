@@ -35,8 +35,8 @@ def exponential(
     space
         The column's space, or its declaration: a list of categories, a pair of bounds.
     utility
-        A function of a value and of one to release, or an array of such numbers, a row for each value. Of null the
-        value is None.
+        A function of a value and of one to release, or an array of such numbers, a row for each value. Null is
+        the value None.
     epsilon, delta
         The budget.
     base
@@ -64,7 +64,7 @@ def exponential(
     scores, logs = _scores(whole, utility), _logs(whole, base)
     width = float(np.ptp(scores, axis=1).max(initial=0.0))
     if not width > 0:
-        raise ParameterError("utility is the same whatever is released, so that nothing would be; give another one")
+        raise ParameterError("utility is the same for all releases, so that it prefers none; give another one")
 
     def laws(rate: float) -> FloatArray:
         exponents = rate * scores + logs
@@ -90,7 +90,7 @@ def exponential(
 
 
 def _loses(laws: FloatArray, epsilon: float, delta: float) -> bool:
-    """Tell, in floats, whether a channel loses no more than a budget."""
+    """Return, in floats, whether a channel loses no more than a budget."""
     if delta == 0:
         return bool(np.log(laws.max(axis=0) / laws.min(axis=0)).max() <= epsilon)
     odds = np.exp(min(epsilon, 700.0))

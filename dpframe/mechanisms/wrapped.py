@@ -41,7 +41,7 @@ def _log_ratio(size: int, rate: float) -> float:
 
 
 def _ring_weights(size: int, rate: float) -> tuple[int, ...]:
-    """Return the weights over 2^64 of the steps 0…K−1: (α^d + α^(K−d))·(1−α)/((1+α)(1−α^K)), rounded up but for d = 0.
+    """Return weights over 2^64 of the steps 0…K−1: (α^d + α^(K−d))·(1−α)/((1+α)(1−α^K)), rounded up except for d = 0.
 
     The least weight is not lowered and the greatest is not raised, so that no ratio is above the ideal one.
     """
@@ -60,7 +60,7 @@ def _ring_weights(size: int, rate: float) -> tuple[int, ...]:
 
 
 def _opposite(weights: tuple[int, ...]) -> FiniteLoss:
-    """Return the loss of the noise: that of the two inputs which stand opposite each other on the ring.
+    """Return the loss of the noise: that of the two inputs opposite each other on the ring.
 
     For any inputs and any set A of outputs, P(A) − e^ε·P'(A) is at most the |A| greatest weights less e^ε times the
     |A| least. As weights are symmetric and fall from 0 on, the former lie around the one input, the latter around its
@@ -108,7 +108,7 @@ class WrappedGeometric(Mechanism):
 
     The group's noise commutes with a one-time pad, which saturated noise does not (sampling paper, Lemma III.1). It
     costs accuracy: what is near one end may be released near the other. All codes are neighbours, and those that lie
-    opposite each other are told apart best: e^ε = cosh(rK/2) with α = e^−r for even K. The inverse is tridiagonal
+    opposite each other are distinguished best: e^ε = cosh(rK/2) with α = e^−r for even K. The inverse is tridiagonal
     on the ring: φ_f(y) = [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)².
 
     Parameters
@@ -225,7 +225,7 @@ class WrappedGeometric(Mechanism):
         return np.asarray(inside * counts + beside * around)
 
     def changes(self, edges: IntArray) -> IntArray:
-        """Return the codes beside the edges and the ends, which are neighbours."""
+        """Return the codes next to the edges and the ends, which are neighbours."""
         return beside_edges(edges, self.size)
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:

@@ -1,6 +1,6 @@
 """Spaces: a column's possible values, their metric, and how they are coded as the integers 0…size−1.
 
-A space is a frozen value, public, and checked when it is made. Encoding a row depends on that row alone.
+A space is a frozen value, public, and checked when it is made. Encoding a row depends only on that row.
 Arrow comes in and goes out; NumPy arrays, pandas columns and lists are taken too.
 """
 

@@ -1,6 +1,6 @@
 """Balls of vectors whose coordinates are whole numbers: packed in 64-bit words, and measured without rounding.
 
-A coordinate is one of 2^bits codes c and stands for the odd number u = 2c − U, U = 2^bits − 1, of −U…U: so every
+A coordinate is one of 2^bits codes c and means the odd number u = 2c − U, U = 2^bits − 1, of −U…U: so every
 pattern of bits is a vector, and the grid is the same on both sides of 0. Norms are those of u, in integers: a vector
 lies in the ball where its norm is at most its radius. Two neighbouring codes are one step apart, which is 2 in u.
 
@@ -98,7 +98,7 @@ class Ball:
 
     @property
     def unit(self) -> int:
-        """What stands for the radius in sums of u that do not depend on the room but for rounding: about U."""
+        """The radius in sums of u that depend on the room only by rounding: about U."""
         return self.room * self.radius
 
     @property

@@ -42,20 +42,20 @@ def missing_of(array: pa.Array) -> Mask:
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """Return the values that a dictionary's indices stand for; other arrays as they are.
+    """Return the values that a dictionary's indices mean; other arrays as they are.
 
     >>> decoded(pa.array(["a", "b", "a"]).dictionary_encode()).to_pylist()
     ['a', 'b', 'a']
     """
     if not pa.types.is_dictionary(array.type):
         return array
-    if pa.types.is_string_view(array.type.value_type):  # of which Arrow takes no rows
+    if pa.types.is_string_view(array.type.value_type):  # whose rows Arrow cannot take
         array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
     return array.dictionary_decode()
 
 
 def in_words(codes: Codes, last: int) -> bool:
-    """Tell whether rows of 64-bit words, lowest first, are numbers of at most ``last``."""
+    """Return whether rows of 64-bit words, lowest first, are numbers of at most ``last``."""
     below, equal = np.zeros(len(codes), dtype=np.bool_), np.ones(len(codes), dtype=np.bool_)
     for word in reversed(range(codes.shape[1])):
         most = np.uint64(last >> 64 * word & 0xFFFFFFFFFFFFFFFF)
@@ -74,7 +74,7 @@ class Space(ABC):
 
     ``metric`` is ``"discrete"`` (0 or 1), ``"line"`` (distance of codes times ``step``), ``"symmetric
     difference"`` (of sets), ``"vector"`` (a norm's), or one of the latter three with ``"nullable "`` before it; it
-    tells which mechanisms there are.
+    decides which mechanisms there are.
 
     Codes are integers. Where they are too long for a machine word, arrays hold them as rows of ``code_words``
     64-bit words, lowest first.
@@ -122,7 +122,7 @@ class Space(ABC):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of codes of every value that a row holds: of one, but for tuples."""
+        """Number of codes of every value that a row holds: one, except for tuples."""
         return (self.size,)
 
     @property
@@ -210,7 +210,7 @@ class Space(ABC):
 
     @abstractmethod
     def _object_code(self, value: Any, lenient: bool) -> int:
-        """Return the code of one Python object that is not null, whatever its neighbours are.
+        """Return the code of one Python object that is not null, independently of its neighbours.
 
         It is the code that `_encode` gives the value in an array of its type; `ColumnError` if it has none.
         """
@@ -222,7 +222,7 @@ class Space(ABC):
     def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, npt.NDArray[np.bool_]] | None:
         """Return the codes of objects of one class, none of them null, all at once; None where the class is not plain.
 
-        The second array tells which objects these codes are of. They are those of `_object_code`; what is left out is
+        The second array says which objects these codes are of. They are those of `_object_code`; what is left out is
         read by that.
         """
         return None
@@ -370,7 +370,7 @@ class Space(ABC):
         return np.dtype(np.uint64 if self.code_words else np.min_scalar_type(self.size - 1))
 
     def contains(self, value: Any) -> bool:
-        """Tell whether a value belongs to the space without being clamped or put in another bucket."""
+        """Return whether a value belongs to the space without being clamped or put in another bucket."""
         try:
             code = self.encode([value])
         except (ColumnError, ParameterError):

@@ -35,7 +35,7 @@ class Curve(BoundedVectors):
     these its coefficients are a `Vector` in an ℓ2 ball: longer ones are drawn to the ball, rounded to its grid and
     randomised coordinate by coordinate. Released are functions on the grid again, the same linear map of the released
     coefficients. Estimates are of the curves as they are held, projected and clipped: choose a rank whose functions
-    hold what matters. The rows' noise is in proportion to its root; that of sums measured beside them hardly grows.
+    hold what matters. The rows' noise is in proportion to its root; that of measured sums hardly grows.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Curve(BoundedVectors):
     -----
     Noise on functions is private if and only if its finite-dimensional projections are (metric-spaces paper,
     Theorem 3; Example 4; Hall, Rinaldo and Wasserman 2013). Noise ξ on the coefficients is noise Fξ on the function,
-    F the basis as functions of any point t, F(t) = k(t, grid)·K⁻¹·F: a process of which the release shows the
+    F the basis as functions of any point t, F(t) = k(t, grid)·K⁻¹·F: a process, and the release shows its
     projection on the grid. The coefficients decide it everywhere, so that values between the points, integrals,
     derivatives, and any sub-grid are post-processing of what was randomised, at no cost.
 

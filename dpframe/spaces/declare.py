@@ -24,7 +24,7 @@ TWO_NUMBERS = (
 
 
 def two_numbers(spec: Any) -> bool:
-    """Tell whether a declaration is a list of two numbers, which JSON has for bounds and for categories alike."""
+    """Return whether a declaration is a list of two numbers, which JSON has for bounds and for categories alike."""
     return (
         isinstance(spec, list)
         and len(spec) == 2
@@ -89,8 +89,8 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
     Raises
     ------
     ParameterError
-        If the declaration is none of these, or a list of two numbers for a numeric column, which may be meant as
-        bounds.
+        If the declaration has none of these forms, or is a list of two numbers for a numeric column, which may be meant
+        as bounds.
     PlanError
         For an unknown tag or field of a JSON object.
 

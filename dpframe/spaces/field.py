@@ -28,5 +28,5 @@ class Field:
 
 
 def is_open(type_: pa.DataType) -> bool:
-    """Tell whether a type leaves open what values are of: that of objects, or of categories that may be any object."""
+    """Return whether a type leaves the kind of values open: objects, or categories that may be any object."""
     return bool(pa.types.is_null(type_.value_type if pa.types.is_dictionary(type_) else type_))

@@ -61,7 +61,7 @@ class _Grid(Space):
         return values, missing
 
     def _number(self, value: Any, lenient: bool) -> int | float:
-        """Return an object as a number; refuse what is none, and infinities unless lenient."""
+        """Return an object as a number; refuse anything else, and infinities unless lenient."""
         number = as_number(value)
         if number is None:
             name = f"{type(self).__name__}(…)"
@@ -75,7 +75,7 @@ class _Grid(Space):
         if class_ is int:
             values = np.clip(objects, -(2**63), 2**63 - 1).astype(np.int64)
             sure = (values > -(2**63)) & (values < 2**63 - 1)
-        elif class_ is float and self._tells_floats:
+        elif class_ is float and self._floats_suffice:
             values = objects.astype(np.float64)
             sure = np.isfinite(values) | lenient
         else:
@@ -83,8 +83,8 @@ class _Grid(Space):
         return self._encode(pa.array(values[sure]), True)[0], sure
 
     @property
-    def _tells_floats(self) -> bool:
-        """Whether floats tell all values apart, so that a column of floats can be coded."""
+    def _floats_suffice(self) -> bool:
+        """Whether floats distinguish all values, so that a column of floats can be coded."""
         try:
             self.check_type(pa.float64())
         except ColumnError:
@@ -273,11 +273,11 @@ class Real(_Grid):
         object.__setattr__(self, "steps", check_whole(self.steps, "steps", 1, LARGEST_GRID))
         # Below the normal floats a step has too few digits to be divided by.
         if self.step < max(4 * math.ulp(max(abs(self.lower), abs(self.upper))), sys.float_info.min):
-            raise ParameterError("steps are finer than floats can tell apart between these bounds; give fewer")
+            raise ParameterError("steps are finer than floats between these bounds; give fewer")
 
     @classmethod
     def fitting(cls, lower: float, upper: float, type_: pa.DataType) -> Real:
-        """Return the space with the default steps, or with as many as floats of a type tell apart."""
+        """Return the space with the default steps, or with as many as floats of a type distinguish."""
         steps = cls.steps
         while True:
             try:
@@ -322,7 +322,7 @@ class Real(_Grid):
         return pa.float64()
 
     def check_type(self, type_: pa.DataType) -> None:
-        """Accept floats fine enough to tell the grid's values apart."""
+        """Accept floats fine enough to distinguish the grid's values."""
         inner = type_.value_type if pa.types.is_dictionary(type_) else type_
         if pa.types.is_integer(inner):
             raise refuse_type("Real(…)", type_, "declare Integer(lower, upper)")
@@ -362,7 +362,7 @@ class Real(_Grid):
         return array.dictionary_encode() if pa.types.is_dictionary(type_) else array
 
     def contains(self, value: Any) -> bool:
-        """Tell whether a value is a number within the bounds."""
+        """Return whether a value is a number within the bounds."""
         number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
         return number and bool(self.lower <= value <= self.upper)
 

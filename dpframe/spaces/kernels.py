@@ -23,7 +23,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
 """Kernels of `sklearn.gaussian_process.kernels` that a plan can name, and their parameters."""
 
 _SMALLEST = 1e-8
-"""Least eigenvalue, in parts of the largest, of a function that can be told from rounding."""
+"""Least eigenvalue, in parts of the largest, of a function that exceeds rounding."""
 
 _APART = 1e-6
 """Least relative gap between the last eigenvalue that is kept and the next."""

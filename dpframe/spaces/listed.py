@@ -197,7 +197,7 @@ class _Listed(Space):
         return taken.take(pa.array(np.arange(len(array)), mask=~known))
 
     def find(self, array: pa.Array) -> tuple[npt.NDArray[np.int32], Mask]:
-        """Return the code of every value (−1, or anything, where it is none) and where values are null."""
+        """Return the code of every value (−1, or anything, where it is not listed) and where values are null."""
         if not pa.types.is_dictionary(array.type):
             return self._look_up(array)
         entry_codes, null_entry = self._look_up(array.dictionary)
@@ -220,7 +220,7 @@ class _Listed(Space):
         if pa.types.is_floating(values.type):
             nan = np.asarray(pc.is_nan(values).fill_null(False))
             missing = nan if missing is None else missing | nan
-            # Arrow tells −0.0 from 0.0; adding 0.0 makes them one.
+            # Arrow distinguishes −0.0 and 0.0; adding 0.0 makes them one.
             values, mine = (pc.add(part, pa.scalar(0.0, values.type)) for part in (values, mine))
         return np.asarray(pc.index_in(values, value_set=mine).fill_null(-1)), missing
 

@@ -12,7 +12,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def is_list_of_floats(type_: pa.DataType) -> bool:
-    """Tell whether values are lists, of a fixed size or not, of floats of 32 or 64 bits."""
+    """Return whether values are lists, of a fixed size or not, of floats of 32 or 64 bits."""
     t = pa.types
     nested = t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_)
     return bool(nested and (t.is_float32(type_.value_type) or t.is_float64(type_.value_type)))
@@ -26,7 +26,7 @@ def list_lengths(array: pa.Array) -> npt.NDArray[np.int64]:
 def float_rows(array: pa.Array, width: int) -> tuple[Floats, Bools]:
     """Return the numbers of lists of ``width``, and which lists are ``width`` numbers.
 
-    Infinities are numbers; NaN and null are none, and what lies under a null list is left out.
+    Infinities are numbers; NaN and null are not, and what lies under a null list is left out.
 
     Returns
     -------

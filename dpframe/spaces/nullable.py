@@ -87,7 +87,7 @@ class Nullable(Space):
 
     @property
     def mechanism(self) -> str:
-        """``optimal`` where the values have it, which knows of null's distance; else theirs beside a null flag."""
+        """``optimal`` where the values have it, which knows of null's distance; else theirs with a null flag."""
         own = self.inner.mechanism
         return own if self.metric == "discrete" or own == "optimal" else f"nullable_{own}"
 
@@ -190,7 +190,7 @@ class Nullable(Space):
     def _inside(self, codes: Codes) -> tuple[Codes, npt.NDArray[np.bool_]]:
         """Return the codes of the values, the first one where codes are null's, and where they are."""
         null = self.is_null(codes)
-        # Whatever lies under a null slot must say nothing.
+        # What lies under a null slot must not matter.
         inside = np.where(null[:, None] if self.code_words else null, codes.dtype.type(0), codes)
         if self.code_words:
             inside = inside[:, : self.inner.code_words]

@@ -1,7 +1,7 @@
 """Codes of objects: those of Python's own classes all at once, every other by itself.
 
-What an object's code is follows from the object alone. So each class is read for itself, rows that its reader is not
-sure of are read one by one, and so are all refusals found: in order, whatever else the column holds.
+An object's code follows only from the object. So each class is read for itself; rows that its reader is not sure of
+are read one by one, and so are all refusals found, in order and independently of the rest of the column.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _MOST_KEPT = 1 << 16
 """Codes of more objects than these are not kept while a column is read."""
 
 _KEPT_TYPES = (str, int, float, bool)
-"""Types of which equal values have equal codes; a datetime equals another one at the end of summer time."""
+"""Types whose equal values have equal codes; a datetime equals another one at the end of summer time."""
 
 _UNREADABLE = "holds an object that cannot be read, as its own code fails; convert it to a plain value"
 
 UNKNOWN = -1
-"""Stands for a value that a list does not have."""
+"""Code of a value that a list does not have."""
 
 _ROWS = 1 << 14
 """Objects that are read at a time: they and what they hold stay in cache from one pass to the next."""
@@ -124,14 +124,14 @@ def _code_or_rule(space: Reader, value: Any, lenient: bool) -> int | str | None:
 class PlainCodes:
     """The codes of listed values, by objects of some plain classes; of others the hash may be foreign.
 
-    Beside a class that is not Python's own stands what makes its objects such.
+    A class that is not Python's own comes with a function that makes Python's own objects of its objects.
     """
 
     classes: tuple[tuple[type, Callable[[Any], Any] | None], ...]
     codes: dict[Any, int] = field(repr=False)
 
     def of(self, class_: type, objects: Objects) -> npt.NDArray[np.int32] | None:
-        """Return the codes of objects of a class, or `UNKNOWN`; None if it is none of these classes."""
+        """Return the codes of objects of a class, or `UNKNOWN`; None for any other class."""
         for plain, made in self.classes:
             if plain is class_:
                 keys = objects if made is None else map(made, objects)
@@ -152,7 +152,7 @@ class PlainCodes:
 
 
 def _first_of_same(items: Objects) -> npt.NDArray[np.intp]:
-    """Return for each item where the very same object stands that is looked up for it; items are mostly few objects.
+    """Return for each item the place of the very same object, which is looked up for it; items are mostly few objects.
 
     Each slot knows one object, so that an item whose slot another one has is looked up for itself.
     """
@@ -168,7 +168,7 @@ def _first_of_same(items: Objects) -> npt.NDArray[np.intp]:
 class PlainLists:
     """Collections of objects in one row: the codes of their items, and where each collection's begin.
 
-    ``sure`` tells of which collections all items have codes; the others are left out of ``codes`` and ``lengths``.
+    ``sure`` marks collections whose items all have codes; the others are left out of ``codes`` and ``lengths``.
     """
 
     codes: npt.NDArray[np.int32]
@@ -192,7 +192,7 @@ class PlainLists:
 
 
 def plain_lists(class_: type, objects: Objects, dtypes: str) -> Bools | None:
-    """Return which objects of a class are lists, tuples or sets, whatever they hold; None for no such class.
+    """Return which objects of a class are lists, tuples or sets of anything; None for no such class.
 
     Arrays of dtypes with some letters are replaced by lists.
     """
@@ -230,7 +230,7 @@ def plain_times(class_: type, objects: Objects, duration: bool) -> tuple[pa.Arra
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep Python from looking for garbage while very many containers are made, of which none is any.
+    """Keep Python from looking for garbage while very many containers are made, all of them in use.
 
     With a million lists in memory it would look through all of them again and again, for longer than the lists take.
     """

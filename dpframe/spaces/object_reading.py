@@ -63,7 +63,7 @@ _NAMES = type.__dict__["__name__"], type.__dict__["__module__"]
 
 
 def _kind_of(type_: type) -> str:
-    """Return the kind of all objects of a class: the class alone says it, so that no object's own code runs."""
+    """Return the kind of all objects of a class: only the class decides, so that no object's own code runs."""
     # Past the class's own class, which may have code of its own.
     name, module = (read.__get__(type_) for read in _NAMES)
     if name in ("NAType", "NaTType") and isinstance(module, str) and module.startswith("pandas."):
@@ -75,8 +75,8 @@ def by_type(values: Sequence[Any] | Objects) -> Iterator[tuple[type, npt.NDArray
     """Yield the classes of some objects, each with the positions and the objects that are of it."""
     n = len(values)
     objects = values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=object, count=n)
-    # By their addresses: a class may have a hash of its own. All of it for every column, for what is left out where
-    # all objects are of one class would tell by the time of one that is not.
+    # By their addresses: a class may have a hash of its own. Never skipped: if it were for columns of one class, the
+    # time that it takes would reveal an object of another.
     classes = pa.array(object_words(np.fromiter(map(type, objects), dtype=object, count=n))).dictionary_encode()
     groups = np.asarray(classes.indices)
     for group in range(len(classes.dictionary)):
@@ -104,7 +104,7 @@ class _Read(dict[Any, Any]):
         return read
 
     def of(self, value: Any) -> Any:
-        """Return what is made of a value, whatever its class."""
+        """Return what is made of a value of any class."""
         try:
             return self._read(value)
         except Exception:  # the code of a foreign class may raise anything
@@ -142,7 +142,7 @@ def kind_counts(
 
 
 def _missing(class_: type, values: Objects) -> npt.NDArray[np.bool_]:
-    """Return which objects of a class are null, though their class is none of nulls."""
+    """Return which objects of a class are null, though their class is not one of nulls."""
     if class_ is float:
         return np.isnan(values.astype(np.float64))
     if not issubclass(class_, float | np.generic | Decimal):
@@ -310,11 +310,11 @@ def _reader_of_lists(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[[A
 
 
 def _reader_of_numbers(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], list[float | None] | None]:
-    """Return what reads a list of numbers, None where an item is none; what has no order is no list."""
+    """Return what reads a list of numbers, None where an item is no number; what has no order is no list."""
 
     def read(value: Any) -> list[float | None] | None:
         if type(value) is list and set(map(type, value)) == _ALL_FLOATS and all(map(eq, value, value)):
-            return value  # no NaN, which is none
+            return value  # no NaN, which is no number
         if not is_collection(value) or isinstance(value, set | frozenset):
             return None
         items: list[Any] = list(_items(value))

@@ -1,7 +1,7 @@
 """Values without a common type: pandas object columns, lists. Each is converted by itself.
 
 Arrow would choose one type for all of them, and with it one row would change how every other row is read. So
-what an element means is decided here from the element alone.
+what an element means is decided here from just the element.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def elements(values: Any) -> Sequence[Any] | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether an element is null: None, NaN, pandas' NA and NaT, NumPy's NaT."""
+    """Return whether an element is null: None, NaN, pandas' NA and NaT, NumPy's NaT."""
     if value is None:
         return True
     if isinstance(value, float | np.floating):
@@ -57,18 +57,18 @@ def is_missing(value: Any) -> bool:
         return bool(np.isnat(value))
     if isinstance(value, Decimal):
         return value.is_nan()
-    # By name, for whoever holds one has imported pandas, and nobody else has to.
+    # By name: a caller who holds one has imported pandas, and others need not.
     kind = type(value)
     return kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas.")
 
 
 def is_collection(value: Any) -> bool:
-    """Tell whether an element is a list of values: a list, tuple, set, or an array in one dimension."""
+    """Return whether an element is a list of values: a list, tuple, set, or an array in one dimension."""
     return isinstance(value, list | tuple | set | frozenset) or (isinstance(value, np.ndarray) and value.ndim == 1)
 
 
 def as_number(value: Any) -> int | float | None:
-    """Return an element as a Python number, or None if it is none; booleans are none."""
+    """Return an element as a Python number, or None for anything else; booleans are no numbers."""
     if isinstance(value, int | np.integer):
         # NumPy's durations count among its integers.
         return None if isinstance(value, bool | np.timedelta64) else int(value)
@@ -76,7 +76,7 @@ def as_number(value: Any) -> int | float | None:
 
 
 def as_text(value: Any) -> str | None:
-    """Return an element as a Python string, or None if it is none."""
+    """Return an element as a Python string, or None for anything else."""
     # Members of an enumeration are strings that print, and hash, as something else.
     return str.__str__(value) if isinstance(value, str) else None
 
@@ -84,7 +84,7 @@ def as_text(value: Any) -> str | None:
 def nanoseconds(value: Any, duration: bool) -> int | None:
     """Return a point in time as nanoseconds since 1970 in UTC, or a duration; None if it is not such a one.
 
-    Times without a zone count as UTC, dates as their midnight, times of day as the time since midnight; whatever is
+    Times without a zone count as UTC, dates as their midnight, times of day as the time since midnight; anything
     finer is cut off.
     """
     try:
@@ -166,7 +166,7 @@ def _typed(values: Any) -> Any:
 
 
 def _of_one_kind(values: Sequence[Any]) -> pa.Array | None:
-    """Return objects as an array of their one kind, made of Python's own numbers and text; None if there is none.
+    """Return objects as an array of their one kind, of Python's own numbers and text; None if they have several kinds.
 
     Arrow never guesses: of some mixtures it makes nonsense, and of others a crash.
     """

@@ -1,4 +1,4 @@
-"""Sets as rows of 64-bit words: bit i of a row tells whether it holds item i."""
+"""Sets as rows of 64-bit words: bit i of a row is 1 if it holds item i."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _NO_SET = "is no set, and Subset(…) holds nothing else; pass lists, tuples or 
 class Subset(Space):
     """The sets of some listed items; their distance is the number of items in which they differ.
 
-    A set's code is a row of 64-bit words, lowest first: bit i tells whether it holds item i. Values are Arrow
+    A set's code is a row of 64-bit words, lowest first: bit i is 1 if it holds item i. Values are Arrow
     lists (fixed-size ones come back as lists), or in object columns lists, tuples, sets and arrays.
 
     Parameters
@@ -272,7 +272,7 @@ class Subset(Space):
         return -1 if self.other is None else 1 << self._other
 
     def contains(self, value: Any) -> bool:
-        """Tell whether a value is a set of at most ``max_size`` of the items, ``other`` standing for itself."""
+        """Return whether a value is a set of at most ``max_size`` of the items, with ``other`` as one of them."""
         try:
             code = Subset(tuple(self.listed.labels()))._object_code(value, False)
         except (ColumnError, ParameterError):

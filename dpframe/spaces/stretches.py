@@ -38,16 +38,16 @@ def code_of(space: Space, value: Any, what: str) -> int:
         try:
             places = [i for i, label in enumerate(labels) if type(label) is type(value) and label == value]
             places = places or [i for i, label in enumerate(labels) if label == value]
-        except (TypeError, ValueError):  # what cannot be compared is none of them
+        except (TypeError, ValueError):  # what cannot be compared is not among them
             places = []
         if places:
             return places[0]
         shown = f", which are {name_list([str(label) for label in labels])}" if len(labels) <= _SHOWN else ""
-        raise ParameterError(f"{what} names a value that is none of its values{shown}")
+        raise ParameterError(f"{what} names a value that is not one of its values{shown}")
     low, high = _codes(space, [value, value], what)
     if low != high:
         raise ParameterError(
-            f"{what} names a value that is none of its space: beyond its bounds, or between "
+            f"{what} names a value that is not in its space: beyond its bounds, or between "
             "its steps; name one of it, or a range (low, high)"
         )
     return low
@@ -104,7 +104,7 @@ def _place(space: Any, value: float) -> float:
 
 
 def _time_code(space: Any, given: Any, rounding: Callable[[float], int]) -> int:
-    """Return the code of a time, of those beside one that is none the next (``ceil``) or the last (``floor``)."""
+    """Return the code of a time, or if the space lacks it of the next (``ceil``) or the previous one (``floor``)."""
     first = space.instants(space.numbers(np.array([0])))[0]
     kind: Any = pd.Timedelta if isinstance(first, np.timedelta64) else pd.Timestamp
     time = kind(given)

@@ -102,7 +102,7 @@ class Product(Space):
         return tuple(part.astype(space.code_type) for part, space in zip(parts, self.spaces, strict=True))
 
     def contains(self, value: Any) -> bool:
-        """Tell whether a tuple's values belong to their spaces."""
+        """Return whether a tuple's values belong to their spaces."""
         fits = isinstance(value, tuple | list) and len(value) == len(self.spaces)
         return fits and all(space.contains(part) for space, part in zip(self.spaces, value, strict=True))
 

@@ -37,7 +37,7 @@ _HUGE = 1e150
 """Larger numbers are as far outside of any ball, and their squares are not numbers."""
 
 _NEAR = 1 + 1e-9
-"""Values are in the space where their norm exceeds the bound by rounding alone."""
+"""Values are in the space where their norm exceeds the bound only by rounding."""
 
 _FLOATS = "efd"
 """Letters of the dtypes of floats that are Python's own, or widen to them."""
@@ -78,7 +78,7 @@ class VectorSpace(Space):
 
     @property
     def scale(self) -> int:
-        """The u that stands for the bound."""
+        """The u of the bound."""
         return self.ball.radius
 
     @property
@@ -257,7 +257,7 @@ class VectorSpace(Space):
         return self.ball.within(self.ball.pack(np.clip(codes, 0, self.ball.last).astype(np.uint64)))
 
     def outside(self, values: Floats) -> npt.NDArray[np.bool_]:
-        """Tell which values, shape (n, width), have a norm above the bound and are drawn to the ball."""
+        """Return which values, shape (n, width), have a norm above the bound and are drawn to the ball."""
         return np.asarray(self._norms(self.parts(values)) > self._reach * _NEAR)
 
     def _norms(self, rows: Floats) -> Floats:
@@ -270,7 +270,7 @@ class VectorSpace(Space):
         return np.sqrt(total) if self.ball.norm == "l2" else total
 
     def coordinates(self, codes: Codes) -> npt.NDArray[np.int64]:
-        """Return u, whole numbers of −U…U that stand for parts of the bound, shape (n, length)."""
+        """Return u, whole numbers of −U…U in parts of the bound, shape (n, length)."""
         return self.ball.odd(self.ball.unpack(codes))
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
@@ -297,12 +297,12 @@ class VectorSpace(Space):
     def labels(self) -> list[Any]:
         """Return every vector as a list, in the order of codes; `ParameterError` for more than 4,096."""
         if self.size > MOST_LABELS:
-            raise ParameterError(f"{self.noun} have too many values to list; {self.instead} tell of them")
+            raise ParameterError(f"{self.noun} have too many values to list; use {self.instead}")
         found: list[Any] = self.decode(self.code_array(range(self.size))).to_pylist()
         return found
 
     def contains(self, value: Any) -> bool:
-        """Tell whether a value is a list of so many numbers whose norm is within the bound."""
+        """Return whether a value is a list of so many numbers whose norm is within the bound."""
         row = self._row_or_rule(value)
         if row is None or isinstance(row, str) or not np.isfinite(row).all():
             return False
@@ -343,7 +343,7 @@ class BoundedVectors(VectorSpace):
 
 
 def row_products(rows: Floats, matrix: Floats) -> Floats:
-    """Return rows times a matrix's transpose, each row by itself: a matrix product rounds by what is beside a row."""
+    """Return rows times a matrix's transpose, each row by itself: a matrix product rounds by the rows next to it."""
     found = np.zeros((len(matrix), len(rows)))
     term = np.empty_like(found)
     for column, factors in zip(np.ascontiguousarray(rows.T), matrix.T, strict=True):

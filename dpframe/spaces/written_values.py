@@ -67,14 +67,14 @@ def read_written(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def is_blank(texts: pa.Array) -> npt.NDArray[np.bool_]:
-    """Tell which texts are null, or write nothing: null in a column of any type but text."""
+    """Return which texts are null, or write nothing: null in a column of any type but text."""
     entries, indices = _distinct(texts)
     empty = np.append(np.asarray(pc.equal(entries, "")), True)
     return np.asarray(empty[indices], dtype=np.bool_)
 
 
 def can_be_written(type_: pa.DataType) -> bool:
-    """Tell whether values of a type are read from text."""
+    """Return whether values of a type are read from text."""
     return pa.types.is_string(type_) or any(fits(type_) for fits, _ in _READERS)
 
 

@@ -6,33 +6,34 @@ pads; a researcher subtracts the pads and has an ordinary release.
 
 Who may know what, and what that rests on:
 
-- *Server*: sees codes under pads, which are uniform whatever the data, the number of records n and the plan. It is
-  honest but curious: it must add the noise it says, once, and forget noise and key: with them even the release tells it
-  the sums of its columns. It must not collude with the researcher: noise key and pads together give the plain sample.
-- *Messages* of curators are for the server alone, its output is for the researcher alone (all of mode 0600; send them
+- *Server*: sees codes under pads, which are uniform for any data; the number of records n and the plan. It is
+  honest but curious: it must add the noise it says, once, and forget noise and key: with them even the release reveals
+  the sums of its columns to it. It must not collude with the researcher: noise key and pads together give the plain
+  sample.
+- *Messages* of curators are only for the server, its output is only for the researcher (all of mode 0600; send them
   over channels that nobody else reads). A message and its pad together are the plain sample; a curator who has the
   server's output finds her own values there, and so which row of the release is whose. Headers are public.
-- *Researcher*, and whoever gets the release: rows of a secret sample in a secret order, by the curators' keyed hash
+- *Researcher*, and everybody who gets the release: rows of a secret sample, shuffled by the curators' keyed hash
   under a secret they do not have; so the plan's (ε, δ) holds, with the credit for order and sample.
 - *A curator* knows the sample and the order in which rows leave. One who colludes with the researcher has only the
-  local guarantee, `Plan.local`, about the other columns. One who sees the release alone does not learn which row is
+  local guarantee, `Plan.local`, about the other columns. One who sees only the release does not learn which row is
   whose from its place: the researcher puts rows in a fresh order.
 - *Pads* are one-time: a curator encrypts a run once, a server perturbs it once, a researcher uses a pad once. With
   ``pad="stream"`` uniformity is computational (AES-256), with ``pad="one-time"`` perfect, as far as the operating
   system's randomness is.
 - *Headers* are public, and hold nothing that one row may move: the number of rows and the columns' types follow the
-  run and the table's declared kinds. The digest of the codes takes a random nonce that is in the message alone: a
+  run and the table's declared kinds. The digest of the codes takes a random nonce that is only in the message: a
   header and a pad together confirm no guess of a value.
 - *Measured tables* (``measure=``) go with the pad of the curator who measured them, and come out with the release: who
   has the pad has their (ε, δ), which is part of the plan's.
-- That curators have the same records is compared by a keyed digest, which tells whoever has no secret only that
+- That curators have the same records is compared by a keyed digest, which shows to those without the secret only that
   they are the same.
 
 What each coalition has of the columns of a curator outside it, before the release goes out, is `Run.trust`, below for
 a run with a measured table. The pad is that curator's; the researcher has it where nothing else is said, and every
-coalition may have the pads of others. Two or more other curators have what one has, and who has message and pad has
-everything, whoever they are. The release adds to "nothing" what it is made for:
-the promise for everybody, and the local one for a curator who sees the server's output beside it.
+coalition may have the pads of others. Two or more other curators have what one has, and anybody with message and pad
+has everything. The release adds to "nothing" what it is made for: the promise for everybody, and the local one for a
+curator who sees the server's output as well.
 
 Examples
 --------

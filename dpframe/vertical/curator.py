@@ -93,10 +93,10 @@ class Curator:
         source
             A path of Parquet or CSV files, or a frame, with the ids and the curator's columns; others are not read.
         message
-            The file for the server and for nobody else, of mode 0600: without the pad it is uniform noise, with it the
-            plain sample. Its header, which tells nothing of values, is written beside it (``.header``).
+            The file, only for the server, of mode 0600: without the pad it is uniform noise, with it the
+            plain sample. Its header, which reveals no values, is written next to it (``.header``).
         pad
-            The file for the researcher, of mode 0600: whoever has it can read the message before the server adds noise,
+            The file for the researcher, of mode 0600: with it one can read the message before the server adds noise,
             and has the curator's measured tables.
         id
             The column of record ids, whole numbers or text, each once.
@@ -203,7 +203,7 @@ class Curator:
             first += len(batch[id])
 
     def _records(self, spill: Spill, id: str) -> str:
-        """Return the keyed digest of the records, each of which must have one row."""
+        """Return the keyed digest of the records; each must have one row."""
         records = Records(tag_key(self.identity.shared, self.run.digest))
         for bucket in range(spill.buckets):
             found = spill.read(bucket, words=True)
@@ -235,7 +235,7 @@ class Curator:
     ) -> Header:
         """Pad the sample's rows, in the order of their tags, and write both files; the pad has its name last.
 
-        What was measured goes with the pad, which is for the researcher alone.
+        What was measured goes with the pad, which is only for the researcher.
         """
         run, spaces = self.run, self.run.spaces(self.member.columns)
         key = secrets.token_bytes(32) if run.pad == "stream" else None
@@ -268,11 +268,11 @@ def _first(spill: Spill, rows: int) -> Iterator[Batch]:
 
 
 def public_type(space: Space, type_: pa.DataType) -> pa.DataType:
-    """Return the type in which a column is released, which stands in a public header.
+    """Return the type in which a column is released, which is in a public header.
 
-    It is the space's own: a column's type is chosen by its values where whoever made the table let a reader choose it,
+    It is the space's own: a column's type is chosen by its values where the table's author let a reader choose it,
     and one null makes numbers of whole ones. What a space does not know is kept: whether text is of categories, and in
-    their order; whether days are times, and of which zone.
+    their order; whether days are times, and their zone.
 
     Examples
     --------
@@ -291,17 +291,17 @@ def public_type(space: Space, type_: pa.DataType) -> pa.DataType:
 
 
 def fields_of(header: Header, names: Sequence[str]) -> dict[str, pa.Field]:
-    """Read back the columns' types that a curator's header tells.
+    """Read back the columns' types from a curator's header.
 
     Raises
     ------
     FileError
-        If it tells none, or of other columns.
+        If it has none, or those of other columns.
     """
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(header.facts.get("fields", ""))))
     except (ValueError, TypeError, pa.ArrowException):
         schema = pa.schema([])
     if set(schema.names) != set(names):
-        raise FileError(f"the message of curator {header.sender} tells no types of its columns; make a new run")
+        raise FileError(f"the message of curator {header.sender} has no types of its columns; make a new run")
     return {field.name: field for field in schema}

@@ -1,8 +1,8 @@
 """Keys of the parties, in their folders: a pair to sign with, the curators' shared secret, and what was done before.
 
-Each party signs with its own Ed25519 key, of which all others have the public half by the description of the run: so
-every message can be checked by whoever gets it, and made by its sender alone. The shared secret is the curators'; the
-server and the researcher must not have it, as it tells which rows are in the sample and where they stand.
+Each party signs with its own Ed25519 key, whose public half is in the description of the run: so every receiver can
+check a message, and only its sender can make it. The shared secret is the curators'; the server and the researcher
+must not have it, as it reveals which rows are in the sample, and their places.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def read_public(path: str | Path) -> str:
     Raises
     ------
     FileError
-        If it is none.
+        If it cannot be read as one.
     """
     try:
         return check_public(Path(path).read_text(encoding="ascii").strip(), "key")
@@ -166,7 +166,7 @@ def check_public(text: object, name: str, noun: str = f"a public key of 64 hexad
 
 
 def verified(public: str, signature: str, text: bytes) -> bool:
-    """Tell whether a text was signed by the holder of a public key."""
+    """Return whether a text was signed by the holder of a public key."""
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(bytes.fromhex(signature), _DOMAIN + text)
     except (InvalidSignature, ValueError):

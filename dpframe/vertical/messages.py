@@ -1,10 +1,10 @@
 """Messages between the parties: Parquet files of codes, whose header is signed and bound to one run.
 
-The header is JSON in the file's metadata. It holds a digest of a random nonce and of all codes, column by column and
-whatever the row groups, and is signed by its sender: so a file that was changed, damaged or swapped is refused before
-it is used. A message is for its receiver alone, as pads turn it into what it hides; its header is public, and lies
-beside it. The nonce is in the message and not in the header: without it, whoever has the pad could compare the digest
-with that of guessed values, and no noise would stand between.
+The header is JSON in the file's metadata. It holds a digest of a random nonce and of all codes, column by column
+across row groups, and is signed by its sender: so a file that was changed, damaged or swapped is refused before it is
+used. A message is only for its receiver, as pads turn it into what it hides; its header is public, and lies next to
+it. The nonce is in the message and not in the header: without it, anybody with the pad could compare the digest with
+that of guessed values, without any noise.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Header:
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Header:
-        """Read a header back; `ValueError` or `TypeError` for what is none."""
+        """Read a header back; `ValueError` or `TypeError` for any other text."""
         header = cls(**json.loads(text))
         kinds = (header.kind, header.run, header.sender, header.content)
         if not all(isinstance(kind, str) for kind in kinds) or not isinstance(header.facts, dict):
@@ -90,7 +90,7 @@ def read_text(text: str | bytes, path: Path) -> Header:
 
 
 def header_file(message: Path) -> Path:
-    """Return the name of the file that holds a message's header alone."""
+    """Return the name of the file that holds only a message's header."""
     return message.with_name(f"{message.name}.header")
 
 
@@ -106,7 +106,7 @@ def read_header(path: str | Path, run: str, key_of: Callable[[str], str]) -> Hea
     Raises
     ------
     FileError
-        If it is none, of another schema or run, or changed.
+        If it is no header, of another schema or run, or changed.
     """
     try:
         found = json.loads(Path(path).read_bytes())
@@ -117,7 +117,7 @@ def read_header(path: str | Path, run: str, key_of: Callable[[str], str]) -> Hea
         raise
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise FileError(
-            f"{path} is no header; pass the .header file that encrypt writes: a message is for the server alone"
+            f"{path} is no header; pass the .header file that encrypt writes: a message is only for the server"
         ) from None
     if header.kind != "codes" or header.run != run:
         raise FileError(f"{path} is of another run; pass the one that was made for this run")
@@ -190,7 +190,7 @@ class MessageWriter:
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
 
     def finish(self, header: Header, sender: Identity) -> Header:
-        """Write the header with the codes' number and digest, signed, and the nonce beside it; return the header."""
+        """Write the header with the codes' number and digest, signed, and the nonce; return the header."""
         header = replace(header, rows=self._rows, content=self._content.hexdigest())
         told = {_HEADER: header.text, _SIGNATURE: sender.sign(header.text.encode()), _NONCE: self._nonce.hex()}
         self._writer.add_key_value_metadata({key.decode(): value for key, value in told.items()})
@@ -214,7 +214,7 @@ class Message:
         Raises
         ------
         FileError
-            If it is none, or of another schema.
+            If it is no message, or of another schema.
         """
         path = Path(path)
         try:
@@ -253,7 +253,7 @@ class Message:
             raise changed
 
     def batches(self, spaces: Mapping[str, Space], rows: int = ROWS) -> Iterator[Batch]:
-        """Yield the codes of columns, so many rows at a time whatever the row groups.
+        """Yield the codes of columns, so many rows at a time across row groups.
 
         Raises
         ------

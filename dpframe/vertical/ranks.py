@@ -3,7 +3,7 @@
 A tag is the image of an id under a pseudorandom function whose key comes from the curators' secret and the run's fresh
 nonce: AES-256 of one block, which holds the id itself, or its keyed BLAKE2b where it is long. Rows are ranked by their
 tags and the m lowest are the sample, in that order: to anyone without the secret a uniformly random choice in a
-uniformly random order, whatever the order of the table. Theorem III.2 of the sampling paper needs that order, too: of
+uniformly random order, for any order of the table. Theorem III.2 of the sampling paper needs that order, too: of
 rows drawn at random that keep the table's order it is false.
 """
 
@@ -22,7 +22,7 @@ from dpframe.io.types import is_text
 from dpframe.noise.keystream import BLOCK_BYTES, Keystream, block_cipher
 
 _SHORT, _LONG = 15, 255
-"""Bytes of an id that fit into a block beside their number, and what stands in its place where they are more."""
+"""Bytes of an id that fit into a block with their number, and what is written for the number of a longer one."""
 
 
 def tag_key(secret: bytes, run: bytes) -> bytes:
@@ -63,7 +63,7 @@ def row_tags(ids: pa.Array, key: bytes, first_row: int = 0) -> U64:
 def _blocks(texts: pa.LargeBinaryArray, key: bytes) -> npt.NDArray[np.uint8]:
     """Return a block of 16 bytes for each text, shape (rows, 16): different where texts are.
 
-    Of up to 15 bytes it is the text itself with its length behind it, of more their keyed BLAKE2b and 255.
+    Up to 15 bytes are the text itself with its length behind it, more are their keyed BLAKE2b and 255.
     """
     offsets, raw = (
         np.frombuffer(buffer, kind) for buffer, kind in zip(texts.buffers()[1:], ("<i8", "u1"), strict=True)

@@ -1,7 +1,7 @@
 """The researcher: takes off the pads of the curators who gave them, and has an ordinary release.
 
-Rows are put in a fresh secret order first. That costs nothing, and whoever sees the release alone, be it a curator who
-knows where each record stood when it left, cannot tell its rows apart by their places.
+Rows are shuffled anew first. That costs nothing, and somebody who sees only the release, be it a curator who knows
+the place of each record when it left, cannot recognise its rows by their places.
 """
 
 from __future__ import annotations

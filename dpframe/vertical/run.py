@@ -1,7 +1,7 @@
 """A run: what all parties agree on in public, once, before anything is encrypted.
 
 It names the curators, their columns and their public keys, the server's public key, the plan over all columns, the kind
-of pads and a fresh nonce. Its digest, the run's id, stands in every message and enters every key: nothing of one run
+of pads and a fresh nonce. Its digest, the run's id, is in every message and enters every key: nothing of one run
 fits another.
 """
 
@@ -130,8 +130,8 @@ class Run:
         for measure in plan.measures:
             if not any(set(measure.columns) <= set(member.columns) for member in self.curators):
                 raise PlanError(
-                    f"the table of {name_list(measure.columns)} is of two curators, and each measures its own columns "
-                    "alone; leave it out"
+                    f"the table of {name_list(measure.columns)} is of two curators, and each measures only its "
+                    "own columns; leave it out"
                 )
 
     @property
@@ -163,7 +163,7 @@ class Run:
         Raises
         ------
         ParameterError
-            If there is none of that name.
+            If no curator has that name.
         """
         for member in self.curators:
             if member.name == name:
@@ -227,7 +227,7 @@ class Run:
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
-        """Read a run from a JSON file; `FileError` if there is none."""
+        """Read a run from a JSON file; `FileError` if it cannot be read."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
@@ -276,14 +276,14 @@ def new_run(
     n
         Records that all curators have in common.
     epsilon, delta
-        The promise, replace-one, per person, to whoever is no curator. ``delta=None`` is min(1e-6, n^−1.5).
+        The promise, replace-one, per person, towards everybody but the curators. ``delta=None`` is min(1e-6, n^−1.5).
     pad
         See `Run`.
     mechanisms
         Other mechanisms, by their tags, than each space's own under a pad: randomised response of finite columns,
         wrapped geometric noise of grids (randomised response where null is a value), bit flips of sets.
     measure
-        Tables that a curator measures of its own columns beside the rows, for ``measure_share`` of what is spent.
+        Tables that a curator measures of its own columns, for ``measure_share`` of what is spent.
     **options
         ``groups``, ``sample``, ``allocation``, ``local_epsilon`` and ``nulls`` as in `dpframe.plan.build_plan`.
         ``sample="optimal"`` is the best by this accounting; `dpframe.accounting.best_sample` is the paper's m*, which

@@ -1,6 +1,6 @@
 """What each coalition of parties has of a curator outside it, with its number: the table that a run states.
 
-A coalition is told by four things that it has or lacks: another curator (whose folder has the shared secret), the
+A coalition is described by four things that it has or lacks: another curator (whose folder has the shared secret), the
 server with all messages, the researcher with what the server wrote and the other curators' pads, and the pad of the
 curator that it is against. Every set of these is one of five cases, and is compared byte by byte in the tests.
 """

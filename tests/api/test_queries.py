@@ -374,7 +374,7 @@ def test_what_is_refused_costs_nothing(people, keys, tmp_path):
         (lambda: q.mean(3, share=0.1), "3 is not a column of the table"),
         (lambda: q.count({}, share=0.1), "where must name at least one column"),
         (lambda: q.count({"height": 3}, share=0.1), "'height' is not a column"),
-        (lambda: q.count({"sex": "X"}, share=0.1), "names a value that is none of its values"),
+        (lambda: q.count({"sex": "X"}, share=0.1), "names a value that is not one of its values"),
         (lambda: q.count({"age": (70, 20)}, share=0.1), r"must be \(low, high\) in order"),
         (lambda: q.count({"age": {"odd": 1}}, share=0.1), "where of column 'age' must be one of"),
         (lambda: q.histogram("age", 0, share=0.1), "bins must be from 1 to"),

@@ -90,7 +90,7 @@ def test_what_is_refused():
         ("table must have 1 to 256 laws, .*; join rare ones", lambda: RectangularMatrix.of(np.full((2, 300), 1 / 300))),
         ("the law at position 1 has not, see RectangularMatrix.of", lambda: RectangularMatrix([[WORD], [1]])),
         ("table must have 1 to 256 laws", lambda: RectangularMatrix([])),
-        ("do not tell all inputs apart, .*; use more outputs", lambda: few.surrogate([0, 1, 2])),
+        ("do not distinguish all inputs, .*; use more outputs", lambda: few.surrogate([0, 1, 2])),
         (r"f must have one value per code, shape \(3,\)", lambda: channel.surrogate([0, 1])),
         ("codes must lie in 0…2; encode the column", lambda: channel.sample(np.array([3]), stream)),
         ("codes must be a 1-d integer array; encode", lambda: channel.sample(np.array([0.5]), stream)),

@@ -49,7 +49,7 @@ BAD = {
     "shape": (([[0.0]],), {}, "utility must have a row and a column for each of the 2 values"),
     "nan": (([[0.0, math.nan], [0.0, 0.0]],), {}, "utility must be finite"),
     "infinite": ((lambda x, y: math.inf,), {}, "utility must be finite"),
-    "flat": ((lambda x, y: 1.0,), {}, "utility is the same whatever is released"),
+    "flat": ((lambda x, y: 1.0,), {}, "utility is the same for all releases"),
     "alike": (([[0.0, 1.0], [0.0, 1.0]],), {}, "utility gives a channel that is singular"),
     "base": (([[1.0, 0.0], [0.0, 1.0]],), {"base": [1.0, 0.0]}, "base must have a positive weight for each of the 2"),
 }

@@ -420,7 +420,7 @@ BAD_NUMBERS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Real(0.0, 1.0, steps=0), "steps must be a whole number from 1 to 4294967295"),
     (lambda: Real(0.0, 1.0, steps=2**32), "steps must be a whole number"),
     (lambda: Real(0.0, 1.0, steps=2.0), "steps must be a whole number"),
-    (lambda: Real(1.0, 1.0 + 1e-15), "finer than floats can tell apart between these bounds; give fewer"),
+    (lambda: Real(1.0, 1.0 + 1e-15), "finer than floats between these bounds; give fewer"),
 ]
 
 

@@ -147,7 +147,7 @@ def test_curators_compare_headers_and_never_see_messages(parties: Parties, tmp_p
     def beside(path: Path) -> Callable[[], Any]:
         return lambda: parties.encrypt("bob", beside=[path])
 
-    refused(FileError, "is no header; pass the .header file .* a message is for the server alone", beside(message))
+    refused(FileError, "is no header; pass the .header file .* a message is only for the server", beside(message))
     refused(FileError, "absent does not exist", beside(tmp_path / "absent"))
     changed = tmp_path / "changed"
     changed.write_text(header.read_text().replace("records", "recorda"))
