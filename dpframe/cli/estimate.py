@@ -12,6 +12,7 @@ import typer
 from dpframe.cli.pipes import Source
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
+from dpframe.estimate.not_found import NOT_FOUND
 
 
 @dataclass(frozen=True)
@@ -143,5 +144,7 @@ def estimate(
         typer.echo(plain.to_json(orient="records", date_format="iso", force_ascii=False))
         return
     typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+    for name, why in table.attrs.get(NOT_FOUND, {}).items():
+        typer.echo(f"{name}: {why}; declare its space in another release, or raise epsilon")
     if "method" in table.attrs:
         typer.echo(f"method: {table.attrs['method']}")

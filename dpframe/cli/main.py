@@ -329,7 +329,11 @@ def main(arguments: list[str] | None = None) -> None:
             _fail("an argument holds a character that no file's name can have; write it anew", BAD_INPUT)
         show = getattr(error, "format_message", None)
         if show is not None:
-            _fail(f"{show()}; see dpframe --help", BAD_INPUT)
+            context = getattr(error, "ctx", None)
+            if context is not None and show() == context.get_help():  # without arguments help is all there is to say
+                typer.echo(show(), err=True)
+                sys.exit(BAD_INPUT)
+            _fail(f"{show().removesuffix('.')}; see dpframe --help", BAD_INPUT)
         # The message of a foreign exception may quote a value of the data: only its kind is shown.
         _fail(f"internal error ({type(error).__name__}); please report it", FAULT)
 

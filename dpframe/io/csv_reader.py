@@ -36,6 +36,9 @@ ENDING = ".csv"
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 """The texts of a missing value outside of quotes, as in pandas."""
 
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+"""What else stands between values in files that are called CSV."""
+
 _BLOCK = 1 << 24
 """Bytes read at a time; no row may be longer."""
 
@@ -77,6 +80,11 @@ class CsvInput(FileInput):
     @staticmethod
     def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
         names, rows = _header(path), 0
+        if len(names) == 1 and (found := next((mark for mark in _SEPARATORS if mark in names[0]), None)):
+            raise FileError(
+                f"{path} has one column by commas, and {_SEPARATORS[found]} in its line of names: write it with commas "
+                "between values, or rename the column if it is one"
+            )
         if len(set(names)) == len(names):
             for batch in _texts(path):
                 rows += batch.num_rows

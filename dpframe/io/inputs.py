@@ -16,5 +16,5 @@ FORMATS: dict[str, type[FileInput]] = {ENDING: CsvInput}
 def open_input(source: Any) -> FileInput:
     """Open a file, a directory or a glob; see `FileInput.open`."""
     files = paths_of(source) if isinstance(source, str | Path) else []
-    ending = Path(files[0][0]).suffix.lower() if files else ""
-    return FORMATS.get(ending, ParquetInput).open(source)
+    named = files[0][0] if files else source if isinstance(source, str | Path) else ""
+    return FORMATS.get(Path(named).suffix.lower(), ParquetInput).open(source)

@@ -222,7 +222,12 @@ BAD = [
     (["sanitize", "in.parquet", "out.parquet", "--epsilon", "one"], "Invalid value for '--epsilon'"),
     (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--delta", "1"], r"delta must lie in [0, 1)"),
     (["sanitize", "no.parquet", "out.parquet", "--epsilon", "1"], "no.parquet does not exist"),
-    (["sanitize", "spaces.json", "out.parquet", "--epsilon", "1"], "spaces.json is not a readable Parquet file"),
+    (["sanitize", "no.csv", "out.parquet", "--epsilon", "1"], "no.csv does not exist or holds no CSV file"),
+    (
+        ["sanitize", "spaces.json", "out.parquet", "--epsilon", "1"],
+        "spaces.json is not a readable Parquet file; a CSV file is known by its name, which ends in .csv",
+    ),
+    (["sanitize"], "Missing argument"),
     (["sanitize", "in.parquet", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json"], "is part of the input"),
     (["sanitize", "in.parquet", "no/out.parquet", "--epsilon", "1", "--spaces", "spaces.json"], "is not a directory"),
     (["sanitize", "in.parquet", "out.parquet", "--plan", "no.json"], "no.json is not a readable plan file"),
@@ -342,6 +347,22 @@ def test_demo(run, tmp_path):
     for words in ("2,000 rows", "rows by sex", "sex by education", "mean age by sex", "truth", "interval"):
         assert words in out
     assert pq.read_metadata(tmp_path / "demo" / "release.parquet").num_rows == 2_000
+
+
+@pytest.mark.parametrize("group", [[], ["ledger"], ["vertical"]])
+def test_without_arguments_help_is_all_that_is_said(run, group):
+    code, out, err = run(*group)
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: ")
+    assert "see dpframe --help" not in err
+
+
+def test_an_estimate_of_what_was_not_found_says_so(run, tmp_path):
+    pd.DataFrame({"word": [f"w{i}" for i in range(200)]}).to_csv(tmp_path / "in.csv", index=False)
+    assert run("sanitize", tmp_path / "in.csv", tmp_path / "out.csv", "--epsilon", 1)[0] == 0
+    code, out, _ = run("estimate", tmp_path / "out.csv", "value-counts", "word")
+    assert (code, "NaN" in out) == (0, True)
+    assert "word: not found: no value cleared the threshold" in out
 
 
 def test_as_a_process(files):

@@ -220,6 +220,8 @@ class TestRefusals:
         for text in ("", "a,b\n1,secret,3\n", b"a,\xffsecret\n1,2\n"):
             self.refused(tmp_path, text, FileError, "no CSV file in UTF-8 with a line of names")
         self.refused(tmp_path, "a,a\n1,2\n", ParameterError, "appears twice")
+        for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+            self.refused(tmp_path, f"a{mark}b\n1{mark}secret\n", FileError, f"one column by commas, and {name} in its")
         self.refused(tmp_path, "a,\n1,2\n", ParameterError, "empty name; rename")
         self.refused(tmp_path, "\nx\n1\n2\n", FileError, "begins with an empty line; drop it")
         (tmp_path / "in.csv").write_text("x\n1\n")
