@@ -1,5 +1,6 @@
 """Settings of Sphinx: ``python -m sphinx -W -b html docs docs/_build``."""
 
+import sys
 from pathlib import Path
 
 import typer
@@ -40,4 +41,9 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-(Path(__file__).parent / "reference" / "commands.txt").write_text(commands(), encoding="utf-8")
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER))
+from notebook_pages import write_pages  # noqa: E402
+
+write_pages(FOLDER.parent / "notebooks", FOLDER / "notebooks")
+(FOLDER / "reference" / "commands.txt").write_text(commands(), encoding="utf-8")

@@ -11,7 +11,10 @@ import dpframe as dpf
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+MADE = {"_build", "generated", "notebooks"}
+"""Folders of docs/ that Sphinx makes."""
+
+PAGES = [README, *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name not in MADE)]
 
 
 def name_of(path):
