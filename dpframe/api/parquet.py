@@ -17,7 +17,7 @@ from dpframe.api.parquet_job import budget_of
 from dpframe.api.planning import Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError, check_whole
-from dpframe.io.atomic import atomic
+from dpframe.io.atomic import atomic, check_writable
 from dpframe.io.csv_reader import is_csv, sidecar
 from dpframe.io.files import BATCH_ROWS, SIDECAR, FileInput
 from dpframe.io.inputs import open_input
@@ -238,7 +238,7 @@ def with_signed_indices(table: pa.Table) -> pa.Table:
 
 
 def check_place(path: Path) -> Path:
-    """Return a path that may be written, or raise `FileError` if it is a folder or in none that exists."""
+    """Return a path that may be written, or raise `FileError` if it is a folder, or in none for new files."""
     try:
         path.exists()
     except OSError as error:  # a name that is too long, a folder that may not be entered
@@ -253,6 +253,7 @@ def check_place(path: Path) -> Path:
         raise FileError(f"{path} is not a regular file; name another one to write")
     if not path.parent.is_dir():
         raise FileError(f"{path.parent} is not a directory; make it first")
+    check_writable(path)
     return path
 
 

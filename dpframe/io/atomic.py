@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -40,6 +41,15 @@ def atomic(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     except OSError as error:
         if isinstance(error, FileError):
             raise
+        raise FileError(f"{path} could not be written: {error.strerror or 'input/output error'}") from None
+
+
+def check_writable(path: Path) -> None:
+    """Raise `FileError` unless a file may be made in the folder of a path: before what is written there is paid for."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
         raise FileError(f"{path} could not be written: {error.strerror or 'input/output error'}") from None
 
 

@@ -294,7 +294,7 @@ class PandasFrame(Frame):
             if not isinstance(name, str):
                 raise ParameterError(
                     f"column names must be strings, one level; rename {type(name).__name__} names with "
-                    "df.rename(columns=str)"
+                    "df.set_axis(map(str, df.columns), axis=1)"
                 )
         self.frame = frame
 

@@ -560,7 +560,7 @@ def test_columns_that_do_not_fit(table: Any, space: Any, match: str) -> None:
         (pa.table([[1], [2]], names=["x", "x"]), "^column name 'x' appears twice"),
         (
             pd.DataFrame({0: [1]}),
-            r"^column names must be strings, one level; rename int names with df.rename",
+            r"^column names must be strings, one level; rename int names with df.set_axis",
         ),
         (pd.DataFrame({("a", "b"): [1]}), "^column names must be strings, one level; rename tuple names"),
         (pl.Series("x", [1]), "^Series is no table; pass a pandas DataFrame, a polars DataFrame or LazyFrame"),

@@ -130,11 +130,10 @@ def test_an_output_folder_that_is_read_only() -> None:
             run = job(folder / "in.parquet", ledger, target=folder / "out" / "out.parquet")
             refused(FileError, "out.parquet could not be written: Permission denied$", run)
             assert list((folder / "out").iterdir()) == []
-            before = spends(ledger)
+            assert spends(ledger) == []
             (folder / "out").chmod(0o755)
             run()
             assert spends(ledger) == [0.25]
-            assert before in ([], [0.25])
             assert dpf.verify_file(folder / "out" / "out.parquet").ok
 
 
