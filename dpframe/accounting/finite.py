@@ -16,6 +16,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from itertools import permutations
+from numbers import Rational
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,9 @@ _DIGITS = Context(prec=80)
 _SLACK = Decimal(10) ** -70
 _STEEP = 700.0
 """Up to this ε floats rank pairs; beyond, all are compared."""
+
+_FLOATS_APART = 1 + Fraction(1, 1 << 40)
+"""A ratio of two floats that roundings may have made of 1."""
 
 _HUGE = 1e4
 """δ at a larger ε is bounded by δ at this one: a decimal may not hold e^ε."""
@@ -199,8 +203,10 @@ def sufficient_sets(
     Parameters
     ----------
     matrix
-        ``matrix[x][y]`` is the probability that input x gives output y, as for `tight`. Numbers are compared exactly:
-        where floats were rounded apart, outputs that are as likely from both inputs count, too.
+        ``matrix[x][y]`` is the probability that input x gives output y, as for `tight`. Whole numbers and `Fraction`
+        are compared exactly. Floats may have been rounded apart where outputs are as likely from both inputs: two
+        that differ by less than 2⁻⁴⁰ of themselves count as equal, which leaves out no check that matters at an ε
+        of 1e-12 or more.
     neighbours
         Pairs of inputs that are neighbours, by their positions, in either order; all of them by default.
 
@@ -215,14 +221,19 @@ def sufficient_sets(
     >>> found.sets, found.checks, found.all_checks
     ({(0, 1): (0,), (1, 0): (1,)}, 2, 12)
     """
-    rows = _exact_rows(matrix)
+    rows, rounded = _exact_rows(matrix), _FLOATS_APART if _has_floats(matrix) else Fraction(1)
     every = permutations(range(len(rows)), 2)
     given = every if neighbours is None else _pairs(neighbours, len(rows))
     ordered = dict.fromkeys(pair for x, z in given if x != z for pair in ((x, z), (z, x)))
     sets = {
-        (x, z): tuple(y for y, (p, q) in enumerate(zip(rows[x], rows[z], strict=True)) if p > q) for x, z in ordered
+        (x, z): tuple(y for y, (p, q) in enumerate(zip(rows[x], rows[z], strict=True)) if p > rounded * q)
+        for x, z in ordered
     }
     return SufficientSets(sets, len(rows[0]))
+
+
+def _has_floats(matrix: Sequence[Sequence[Any]]) -> bool:
+    return not all(isinstance(p, Rational) for row in matrix for p in row)
 
 
 def _exact_rows(matrix: Sequence[Sequence[Any]]) -> list[list[Fraction]]:

@@ -4,24 +4,21 @@ The release is Y = A + W with A = Σ z zᵀ over rows with |z|² ≤ B² and W ~
 were added (Sheffet 2015, arXiv 1507.00056; ALT 2019). Sheffet's k is p + ⌊28 ln(4/δ)/ε²⌋, for rows that are added or
 removed; here k is the least one that the following proof allows, for a *replaced* row.
 
-*Proof.* Let A = C + xxᵀ and A' = C + yyᵀ, and W = Y − A, so that W' = Y − A' = W + xxᵀ − yyᵀ. The density of W is
-proportional to |W|^((k−p−1)/2)·e^(−tr(V⁻¹W)/2). With a = xᵀV⁻¹x, b = yᵀV⁻¹y, both in [0, 1], s = xᵀW⁻¹x, t = yᵀW⁻¹y
-and c = xᵀW⁻¹y, |W'|/|W| = (1 + s)(1 − t) + c² ≥ (1 + s)(1 − t), and W' is positive where t < 1. So with m = k − p + 1
-the loss at Y is at most
+*Proof.* Let A = C + xxᵀ and A' = C + yyᵀ, and m = k − p + 1. Take a row away, then add one: with M the release of C
+the triangle inequality of hockey-stick divergences is D_(ε₁+ε₂)(P ‖ P') ≤ D_ε₁(P ‖ M) + e^ε₁·D_ε₂(M ‖ P'), and by way
+of C + xxᵀ + yyᵀ likewise. Each of them is a divergence in one dimension: the ratio of the densities of C + xxᵀ + W and
+C + W at Y is (1 − xᵀ(Y − C)⁻¹x)^((m−2)/2)·e^(a/2) with a = xᵀV⁻¹x ≤ 1, and T = a/(xᵀ(Y − C)⁻¹x) has the law of χ²_m
+in the second case (Muirhead 1982, Thm 3.2.12), and of χ²_m + a in the first (Sherman and Morrison). χ²_m is log-concave
+for m ≥ 2, so that the divergences are largest at a = 1 and those of half-lines:
 
-    (m−2)/2 · (−ln(1 + s) − ln(1 − t)) + (a − b)/2.
+    up(ε) = P(χ² + 1 > y) − e^ε·P(χ² > y),        (1 − 1/y)^((m−2)/2)·e^(1/2) = e^ε,   0 for ε ≥ ½,
+    down(ε) = P(χ² < y) − e^ε·P(χ² + 1 < y),      (1 − 1/y)^((m−2)/2)·e^(1/2) = e^−ε.
 
-a/s and b/t both have the law χ²_m, whatever x and y are (Muirhead 1982, Thm 3.2.12). Let u be its (1 − δ/2)-quantile
-and v its (δ/2)-quantile: but for a chance of δ, s ≥ a/u and t ≤ b/v, and then the loss is at most g(a) + h(b),
-
-    g(a) = a/2 − (m−2)/2·ln(1 + a/u),   h(b) = −(m−2)/2·ln(1 − b/v) − b/2,
-
-both convex, so largest at 0 or 1. If that is at most ε, P(A) ≤ e^ε·P'(A) + δ. ∎
+δ is at most the least of up(ε₁) + e^ε₁·down(ε − ε₁) and down(ε − ε₁) + e^(ε − ε₁)·up(ε₁) over ε₁ in [0, ½]. ∎
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,25 +29,53 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
 
+_SPLITS = 129
+"""Ways of dividing ε between the row that is taken away and the one that is added."""
+_ROUNDED = 1e-11
 _MOST = 1 << 24
 """Degrees of freedom beyond which the noise exceeds every table."""
 
 
-def loss_of(m: int, delta: float) -> float:
-    """Return the ε of the proof at m = k − p + 1 degrees of freedom; infinite where a support may be left.
+def delta_of(m: int, epsilon: float) -> float:
+    """Return the δ of the proof at m = k − p + 1 degrees of freedom, rounded up.
 
     Examples
     --------
-    >>> round(loss_of(100, 1e-6), 2), round(loss_of(10_000, 1e-6), 3)
-    (0.83, 0.069)
+    >>> f"{delta_of(100, 0.7):.2g} {delta_of(10_000, 0.06):.2g}"
+    '4e-07 3.6e-08'
     """
-    above = 2 * float(special.gammainccinv(m / 2, delta / 2)) * (1 + 1e-12)
-    below = 2 * float(special.gammaincinv(m / 2, delta / 2)) * (1 - 1e-12)
-    if m < 2 or not below > 1:
-        return math.inf
-    first = 0.5 - (m - 2) / 2 * math.log1p(1 / above)
-    second = -(m - 2) / 2 * math.log1p(-1 / below) - 0.5
-    return (max(first, 0.0) + max(second, 0.0)) * (1 + 1e-9)
+    if m < 3:
+        return 1.0
+    first = np.linspace(0.0, min(epsilon, 0.5), _SPLITS)
+    up, down = _up(m, first), _down(m, epsilon - first)
+    found = np.minimum(up + np.exp(first) * down, down + np.exp(epsilon - first) * up)
+    return min(1.0, float(found.min()) * (1 + 1e-9))
+
+
+def _up(m: int, epsilons: FloatArray) -> FloatArray:
+    """Return D_ε(χ² + 1 ‖ χ²), rounded up."""
+    exponent = np.minimum((epsilons - 0.5) / (m / 2 - 1), -1e-300)
+    y = -1 / np.expm1(exponent)
+    return np.where(epsilons < 0.5, _apart(_above(m, y - 1), np.exp(epsilons) * _above(m, y)), 0.0)
+
+
+def _down(m: int, epsilons: FloatArray) -> FloatArray:
+    """Return D_ε(χ² ‖ χ² + 1), rounded up."""
+    y = -1 / np.expm1(-(epsilons + 0.5) / (m / 2 - 1))
+    return _apart(_below(m, y), np.exp(epsilons) * _below(m, y - 1))
+
+
+def _below(m: int, y: FloatArray) -> FloatArray:
+    return np.asarray(special.gammainc(m / 2, np.maximum(y, 0.0) / 2))
+
+
+def _above(m: int, y: FloatArray) -> FloatArray:
+    return np.asarray(special.gammaincc(m / 2, np.maximum(y, 0.0) / 2))
+
+
+def _apart(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Return a difference of two chances, which SciPy gives to some 1e-13 of themselves, rounded up."""
+    return np.asarray(np.maximum(one - other, 0.0) + _ROUNDED * (one + other))
 
 
 @dataclass(frozen=True)
@@ -62,6 +87,7 @@ class WishartNoise:
 
     Examples
     --------
+    >>> import math
     >>> noise = WishartNoise.of(2, 2.0, Budget(1.0, 1e-6))
     >>> noise.degrees < 2 + 28 * math.log(4e6)  # Sheffet's
     True
@@ -84,7 +110,7 @@ class WishartNoise:
         if row.delta <= 0:
             raise ParameterError('wishart needs delta above 0; raise delta, or take mechanism="geometric"')
         low, high = 1, 4
-        while loss_of(high, row.delta) > row.epsilon:
+        while delta_of(high, row.epsilon) > row.delta:
             low, high = high, 2 * high
             if high > _MOST:
                 raise ParameterError(
@@ -92,7 +118,7 @@ class WishartNoise:
                 )
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if loss_of(middle, row.delta) <= row.epsilon else (middle, high)
+            low, high = (low, middle) if delta_of(middle, row.epsilon) <= row.delta else (middle, high)
         return cls(size, bound, high + size - 1)
 
     @property

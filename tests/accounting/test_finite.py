@@ -8,6 +8,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import chain, combinations, permutations, product
 
+import numpy as np
 import pytest
 from checks import exact_delta, exact_epsilon
 from exact_laws import ExpSum, exponential_columns, sufficient_sets
@@ -242,6 +243,14 @@ def test_example_2_takes_924_checks() -> None:
     found = dpf.sufficient_sets(both, neighbours=near)
     assert found.sizes == {7: 24, 63: 12}
     assert (found.checks, found.all_checks) == (924, 18_360)
+    # Floats decide ties by their rounding: the paper's own a in floats had 1,044.
+    laws = np.exp(-np.abs(np.subtract.outer(range(3), range(3))))
+    laws /= laws.sum(axis=1, keepdims=True)
+    floats = [[laws[x][y] * laws[z][w] for y, w in rows] for x, z in rows]
+    assert dpf.sufficient_sets(floats, neighbours=near).checks == 924
+    # Two that are further apart are no tie.
+    apart = [[0.5 + 2.0**-39, 0.5 - 2.0**-39], [0.5, 0.5]]
+    assert dpf.sufficient_sets(apart).sets == {(0, 1): (0,), (1, 0): (1,)}
     # In either order, and once each.
     again = [pair[::-1] for pair in near]
     assert dpf.sufficient_sets(both, neighbours=[*again, *near]).checks == 924

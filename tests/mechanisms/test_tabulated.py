@@ -379,6 +379,18 @@ def test_slack_trades_worst_case_error_for_marginals() -> None:
     assert errors[2] <= min(others) * (1 + 1e-9)
 
 
+def test_little_slack_comes_within_a_hundredth_of_the_programme() -> None:
+    """As a ready mechanism of a column, where single rows matter and marginals less."""
+    for size, epsilon in ((8, 2.0), (16, 1.0)):
+        programme = Programme(ranks(size).metric, size, epsilon)
+        near = Optimal.calibrate(ranks(size), epsilon, 0.0, slack=0.01)
+        assert near.expected_error() < 1.01 * programme.worst_error(programme.solve())
+        assert near.loss.epsilon() <= epsilon
+    frame = pd.DataFrame({"x": list(range(16)) * 20})
+    safe = dpf.sanitize(frame, 1.0, delta=0, shuffle=False, spaces={"x": ranks(16)}, mechanisms={"x": near})
+    assert len(safe) == 320
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (1.0, 0.1), (0.25, 0.05), (3.0, 0.1)])
 def test_revealing_with_probability_delta_is_nearly_optimal(epsilon: float, delta: float) -> None:
     """Beside the full programme for (ε, δ), with a slack variable for every pair and output."""
