@@ -3,8 +3,8 @@
 A column enters as a `ColumnLoss`, its pure loss ε_c and its blanket mass γ_c, and nothing else; a column of sets as
 `BitsLoss` or `ItemsLoss`, which know more. Three levers:
 
-- `composition`: the columns of one row, in a known order (`composed_delta`, `composed_epsilon`);
-- `shuffle`: n such rows in a secret order (`shuffled_delta`);
+- `composition`: the columns of one unshuffled row (`composed_delta`, `composed_epsilon`);
+- `shuffle`: n such rows, shuffled (`shuffled_delta`);
 - `sampling`: m of n rows, the choice secret, outside the shuffle (`sampled`, `unsampled`, `best_sample`).
 
 All that a release gives away is composed in one currency: `gaussian_dp`, with `discrete_gaussian` for noise on totals,

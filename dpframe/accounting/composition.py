@@ -1,4 +1,4 @@
-"""δ(ε) of a row whose columns are pure, in a known order: optimal composition without the shuffle.
+"""δ(ε) of an unshuffled row whose columns are pure: optimal composition.
 
 A column of loss ln E and blanket mass γ is dominated by the law of `dominating`: with a = (1−γ)/(E−1), the ratio
 R_c = P/P' is E with a, 1/E with aE and 1 with γ − 2a, each under P'; where γ is below 2/(1+E), by randomised response

@@ -59,7 +59,7 @@ _ROUND = 1e-15
 _TOLERANCE = 1e-4
 """Relative width to which μ is found, rounded up."""
 _NODES = 4000
-"""The curve binds everywhere at once, so that nodes lie close."""
+"""Most nodes of a certificate: the curve binds everywhere at once, so that they lie close."""
 _LEAST = 0.25
 _SLACK = 2.0**-80
 _MOST_OFF = 0.01

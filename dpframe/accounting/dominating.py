@@ -138,7 +138,7 @@ class DominatingLaw:
 
     @property
     def ratio_masses(self) -> tuple[float, float, float]:
-        """Return the probabilities of A/B = E, 1/E and 1 where B is drawn, rounded up; for one row in a known order."""
+        """Return the probabilities of A/B = E, 1/E and 1 where B is drawn, rounded up; for one unshuffled row."""
         below = math.exp(-self.rate)
         if self.blanket <= 2 * below / (1 + below):
             return below / (1 + below), 1 / (1 + below), 0.0

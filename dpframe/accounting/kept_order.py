@@ -1,6 +1,6 @@
 """Unshuffled rows together with central noise: the exact sum of a lattice law and a Gaussian.
 
-A row's columns in known order are nothing like Gaussian (randomised response ends at its ε), so they do not enter
+An unshuffled row's columns are nothing like Gaussian (randomised response ends at its ε), so they do not enter
 as a step: the curve above them would cost too much. But they have a dominating pair whose loss lies on a lattice
 (`composition`), the rest has (1−δ₀)·N(μ, 1) + δ₀·⊤ (`gaussian_dp`), and dominating pairs multiply under adaptive
 composition. With P the law of the lattice's ln R under its own first law,
@@ -39,7 +39,7 @@ def response_parts(epsilons: Sequence[float]) -> list[ColumnLoss]:
 
 
 def mixed_delta(parts: Sequence[ColumnLoss], step: Step, epsilon: float) -> float:
-    """Return an upper bound on δ(ε) of one row with these columns, in a known order, and all else that is a step.
+    """Return an upper bound on δ(ε) of one unshuffled row with these columns, and all else that is a step.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Rows in a secret order as one step: their profile, and the largest losses whose profile lies under a curve.
+"""Shuffled rows as one step: their profile, and the largest losses whose profile lies under a curve.
 
 One replaced row of the m that are permuted has the profile bounded by `shuffle`. Two things change it point by point:
 
@@ -24,7 +24,7 @@ from dpframe.errors import ParameterError, check_whole
 
 _ROUND = 1e-15
 _LARGEST = 300.0
-"""Total losses beyond which no bound on rows in secret order is computed."""
+"""Total losses beyond which no bound on shuffled rows is computed."""
 _FACTORS = 200
 _FAR = 1e3
 """A bound that exceeds another by this factor where the curve is near is left out."""
@@ -42,7 +42,7 @@ _TURNS = 40
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that leave in one secret order.
+    """Rows that are shuffled together.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _normal_mu(parts: Sequence[ColumnLoss], rows: Rows) -> float:
 
 
 def shuffled_profile(parts: Sequence[ColumnLoss], rows: Rows) -> Profile:
-    """Return bounds from above on the profile of rows with these columns in secret order.
+    """Return bounds from above on the profile of shuffled rows with these columns.
 
     Raises
     ------

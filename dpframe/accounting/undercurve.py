@@ -39,8 +39,9 @@ _MARGIN = 1e-10
 _STARTS = (0.15, 0.35, 0.5, 0.65, 0.8, 0.9)
 """First nodes, as parts of the x at which the profile is expected to reach the slack."""
 _WIDER = 1.15
+"""Factor by which the last node moves outward; it grows by 0.05 each time."""
 _FURTHEST = 40
-"""Steps by that factor, which grows, after which the profile is taken never to reach the slack."""
+"""Moves by that factor after which the profile is taken never to reach the slack."""
 _MOST = 400
 """Nodes beyond which the certificate is given up."""
 

@@ -137,7 +137,7 @@ def sanitize(
     Returns
     -------
     A table of the same kind (of streams a pyarrow Table), with the same columns (except those dropped) and dtypes, in
-    a secret order unless ``shuffle=False``, which carries its plan (except polars; see `write_parquet`).
+    shuffled order unless ``shuffle=False``, which carries its plan (except polars; see `write_parquet`).
 
     Raises
     ------

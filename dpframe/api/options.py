@@ -109,7 +109,7 @@ class PlanOptions(TypedDict, total=False):
         Option(
             None,
             "Share of the budget (of μ²) that private inference takes; by default what the rows ask for.",
-            "As much as lets a value of a fiftieth of the rows show, from 0.05 to 0.5; with a kept order 0.05, with "
+            "As much as lets a value of a fiftieth of the rows show, from 0.05 to 0.5; without shuffling 0.05, with "
             "δ = 0 a tenth of ε.",
             check=_share,
         ),

@@ -1,4 +1,4 @@
-"""Parquet to Parquet, in bounded memory: stream, randomise, put in a secret order, write atomically."""
+"""Parquet to Parquet, in bounded memory: stream, randomise, shuffle, write atomically."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ RELEASE = "release"
 
 @dataclass(frozen=True)
 class Request:
-    """What a face wants: a ready plan, or what decides one; and whether rows are to be released under it."""
+    """What an entry point requests: a ready plan, or what decides one; and whether rows are to be released under it."""
 
     epsilon: float | None = None
     delta: float | None = None
@@ -92,7 +92,7 @@ class Request:
 class ReleaseBudget:
     """Where a request is paid from, and the secret key that is drawn with once it is paid.
 
-    Without an account nothing is entered; ``ready`` is the key that a face was given.
+    Without an account nothing is entered; ``ready`` is the key that an entry point was given.
     """
 
     account: Account | None
@@ -284,7 +284,7 @@ class CheckedRequest:
             return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         # No row hides in a table of none.
         secret = _hides(options) and table.n > 0
-        # In known order what inference gave may decide neither the columns' shares nor which tables are measured.
+        # Without shuffling what inference gave may decide neither the columns' shares nor which tables are measured.
         fixed = options["allocation"] != "error" and wish.measure is None
         allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)
         measurement = Measurement.of(left, table.n, allowed.spendable, options["contributions"], most, rounds=rounds)
@@ -392,7 +392,7 @@ def prepare(table: Table, request: Request, budget: ReleaseBudget) -> Ready:
 def planned(
     table: Table, epsilon: float | None, delta: float | None, account: Account | None, options: PlanOptions
 ) -> Plan:
-    """Return the plan of a face that makes plans."""
+    """Return the plan of an entry point that only makes plans."""
     check_names(options)
     if epsilon is None:
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
@@ -510,7 +510,7 @@ _LARGE = 10
 
 
 def promise_of(epsilon: Any, delta: Any, n: int, quiet: bool = False) -> Budget:
-    """Return what a face promises, with the default δ of n rows; warn of one that promises next to nothing."""
+    """Return what an entry point promises, with the default δ of n rows; warn of one that promises next to nothing."""
     epsilon = check_epsilon(epsilon)
     if epsilon > _LARGE and not quiet:
         warn(

@@ -34,7 +34,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Randomise every row under (ε, δ)-differential privacy, as a step of a scikit-learn pipeline.
 
     ``fit`` makes the plan, ``transform`` releases: row i of the output is row i of the input, so there is no
-    credit for a secret order. The promise holds even against someone who knows which row is whose, and needs
+    credit for shuffling. The promise holds even against someone who knows which row is whose, and needs
     several times the noise of a release whose rows are shuffled.
 
     Parameters
@@ -96,7 +96,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     shared ``ledger`` holds all of this to a total, and counts every call, disjoint folds included. Without one, rows
     released again in one process are warned of (`RepeatedReleaseWarning`, at the 2nd, 4th, 8th, … time of most rows,
     with the sum so far); other processes are not seen. It is nearly always better to sanitise once, outside, where
-    a secret order hides the rows, and to give the release to the search.
+    shuffling hides the rows, and to give the release to the search.
 
     Examples
     --------

@@ -36,7 +36,7 @@ def create(
     accounting: Annotated[
         str | None,
         typer.Option(
-            help='How releases add up: "gaussian" (default with delta above 0) or "basic" (for rows in kept order).',
+            help='How releases add up: "gaussian" (default with delta above 0) or "basic" (for unshuffled rows).',
             show_default=False,
         ),
     ] = None,

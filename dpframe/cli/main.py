@@ -80,7 +80,7 @@ def options(
 Epsilon = Annotated[float | None, typer.Option(help="Budget ε, replace-one, per person.", show_default=False)]
 Delta = Annotated[
     float | None,
-    typer.Option(help="Budget δ; 0 is pure, without credit for a secret order.  [default: min(1e-6, rows^-1.5)]"),
+    typer.Option(help="Budget δ; 0 is pure, without credit for shuffling.  [default: min(1e-6, rows^-1.5)]"),
 ]
 LedgerFile = Annotated[
     Path | None, typer.Option("--ledger", help="Ledger to spend from; see dpframe ledger.", show_default=False)

@@ -37,7 +37,7 @@ FORMS: Mapping[str, Any] = {
     "Vector(LENGTH, BOUND)": {"space": "vector", "length": "LENGTH", "bound": "BOUND"},
     "SPACE": "SPACE",
 }
-"""The text of a declaration that is still to be filled in."""
+"""What a template has in place of each kind of declaration, with capitals to fill in."""
 
 _HEAD = (
     "What may be known of the columns without looking at the data: bounds, categories, items.",

@@ -287,7 +287,7 @@ def sanitize(
 
     Returns
     -------
-    A Dask DataFrame in the secret order, with the plan in its ``attrs``, that is the same however often and wherever
+    A shuffled Dask DataFrame, with the plan in its ``attrs``, that is the same however often and wherever
     it is computed; or, with ``target``, what the release says about itself.
 
     Raises

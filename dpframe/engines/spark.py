@@ -283,7 +283,7 @@ def sanitize(
 
     Returns
     -------
-    A Spark DataFrame in the secret order, whose columns carry the plan in their metadata, that is the same however
+    A shuffled Spark DataFrame, whose columns carry the plan in their metadata, that is the same however
     often it is computed; or, with ``target``, what the release says about itself.
 
     Raises

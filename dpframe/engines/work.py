@@ -148,7 +148,7 @@ class Work:
         return coded(frame, rows, spaces, self.plan.nulls, self.plan.imputed)
 
     def words(self, rows: Rows, count: int) -> U64:
-        """Return what rows are ordered by: their words of the secret order, or their places."""
+        """Return what rows are ordered by: their words of the shuffle, or their places."""
         if self.plan.shuffle:
             return order_words(self.plan, self.key, rows, count)
         places = placed(rows, count)

@@ -1,4 +1,4 @@
-"""One file out of a table, a plan and a key: stream, randomise, put in a secret order, write."""
+"""One file out of a table, a plan and a key: stream, randomise, shuffle, write."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Job:
             raise located(error, column.name, first_row) from None
 
     def _shuffled(self, folder: Path) -> Generator[Batch, None, None]:
-        """Yield the released rows in their secret order, through encrypted buckets on disk."""
+        """Yield the released rows in their shuffled order, through encrypted buckets on disk."""
         with Spill(folder, ((self.plan.sample or self.table.n) // BUCKET_ROWS).bit_length()) as spill:
             with closing(self._done()) as batches:
                 for done in batches:

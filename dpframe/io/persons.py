@@ -4,7 +4,7 @@ A person who owns r rows keeps k of them, chosen uniformly; with r < k each is t
 bounded table has k rows for every person, and its number of rows is k times the number of persons. That number does
 not change when a person's rows are replaced by another person's, as the number of rows does not where each owns one:
 nothing about how many rows anybody owns is left in it. Two neighbouring tables then differ in k rows, as multisets,
-once the choices within all other persons are taken to be the same: what follows has to hide k rows in a secret order.
+once the choices within all other persons are taken to be the same: what follows has to hide k shuffled rows.
 
 Whole numbers are distinguished exactly, text by two keyed hashes of 64 bits: two persons among n are taken for one with
 a chance below n²·2⁻¹²⁸.

@@ -1,4 +1,4 @@
-"""Rows in a secret order beyond memory: encrypted buckets on disk."""
+"""Shuffling rows beyond memory: encrypted buckets on disk."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def cost_of_promise(promise: Budget, curved: bool, unit: Unit) -> Cost:
 
 @dataclass(frozen=True)
 class Account:
-    """A dataset's budget in a ledger, or that of a part of it, from which a face spends."""
+    """A dataset's budget in a ledger, or that of a part of it, from which an entry point spends."""
 
     ledger: Ledger
     dataset: str
@@ -54,7 +54,7 @@ class Account:
 
     @classmethod
     def of(cls, ledger: Any, dataset: str | None, part: str | None = None) -> Account | None:
-        """Return the account of a face's ``ledger=``, ``dataset=`` and ``part=``, or None if none of them is given.
+        """Return the account of ``ledger=``, ``dataset=`` and ``part=``, or None if none of them is given.
 
         Raises
         ------

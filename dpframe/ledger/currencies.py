@@ -275,7 +275,7 @@ class Gaussian(Currency):
         here, by_addition = wants.share_of(whole), BASIC.exact(asked).share_of(BASIC.exact(total.kept))
         dear = (
             f"; this release takes {_percent(here)} of the total in Gaussian accounting and {_percent(by_addition)} by "
-            'addition: releases in kept order belong in a dataset created with accounting="basic"'
+            'addition: unshuffled releases belong in a dataset created with accounting="basic"'
         )
         return (
             f"mu squared={down(left.loss):.4g}, delta0={down(left.slack):.4g} left of {down(whole.loss):.4g}, "

@@ -159,9 +159,9 @@ class Ledger:
         epsilon, delta
             Total budget: ε > 0, 0 ≤ δ < 1.
         accounting
-            ``"gaussian"``, the default where δ > 0, adds up μ², and δ₀ in a pool of half of δ: n equal releases in
-            secret order cost about √n of one. ``"basic"``, the only one where δ = 0, adds up ε and δ: for releases
-            in kept order, which cost more of μ² than they cost of ε.
+            ``"gaussian"``, the default where δ > 0, adds up μ², and δ₀ in a pool of half of δ: n equal shuffled
+            releases cost about √n of one. ``"basic"``, the only one where δ = 0, adds up ε and δ: for unshuffled
+            releases, which cost more of μ² than they cost of ε.
         parts
             Names of public, disjoint parts of the rows, by a key that is public: what is spent on different parts
             does not add up, the largest part's sum counts (parallel composition).

@@ -96,7 +96,7 @@ _TROUBLE = {
 }
 
 _creating = threading.Lock()
-"""Closing a file drops all of this process's locks on it: no thread may open a ledger that another just makes."""
+"""Held while a file is made: closing it drops all locks of this process on it, also those of another thread."""
 
 
 def remedy(file: Path) -> str:

@@ -65,8 +65,8 @@ class Process(BallChannel, Mechanism):
 
     σ is the least whose proved profile lies under (1 − δ₀)·G_μ + δ₀, the largest such curve through (ε, δ): about
     Δ₂/μ, for any number of coordinates. It is (ε, δ)-private for no δ of 0, and takes part of a plan's.
-    With the order kept vectors of more than about 2·ln(1/δ) coordinates have less noise by it than by ``vector``; a
-    secret order is worth far more to ``vector``, and nothing to this. Appendix A.2.2; Hall, Rinaldo and Wasserman 2013.
+    Unshuffled vectors of more than about 2·ln(1/δ) coordinates have less noise by it than by ``vector``;
+    shuffling is worth far more to ``vector``, and nothing to this. Appendix A.2.2; Hall, Rinaldo and Wasserman 2013.
 
     Parameters
     ----------

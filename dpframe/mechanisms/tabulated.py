@@ -253,11 +253,11 @@ def _steepest(metric: str, size: int, epsilon: float, delta: float) -> float:
 @register
 @dataclass(frozen=True)
 class Matrix(Tabulated):
-    """Any channel, given by its matrix (post-randomisation, PRAM); its loss is computed, not believed.
+    """Any channel, given by its matrix (post-randomisation, PRAM); its loss is computed.
 
     See `Tabulated` for the parameters, and `Matrix.of` to make one from probabilities. What one input never gives and
     another does must have no more than the probability δ in all; such a matrix is accounted for by its (ε, δ), without
-    credit for a secret order.
+    credit for shuffling.
 
     Examples
     --------

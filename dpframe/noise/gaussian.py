@@ -134,7 +134,7 @@ def _table(sigma2: Fraction) -> GaussianTable:
 
 
 _TAILS = Fraction(1, 1 << 102)
-"""More than 2e^(−72)."""
+"""Bound on the weight of both tails that are cut off: above 2e^(−72)."""
 
 
 def _law(sigma2: Fraction) -> tuple[int, list[int]]:

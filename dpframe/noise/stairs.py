@@ -81,7 +81,7 @@ class StairNoise:
     plateau: int
     rate: float
     sides: Digit
-    """Centre, above, below."""
+    """First draw: the centre, above or below."""
     digits: tuple[Digit, ...]
     last: Digit
     coin: int

@@ -1,1 +1,1 @@
-"""The one loop that every face releases through, the secret order, and what a release says about itself."""
+"""The one loop that every entry point releases through, the shuffle, and what a release says about itself."""

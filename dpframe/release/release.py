@@ -1,6 +1,6 @@
-"""The one loop that randomises, the secret order, and the digest of what was released.
+"""The one loop that randomises, the shuffle, and the digest of what was released.
 
-Every face calls these: the same key, plan and rows give the same values in the same order, in memory, in
+Every entry point calls these: the same key, plan and rows give the same values in the same order, in memory, in
 batches of any size, or in Parquet.
 """
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GAINS = {
     "basic composition": "the columns' losses added up",
     "optimal composition": "losses composed by their exact laws",
-    "secret order": "and rows leave in a secret order",
+    "secret order": "and rows are shuffled",
     "secret sample": "and only a secret sample of the rows leaves",
 }
 """Each accounting of `Plan.accounting_gains`, in words."""

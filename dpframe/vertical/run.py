@@ -116,7 +116,7 @@ class Run:
             raise PlanError("no curator sees the columns of a rule together; leave rules out of a plan of split tables")
         if plan.n is None or not plan.shuffle or plan.passthrough or plan.contributions != 1 or plan.privacy_id:
             raise PlanError(
-                "the plan of a run needs the number of records n and a secret order, one row for each record, and "
+                "the plan of a run needs the number of records n and shuffled rows, one row for each record, and "
                 "nothing passed through; build it with new_run"
             )
         if plan.inferred is not None or plan.reused is not None or plan.leaks:

@@ -231,7 +231,7 @@ def test_rows_in_kept_order_are_sent_to_the_other_accounting(shell, ledger):
     )
     assert (code, out) == (3, "")
     assert "mu squared is short; nothing was spent and nothing was drawn; ask for no more than is left" in err
-    assert "80 % by addition: releases in kept order belong in a dataset created with --accounting basic\n" in err
+    assert "80 % by addition: unshuffled releases belong in a dataset created with --accounting basic\n" in err
 
 
 def test_a_nightly_job(shell, ledger):

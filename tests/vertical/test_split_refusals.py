@@ -482,8 +482,8 @@ def test_runs(call: Callable[[], Any], error: type[Exception], match: str) -> No
             lambda d: d["curators"][0].update(columns=["work"]),
             "column '.*' must be in the plan and at one of the curators",
         ),
-        (lambda d: d["plan"].update(n=None, epsilon=30.0), "needs the number of records n and a secret order"),
-        (lambda d: d["plan"].update(shuffle=False, epsilon=30.0), "needs the number of records n and a secret order"),
+        (lambda d: d["plan"].update(n=None, epsilon=30.0), "needs the number of records n and shuffled rows"),
+        (lambda d: d["plan"].update(shuffle=False, epsilon=30.0), "needs the number of records n and shuffled rows"),
         (lambda d: d["plan"].update(leaks=["job"]), "no inferred spaces; declare"),
     ],
 )
