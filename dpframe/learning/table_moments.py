@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.table_column import TableColumn, first_codes
-from dpframe.estimate.tables.simple import simple_one_way
 from dpframe.learning.features import ColumnBlock
 
 FloatArray = npt.NDArray[np.float64]
@@ -54,7 +53,7 @@ class CellFunctions:
         """Evaluate a column's functions."""
         name = block.column.name
         member, place = tables.columns[name], tables.places([name])[0]
-        coarse = simple_one_way(tables.evidence, place)
+        coarse = tables.evidence.one_way(place)
         fine = tables.at_mean(name, member.within(coarse), None)
         values, within, there = _fine_functions(block, member)
         mean = fine @ values / max(float(fine @ there), 1e-300)

@@ -17,7 +17,7 @@ from dpframe.estimate.tables.guard import guard_joint
 from dpframe.estimate.tables.joints import fit_to_margins, geometric_joint
 from dpframe.estimate.tables.mixture import Mixture, _Descent, fit_mixture, targets_of
 from dpframe.estimate.tables.numbers import cut_at_quantiles, tilt_to_mean
-from dpframe.estimate.tables.simple import near_margins, simple_one_way, simple_table
+from dpframe.estimate.tables.simple import near_margins
 from dpframe.estimate.tables.slopes import left_open, moved_by_slopes
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
@@ -125,7 +125,7 @@ def test_tables_of_one_pair_are_weighted_by_precision():
             "channels are missing; give P",
         ),
         (lambda: Evidence(9, (2,), (), (np.eye(3),)), r"give shape \(classes, cells\)"),
-        (lambda: simple_one_way(Evidence(9, (2,)), 0), "column 0 is in no table and in no rows; give a table"),
+        (lambda: Evidence(9, (2,)).one_way(0), "column 0 is in no table and in no rows; give a table"),
         (lambda: fit_tables(Evidence(9, (2,), (Table((0,), np.ones(2), 1.0),))), "no pair of columns.*measure a pair"),
         (lambda: draw_given(Mixture(np.ones(1), (np.ones((1, 1)),)), [], [], None), "one entry for each column"),
     ],
@@ -141,7 +141,7 @@ def test_refusals(make, message):
 def test_one_way_weighs_sums_by_the_other_columns_cells():
     own = Table((0,), np.array([60.0, 40.0]), 2.0)
     wide = Table((0, 1), np.array([[8.0] * 8, [4.5] * 8]), 1.0)
-    found = simple_one_way(Evidence(100, (2, 8), (own, wide)), 0)
+    found = Evidence(100, (2, 8), (own, wide)).one_way(0)
     # Variances 4 and 8: two thirds of 60 and a third of 64; both rows add up to 100.
     assert found == pytest.approx([(60 * 2 + 64) / 300 + 1 / 300 * 2, (40 * 2 + 36) / 300 - 2 / 300], abs=0.02)
     assert found.sum() == pytest.approx(1)
@@ -157,11 +157,11 @@ def test_near_margins_keeps_what_agrees_and_stays_in_the_simplex():
 
 def test_simple_estimates_are_nearer_than_raw_counts(codes, sizes):
     evidence = measure(codes, sizes, 1)
-    one_ways = [simple_one_way(evidence, c) for c in range(len(sizes))]
+    one_ways = [evidence.one_way(c) for c in range(len(sizes))]
     gains = []
     for pair, table in evidence.pairs.items():
         truth = shares(codes, sizes, pair)
-        found = simple_table(evidence, table, [one_ways[c] for c in pair])
+        found = near_margins(table.counts / evidence.n, [one_ways[c] for c in pair])
         gains.append(distance(table.counts / ROWS, truth) - distance(found, truth))
     assert np.mean(gains) > 0.005
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -15,7 +14,7 @@ from dpframe.estimate.tables.blend import Half, common_step, own_step
 from dpframe.estimate.tables.choice import Choice, choose_classes
 from dpframe.estimate.tables.joints import geometric_joint
 from dpframe.estimate.tables.mixture import Mixture, fit_mixture
-from dpframe.estimate.tables.simple import simple_one_way, simple_table
+from dpframe.estimate.tables.simple import near_margins
 from dpframe.estimate.tables.tables import Evidence, Table
 
 
@@ -40,19 +39,15 @@ class TableFit:
         """Hidden classes of one fit of the mixture."""
         return len(self.mixture.weights) // self.mixture.fits
 
-    @cached_property
-    def one_ways(self) -> tuple[FloatArray, ...]:
-        """Simple estimates of every column."""
-        return tuple(simple_one_way(self.evidence, c) for c in range(len(self.evidence.sizes)))
-
     def simple(self, columns: Sequence[int]) -> FloatArray | None:
         """Return the simple estimate of columns that were measured together, in the order given, or None."""
         if len(columns) == 1:
-            return self.one_ways[columns[0]]
+            return self.evidence.one_ways[columns[0]]
         table = _measured(self.evidence).get(tuple(sorted(columns)))
         if table is None:
             return None
-        shares = simple_table(self.evidence, table, [self.one_ways[c] for c in table.columns])
+        margins = [self.evidence.one_ways[c] for c in table.columns]
+        shares = near_margins(table.counts / self.evidence.n, margins)
         return shares.transpose([table.columns.index(c) for c in columns])
 
     def joint(self, columns: Sequence[int]) -> FloatArray:
@@ -106,7 +101,7 @@ def fit_tables(evidence: Evidence, *, starts: int = 5) -> TableFit:
 
 def fit_alone(evidence: Evidence) -> TableFit:
     """Return the fit of columns of no two of which anything is known: independent ones, in one class."""
-    laws = tuple(simple_one_way(evidence, c)[None, :] for c in range(len(evidence.sizes)))
+    laws = tuple(law[None, :] for law in evidence.one_ways)
     return TableFit(evidence, Mixture(np.ones(1), laws), Steps({}, 0.0))
 
 

@@ -23,7 +23,6 @@ import numpy.typing as npt
 from scipy.linalg import block_diag
 
 from dpframe.arrays import FloatArray, IntArray
-from dpframe.estimate.tables.simple import simple_one_way
 from dpframe.estimate.tables.tables import Evidence, Table
 
 Single = npt.NDArray[np.float32]
@@ -150,7 +149,12 @@ class Block:
         residual, weighted = self._scratch
         apart, by_one, by_other = np.zeros(len(laws)), np.empty_like(one), np.empty_like(other)
         for s, (left, right, weight) in enumerate(zip(one, other, weights, strict=True)):
-            np.matmul((left * weight[:, None]).T, right, out=residual)
+            if self.is_whole:
+                # Of one matrix with itself BLAS computes half.
+                rooted = left * np.sqrt(weight)[:, None]
+                np.matmul(rooted.T, rooted, out=residual)
+            else:
+                np.matmul((left * weight[:, None]).T, right, out=residual)
             residual *= n
             residual -= self.counts
             np.multiply(residual, self.precisions, out=weighted)
@@ -237,8 +241,7 @@ def fit_mixture(
     classes
         Hidden classes of each start.
     """
-    one_ways = [simple_one_way(evidence, c) for c in range(len(evidence.sizes))]
-    return _Descent(targets_of(evidence), evidence.n, one_ways, classes, starts, seed).run(most_steps)
+    return _Descent(targets_of(evidence), evidence.n, evidence.one_ways, classes, starts, seed).run(most_steps)
 
 
 class _Descent:

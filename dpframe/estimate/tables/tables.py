@@ -12,7 +12,7 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.estimate.likelihood import expectation_maximization, noise_share
+from dpframe.estimate.likelihood import expectation_maximization, noise_share, project_to_simplex
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +81,14 @@ class Table:
         if isinstance(self.sigma, float):
             return Table(tuple(columns), counts, self.sigma * math.sqrt(self.counts.size / counts.size))
         return Table(tuple(columns), counts, np.sqrt(self.variances.sum(axis=others).transpose(order)))
+
+    def margin(self, column: int) -> tuple[FloatArray, FloatArray | float]:
+        """Return the counts of one of the columns, and their variances: one where all are equal."""
+        others = tuple(i for i, c in enumerate(self.columns) if c != column)
+        counts = self.counts.sum(axis=others)
+        if isinstance(self.sigma, float):
+            return counts, self.sigma**2 * self.counts.size / counts.size
+        return counts, self.variances.sum(axis=others)
 
 
 def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[FloatArray]) -> Table:
@@ -177,3 +185,35 @@ class Evidence:
     def seen(self, column: int) -> list[Table]:
         """Return all that tables say of one column."""
         return [table.sum_to([column]) for table in self.tables if column in table.columns]
+
+    def one_way(self, column: int) -> FloatArray:
+        """Return a column's shares: the mean of its own count and of the sums of its tables, weighted by precision.
+
+        A pair's sum over the other column's cells has the variance (cells · σ²). The mean is then taken to the simplex.
+        Where no table holds the column its shares are those that make the released rows most likely.
+
+        >>> seen = Evidence(10, (2, 2), (Table((0, 1), np.array([[4.0, 2.0], [3.0, 1.0]]), 1.0),))
+        >>> seen.one_way(0)
+        array([0.6, 0.4])
+
+        Raises
+        ------
+        ParameterError
+            If neither tables nor rows hold the column.
+        """
+        seen = [table.margin(column) for table in self.tables if column in table.columns]
+        if not seen:
+            return self._from_rows(column)
+        precision = sum(1 / variances for _, variances in seen)
+        return project_to_simplex(sum(counts / variances for counts, variances in seen) / precision / self.n)
+
+    def _from_rows(self, column: int) -> FloatArray:
+        table = next((table for table in self.rows if column in table.columns), None)
+        if table is None:
+            raise ParameterError(f"column {column} is in no table and in no rows; give a table that holds it")
+        return expectation_maximization(np.maximum(table.margin(column)[0], 0), [self.channels[column]])
+
+    @cached_property
+    def one_ways(self) -> tuple[FloatArray, ...]:
+        """The shares of every column."""
+        return tuple(self.one_way(c) for c in range(len(self.sizes)))
