@@ -23,7 +23,7 @@ from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
 from dpframe.estimate.distribution import Distribution
 from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
 from dpframe.estimate.surrogates import count_classes, count_pairs
-from dpframe.estimate.table_column import TableColumn, as_bins, code_stretches, into_cells, middle_codes
+from dpframe.estimate.table_column import TableColumn, as_bins, code_stretches, into_cells, middle_codes, same_cells
 from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
 from dpframe.estimate.tables.dependence import SHOWS, dependence_score, row_score
 from dpframe.estimate.tables.fit import TableFit, fit_alone, fit_tables
@@ -241,16 +241,20 @@ class MeasuredTables:
             others = tuple(i for i in range(len(own)) if i not in order)
             kept = [i for i in range(len(own)) if i in order]
             turned = [kept.index(i) for i in order]
-            merges = [into_cells(own[i], axis) for i, axis in zip(order, axes, strict=True)]
+            merges = [
+                (place, into_cells(own[i], axis))
+                for place, (i, axis) in enumerate(zip(order, axes, strict=True))
+                if not same_cells(own[i], axis)
+            ]
+            known = [(place, merge) for place, merge in merges if merge is not None]
+            if len(known) < len(merges):
+                continue
             counts = table.counts.astype(np.float64).sum(axis=others).transpose(turned)
             size = math.prod(own[i].cells for i in others)
             variances = np.full(counts.shape, table.measure.sigma2 * size)
-            known = [merge for merge in merges if merge is not None]
-            if len(known) < len(merges):
-                continue
-            for i, merge in enumerate(known):
-                counts = np.moveaxis(np.tensordot(merge, counts, axes=(1, i)), 0, i)
-                variances = np.moveaxis(np.tensordot(merge, variances, axes=(1, i)), 0, i)
+            for place, merge in known:
+                counts = np.moveaxis(np.tensordot(merge, counts, axes=(1, place)), 0, place)
+                variances = np.moveaxis(np.tensordot(merge, variances, axes=(1, place)), 0, place)
             yield counts, variances
 
     def raw_of(self, names: Sequence[str], parts: Sequence[FloatArray]) -> tuple[float, float] | None:

@@ -35,6 +35,11 @@ def middle_codes(axis: Axis) -> FloatArray:
     return np.asarray((starts + np.append(starts[1:], axis.column.space.values) - 1) / 2)
 
 
+def same_cells(one: Axis, other: Axis) -> bool:
+    """Return whether two axes of a column have the same cells: those of long ones are then not merged by a matrix."""
+    return one.has_null == other.has_null and np.array_equal(first_codes(one), first_codes(other))
+
+
 def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
     """Return which cells of a finer axis make up those of a coarser one, shape (coarse, fine), or None if none do."""
     starts, edges = first_codes(fine), first_codes(coarse)
@@ -94,15 +99,43 @@ class TableColumn:
         return np.asarray(some * uneven)
 
     @cached_property
+    def _inside(self) -> FloatArray:
+        """Each fine cell's share of its cell of the fit."""
+        held = self.shares + 1e-12
+        return np.asarray(held / np.bincount(self.bins, held, minlength=self.cells)[self.bins])
+
+    def gathered(self, part: FloatArray) -> FloatArray:
+        """Return the mean over the fine cells of each cell of the fit."""
+        return np.bincount(self.bins, part * self._inside, minlength=self.cells).astype(np.float64)
+
+    @cached_property
     def spread(self) -> FloatArray:
         """P(fine cell | cell of the fit), shape (fine, cells)."""
-        matrix = (self.bins[:, None] == np.arange(self.cells)) * (self.shares[:, None] + 1e-12)
-        return np.asarray(matrix / matrix.sum(axis=0))
+        return np.asarray((self.bins[:, None] == np.arange(self.cells)) * self._inside[:, None])
 
     @cached_property
     def channel(self) -> FloatArray:
         """P(class | cell of the fit)."""
-        return np.asarray(self.axis.channel @ self.spread)
+        return np.asarray(self.axis.channel @ self.spread) if self.is_cut else self.axis.channel
+
+    def has_cells_of(self, axis: Axis) -> bool:
+        """Return whether an axis has exactly the fit's cells."""
+        return not self.is_cut and same_cells(self.axis, axis)
+
+    def presented(
+        self, axis: Axis, shares: FloatArray, variances: FloatArray, place: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return a joint, and its variances, by the cells of an axis in place of the fit's cells of this column."""
+        if self.has_cells_of(axis):
+            return shares, variances
+        first = np.moveaxis(shares, place, 0)
+        onto, moved, left = self.onto(axis), self.moved(axis, first), self.left_open(axis, first)
+        noise = self.cut_errors(self.exact(axis), first)
+        # Half of what a slope moves stands for what is not straight, and for its own error.
+        within = (moved / 2) ** 2 + left**2 + noise**2
+        seen = np.tensordot(onto, first, axes=1) + moved
+        spread = np.tensordot(onto**2, np.moveaxis(variances, place, 0), axes=1) + within
+        return np.moveaxis(seen, 0, place), np.moveaxis(spread, 0, place)
 
     def onto(self, axis: Axis) -> FloatArray:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""

@@ -196,7 +196,7 @@ class TableJoints:
         """
         tables = self.tables.around(names)
         columns = [tables.columns[name] for name in names]
-        parts = [column.spread.T @ part for column, part in zip(columns, asked, strict=True)]
+        parts = [column.gathered(part) for column, part in zip(columns, asked, strict=True)]
         fitted, places = tables.fitted, tables.places(names)
 
         def of(shares: FloatArray) -> FloatArray:
@@ -345,15 +345,7 @@ class TableJoints:
     ) -> Answer:
         variances, columns = errors**2, self.tables.around(question.names).columns
         for i, axis in enumerate(question.axes):
-            column = columns[axis.name]
-            first = np.moveaxis(shares, i, 0)
-            onto, moved = column.onto(axis), np.moveaxis(column.moved(axis, first), 0, i)
-            left = np.moveaxis(column.left_open(axis, first), 0, i)
-            noise = np.moveaxis(column.cut_errors(column.exact(axis), first), 0, i)
-            shares = np.moveaxis(np.tensordot(onto, shares, axes=(1, i)), 0, i) + moved
-            # Half of what a slope moves stands for what is not straight, and for its own error.
-            within = (moved / 2) ** 2 + left**2 + noise**2
-            variances = np.moveaxis(np.tensordot(onto**2, variances, axes=(1, i)), 0, i) + within
+            shares, variances = columns[axis.name].presented(axis, shares, variances, i)
         shares = np.maximum(shares, 0.0)
         n = float(self._source.rows)
         return Answer(*question.presented(shares * n, variances * n**2, n), method, source, hidden)
@@ -417,6 +409,6 @@ def _left_open(
     leap = np.minimum(part, 1 - part) * held * np.max([np.abs(other - law) for other in beside], axis=0)
     most, least = np.minimum(mass, part * held), np.maximum(mass - (1 - part) * held, 0.0)
     leap = np.minimum(leap, np.maximum(most - part * mass, part * mass - least))
-    doubt = float((column.spread.T @ column.in_doubt(asked)) @ mass)
+    doubt = float(column.gathered(column.in_doubt(asked)) @ mass)
     noise = float(column.cut_errors(asked[None, :], mass)[0])
     return math.hypot(_LEAP * float(leap.sum()) + doubt, noise)

@@ -30,7 +30,10 @@ def joint_shares(tables: MeasuredTables, axes: Sequence[Axis]) -> tuple[FloatArr
     fitted, places = tables.fitted, tables.places(names)
     shares, variances = fitted.fit.joint(places), fitted.replicas.errors(places) ** 2
     for i, axis in enumerate(axes):
-        onto = tables.columns[axis.name].onto(axis)
+        column = tables.columns[axis.name]
+        if column.has_cells_of(axis):
+            continue
+        onto = column.onto(axis)
         shares = np.moveaxis(np.tensordot(onto, shares, axes=(1, i)), 0, i)
         variances = np.moveaxis(np.tensordot(onto**2, variances, axes=(1, i)), 0, i)
     return shares, variances

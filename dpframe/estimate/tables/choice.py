@@ -58,6 +58,7 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
         tried = tuple((*draw, mixture) for draw, mixture in zip(draws, mixtures, strict=True))
         return score, Choice(candidates[place], tried)
 
+    candidates = [classes for classes in candidates if classes <= _most_classes(evidence.sizes)]
     first = candidates.index(FIRST) if FIRST in candidates else 0
     least, best = scored(first)
     for place in range(first + 1, len(candidates)):
@@ -73,6 +74,11 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
             break
         least, best = min(least, score), choice
     return best
+
+
+def _most_classes(sizes: Sequence[int]) -> int:
+    """Return from how many classes on more can show nothing: a pair's rank is that of its shorter column."""
+    return max(FIRST, 2 * (sum(sizes) - max(sizes)))
 
 
 def prediction_error(mixture: Mixture, held: Evidence) -> float:

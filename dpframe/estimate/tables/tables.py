@@ -204,8 +204,9 @@ class Evidence:
         seen = [table.margin(column) for table in self.tables if column in table.columns]
         if not seen:
             return self._from_rows(column)
-        precision = sum(1 / variances for _, variances in seen)
-        return project_to_simplex(sum(counts / variances for counts, variances in seen) / precision / self.n)
+        precision = np.sum([np.broadcast_to(1 / variances, counts.shape) for counts, variances in seen], axis=0)
+        mean = np.sum([counts / variances for counts, variances in seen], axis=0) / precision
+        return project_to_simplex(mean / self.n)
 
     def _from_rows(self, column: int) -> FloatArray:
         table = next((table for table in self.rows if column in table.columns), None)
