@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 import dpframe as dpf
-from dpframe.central.counts import noisy
 from dpframe.noise.keystream import Keystream
 from dpframe.release.release import order_words, release
+from dpframe.totals.counts import noisy
 
 EPSILON, DELTA = 1.0, 0.05
 VALUES = ["x", "y"]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from dpframe.accounting.audit import AuditResult, audit
-from dpframe.central.wishart import WishartNoise
 from dpframe.noise.keystream import Keystream
+from dpframe.totals.wishart import WishartNoise
 
 RUNS = int(os.environ.get("DPFRAME_RELEASES", "40000"))
 CHUNK = 10_000

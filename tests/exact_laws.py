@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from dpframe.arrays import FloatArray
-from dpframe.central.tables import Tables
 from dpframe.infer.categories import _Values
 from dpframe.infer.column import Counter, Task
 from dpframe.infer.cost import GaussianNoise, Spending
@@ -24,6 +23,7 @@ from dpframe.mechanisms.base import Channel
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Keystream
 from dpframe.plan.plan import Plan
+from dpframe.release.tables import Tables
 from dpframe.spaces import Space
 
 

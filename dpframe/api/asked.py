@@ -13,8 +13,6 @@ import numpy as np
 import pandas as pd
 
 from dpframe.arrays import FloatArray
-from dpframe.central.answers import Noise
-from dpframe.central.counts import Codes
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.base import RESULTS
 from dpframe.infer.declared import declared_space, placeholder
@@ -25,6 +23,8 @@ from dpframe.mechanisms import mechanism_for
 from dpframe.plan.columns import Column
 from dpframe.spaces import Nullable, Space, Subset
 from dpframe.spaces.field import Field, is_open
+from dpframe.totals.answers import Noise
+from dpframe.totals.counts import Codes
 
 ROWS = 1 << 16
 """Rows that are counted at a time."""

@@ -23,11 +23,6 @@ from dpframe.api.query_answers import (
     Answered,
 )
 from dpframe.api.query_budget import Spending, TotalBudget, check_share
-from dpframe.central.answers import MECHANISMS, Noise, Portion
-from dpframe.central.counts import Codes
-from dpframe.central.groups import Groups, Holds
-from dpframe.central.questions import Question
-from dpframe.central.set_questions import holds_items
 from dpframe.errors import (
     AlreadySanitizedError,
     DpframeWarning,
@@ -48,6 +43,11 @@ from dpframe.io.table import Table
 from dpframe.ledger.account import Account, Cost
 from dpframe.ledger.currencies import Amount, down, up
 from dpframe.noise.keystream import Keystream
+from dpframe.totals.answers import MECHANISMS, Noise, Portion
+from dpframe.totals.counts import Codes
+from dpframe.totals.groups import Groups, Holds
+from dpframe.totals.questions import Question
+from dpframe.totals.set_questions import holds_items
 
 T = TypeVar("T", "pd.Series[Any]", pd.DataFrame)
 

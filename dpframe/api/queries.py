@@ -17,9 +17,9 @@ from dpframe.api.query_quantiles import QuantileQueries
 from dpframe.api.query_selections import Selections
 from dpframe.api.query_sets import SetQueries
 from dpframe.arrays import FloatArray
-from dpframe.central.questions import Cells, Met, Summed
 from dpframe.errors import ParameterError
 from dpframe.estimate.base import RESULTS
+from dpframe.totals.questions import Cells, Met, Summed
 
 MOST_CELLS = 1 << 20
 """Most cells of a cross table."""

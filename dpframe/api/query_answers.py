@@ -11,11 +11,11 @@ import numpy as np
 
 from dpframe.api.asked import Asked, normal
 from dpframe.arrays import FloatArray
-from dpframe.central.answers import Noise
-from dpframe.central.questions import Moments, Tree
 from dpframe.errors import (
     ParameterError,
 )
+from dpframe.totals.answers import Noise
+from dpframe.totals.questions import Moments, Tree
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 
 from dpframe.accounting.budget import Budget, round_down
 from dpframe.accounting.gaussian_dp import Step, promise_step, share_of_step, step_epsilon
-from dpframe.central.answers import Portion
 from dpframe.errors import BudgetExceeded, ParameterError
 from dpframe.ledger.currencies import Amount, currency_of, decimals, down, shown, up
+from dpframe.totals.answers import Portion
 
 
 @dataclass(frozen=True)

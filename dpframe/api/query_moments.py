@@ -17,14 +17,14 @@ from dpframe.api.query_answers import (
     moment_matrices,
     unit_moments,
 )
-from dpframe.central.answers import Portion
-from dpframe.central.questions import Moments
-from dpframe.central.wishart import WishartNoise
 from dpframe.errors import (
     ParameterError,
     name_list,
 )
 from dpframe.estimate.base import column_names
+from dpframe.totals.answers import Portion
+from dpframe.totals.questions import Moments
+from dpframe.totals.wishart import WishartNoise
 
 WISHART = "wishart"
 
@@ -49,7 +49,7 @@ class MomentQueries(Asking):
         values in [−r, r] and [−s, s] there, a replaced row moves a product's sum by 2rs, a square's by r² and a value's
         by 2r. Each sum has a part of the share. The same numbers as of `cov`, without the means subtracted.
 
-        ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.central.wishart`): the estimate
+        ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.totals.wishart`): the estimate
         is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
         drawn in floats, outside the promise of exact sampling, and is of use only with ``accounting="basic"``: of μ²
         it takes what anything of its (ε, δ) might.

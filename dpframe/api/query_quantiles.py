@@ -16,12 +16,12 @@ from dpframe.api.asking import AUTO, Asking, facts_of, fitted_noises, with_facts
 from dpframe.api.query_answers import Answered, checked_levels, placed, squared_z
 from dpframe.api.query_budget import check_share
 from dpframe.arrays import FloatArray
-from dpframe.central.answers import Portion
-from dpframe.central.questions import Tree
-from dpframe.central.ranks import Ranks, level_of
-from dpframe.central.selection import SELECTORS, Scores, Selector, best_selector, whole_cost
 from dpframe.errors import ParameterError
 from dpframe.estimate.base import RESULTS
+from dpframe.totals.answers import Portion
+from dpframe.totals.questions import Tree
+from dpframe.totals.ranks import Ranks, level_of
+from dpframe.totals.selection import SELECTORS, Scores, Selector, best_selector, whole_cost
 
 _PARTS = (2.0, 1.0, 1.0)
 """How a level's portion is divided between the quantile and the two ends of its interval."""

@@ -16,9 +16,10 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget
 from dpframe.api.asked import Asked
 from dpframe.api.asking import Asking, facts_of
-from dpframe.central.answers import Portion
-from dpframe.central.counts import Codes
-from dpframe.central.selection import (
+from dpframe.errors import ParameterError
+from dpframe.totals.answers import Portion
+from dpframe.totals.counts import Codes
+from dpframe.totals.selection import (
     MOST_CANDIDATES,
     SELECTORS,
     Scores,
@@ -27,7 +28,6 @@ from dpframe.central.selection import (
     check_base,
     whole_cost,
 )
-from dpframe.errors import ParameterError
 
 Utility = Callable[[pd.DataFrame, Any], Any]
 """How good a candidate is for a table's rows."""

@@ -15,13 +15,13 @@ from dpframe.api import asking
 from dpframe.api.asked import Asked, linear, series
 from dpframe.api.asking import AUTO, Asking, counted_axis, facts_of, fitted_noises, with_facts
 from dpframe.api.query_budget import check_share
-from dpframe.central.answers import Noise, Portion
-from dpframe.central.groups import Holds
-from dpframe.central.questions import Cells, Question
-from dpframe.central.selection import SELECTORS, Scores, Selector, best_selector, whole_cost
-from dpframe.central.set_questions import Chosen, Distinct, ItemCounts, Sizes
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.noise.keystream import Keystream
+from dpframe.totals.answers import Noise, Portion
+from dpframe.totals.groups import Holds
+from dpframe.totals.questions import Cells, Question
+from dpframe.totals.selection import SELECTORS, Scores, Selector, best_selector, whole_cost
+from dpframe.totals.set_questions import Chosen, Distinct, ItemCounts, Sizes
 
 _SPREAD = math.pi / math.sqrt(6)
 """Standard deviation of the noise that the exponential mechanism comes to, in units of 1/k (Gumbel's law)."""

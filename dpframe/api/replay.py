@@ -35,11 +35,12 @@ from dpframe.api.parquet import sanitize_parquet
 from dpframe.api.planning import raw_frame
 from dpframe.errors import ColumnError, ParameterError, check_whole, name_list
 from dpframe.io.frames import Frame, without_views
-from dpframe.plan.measures import Measure, ball_of
+from dpframe.plan.measures import Measure
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, metadata_text
 from dpframe.spaces import Space
 from dpframe.spaces.base import decoded
+from dpframe.totals.cells import ball_of
 
 _NULLABLE: dict[pa.DataType, Any] = {
     pa.bool_(): pd.BooleanDtype(),

@@ -14,7 +14,6 @@ import numpy as np
 
 from dpframe.api.parquet_job import budget_of_input
 from dpframe.api.planning import ReleaseBudget, Request, of_persons, prepare
-from dpframe.central.tables import Tables
 from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import Form
 from dpframe.engines.staging import Written, write_part
@@ -26,6 +25,7 @@ from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.order_watch import warn_of
 from dpframe.release.release import Selection
+from dpframe.release.tables import Tables
 
 T = TypeVar("T", bound=EngineTable)
 

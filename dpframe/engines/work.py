@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.arrays import U64
-from dpframe.central.tables import Tables
 from dpframe.engines.forms import Form
 from dpframe.engines.sealing import Rows as Sealed
 from dpframe.engines.sealing import Seal
@@ -25,6 +24,7 @@ from dpframe.noise.keystream import Rows, derived_key
 from dpframe.plan.plan import Plan
 from dpframe.release.order_watch import Stretch, merged, stretches
 from dpframe.release.release import Digest, Selection, order_words, rank, release
+from dpframe.release.tables import Tables
 from dpframe.spaces import Space
 
 Pieces = Iterator[tuple[Frame, Rows]]

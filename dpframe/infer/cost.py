@@ -14,21 +14,16 @@ from statistics import NormalDist
 from typing import Protocol
 
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.discrete_gaussian import gaussian_tail
+from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step
-from dpframe.central.counts import noisy
 from dpframe.errors import ParameterError
-from dpframe.noise.gaussian import LARGEST_SCALE, GaussianTable, Ints, gaussian_table
+from dpframe.noise.gaussian import GaussianTable, Ints, gaussian_table
 from dpframe.noise.geometric_counts import GeometricNoise, geometric_noise
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.asked import ALONE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
+from dpframe.totals.counts import noisy
+from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise
 
-_ABOVE = 1 + 2e-5
-"""Factor by which noise is raised until its exact step fits."""
-_CLEAREST = 3.0
-"""μ beyond which less noise would show nothing more, and its lattice law is hard to bound."""
-_COARSEST = 0.3
-"""σ² of the least noise: the lattice law of less would be of no use."""
 RARE = 50
 """A value in at least one of so many rows is to be found, where half of M² reaches it."""
 LEAST_SHARE, MOST_SHARE = 0.05, 0.5
@@ -150,19 +145,19 @@ def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: tuple[
     """Return the least noise, as far as tables of 12 digits go, whose exact step is within the one allowed."""
     candidates = k * int(_dearest(histograms, [h.cells * h.unknown for h in histograms]))
     escape = allowed.delta * (1 - TAILS) * (1 - 1e-6) if candidates else 0.0
-    if allowed.mu == 0 or allowed.delta * TAILS < _FAINTEST:
+    slack = allowed.delta * TAILS
+    if allowed.mu == 0 or slack < FAINTEST:
         raise ParameterError(_TOO_SMALL if allowed.mu else _NOTHING)
-    factor, mu = 1.0, min(allowed.mu, _CLEAREST)
-    while True:
-        scales = [2 * h.cells * k**2 * factor / (mu**2 * s) for h, s in zip(histograms, relative, strict=True)]
-        if max(scales) > LARGEST_SCALE**2 / 4:
-            raise ParameterError(_NOTHING)
-        tables = [gaussian_table(max(_COARSEST, _coarse(sigma2))) for sigma2 in scales]
-        sized = [(h.way, h.cells, float(table.sigma2)) for h, table in zip(histograms, tables, strict=True)]
-        spent = noise_cost(sized, k, allowed.delta * TAILS * (1 - 1e-6))
-        if spent.mu <= mu:
-            break
-        factor *= (spent.mu / mu) ** 2 * _ABOVE
+
+    def cost(scales: Sequence[float]) -> Step:
+        sized = [(h.way, h.cells, sigma2) for h, sigma2 in zip(histograms, scales, strict=True)]
+        return noise_cost(sized, k, slack * (1 - 1e-6))
+
+    queries = [IntegerNoise(COARSEST, 2 * h.cells) for h in histograms]
+    found = least_noise(queries, relative, min(allowed.mu, CLEAREST), k, cost)
+    if found is None:
+        raise ParameterError(_NOTHING)
+    spent, tables = cost(found), [gaussian_table(sigma2) for sigma2 in found]
     limits = []
     for h, table in zip(histograms, tables, strict=True):
         each = escape / max(candidates, 1) - float(table.distance)
@@ -173,8 +168,6 @@ def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: tuple[
 
 _TOO_SMALL = "delta is too small to infer spaces; raise delta, or declare spaces"
 _NOTHING = "epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces"
-_FAINTEST = 2.0**-80
-"""A slack below which the tables' distances from their laws count."""
 
 
 def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contributions: int, secret: bool) -> float:
@@ -190,12 +183,6 @@ def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contribu
     least = min(h.share / h.cells for h in histograms if h.sized) / shares
     wanted = 2 * contributions**2 * (far * RARE / n) ** 2 / (whole.square * Fraction(least))
     return min(max(float(wanted), LEAST_SHARE), MOST_SHARE)
-
-
-def _coarse(sigma2: float) -> float:
-    """Return a number at least as large with 12 binary digits, so that few tables are needed."""
-    mantissa, exponent = math.frexp(sigma2)
-    return math.ldexp(math.ceil(mantissa * 4096), exponent - 12)
 
 
 def _threshold(sigma2: float, contributions: int, probability: float) -> int:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.arrays import U64
-from dpframe.central.tables import Tables
 from dpframe.errors import ColumnError
 from dpframe.io.batches import Batch, length, row_groups
 from dpframe.io.checks import check_types, located
@@ -28,6 +27,7 @@ from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.order_watch import SortedWatch
 from dpframe.release.release import Digest, Selection, order_words, release
+from dpframe.release.tables import Tables
 
 Progress = Callable[[int, int], None]
 """Called with the rows done and the rows in all."""

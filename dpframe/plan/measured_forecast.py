@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpframe.plan.forecast import number_of, vector_scale
-from dpframe.plan.measures import Measure, ball_of, cell_count, is_cut
+from dpframe.plan.measures import Measure
 from dpframe.spaces import Space
+from dpframe.totals.cells import ball_of, cell_count, is_cut
 
 if TYPE_CHECKING:
     import pandas as pd

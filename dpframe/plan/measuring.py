@@ -14,21 +14,12 @@ import numpy as np
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import DpframeWarning, ParameterError, name_list, warn
-from dpframe.noise.gaussian import LARGEST_SCALE
 from dpframe.plan.forecast import vector_scale
 from dpframe.plan.levels import FEW, FIRST, has_levels, level_sizes
-from dpframe.plan.measures import (
-    LARGEST_TABLE,
-    SLACK,
-    Measure,
-    ball_of,
-    cell_count,
-    check_measures,
-    is_cut,
-    item_count,
-    measures_step,
-)
+from dpframe.plan.measures import LARGEST_TABLE, SLACK, Measure, check_measures, measures_step
 from dpframe.spaces import Space
+from dpframe.totals.cells import ball_of, cell_count, is_cut, item_count
+from dpframe.totals.least_noise import FAINTEST, least_noise
 
 BINS = 12
 """Cells of a number in a joint where tables are listed, and where a pair's noise is an `_EVEN`-th of the rows."""
@@ -52,10 +43,6 @@ _BY_ROWS = 1 / 9
 _BY_ROWS_OF_LISTS = 1 / 4
 """The same where only some tables are measured: rows answer for all others."""
 
-_ABOVE = 1 + 2e-5
-"""Factor by which noise is raised until its exact step fits."""
-_COARSEST = 0.3
-"""σ² of the least noise: the lattice law of less would be of no use."""
 _PARTS = {"one_way": 0.17, "level": 0.12, "sum": 0.12, "joint": 0.59, "vectors": 0.5, "list": 0.1}
 """Shares of what numbers' one-ways, their finer levels, their sums, joints, sums of vectors and lists' one-ways take.
 
@@ -82,12 +69,8 @@ _DROWNED = 3.0
 _ALONE_CELLS = FIRST + 5
 """Most cells of a number's first level, null's among them."""
 _MOST_JOINED = 3
-_COARSER = 4.0
-"""Most that noise is raised by at once."""
 _LARGEST = 1e6
 """A μ above all that can be asked for."""
-_FAINTEST = 2.0**-80
-"""A slack below which the distances of noise from its law count."""
 
 
 _TOO_SMALL = "epsilon is too small to measure tables; raise epsilon, or pass measure=None"
@@ -423,23 +406,17 @@ def _noised(
     delta: float,
 ) -> list[Measure] | None:
     """Return the tables with the least noise, about, whose exact step is within μ; None if there is no such noise."""
-    noises, factor = [table.noise(spaces) for table in tables], 1.0
-    if not mu > 0 or delta * SLACK < _FAINTEST:
+    if not mu > 0 or delta * SLACK < FAINTEST:
         return None
-    while True:
-        scales = [
-            noise.moves * (contributions * noise.span / mu) ** 2 * factor / weight
-            for noise, weight in zip(noises, weights, strict=True)
-        ]
-        if max(scales) > LARGEST_SCALE**2 / 4:
-            return None
-        found = [
-            replace(table, sigma2=max(_COARSEST, _coarse(sigma2))) for table, sigma2 in zip(tables, scales, strict=True)
-        ]
-        spent = _spent(found, spaces, contributions, delta)
-        if spent.mu <= mu:
-            return found
-        factor *= min(_COARSER, (spent.mu / mu) ** 2 * _ABOVE)
+
+    def noised(scales: Sequence[float]) -> list[Measure]:
+        return [replace(table, sigma2=sigma2) for table, sigma2 in zip(tables, scales, strict=True)]
+
+    queries = [table.noise(spaces) for table in tables]
+    found = least_noise(
+        queries, weights, mu, contributions, lambda scales: _spent(noised(scales), spaces, contributions, delta)
+    )
+    return None if found is None else noised(found)
 
 
 def _spent(tables: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float) -> Step:
@@ -448,9 +425,3 @@ def _spent(tables: Sequence[Measure], spaces: Mapping[str, Space], contributions
         return measures_step(tables, spaces, contributions, delta) or Step(0.0)
     except ParameterError:
         return Step(_LARGEST)
-
-
-def _coarse(sigma2: float) -> float:
-    """Return a number at least as large with 12 binary digits, so that few tables are needed."""
-    mantissa, exponent = math.frexp(sigma2)
-    return math.ldexp(math.ceil(mantissa * 4096), exponent - 12)

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from dpframe.plan.levels import cells_between, children, level_sizes, stops_of
-from dpframe.plan.measures import Measure, MeasuredTable, is_cut, way_starts
+from dpframe.plan.measures import Measure, MeasuredTable, way_starts
 from dpframe.spaces import Space
+from dpframe.totals.cells import is_cut
 
 Starts = tuple[int, ...] | None
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpframe.central.tables import Tables
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
 from dpframe.io.atomic import atomic
 from dpframe.io.batches import Batch, length, row_groups
@@ -26,6 +25,7 @@ from dpframe.io.table import Table
 from dpframe.ledger.account import Account
 from dpframe.noise.keystream import Keystream
 from dpframe.release.packed import packed
+from dpframe.release.tables import Tables
 from dpframe.spaces import Space
 from dpframe.vertical.keys import Identity
 from dpframe.vertical.messages import ROWS, Header, MessageWriter, check_new, header_file, read_header, write_header

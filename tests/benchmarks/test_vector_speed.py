@@ -21,12 +21,12 @@ import pytest
 
 import dpframe as dpf
 from dpframe import datasets
-from dpframe.central.wishart import WishartNoise
 from dpframe.mechanisms import MECHANISMS, mechanism_for
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.geometric_counts import geometric_noise
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Curve, Integer, Nullable, Space, Vector
+from dpframe.totals.wishart import WishartNoise
 
 COORDINATES = 960_000
 ROUNDS = 5

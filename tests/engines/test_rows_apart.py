@@ -9,12 +9,12 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import dpframe as dpf
-from dpframe.central.tables import Tables
 from dpframe.engines.work import consecutive
 from dpframe.io.frames import wrap
 from dpframe.io.row_checks import RowChecks, added, value_words
 from dpframe.noise.keystream import Keystream
 from dpframe.release.release import Digest, Selection, order_words, release
+from dpframe.release.tables import Tables
 from dpframe.spaces.entries import Entries
 
 KEY = bytes(range(32))

@@ -14,13 +14,13 @@ from conftest import KEY
 import dpframe as dpf
 from dpframe.accounting.discrete_gaussian import BallNoise, IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import gaussian_delta
-from dpframe.central.counts import Vectors
 from dpframe.errors import ParameterError
 from dpframe.estimate.plot import _curve
 from dpframe.estimate.vectors import VectorColumn, largest_deviations
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
 from dpframe.spaces import Nullable, Vector
+from dpframe.totals.counts import Vectors
 
 SPACE = Vector(3, 1.0)
 NULLS = Nullable(Vector(3, 1.0))

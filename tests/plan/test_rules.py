@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from parties import Parties
 
 import dpframe as dpf
-from dpframe.central.tables import measured_tables
 from dpframe.cli import main
 from dpframe.plan.build import build_plan
 from dpframe.release.release import release
+from dpframe.release.tables import measured_tables
 
 SPACES = {
     "age": (0, 30),

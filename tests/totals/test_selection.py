@@ -10,10 +10,10 @@ import pytest
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, gaussian_delta, pure_step
-from dpframe.central.answers import Portion
-from dpframe.central.selection import Exponential, NoisyMax, Scores, best_selector, check_base, weights
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import Keystream
+from dpframe.totals.answers import Portion
+from dpframe.totals.selection import Exponential, NoisyMax, Scores, best_selector, check_base, weights
 
 WORDS = 1 << 256
 

@@ -35,28 +35,19 @@ from scipy import special
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, lattice_profile, noise_step
 from dpframe.accounting.gaussian_dp import Step, gaussian_mu, pure_step, share_of_step, step_delta
-from dpframe.central.counts import noisy
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.gaussian import LARGEST_SCALE, GaussianTable, gaussian_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.stairs import StairNoise, stair_noise, staircase
+from dpframe.totals.counts import noisy
+from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise, place_of, rounded_up, size_at
 
 _BELOW = 1 - 1e-12
 """Factor by which rates are lowered, so that the loss of the integers stays within ε."""
-_CLEAREST = 3.0
-"""μ beyond which less noise would show nothing more, and its lattice law is hard to bound."""
-_COARSEST = 0.3
-"""σ² of the least noise."""
-_ABOVE = 1 + 2e-5
-"""Factor by which Gaussian noise is raised until its exact step fits."""
-_FAINTEST = 2.0**-80
-"""A slack below which the tables' distances from their laws count."""
 _TAIL = 1e-6
 _SLACK = 1e-2
 """Part of δ for what a step leaves open, which the tables' distances have to fit in."""
 """Part of δ that is kept for what the lattice law leaves out."""
-_DIGITS = 12
-"""Binary digits of σ², so that few tables are needed."""
 _WIDE = 2.0**16
 """σ² from which on the normal law's quantiles are the discrete ones'."""
 
@@ -361,17 +352,20 @@ def _cost(numbers: Numbers, table: GaussianTable, slack: float) -> Step:
 @lru_cache(maxsize=1024)
 def _within_step(numbers: Numbers, step: Step) -> float:
     """Return σ² of the least noise that is within a step."""
-    if step.delta < _FAINTEST:
+    if step.delta < FAINTEST:
         raise ParameterError("delta is too small for gaussian noise; raise delta or the share")
-    mu, factor = min(step.mu, _CLEAREST), 1.0
-    if mu <= 0:
+    if step.mu <= 0:
         raise ParameterError(_NOTHING)
-    while True:
-        table = _table(numbers.l2**2 / mu**2 * factor)
-        spent = _cost(numbers, table, step.delta * (1 - 1e-6)).mu
-        if spent <= mu:
-            return float(table.sigma2)
-        factor *= (spent / mu) ** 2 * _ABOVE
+
+    def cost(scales: Sequence[float]) -> Step:
+        return _cost(numbers, gaussian_table(scales[0]), step.delta * (1 - 1e-6))
+
+    moved, span = max(numbers.ways, key=lambda way: way[0] * way[1] ** 2)
+    query = IntegerNoise(COARSEST, moved, span)
+    found = least_noise([query], [1.0], min(step.mu, CLEAREST), numbers.contributions, cost)
+    if found is None:
+        raise ParameterError(_NOTHING)
+    return found[0]
 
 
 @lru_cache(maxsize=1024)
@@ -383,10 +377,10 @@ def _within_budget(numbers: Numbers, budget: Budget) -> float:
     """
 
     def fits(place: int) -> bool:
-        return gaussian_profile(numbers, _table(_size(place)), budget.epsilon, budget.delta) <= budget.delta
+        return gaussian_profile(numbers, _table(size_at(place)), budget.epsilon, budget.delta) <= budget.delta
 
     normal = numbers.l2**2 / gaussian_mu(min(budget.epsilon, MOST_EPSILON), budget.delta) ** 2
-    least, high = _place(_COARSEST), _place(max(normal, _COARSEST))
+    least, high = place_of(COARSEST), place_of(max(normal, COARSEST))
     while not fits(high):
         high += 8
     low = max(high - 8, least)
@@ -395,7 +389,7 @@ def _within_budget(numbers: Numbers, budget: Budget) -> float:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    return _size(least if fits(least) else high)
+    return size_at(least if fits(least) else high)
 
 
 MOST_EPSILON = 500.0
@@ -415,23 +409,10 @@ def gaussian_profile(numbers: Numbers, table: GaussianTable, epsilon: float, del
     return step_delta(_cost(numbers, table, delta * _SLACK), epsilon)
 
 
-def _place(x: float) -> int:
-    """Return the place of a number, rounded up, among those of 12 binary digits."""
-    mantissa, exponent = math.frexp(x)
-    return math.ceil(mantissa * (1 << _DIGITS)) + (exponent << (_DIGITS - 1))
-
-
-def _size(place: int) -> float:
-    """Return the number at a place."""
-    half = 1 << (_DIGITS - 1)
-    exponent = (place - half) // half
-    return math.ldexp(place - exponent * half, exponent - _DIGITS)
-
-
 def _table(sigma2: float) -> GaussianTable:
     if sigma2 > LARGEST_SCALE**2 / 4:
         raise ParameterError(_NOTHING)
-    return gaussian_table(_size(_place(max(_COARSEST, sigma2))))
+    return gaussian_table(rounded_up(max(COARSEST, sigma2)))
 
 
 MECHANISMS: Mapping[str, Fit] = {

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from dpframe.accounting.unit import Unit
 from dpframe.arrays import IntArray
-from dpframe.central.answers import Numbers
-from dpframe.central.counts import Codes
+from dpframe.totals.answers import Numbers
+from dpframe.totals.counts import Codes
 
 Holds = Callable[[Codes], npt.NDArray[np.generic]]
 """Which codes meet a condition."""

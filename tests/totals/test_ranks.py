@@ -9,11 +9,11 @@ import pytest
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import Unit
-from dpframe.central.answers import Portion
-from dpframe.central.groups import WHOLE, Groups
-from dpframe.central.ranks import Ranks, level_of
-from dpframe.central.selection import Exponential, NoisyMax, weights
 from dpframe.spaces import Integer, Nullable
+from dpframe.totals.answers import Portion
+from dpframe.totals.groups import WHOLE, Groups
+from dpframe.totals.ranks import Ranks, level_of
+from dpframe.totals.selection import Exponential, NoisyMax, weights
 
 ADDED = Unit(added=True)
 BY = Groups(by="g", count=2, place=lambda codes: codes)

@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from dpframe.accounting.unit import Unit
 from dpframe.arrays import IntArray
-from dpframe.central.answers import Numbers
-from dpframe.central.counts import Codes
-from dpframe.central.groups import Holds, met
-from dpframe.central.questions import Question, Totals
 from dpframe.mechanisms.set_channel import cut
 from dpframe.noise.keystream import ColumnStream
 from dpframe.spaces.set_bits import set_sizes
+from dpframe.totals.answers import Numbers
+from dpframe.totals.counts import Codes
+from dpframe.totals.groups import Holds, met
+from dpframe.totals.questions import Question, Totals
 
 Bits = npt.NDArray[np.bool_]
 
@@ -178,7 +178,7 @@ class Distinct(Question):
 
     Examples
     --------
-    >>> from dpframe.central.questions import Cells
+    >>> from dpframe.totals.questions import Cells
     >>> kinds = Distinct(Cells({"sex": (3, lambda codes: codes)}, Unit()), 1)
     >>> kinds.add({"sex": np.array([0, 2, 2])})
     >>> kinds.totals, kinds.numbers[0].span

@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dpframe.central.counts import Codes, Items, Joint, Places, Total, Vectors, cells_of, noisy
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream, Keystream, Rows
 from dpframe.plan.levels import cells_between, children, divided, level_sizes, place_of, stops_of
-from dpframe.plan.measures import Measure, MeasuredTable, cell_count, equal_starts, is_cut, way_starts
+from dpframe.plan.measures import Measure, MeasuredTable, way_starts
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
+from dpframe.totals.cells import cell_count, equal_starts, is_cut
+from dpframe.totals.counts import Codes, Items, Joint, Places, Total, Vectors, cells_of, noisy
 
 _BATCH = 1 << 16
 """Rows that are counted at a time, so that their cells stay in cache."""

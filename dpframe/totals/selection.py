@@ -33,9 +33,9 @@ from itertools import accumulate
 
 from dpframe.accounting.budget import Budget, round_up
 from dpframe.accounting.gaussian_dp import Step
-from dpframe.central.answers import Portion
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
+from dpframe.totals.answers import Portion
 
 MOST_CANDIDATES = 1 << 16
 MOST_BASE = 1 << 20

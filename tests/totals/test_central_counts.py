@@ -6,13 +6,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpframe.central.counts import Items, Joint, Total, cells_of, noisy
-from dpframe.central.tables import Tables, measured_tables, quantile_bins
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
-from dpframe.plan.measures import Measure, equal_starts
+from dpframe.plan.measures import Measure
+from dpframe.release.tables import Tables, measured_tables, quantile_bins
 from dpframe.spaces import Integer, Nullable, Subset
+from dpframe.totals.cells import equal_starts
+from dpframe.totals.counts import Items, Joint, Total, cells_of, noisy
 
 SPACES = {
     "sex": ["F", "M"],
@@ -45,7 +46,7 @@ PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
 
 
 def silent(monkeypatch):
-    monkeypatch.setattr("dpframe.central.tables.noisy", lambda counts, sigma2, stream: np.asarray(counts, np.int64))
+    monkeypatch.setattr("dpframe.release.tables.noisy", lambda counts, sigma2, stream: np.asarray(counts, np.int64))
 
 
 def test_tables_are_the_counts_of_the_table(monkeypatch):

@@ -1,7 +1,7 @@
 """Wishart noise under the statistical audit, which knows nothing of its proof, and catches the printed version.
 
 An attacker looks at the sharpest there is: the log-likelihood ratio of the release Y = A + W under both tables.
-``DPFRAME_RELEASES=1000000 pytest -n 0 tests/central/test_wishart_audit.py -s`` is the full run. Every audit holds with
+``DPFRAME_RELEASES=1000000 pytest -n 0 tests/totals/test_wishart_audit.py -s`` is the full run. Every audit holds with
 confidence 1 − 1e-6, and keys are fixed.
 """
 
@@ -11,7 +11,7 @@ import pytest
 from audited_wishart import PAIRS, audited
 
 from dpframe.accounting.budget import Budget
-from dpframe.central.wishart import WishartNoise
+from dpframe.totals.wishart import WishartNoise
 
 
 @pytest.mark.walk(3)

@@ -17,12 +17,12 @@ import numpy as np
 
 from dpframe.accounting.unit import Unit
 from dpframe.arrays import IntArray
-from dpframe.central.counts import Codes
-from dpframe.central.groups import WHOLE, Groups
-from dpframe.central.questions import QUANTILE_CELLS, filled, fine_cells
-from dpframe.central.selection import Scores
-from dpframe.plan.measures import equal_starts
 from dpframe.spaces import Space
+from dpframe.totals.cells import equal_starts
+from dpframe.totals.counts import Codes
+from dpframe.totals.groups import WHOLE, Groups
+from dpframe.totals.questions import QUANTILE_CELLS, filled, fine_cells
+from dpframe.totals.selection import Scores
 
 _FINEST = 10**6
 """Largest denominator of a level."""

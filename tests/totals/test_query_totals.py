@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dpframe.accounting.unit import Unit
-from dpframe.central.answers import Numbers
-from dpframe.central.groups import Groups
-from dpframe.central.questions import FANOUT, Cells, Met, Moments, Summed, Tree
-from dpframe.central.set_questions import Chosen, Distinct, ItemCounts, Sizes, holds_items
 from dpframe.spaces import Boolean, Integer, Nullable, Real
+from dpframe.totals.answers import Numbers
+from dpframe.totals.groups import Groups
+from dpframe.totals.questions import FANOUT, Cells, Met, Moments, Summed, Tree
+from dpframe.totals.set_questions import Chosen, Distinct, ItemCounts, Sizes, holds_items
 
 ADDED = Unit(added=True)
 SMALL, WITH_NULL = Integer(0, 3), Nullable(Integer(0, 3))

@@ -11,7 +11,6 @@ import pytest
 import dpframe as dpf
 from dpframe.accounting.budget import round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
-from dpframe.central.tables import Tables, measured_tables
 from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.plan.build import build_plan
@@ -20,6 +19,7 @@ from dpframe.plan.measures import SLACK, Measure, check_measures, measures_step
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.packed import packed, unpacked
+from dpframe.release.tables import Tables, measured_tables
 from dpframe.spaces import Categorical, Integer, Nullable, Real
 
 N = 6_000
@@ -75,7 +75,7 @@ class TestCounts:
     @pytest.mark.parametrize("noise", [False, True])
     def test_levels_are_the_counts_of_their_cells(self, noise, monkeypatch):
         if not noise:
-            monkeypatch.setattr("dpframe.central.tables.noisy", lambda counts, *_: np.asarray(counts, np.int64))
+            monkeypatch.setattr("dpframe.release.tables.noisy", lambda counts, *_: np.asarray(counts, np.int64))
         table, errors = codes(), []
         for found in measured_tables(table, LOUD, KEY):
             name, measure = found.measure.columns[0], found.measure

@@ -37,11 +37,11 @@ import numpy.typing as npt
 
 from dpframe.accounting.unit import Unit
 from dpframe.arrays import FloatArray, IntArray
-from dpframe.central.answers import Numbers
-from dpframe.central.counts import Codes, Places, cells_of
-from dpframe.central.groups import WHOLE, Groups, Holds, group_sums, met, table_of_counts
-from dpframe.plan.measures import equal_starts, is_cut
 from dpframe.spaces import Space
+from dpframe.totals.answers import Numbers
+from dpframe.totals.cells import equal_starts, is_cut
+from dpframe.totals.counts import Codes, Places, cells_of
+from dpframe.totals.groups import WHOLE, Groups, Holds, group_sums, met, table_of_counts
 
 _FINEST = 1 << 16
 """Range of a total above which it is rounded."""

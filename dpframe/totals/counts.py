@@ -16,8 +16,8 @@ import numpy.typing as npt
 from dpframe.mechanisms.set_channel import cut
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Rows
-from dpframe.plan.measures import ball_of, is_cut, item_count
 from dpframe.spaces import Space
+from dpframe.totals.cells import ball_of, is_cut, item_count
 
 Codes = npt.NDArray[Any]
 Places = npt.NDArray[np.intp]

@@ -12,7 +12,10 @@ from scipy import optimize, stats
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_delta, promise_step, pure_step
-from dpframe.central.answers import (
+from dpframe.errors import ParameterError
+from dpframe.noise.gaussian import gaussian_table
+from dpframe.noise.keystream import Keystream
+from dpframe.totals.answers import (
     MECHANISMS,
     Numbers,
     Portion,
@@ -23,9 +26,6 @@ from dpframe.central.answers import (
     stairs,
     sufficient_laplace_scale,
 )
-from dpframe.errors import ParameterError
-from dpframe.noise.gaussian import gaussian_table
-from dpframe.noise.keystream import Keystream
 
 STREAM = Keystream(bytes(32)).column("x", "measure")
 

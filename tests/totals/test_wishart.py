@@ -10,9 +10,9 @@ from scipy import integrate, stats
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.api import asking
-from dpframe.central.wishart import WishartNoise, _down, _up, delta_of
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import Keystream
+from dpframe.totals.wishart import WishartNoise, _down, _up, delta_of
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-4, 1e-6])
