@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpframe.api.curator_check import CuratorCheck, check
 from dpframe.api.expectation import Expectation, draft_spaces, expect
 from dpframe.api.memory import make_plan, sanitize
-from dpframe.api.options import PlanOptions
+from dpframe.api.options import PlanOptions, documented
 from dpframe.errors import NotSanitizedError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.infer.drafted import DraftedSpaces
@@ -75,6 +75,7 @@ class DpAccessor:
         # pandas does not cache accessors any more: no state but the frame.
         self._frame = frame
 
+    @documented
     def plan(
         self,
         epsilon: float | None = None,
@@ -87,10 +88,18 @@ class DpAccessor:
         part: str | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
-        """Plan how the frame would be sanitised; see `dpframe.make_plan`."""
+        """Plan how the frame would be sanitised; see `dpframe.make_plan`.
+
+        Parameters
+        ----------
+        epsilon, delta, target, max_epsilon, ledger, dataset, part
+            See `dpframe.make_plan`.
+        {options}
+        """
         account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
         return make_plan(self._frame, epsilon, delta, target=target, max_epsilon=max_epsilon, **account, **options)
 
+    @documented
     def sanitize(
         self,
         epsilon: float | None = None,
@@ -103,15 +112,30 @@ class DpAccessor:
         part: str | None = None,
         **options: Unpack[PlanOptions],
     ) -> pd.DataFrame:
-        """Randomise every row of the frame; see `dpframe.sanitize`."""
+        """Randomise every row of the frame; see `dpframe.sanitize`.
+
+        Parameters
+        ----------
+        epsilon, delta, plan, key, ledger, dataset, part
+            See `dpframe.sanitize`.
+        {options}
+        """
         account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
         out: pd.DataFrame = sanitize(self._frame, epsilon, delta, plan=plan, key=key, **account, **options)
         return out
 
+    @documented
     def expect(
         self, epsilon: float | None = None, delta: float | None = None, **options: Unpack[PlanOptions]
     ) -> Expectation:
-        """Forecast what a release would show, from the schema and the number of rows; see `dpframe.expect`."""
+        """Forecast what a release would show, from the schema and the number of rows; see `dpframe.expect`.
+
+        Parameters
+        ----------
+        epsilon, delta
+            See `dpframe.expect`.
+        {options}
+        """
         return expect(self._frame, epsilon, delta, **options)
 
     def draft(self) -> DraftedSpaces:

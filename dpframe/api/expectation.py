@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.api.options import PlanOptions
+from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import CheckedRequest, Request, built
 from dpframe.errors import ParameterError
 from dpframe.infer.categories import is_text
@@ -94,6 +94,7 @@ class Expectation:
         return notebook_html(str(self).split("\n")[0], [("", self.lines)], self.table, digits)
 
 
+@documented
 @one_thread
 def expect(
     table: Any, epsilon: float | None = None, delta: float | None = None, **options: Unpack[PlanOptions]
@@ -104,9 +105,10 @@ def expect(
     ----------
     table
         A table as `dpframe.sanitize` takes it; of its values none is read.
-    epsilon, delta, **options
-        What decides the plan; see `dpframe.make_plan`. With ``privacy_id`` each row is taken as a
+    epsilon, delta
+        The promise, as for `dpframe.make_plan`. With ``privacy_id`` each row is taken as a
         person's. Undeclared numbers are taken as having a thousand values, text as having five categories.
+    {options}
 
     Raises
     ------

@@ -63,6 +63,7 @@ def make_plan(
     return planned(wrap(table), epsilon, delta, Account.of(ledger, dataset, part), options)
 
 
+@documented
 def price_targets(
     table: Any,
     target: Mapping[Any, float],
@@ -74,8 +75,9 @@ def price_targets(
 
     Parameters
     ----------
-    table, target, max_epsilon, delta, **options
+    table, target, max_epsilon, delta
         As for `make_plan`, which returns the plan.
+    {options}
 
     Returns
     -------
@@ -103,6 +105,7 @@ def price_targets(
     return prices
 
 
+@documented
 def sanitize(
     table: Any,
     epsilon: float | None = None,
@@ -121,10 +124,10 @@ def sanitize(
     ----------
     table
         A pandas or polars DataFrame, a pyarrow Table, or anything with the Arrow C stream.
-    epsilon, delta, **options
-        What decides the plan; see `make_plan`.
+    epsilon, delta
+        The promise, replace-one, per person. ``delta=None`` is min(1e-6, n^−1.5).
     plan
-        A ready plan instead of these.
+        A ready plan instead of these and of the options below.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. Two tables under one
         noise show how they differ: with a ledger the second is refused.
@@ -133,6 +136,7 @@ def sanitize(
         part of the dataset, where the table holds only the rows of that part. Parts must have no person in common:
         that they have not is taken on trust, as a ledger holds no rows. The same table as two parts is warned of within
         a process, and refused under one ``key``.
+    {options}
 
     Returns
     -------

@@ -10,6 +10,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from dpframe.errors import ParameterError, check_fraction, check_whole
@@ -249,12 +250,25 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def documented(function: F) -> F:
-    """Put the text of all options in the place of ``{options}`` in a docstring."""
+    """Put all options in the place of ``**options`` in a signature, and of ``{options}`` in a docstring.
+
+    So that Tab and Shift-Tab find them.
+    """
+    signature = inspect.signature(function)
+    *own, last = signature.parameters.values()
+    assert last.kind is last.VAR_KEYWORD
+    spelled = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
+        for name, option in OPTIONS.items()
+        if name not in signature.parameters
+    ]
+    vars(function)["__signature__"] = signature.replace(parameters=[*own, *spelled])
     if function.__doc__ is not None:  # python -OO leaves none
         function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", _numpydoc())
     return function
 
 
+@cache
 def _numpydoc() -> str:
     """Return all options as numpydoc's parameters."""
     lines = []

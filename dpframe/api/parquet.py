@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpframe.api.accessor import attach
-from dpframe.api.options import PlanOptions
+from dpframe.api.options import PlanOptions, documented
 from dpframe.api.parquet_job import budget_of
 from dpframe.api.planning import Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
@@ -31,6 +31,7 @@ from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, arrow_metadata
 
 
+@documented
 def plan_parquet(
     source: Any,
     epsilon: float | None = None,
@@ -50,8 +51,9 @@ def plan_parquet(
     source
         A file, a directory (its files are one table, its Hive partition keys columns of text), a glob, or a table that
         is read in batches; see `sanitize_parquet`.
-    epsilon, delta, target, max_epsilon, **options
-        The promise, or the accuracy that decides it, and what else decides the plan; see `dpframe.make_plan`.
+    epsilon, delta, target, max_epsilon
+        The promise, or the accuracy that decides it; see `dpframe.make_plan`.
+    {options}
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it, or a part of that, from which private inference spends.
 
@@ -79,6 +81,7 @@ def plan_parquet(
         return planned(table, epsilon, delta, Account.of(ledger, dataset, part), options)
 
 
+@documented
 def sanitize_parquet(
     source: Any,
     target: str | Path,
@@ -106,10 +109,10 @@ def sanitize_parquet(
         an encrypted file without a name in the target's folder; rows are known by their place in it.
     target
         The file to write. It appears whole or not at all, and replaces an older one.
-    epsilon, delta, **options
-        What decides the plan; see `dpframe.make_plan`.
+    epsilon, delta
+        The promise, replace-one, per person. ``delta=None`` is min(1e-6, n^−1.5).
     plan
-        A ready plan instead of these.
+        A ready plan instead of these and of the options below.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh.
     ledger, dataset, part
@@ -128,6 +131,7 @@ def sanitize_parquet(
         Parquet compression codec.
     progress
         Called with rows done and rows in all.
+    {options}
 
     Returns
     -------

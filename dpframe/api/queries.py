@@ -368,8 +368,8 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
 
         Returns
         -------
-        DataFrame with a row per value of ``index``, whose columns have an outer level ``estimate, std_error, lower,
-        upper`` over the values of ``columns``.
+        DataFrame with a row per value of ``index``, whose columns have the outer level
+        ``estimate, std_error, lower, upper`` over the values of ``columns``.
 
         Raises
         ------

@@ -38,12 +38,30 @@ def test_the_sanitizer_has_every_option_and_default():
         assert own[name].default == DEFAULTS[name], name
 
 
-def test_the_text_of_make_plan_has_every_option():
-    text = inspect.getdoc(dpf.make_plan) or ""
+TAKE_ALL = [
+    dpf.make_plan,
+    dpf.sanitize,
+    dpf.price_targets,
+    dpf.expect,
+    dpf.plan_parquet,
+    dpf.sanitize_parquet,
+    pd.DataFrame.dp.plan,
+    pd.DataFrame.dp.sanitize,
+    pd.DataFrame.dp.expect,
+]
+
+
+@pytest.mark.parametrize("function", TAKE_ALL, ids=lambda function: function.__qualname__)
+def test_text_and_signature_have_every_option(function):
+    text, parameters = inspect.getdoc(function) or "", inspect.signature(function).parameters
     for option in OPTIONS.values():
         assert f"{option.name} : default {option.default!r}\n" in text
         assert " ".join(option.help.split()) in " ".join(text.split())
+        assert parameters[option.name].default == option.default
+        assert parameters[option.name].kind is inspect.Parameter.KEYWORD_ONLY
+    assert "options" not in parameters
     assert "{options}" not in text
+    assert "**options" not in text
 
 
 STATISTICS = [name for name, _ in inspect.getmembers(Estimates, inspect.isfunction) if not name.startswith("_")]
