@@ -39,11 +39,11 @@ FORMS: Mapping[str, Any] = {
 }
 """What a template has in place of each kind of declaration, with capitals to fill in."""
 
-_HEAD = (
-    "What may be known of the columns without looking at the data: bounds, categories, items.",
-    "Fill in what is in capitals. Nulls are kept by {around}.",
-    "A column that is left out is inferred: --infer says from what.",
+_TEMPLATE = (
+    "What may be known about the columns without looking at the data: bounds, categories, items.",
+    "Fill in what is in capitals.",
 )
+_HEAD = ("Nulls are kept by {around}.", "A column that is left out is inferred: --infer says from what.")
 _FOUND = (
     "Found with noise, for {unit}: not to be used in plans for more, as values that only one person has may show here."
 )
@@ -100,29 +100,31 @@ def spaces(
     if draft and infer is not None:
         raise ParameterError("--draft reads the data and --infer asks it with noise; give one of them")
 
-    def text() -> str:
+    def made() -> tuple[dict[str, tuple[Any, str]], Sequence[str]]:
         if draft:
-            return _drafted(fields, table.arrays, ending)
+            return _drafted(fields, table.arrays)
         if infer is None:
-            return written({field.name: (_template(field), _kind(field)) for field in fields}, ending)
+            return {field.name: (_template(field), _kind(field)) for field in fields}, _TEMPLATE
         plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **unit, **account)
         typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
         entries = {field.name: (_found(plan, field), _said(plan, field)) for field in fields}
-        return written(entries, ending, () if plan.inferred is None else (_FOUND.format(unit=plan.unit.words),))
+        return entries, () if plan.inferred is None else (_FOUND.format(unit=plan.unit.words),)
 
     if output is None:
-        typer.echo(text(), nl=False)
+        typer.echo(written(*made(), ending), nl=False)
         return
     with atomic(output) as file:  # before anything is spent
-        file.write(text().encode())
-    typer.echo(f"wrote {output}: spaces of {len(fields)} columns")
+        entries, said = made()
+        file.write(written(entries, said, ending).encode())
+    count, every = len(entries), len(fields)
+    typer.echo(f"wrote {output}: spaces of {count} columns{'' if count == every else f' of {every}'}")
 
 
-def _drafted(fields: Sequence[Field], read: Reader, ending: str) -> str:
+def _drafted(fields: Sequence[Field], read: Reader) -> tuple[dict[str, tuple[Any, str]], Sequence[str]]:
     found = drafted(fields, read)
     entries = {name: (space.to_json(), f"check: {found.notes[name]}") for name, space in found.spaces.items()}
     left = [f"{name} is left out: {why}" for name, why in found.left_out.items()]
-    return written(entries, ending, (f"{TITLE}.", "reviewed: false", "(write true above once every line is.)", *left))
+    return entries, (f"{TITLE}.", "reviewed: false", "(write true above once every line is.)", *left)
 
 
 def _template(field: Field) -> Any:
@@ -162,11 +164,11 @@ def _comment(said: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in said).split())
 
 
-def written(entries: Mapping[str, tuple[Any, str]], ending: str, said: Sequence[str] = ()) -> str:
-    """Return a file of spaces, each with a comment above it."""
+def written(entries: Mapping[str, tuple[Any, str]], said: Sequence[str], ending: str) -> str:
+    """Return a file of spaces, each with a comment above it, and lines said first."""
     mark = "//" if ending == ".json" else "#"
     lines = [line.format(around=_NULLABLE[ending]) for line in _HEAD]
-    head = [f"{mark} {line}" for line in (*lines, *map(_comment, said))]
+    head = [f"{mark} {line}" for line in (*map(_comment, said), *lines)]
     return "\n".join([*head, *(_json(entries) if ending == ".json" else _toml(entries))]) + "\n"
 
 

@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer.from_data import IDENTIFIER, Reader, from_data
 from dpframe.infer.numbers import friendly
 from dpframe.spaces import Integer, Nullable, Real, Space
 from dpframe.spaces.field import Field
+from dpframe.spaces.object_reading import KINDS
+from dpframe.spaces.written_values import read_written, written_kind_counts
 
 TITLE = "FOR THE CURATOR ALONE: read off the data, not private. Check each line against the codebook"
 """What stands above a draft."""
@@ -127,7 +132,7 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
             left[column.name] = "it looks like an identifier; privacy_id= takes one that names persons"
             continue
         try:
-            space = from_data(column, read)
+            space = from_data(*_as_written(column, read))
         except ColumnError as error:
             left[column.name] = error.rule
             continue
@@ -138,6 +143,30 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
         spaces[column.name] = _rounded(space)
         notes[column.name] = _CHECKS.get(inner.tag, "that it fits the codebook") + _NULLS * space.has_null
     return DraftedSpaces(spaces, False, notes, left)
+
+
+def _as_written(column: Field, read: Reader) -> tuple[Field, Reader]:
+    """Return a column of text as the type that all of its values are written as, if there is one."""
+    if not column.written:
+        return column, read
+    texts = list(read(column.name))
+    counts = sum((written_kind_counts(one) for one in texts), np.zeros(len(KINDS), dtype=np.int64))
+    kinds = {kind for kind, count in zip(KINDS, counts, strict=True) if count and kind != "null"}
+    type_ = next((type_ for names, type_ in _TYPES if kinds and kinds <= names), None)
+    if type_ is None:
+        return column, lambda name: texts
+    typed = [read_written(one, type_) for one in texts]
+    return replace(column, type=type_, written=False), lambda name: typed
+
+
+_TYPES = (
+    ({"boolean"}, pa.bool_()),
+    ({"whole number"}, pa.int64()),
+    ({"whole number", "number"}, pa.float64()),
+    ({"date"}, pa.date32()),
+    ({"date", "timestamp"}, pa.timestamp("us")),
+)
+"""Types of values that are written as text, by the kinds of their writing."""
 
 
 def _rounded(space: Space) -> Space:

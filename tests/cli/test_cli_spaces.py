@@ -82,6 +82,25 @@ def test_a_template_is_filled_in_and_read(run, source, tmp_path, ending):
     ]
 
 
+@pytest.mark.parametrize("ending", ["json", "toml"])
+def test_a_draft_of_a_csv_file_has_the_types_that_its_values_are_written_as(run, tmp_path, ending):
+    rows = [
+        (i, i % 90, i / 4 if i % 9 else "", f"2024-01-{1 + i % 31:02d}", "FM"[i % 2], "yn?"[i % 3]) for i in range(300)
+    ]
+    frame = pd.DataFrame(rows, columns=["id", "age", "bill", "day", "sex", "said"])
+    source, file = tmp_path / "in.csv", tmp_path / f"draft.{ending}"
+    frame.to_csv(source, index=False)
+    code, text, _ = run("spaces", source, "--draft", "-o", file)
+    assert (code, text) == (0, f"wrote {file}: spaces of 5 columns of 6\n")
+    written = file.read_text(encoding="utf-8")
+    assert "read off the data, not private" in written
+    assert "without looking at the data" not in written
+    drafted = read_spaces(file)
+    kinds = {name: space.get("inner", space)["space"] for name, space in drafted.items()}
+    assert kinds == {"age": "integer", "bill": "real", "day": "datetime", "sex": "categorical", "said": "categorical"}
+    assert drafted["bill"]["space"] == "nullable"
+
+
 @pytest.mark.slow
 def test_inference_fills_it_in_and_charges_the_ledger(run, source, tmp_path):
     ledger, file = tmp_path / "ledger.sqlite", tmp_path / "spaces.toml"
