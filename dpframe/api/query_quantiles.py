@@ -42,7 +42,7 @@ class QuantileQueries(Asking):
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return quantiles of a numeric column's values, on the grid of its space (4,096 cells at most).
 
-        Two ways, of which the one with less expected error is taken; that choice is public.
+        The one of two ways with less expected error is taken; that choice is public.
 
         *A choice* (``"exponential"``, ``"noisy_max"``): the cell in which the rank lies, chosen by how far the rank
         is from it (Smith 2011), which one row moves by 1; half of a level's part of the share is for that, and a
@@ -119,7 +119,7 @@ class QuantileQueries(Asking):
         return pd.DataFrame(asked.dressed(results), index=index)
 
     def _errs_less(self, ranks: Ranks, tree: Tree, levels: FloatArray, portion: Portion) -> bool:
-        """Tell, from public facts, whether choices err less than counts, by errors of ranks and widths of intervals."""
+        """Return, from public facts, whether choices err less than counts, in ranks and in widths of intervals."""
         try:
             selectors = _selectors(ranks, levels, portion, None)[1]
         except ParameterError:

@@ -43,7 +43,7 @@ class SetQueries(Asking):
     ) -> pd.DataFrame:
         """Return the k values of a column, or items of its sets, with the largest counts, and these with noise.
 
-        Two ways, of which the one with less expected error is taken; that choice is public. With noise on *all counts*
+        The one of two ways with less expected error is taken; that choice is public. With noise on *all counts*
         (``"geometric"``, ``"gaussian"``) the choice costs nothing more, but counts that were chosen for being large are
         too large on average. A row counts in one cell, so that this is best for categories; the items of a set of c
         items move 2c counts. *A choice* (``"exponential"``, ``"noisy_max"``) of one item after the other, by counts
@@ -129,7 +129,7 @@ class SetQueries(Asking):
         return name, (selectors, noises), budget
 
     def _choice_errs_less(self, counted: Question, scored: Question, k: int, portion: Portion) -> bool:
-        """Tell, from public facts, whether choices err less: noise that values are compared with, and on counts."""
+        """Return, from public facts, whether choices err less: noise that values are compared with, and on counts."""
         try:
             _, (selectors, noises), _ = self._choices(scored, k, portion, None)
         except ParameterError:

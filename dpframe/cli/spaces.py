@@ -152,11 +152,11 @@ def _cost(plan: Plan, entered: bool) -> str:
     if plan.inferred is None:
         return "the types say all spaces; nothing was spent"
     spent = plan.inferred.budget
-    told = "is in the ledger" if entered else "is in no ledger; count it, as each such call spends again"
+    entry = "is in the ledger" if entered else "is in no ledger; count it, as each such call spends again"
     if plan.inferred.step is not None:
         own = step_epsilon(plan.inferred.step, max(plan.delta, plan.inferred.step.delta * 2))
-        return f"finding them has cost epsilon={own:.4g} at delta={plan.delta:g}, which {told}"
-    return f"finding them has cost epsilon={spent.epsilon:g}, delta={spent.delta:g}, which {told}"
+        return f"finding them has cost epsilon={own:.4g} at delta={plan.delta:g}, which {entry}"
+    return f"finding them has cost epsilon={spent.epsilon:g}, delta={spent.delta:g}, which {entry}"
 
 
 def _comment(said: str) -> str:

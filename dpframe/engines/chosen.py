@@ -19,7 +19,7 @@ from dpframe.arrays import U64
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Pieces, consecutive, placed
 from dpframe.errors import FileError, ParameterError
-from dpframe.io.persons import Candidates, Choice, Counts, Kept
+from dpframe.io.persons import Candidates, Choice, Counts, PersonRows
 
 _BLOCK = 64
 """Rows for which it is kept how many are taken before them."""
@@ -119,7 +119,7 @@ class ChosenReader:
 
 def candidates(person: str, choice: Choice, turn: int, pieces: Pieces) -> Candidates:
     """Return the rows of a part that can be chosen."""
-    kept = Kept(choice.rows)
+    kept = PersonRows(choice.rows)
     for frame, rows in pieces:
         kept.add(*choice.candidates(frame.array(person), rows, turn), frame.n)
     return kept.candidates()

@@ -21,11 +21,11 @@ from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import Form, PandasForm, ReadForm
-from dpframe.engines.job import Prepared, budget_for, check_plan_fits, chosen_for, prepared
+from dpframe.engines.job import PreparedRelease, budget_for, check_plan_fits, chosen_for, prepared
 from dpframe.engines.readers import PandasReader, ParquetReader, Part
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
-from dpframe.engines.staging import Written, check_target, staged
+from dpframe.engines.staging import WrittenFile, check_target, staged
 from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
 from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
@@ -93,7 +93,7 @@ class DaskTable(EngineTable):
         assert isinstance(self.template, PandasFrame)
         return PandasForm(plan, self.template.frame)
 
-    def buckets(self, ready: Prepared, gather: Callable[..., Any]) -> list[Delayed]:
+    def buckets(self, ready: PreparedRelease, gather: Callable[..., Any]) -> list[Delayed]:
         """Return a task for each bucket, which is given what was scattered to it."""
         name = _name("scatter")
         sent = self.tasks(Scatter(ready), name)
@@ -113,7 +113,7 @@ def _name(use: str) -> str:
 class Scatter:
     """Gives the rows of a part as one list of sealed bytes for each bucket."""
 
-    ready: Prepared
+    ready: PreparedRelease
 
     def __call__(self, pieces: Pieces) -> list[Sent]:
         """Return the lists, or an error in every one: Dask logs the arguments of a task that raises, here raw rows."""
@@ -140,7 +140,7 @@ def arrived(sent: Iterable[Sent]) -> list[bytes]:
 class Gather:
     """Gives a bucket's rows, from what all parts sent to it."""
 
-    ready: Prepared
+    ready: PreparedRelease
 
     def __call__(self, number: int, sent: list[Sent]) -> pd.DataFrame:
         """Return the frame."""
@@ -152,11 +152,11 @@ class Gather:
 class Write:
     """Writes a bucket's file."""
 
-    ready: Prepared
+    ready: PreparedRelease
     folder: str
     compression: str
 
-    def __call__(self, number: int, sent: list[Sent]) -> Written:
+    def __call__(self, number: int, sent: list[Sent]) -> WrittenFile:
         """Return what was written."""
         return self.ready.written(number, arrived(sent), self.folder, self.compression)
 
@@ -314,7 +314,7 @@ def sanitize(
         return ready.info
 
 
-def _lazy(table: DaskTable, ready: Prepared) -> Any:
+def _lazy(table: DaskTable, ready: PreparedRelease) -> Any:
     """Return the release as a Dask frame."""
     divisions = None
     if all(bucket.rows for bucket in ready.buckets):

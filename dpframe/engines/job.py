@@ -16,7 +16,7 @@ from dpframe.api.parquet_job import budget_of_input
 from dpframe.api.planning import ReleaseBudget, Request, of_persons, prepare
 from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import Form
-from dpframe.engines.staging import Written, write_part
+from dpframe.engines.staging import WrittenFile, write_part
 from dpframe.engines.table import EngineTable
 from dpframe.engines.work import Bucket, Pieces, Work
 from dpframe.errors import ParameterError
@@ -34,7 +34,7 @@ BUCKET_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRelease:
     """A release that is paid for and counted: what is left is to gather its buckets, as often as one likes."""
 
     work: Work
@@ -58,7 +58,7 @@ class Prepared:
         bucket = self.buckets[number]
         return self.work.form.table(self.work.gather(bucket, parts), bucket.first, self.text)
 
-    def written(self, number: int, parts: list[bytes], folder: str, compression: str) -> Written:
+    def written(self, number: int, parts: list[bytes], folder: str, compression: str) -> WrittenFile:
         """Write a bucket's file."""
         bucket = self.buckets[number]
         batch = self.work.gather(bucket, parts)
@@ -102,7 +102,7 @@ def chosen_for(table: T, plan: Plan, budget: ReleaseBudget) -> T:
     return of_persons(table.only(names, plan.passthrough), Request(plan=plan), budget.choice)
 
 
-def prepared(table: EngineTable, request: Request, budget: ReleaseBudget) -> Prepared:
+def prepared(table: EngineTable, request: Request, budget: ReleaseBudget) -> PreparedRelease:
     """Check, spend, take the key, and do the first pass.
 
     Raises
@@ -127,4 +127,4 @@ def prepared(table: EngineTable, request: Request, budget: ReleaseBudget) -> Pre
     info = ReleaseInfo(plan, count, first_pass.digest.hexdigest(measured), drawn_from, ready.own, measured, ready.part)
     firsts = np.cumsum(first_pass.tally) - first_pass.tally
     found = zip(firsts.tolist(), first_pass.tally.tolist(), first_pass.checks.tolist(), strict=True)
-    return Prepared(work, info, tuple(Bucket(number, *bucket) for number, bucket in enumerate(found)))
+    return PreparedRelease(work, info, tuple(Bucket(number, *bucket) for number, bucket in enumerate(found)))

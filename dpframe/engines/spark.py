@@ -16,7 +16,7 @@ from dpframe.api.options import PlanOptions
 from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.forms import ArrowForm, Form
-from dpframe.engines.job import Prepared, budget_for, check_plan_fits, chosen_for, prepared
+from dpframe.engines.job import PreparedRelease, budget_for, check_plan_fits, chosen_for, prepared
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
 from dpframe.engines.staging import check_target
@@ -76,7 +76,7 @@ class SparkTable(EngineTable):
         assert isinstance(self.template, ArrowFrame)
         return ArrowForm(ParquetForm(plan, self.template.table.schema.remove_metadata()))
 
-    def released(self, ready: Prepared) -> Any:
+    def released(self, ready: PreparedRelease) -> Any:
         """Return the release as a Spark frame."""
         session, count = self.frame.sparkSession, len(ready.buckets)
         schema = f"{BUCKET} int, {ROWS} binary"

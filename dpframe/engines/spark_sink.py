@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from dpframe.engines.spark_tasks import gathered
-from dpframe.engines.staging import Written, check_target, publish, stage, write_part
+from dpframe.engines.staging import WrittenFile, check_target, publish, stage, write_part
 from dpframe.errors import FileError, NotSanitizedError
 from dpframe.io.parquet_form import ROW_GROUP_ROWS, ParquetForm
 from dpframe.io.released import read_info
@@ -27,7 +27,7 @@ FORMAT = "dpframe"
 class Message(WriterCommitMessage):
     """What a task wrote."""
 
-    files: tuple[Written, ...]
+    files: tuple[WrittenFile, ...]
 
 
 class ReleaseSink(DataSource):
@@ -77,7 +77,7 @@ class ReleaseWriter(DataSourceArrowWriter):
                 writer.add_key_value_metadata(form.metadata(info))
 
         written = write_part(self.folder, TaskContext.get().partitionId(), 0, write)
-        return Message((Written(written.number, written.name, rows[0]),))
+        return Message((WrittenFile(written.number, written.name, rows[0]),))
 
     def commit(self, messages: list[Any]) -> None:
         """Make the directory the target, if all rows of the release are in it."""

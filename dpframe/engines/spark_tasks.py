@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpframe.engines.job import Prepared
+from dpframe.engines.job import PreparedRelease
 from dpframe.engines.readers import ID_USE, Reader, id_words
 from dpframe.engines.work import Pieces, consecutive
 from dpframe.errors import FileError
@@ -117,7 +117,7 @@ class Scatter:
     """Gives the rows of a partition, sealed, with the bucket that they belong to."""
 
     reader: Reader
-    ready: Prepared = field(repr=False)
+    ready: PreparedRelease = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows of few and large values."""
@@ -133,7 +133,7 @@ class Gather:
     Every bucket has a row that is empty, so that one whose rows are all gone is missed.
     """
 
-    ready: Prepared = field(repr=False)
+    ready: PreparedRelease = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield released rows."""

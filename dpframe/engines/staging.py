@@ -16,7 +16,7 @@ from dpframe.ledger.sqlite import sync_folder
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFile:
     """A file that a worker wrote whole: which part of the release it is, and its name until all are."""
 
     number: int
@@ -44,7 +44,7 @@ def stage(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def staged(path: Path) -> Iterator[tuple[Path, Callable[[Sequence[Written]], None]]]:
+def staged(path: Path) -> Iterator[tuple[Path, Callable[[Sequence[WrittenFile]], None]]]:
     """Give a hidden directory next to a path, and a function that moves it there with the files that are to be kept.
 
     An attempt of work that ends after another one of it leaves a file that nobody reads: it is gone before.
@@ -61,7 +61,7 @@ def staged(path: Path) -> Iterator[tuple[Path, Callable[[Sequence[Written]], Non
         raise FileError(f"{path} could not be written: {error.strerror or 'input/output error'}") from None
 
 
-def publish(folder: Path, path: Path, written: Sequence[Written]) -> None:
+def publish(folder: Path, path: Path, written: Sequence[WrittenFile]) -> None:
     """Give the files their names, remove all others, and give the directory its own."""
     kept = {file.name for file in written}
     for other in list(folder.iterdir()):
@@ -76,7 +76,7 @@ def publish(folder: Path, path: Path, written: Sequence[Written]) -> None:
     sync_folder(path.parent)
 
 
-def write_part(folder: str, number: int, rows: int, write: Callable[[IO[bytes]], None]) -> Written:
+def write_part(folder: str, number: int, rows: int, write: Callable[[IO[bytes]], None]) -> WrittenFile:
     """Write one part's file, whole and on disk when this returns, under a name of its own.
 
     Raises
@@ -96,4 +96,4 @@ def write_part(folder: str, number: int, rows: int, write: Callable[[IO[bytes]],
         raise FileError(
             f"a worker cannot write to {path.parent}: {reason}; name a directory that the driver and all workers see"
         ) from None
-    return Written(number, name, rows)
+    return WrittenFile(number, name, rows)

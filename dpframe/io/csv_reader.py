@@ -37,7 +37,7 @@ NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "
 """The texts of a missing value outside of quotes, as in pandas."""
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs"}
-"""What else stands between values in files that are called CSV."""
+"""Other separators of values in files that are called CSV."""
 
 _BLOCK = 1 << 24
 """Bytes read at a time; no row may be longer."""

@@ -114,7 +114,7 @@ class Choice:
         """Return how often each row is taken, from the candidates of each pass, in any order."""
         counts = np.zeros(n, dtype=np.uint8)
         for part in range(self.passes):
-            kept = Kept(self.rows)
+            kept = PersonRows(self.rows)
             for candidates in read(part):
                 kept.add(*candidates, at_once)
             at, often = kept.counted()
@@ -122,7 +122,7 @@ class Choice:
         return counts
 
 
-class Kept:
+class PersonRows:
     """The rows of each person with the smallest tags, so many at the most."""
 
     def __init__(self, rows: int) -> None:

@@ -105,7 +105,7 @@ class DebiasedLogisticRegression(ReleaseClassifier):
         NotSanitizedError
             If neither X nor y carries a plan, and none is given.
         ParameterError
-            If the target is no column of listed values, or has only one class, or a parameter breaks its rule.
+            If the target is no column of listed values or has only one class, or a parameter breaks its rule.
         """
         check_number(self.C, "C", above=True)
         generator = make_generator(self.random_state)

@@ -65,7 +65,7 @@ class Amount:
         return f"epsilon={shown(self.epsilon)}, delta={shown(self.delta)}"
 
 
-class Kept(NamedTuple):
+class StoredAmount(NamedTuple):
     """What the file holds of a total or a spend, as text: (ε, δ), μ and δ₀."""
 
     epsilon: str
@@ -74,7 +74,7 @@ class Kept(NamedTuple):
     slack: str
 
     @classmethod
-    def of(cls, budget: Budget, step: Step | None) -> Kept:
+    def of(cls, budget: Budget, step: Step | None) -> StoredAmount:
         """Return an amount as text; without a step it is dominated by pure ε and a slack of δ."""
         known = dominated(budget) if step is None else step
         return cls(str(budget.epsilon), str(budget.delta), str(known.mu), str(known.delta))
@@ -171,11 +171,11 @@ class Currency(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def whole(self, budget: Budget) -> Kept:
+    def whole(self, budget: Budget) -> StoredAmount:
         """Return what the file keeps of a total."""
 
     @abstractmethod
-    def exact(self, kept: Kept) -> Sum:
+    def exact(self, kept: StoredAmount) -> Sum:
         """Return the exact amount of a total or a spend."""
 
     @abstractmethod
@@ -186,12 +186,12 @@ class Currency(ABC):
     def left(self, rest: Sum, total: Total) -> Amount:
         """Return a remaining sum as (ε, δ), rounded down."""
 
-    def alone(self, kept: Kept, total: Total) -> bool:
+    def alone(self, kept: StoredAmount, total: Total) -> bool:
         """Return whether an unspent dataset may be spent at once, by another rule than its sum."""
         return False
 
     @abstractmethod
-    def shortage(self, left: Sum, asked: Kept, total: Total) -> str:
+    def shortage(self, left: Sum, asked: StoredAmount, total: Total) -> str:
         """Say what is left, what was asked, and what to do."""
 
 
@@ -200,11 +200,11 @@ class Basic(Currency):
 
     name = "basic"
 
-    def whole(self, budget: Budget) -> Kept:
+    def whole(self, budget: Budget) -> StoredAmount:
         """Return just ε and δ."""
-        return Kept(str(budget.epsilon), str(budget.delta), "", "")
+        return StoredAmount(str(budget.epsilon), str(budget.delta), "", "")
 
-    def exact(self, kept: Kept) -> Sum:
+    def exact(self, kept: StoredAmount) -> Sum:
         """Return ε and δ as decimals."""
         return decimals(kept.epsilon, kept.delta)
 
@@ -216,7 +216,7 @@ class Basic(Currency):
         """Return ε and δ rounded down: they can be spent to the last digit."""
         return Amount(down(rest.loss), down(rest.slack))
 
-    def shortage(self, left: Sum, asked: Kept, total: Total) -> str:
+    def shortage(self, left: Sum, asked: StoredAmount, total: Total) -> str:
         """Name (ε, δ) of all three."""
         whole, wants = self.left(total.exact, total), Amount(float(asked.epsilon), float(asked.delta))
         return (
@@ -230,7 +230,7 @@ class Gaussian(Currency):
 
     name = "gaussian"
 
-    def whole(self, budget: Budget) -> Kept:
+    def whole(self, budget: Budget) -> StoredAmount:
         """Return M and the pool with ε and δ: pool + (1 − pool)·G_M(ε) ≤ δ, of the decimals."""
         if budget.delta == 0:
             raise ParameterError(
@@ -242,9 +242,9 @@ class Gaussian(Currency):
         if round_up(Fraction(pool)) >= round_down(delta):  # floats next to 0 have no halves
             pool = "0.0"
         mu = gaussian_mu(min(round_down(epsilon), _MOST), round_down(delta), round_up(Fraction(pool)))
-        return Kept(str(budget.epsilon), str(budget.delta), str(mu), pool)
+        return StoredAmount(str(budget.epsilon), str(budget.delta), str(mu), pool)
 
-    def exact(self, kept: Kept) -> Sum:
+    def exact(self, kept: StoredAmount) -> Sum:
         """Return μ², a square of a float, and δ₀, a decimal."""
         return Sum(Fraction(float(kept.mu)) ** 2, Fraction(kept.slack))
 
@@ -257,7 +257,7 @@ class Gaussian(Currency):
         inside = [most if each.loss >= whole else min(x, most) for x, each in zip(losses, sums, strict=True)]
         return [Amount(x, up(each.slack)) for x, each in zip(inside, sums, strict=True)]
 
-    def alone(self, kept: Kept, total: Total) -> bool:
+    def alone(self, kept: StoredAmount, total: Total) -> bool:
         """Return whether a first spend keeps the total's promise as (ε, δ), with any step."""
         return BASIC.exact(kept).fits(BASIC.exact(total.kept))
 
@@ -267,7 +267,7 @@ class Gaussian(Currency):
         loss = total.budget.epsilon if untouched else _epsilons([down(rest.loss)], total, ceiling=False)[0]
         return Amount(loss, down(rest.slack))
 
-    def shortage(self, left: Sum, asked: Kept, total: Total) -> str:
+    def shortage(self, left: Sum, asked: StoredAmount, total: Total) -> str:
         """Name μ² and δ₀ of all three, say which is short, and compare with addition where that costs less."""
         wants, whole = self.exact(asked), total.exact
         names = {"mu squared": wants.loss > left.loss, "the pool of delta0": wants.slack > left.slack}
@@ -343,7 +343,7 @@ class Total:
 
     name: str
     currency: Currency
-    kept: Kept
+    kept: StoredAmount
     parts: tuple[str, ...] = ()
     moving: bool = False
     unit: Unit = ROW
@@ -414,7 +414,7 @@ class Tally:
         beside = self._with(1 if self.total.moving else 0, others).plus(self.parts.get(part, NOTHING))
         return self.total.exact.plus(beside, -1)
 
-    def refuse(self, kept: Kept, part: str | None) -> None:
+    def refuse(self, kept: StoredAmount, part: str | None) -> None:
         """Raise `BudgetExceeded` unless an amount fits."""
         left, total = self.left(part), self.total
         first = self.whole == NOTHING and not self.parts

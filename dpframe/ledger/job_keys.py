@@ -229,8 +229,8 @@ def job(
     forget
         Delete the key of an interrupted run, whose spend stays, and start anew.
     keyed
-        Gives a digest of the input under a key of the job's own, where only such a one distinguishes inputs whatever
-        they are made for.
+        Gives a digest of the input under the job's own key, where only a keyed digest distinguishes inputs that
+        somebody made to have one digest.
 
     Raises
     ------

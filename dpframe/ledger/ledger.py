@@ -32,7 +32,7 @@ from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
 from dpframe.errors import LedgerError, ParameterError, name_list
-from dpframe.ledger.currencies import CURRENCIES, Amount, Currency, Kept, Sum, Tally, Total, currency_of
+from dpframe.ledger.currencies import CURRENCIES, Amount, Currency, StoredAmount, Sum, Tally, Total, currency_of
 from dpframe.ledger.sqlite import make_file, remedy, transaction
 
 
@@ -247,7 +247,7 @@ class Ledger:
         ParameterError
             If a name is no text, a number out of range, the part none of the dataset's, or the unit another.
         """
-        asked = Kept.of(Budget(epsilon, delta), _checked(step))
+        asked = StoredAmount.of(Budget(epsilon, delta), _checked(step))
         name, identifier, note = _text(dataset, "dataset"), _text(release_id, "release_id"), _text(what, "what")
         whom = Unit.of(unit)
         person, where = _me() if who is None else _text(who, "who"), None if part is None else _text(part, "part")
@@ -310,7 +310,7 @@ class Ledger:
                 )
             total = self._total(connection, entry.dataset)
             tally = _tally(connection, total)
-        return total.currency.exact(Kept.of(entry.amount, entry.step)).times_in(tally.left(entry.part))
+        return total.currency.exact(StoredAmount.of(entry.amount, entry.step)).times_in(tally.left(entry.part))
 
     def parts(self, dataset: str) -> tuple[str, ...]:
         """Return the names of a dataset's parts, in the order in which they were given."""
@@ -377,7 +377,7 @@ class Ledger:
         sums: dict[str, list[Sum]] = {name: [] for name in tallies}
         for name, *_, part, epsilon, delta, mu, slack in records:
             tally = tallies[name]
-            tally.add(tally.total.currency.exact(Kept(epsilon, delta, mu, slack)), part)
+            tally.add(tally.total.currency.exact(StoredAmount(epsilon, delta, mu, slack)), part)
             sums[name].append(tally.charged)
         totals = {name: iter(tally.total.currency.spent(sums[name], tally.total)) for name, tally in tallies.items()}
         rows = []
@@ -405,7 +405,7 @@ class Ledger:
         if row is None:
             return None
         position, dataset, identifier, what, who, when, part, *texts = row
-        total, kept = self._total(connection, dataset), Kept(*texts)
+        total, kept = self._total(connection, dataset), StoredAmount(*texts)
         (cumulative,) = total.currency.spent([_tally(connection, total, position).charged], total)
         at = datetime.fromisoformat(when)
         return Entry(dataset, identifier, what, who, at, kept.budget, cumulative, kept.step, part, replayed=True)
@@ -480,7 +480,7 @@ def _datasets(connection: sqlite3.Connection) -> dict[str, Total]:
         parts[dataset] = (*parts.get(dataset, ()), part)
     rows = connection.execute(_DATASETS).fetchall()
     return {
-        name: Total(name, _known(accounting), Kept(*kept), parts.get(name, ()), bool(moving), _unit(unit))
+        name: Total(name, _known(accounting), StoredAmount(*kept), parts.get(name, ()), bool(moving), _unit(unit))
         for name, accounting, moving, unit, *kept in rows
     }
 
@@ -498,7 +498,7 @@ def _unit(text: str) -> Unit:
         raise ValueError("no such unit") from None  # `explained` calls the file damaged
 
 
-def _same(entry: Entry, dataset: str, asked: Kept, part: str | None) -> Entry:
+def _same(entry: Entry, dataset: str, asked: StoredAmount, part: str | None) -> Entry:
     """Return a spend that is there already; refuse its id for anything else."""
     more = asked.step.mu > entry.step.mu or asked.step.delta > entry.step.delta
     if more or (entry.dataset, entry.amount, entry.part) != (dataset, asked.budget, part):
@@ -513,5 +513,5 @@ def _tally(connection: sqlite3.Connection, total: Total, last: int | None = None
     """Return the exact sums of a dataset's spends, up to a position; equal amounts are counted, not added."""
     tally = Tally(total)
     for part, times, *kept in connection.execute(_AMOUNTS, {"dataset": total.name, "last": last}):
-        tally.add(total.currency.exact(Kept(*kept)), part, times)
+        tally.add(total.currency.exact(StoredAmount(*kept)), part, times)
     return tally

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dpframe.accounting.budget import Budget
 from dpframe.errors import DpframeError, DpframeWarning, LedgerError, warn
-from dpframe.ledger.currencies import Kept
+from dpframe.ledger.currencies import StoredAmount
 
 APPLICATION_ID = 0x6470664C
 """Marks the file as a ledger ("dpfL")."""
@@ -174,7 +174,9 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
 def _enter_steps(connection: sqlite3.Connection) -> None:
     """Enter the steps of spends known only by ε and δ, by domination."""
     spends = connection.execute("SELECT position, epsilon, delta FROM spends").fetchall()
-    steps = [(Kept.of(Budget(float(epsilon), float(delta)), None), position) for position, epsilon, delta in spends]
+    steps = [
+        (StoredAmount.of(Budget(float(epsilon), float(delta)), None), position) for position, epsilon, delta in spends
+    ]
     connection.execute("DROP TRIGGER no_UPDATE_of_spends")
     connection.executemany(
         "UPDATE spends SET mu = ?, slack = ? WHERE position = ?", [(kept.mu, kept.slack, at) for kept, at in steps]

@@ -17,7 +17,7 @@ from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 import dpframe as dpf
 from dpframe.engines import job
 from dpframe.engines.shipped import shipped
-from dpframe.engines.staging import Written
+from dpframe.engines.staging import WrittenFile
 
 pyspark = pytest.importorskip("pyspark", reason="pip install 'dpframe[spark]'")
 engine = pytest.importorskip("dpframe.engines.spark", reason="pip install 'dpframe[spark]'")
@@ -199,7 +199,7 @@ def test_a_sink_that_lacks_rows(tmp_path):
     plan = dpf.make_plan(people(100), epsilon=1, delta=0, spaces=SPACES)
     text = dpf.ReleaseInfo(plan, 100, "0" * 16).to_json()
     writer = sink.ReleaseWriter(text, str(tmp_path / "out"), "snappy")
-    files = (Written(0, "a.tmp", 60), Written(1, "b.tmp", 39))
+    files = (WrittenFile(0, "a.tmp", 60), WrittenFile(1, "b.tmp", 39))
     with pytest.raises(dpf.FileError, match="has not the rows of its release; write the release itself"):
         writer.commit([sink.Message(files[:1]), None, sink.Message(files[1:])])
     assert not list(tmp_path.iterdir())

@@ -17,7 +17,7 @@ from strategies import examples
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, pure_step, share_of_step, step_epsilon
 from dpframe.errors import BudgetExceeded, DpframeWarning, LedgerError, ParameterError
-from dpframe.ledger.currencies import GAUSSIAN, Amount, Gaussian, Kept, Sum, Tally, Total, dominated, yearly
+from dpframe.ledger.currencies import GAUSSIAN, Amount, Gaussian, StoredAmount, Sum, Tally, Total, dominated, yearly
 from dpframe.ledger.ledger import Ledger
 
 WHOLE = GAUSSIAN.whole(Budget(1.0, 1e-6)).step
@@ -129,13 +129,13 @@ def test_refusal_says_which_is_short_and_nothing_happens(ledger):
 
 
 def test_refusal_of_what_is_dear_names_both_costs_and_the_remedy(ledger):
-    """Kept order: ε = 0.1 by domination takes 30 % of the total, and a tenth by addition."""
+    """Unshuffled rows: ε = 0.1 by domination takes 30 % of the total, and a tenth by addition."""
     for number in range(3):
         spend(ledger, number)
     with pytest.raises(
         BudgetExceeded,
-        match=r"this release takes 29\.9 % of the total in Gaussian accounting and 10 % by addition: releases in kept "
-        r'order belong in a dataset created with accounting="basic"$',
+        match=r"this release takes 29\.9 % of the total in Gaussian accounting and 10 % by addition: "
+        r'unshuffled releases belong in a dataset created with accounting="basic"$',
     ):
         spend(ledger, 3)
     cheap = Step(0.2)
@@ -156,7 +156,7 @@ def check_filter(currency, steps):
     tally = Tally(Total("survey", currency, GAUSSIAN.whole(Budget(1.0, 1e-6))))
     square, pool = Fraction(WHOLE.mu) ** 2, Fraction("5e-7")
     for step in steps:
-        kept = Kept.of(Budget(0.1), step)
+        kept = StoredAmount.of(Budget(0.1), step)
         fits = step.square <= square and Fraction(repr(step.delta)) <= pool
         try:
             tally.refuse(kept, None)

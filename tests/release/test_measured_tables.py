@@ -197,7 +197,7 @@ def test_the_report_says_what_was_measured():
     report = SAFE.dp.report()
     assert "<li>2 joint tables at sigma=89.44 (sex × home, sex × age)</li>" in report.to_html()
     assert "Measured beside the rows" in str(report)
-    assert "What was measured" not in dpf.Report(ReleaseInfo(build_plan(SPACES, epsilon=1.0), N, "")).to_html()
+    assert "Measured tables" not in dpf.Report(ReleaseInfo(build_plan(SPACES, epsilon=1.0), N, "")).to_html()
 
 
 # ------------------------------------------------------------------------------- beside inference, and row by row
