@@ -40,17 +40,17 @@ class QuantileQueries(Asking):
         share: float,
         mechanism: str | None = None,
     ) -> pd.Series[Any] | pd.DataFrame:
-        """Return quantiles of a numeric column's values, on the grid of its space (4,096 cells at most).
+        """Return quantiles of a numeric column's values, on the grid of its space.
 
         The one of two ways with less expected error is taken; that choice is public.
 
-        *A choice* (``"exponential"``, ``"noisy_max"``): the cell in which the rank lies, chosen by how far the rank
-        is from it (Smith 2011), which one row moves by 1; half of a level's part of the share is for that, and a
-        quarter for each end of the interval. It is taken for few levels. Groups cost no more than one.
+        *A choice* (``"exponential"``, ``"noisy_max"``): which of up to 65,536 cells has the rank, chosen by how far
+        the rank is from a cell's (Smith 2011), which one row moves by 1; half of a level's part of the share is for
+        that, and a quarter for each end of the interval. It is taken for few levels. Groups cost no more than one.
 
-        *Cumulative counts* (``"geometric"``, ``"gaussian"``, without ``by``): counts of the cells, of groups of 16 of
-        them and of 16 groups are measured, each table with a part of the share and sensitivity 2 (√2); a cumulative
-        count is a sum of at most 15 of each. All levels cost as much as one.
+        *Cumulative counts* (``"geometric"``, ``"gaussian"``, without ``by``): counts of up to 4,096 cells, of groups of
+        16 of them and of 16 groups are measured, each table with a part of the share and sensitivity 2 (√2); a
+        cumulative count is a sum of at most 15 of each. All levels cost as much as one.
 
         An interval has the cells that the noise does not exclude, and holds the quantile with the confidence level at
         least.
@@ -134,7 +134,8 @@ class QuantileQueries(Asking):
 
     def _shift(self, ranks: Ranks, selector: Selector) -> int:
         """Return how far a choice's cell may lie from its goal, in ranks' units, with half of what is left of 1."""
-        return math.ceil(selector.shortfall(ranks.cells + 2, (1 + self.confidence_level) / 2))
+        cells = -(-ranks.cells // ranks.merged)
+        return math.ceil(selector.shortfall(cells + 2, (1 + self.confidence_level) / 2))
 
     def _chosen(
         self,
@@ -157,7 +158,7 @@ class QuantileQueries(Asking):
             selector = selectors[at][end]
             shift = (0, -self._shift(ranks, selector) - 1, self._shift(ranks, selector))[end]
             plane = stream.column(json.dumps(["quantile", group, at, end]), "measure")
-            scores = ranks.scores(group, level_of(float(levels[at])), shift)
+            scores = ranks.scores(group, level_of(float(levels[at])), shift, ranks.merged if end else 1)
             places[group, at, end] = selector.choose(scores, None, plane) - 1
         table = self._presented(asked, _codes(ranks, places), _index(labels, levels, several))
         table.attrs.update(facts_of(name, part, budget, self.unit))
@@ -197,12 +198,11 @@ def _selectors(
 
 def _codes(ranks: Ranks, places: Any) -> FloatArray:
     """Return middles, first and last codes of chosen cells, shape (answers, 3); cells of no rows are the ends."""
-    starts, last = np.array(ranks.starts, dtype=np.int64), ranks.cells - 1
-    inner = np.clip(places, 0, last).reshape(-1, 3)
-    low = np.minimum(starts[inner[:, 1]], starts[inner[:, 2]])
-    high = np.maximum(starts[inner[:, 1] + 1], starts[inner[:, 2] + 1]) - 1
-    middle = (starts[inner[:, 0]] + starts[inner[:, 0] + 1] - 1) / 2
-    return np.column_stack([np.clip(middle, low, high), low, high])
+    fine, coarse = ranks.starts(1), ranks.starts(ranks.merged)
+    middle, one, other = np.clip(places.reshape(-1, 3).T, 0, [[len(fine) - 2], *2 * [[len(coarse) - 2]]])
+    low = np.minimum(coarse[one], coarse[other])
+    high = np.maximum(coarse[one + 1], coarse[other + 1]) - 1
+    return np.column_stack([np.clip((fine[middle] + fine[middle + 1] - 1) / 2, low, high), low, high])
 
 
 def _index(labels: pd.Index[Any] | None, levels: FloatArray, several: bool) -> pd.Index[Any]:

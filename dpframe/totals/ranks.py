@@ -24,6 +24,10 @@ from dpframe.totals.groups import WHOLE, Groups
 from dpframe.totals.questions import QUANTILE_CELLS, filled, fine_cells
 from dpframe.totals.selection import Scores
 
+_CELLS = 1 << 16
+"""Most cells of one group."""
+_ALL_CELLS = 1 << 24
+"""Most cells of all groups, as long as each has as many as the ends of an interval."""
 _FINEST = 10**6
 """Largest denominator of a level."""
 
@@ -31,6 +35,9 @@ _FINEST = 10**6
 @dataclass
 class Ranks:
     """Counts of a number's cells in each group, from which cells are chosen.
+
+    A quantile is one of up to 2¹⁶ cells. The ends of its interval are among coarser ones, of which fewer are far off by
+    chance.
 
     Examples
     --------
@@ -53,12 +60,17 @@ class Ranks:
     @property
     def cells(self) -> int:
         """Number of cells."""
-        return min(self.space.values, QUANTILE_CELLS)
+        return min(self.space.values, max(QUANTILE_CELLS, min(_CELLS, _ALL_CELLS // self.groups.count)))
 
     @property
-    def starts(self) -> tuple[int, ...]:
-        """First code of every cell, and the end."""
-        return (*equal_starts(self.space.values, self.cells), self.space.values)
+    def merged(self) -> int:
+        """Cells that the coarser ones are made of."""
+        return -(-self.cells // QUANTILE_CELLS)
+
+    def starts(self, merged: int) -> IntArray:
+        """Return the first code of every cell, or of so many taken together, and the end."""
+        firsts = np.array(equal_starts(self.space.values, self.cells), dtype=np.int64)
+        return np.append(firsts[::merged], self.space.values)
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Count rows by group and cell."""
@@ -74,10 +86,11 @@ class Ranks:
         crossing = (1 if self.unit.added else min(2, self.groups.count), 2 * max(a, b - a))
         return Scores((crossing,) if self.unit.added else ((1, 2 * b), crossing), self.unit.rows)
 
-    def scores(self, group: int, level: Fraction, shift: int) -> list[int]:
+    def scores(self, group: int, level: Fraction, shift: int, merged: int = 1) -> list[int]:
         """Return the score of every cell for a goal that is moved by ``shift``, the cells of no rows at both ends."""
         a, b = level.numerator, level.denominator
-        ends = b * np.concatenate([[0], np.cumsum(self.counts[group])])
+        counts = np.add.reduceat(self.counts[group], np.arange(0, self.cells, merged))
+        ends = b * np.concatenate([[0], np.cumsum(counts)])
         goal = a * (int(ends[-1]) // b) + shift
         before, upto = ends[:-1], ends[1:]
         inner = np.maximum(np.maximum(before - goal, goal - upto), 0)

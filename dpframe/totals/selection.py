@@ -27,7 +27,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import accumulate
 
@@ -41,13 +41,14 @@ MOST_CANDIDATES = 1 << 16
 MOST_BASE = 1 << 20
 """Largest ratio of two base weights."""
 _BITS = 192
+_WIDE = 320
 _FAR = 80
 """Where e^(−k·t) is taken to stay as it is."""
 _ROUNDED = Fraction(1, 1 << 58)
 _LEAST = 1e-12
 """Least k for which the coins of permute-and-flip are fine enough."""
 _BELOW = 1 - 1e-13
-_DIGITS = Context(prec=80)
+_DIGITS = Context(prec=110)
 
 _NOTHING = "epsilon is too small for this answer: every candidate would be as likely; raise epsilon or the share"
 
@@ -115,15 +116,10 @@ class Selector(ABC):
         return math.log(weight / (1 - level)) / self.rate
 
 
-def weight_of(rate: float, below: int) -> int:
-    """Return e^(−rate·below) over 2¹⁹², which far below 1 stays as it is."""
-    with localcontext(_DIGITS):
-        exponent = min(Decimal(rate) * below, Decimal(_FAR))
-        return int(((-exponent).exp() * (1 << _BITS)).quantize(Decimal(1), rounding=ROUND_HALF_EVEN))
-
-
 def weights(rate: float, scores: Sequence[int]) -> list[int]:
-    """Return the weight of every score, that of the best being 2¹⁹².
+    """Return the weight of every score over 2¹⁹², that of the best being 1; far below the best it stays as it is.
+
+    e^(−k·t) is a product of two numbers of 320 bits, of t in steps of √t and of what is left, so that few are computed.
 
     Examples
     --------
@@ -132,8 +128,18 @@ def weights(rate: float, scores: Sequence[int]) -> list[int]:
     """
     best, far = max(scores), math.ceil(_FAR / rate)
     below = [min(best - score, far) for score in scores]
-    known = {distance: weight_of(rate, distance) for distance in set(below)}
-    return [known[distance] for distance in below]
+    distinct = set(below)
+    step = math.isqrt(max(distinct)) + 1
+    coarse = {q: _power(rate, q * step) for q in {t // step for t in distinct}}
+    fine = {r: _power(rate, r) for r in {t % step for t in distinct}}
+    known = {t: coarse[t // step] * fine[t % step] >> (2 * _WIDE - _BITS) for t in distinct}
+    return [known[t] for t in below]
+
+
+def _power(rate: float, below: int) -> int:
+    """Return e^(−rate·below) over 2³²⁰."""
+    with localcontext(_DIGITS):
+        return int((-Decimal(rate) * below).exp() * (1 << _WIDE))
 
 
 class Exponential(Selector):
