@@ -289,8 +289,7 @@ def _mean_errors(span: int, widths: IntArray, epsilon: float, nullable: bool) ->
     first = at.mean(axis=0)
     second = first**2 + span * (span + 2) / (12 * widths.astype(np.float64) ** 2)
     rounding = (1 - 1.0 / widths**2) / 6
-    # Everywhere: ``width`` places a level, ``left`` + 1 and width − left of them where the ends are levels of their
-    # own.
+    # Levels have ``width`` places everywhere; levels of their own at the ends have ``left`` + 1 and width − left.
     share = widths / (span + widths)
     last = np.where(odd, (widths - widths // 2) / (span + widths), 0.0)
     mean = share * rounds * (rounds + 1) / 2 + last * (rounds + 1)

@@ -1,7 +1,7 @@
 """The tables that a plan measures: counted in one pass over the rows, with noise from planes of their own.
 
 Numbers in joints are cut at the quantiles of their noisy one-way, which is known after the pass only. So joints are
-counted in the one-way's cells, of which the bins are made of whole ones: merging exact counts before noise is added
+counted in the one-way's cells, and bins are made of whole cells: merging exact counts before noise is added
 is counting in the bins at once. So it is with levels of numbers: their cells, which follow from the noisy counts of
 the level before, are made of whole cells of the finest one.
 """
@@ -79,7 +79,7 @@ class Tables:
         return self._keys.column(json.dumps([kind, *columns, *[level] * (level > 1)]), "measure")
 
     def _in_cells(self, measure: Measure, name: str) -> bool:
-        """Tell whether a column of a table is counted in the cells of its one-way, of which bins are made later."""
+        """Return whether a column of a table is counted in the cells of its one-way, to be merged to bins later."""
         return is_cut(self._spaces[name], measure.most)
 
     def _shape(self, measure: Measure) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ class Tables:
         )
 
     def add(self, codes: Mapping[str, Codes], rows: Rows) -> None:
-        """Count rows, the first of which is this one of the table, or which have these places in it."""
+        """Count rows; ``rows`` is the place of the first one in the table, or the place of each."""
         if not self._measures:
             return
         codes = self._rules.mended(codes)
@@ -158,7 +158,7 @@ class Tables:
         return tuple(levels.get(measure) or self._table(measure, one_ways) for measure in self._measures)
 
     def _level_tables(self, name: str, one_way: Ints) -> dict[Measure, MeasuredTable]:
-        """Return a number's levels above the first: of what stood out on the one before, all cells, empty ones too."""
+        """Return a number's levels above the first: all cells of those that exceeded the noise on the one before."""
         space, way, found = self._spaces[name], self._ways[name], {}
         size = level_sizes(space)[-1]
         exact = np.concatenate([[0], np.cumsum(self._finest[name])])
