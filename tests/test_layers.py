@@ -1,6 +1,7 @@
 """Imports point down: a room imports only from rooms below its own (DESIGN §13), and its files stand in no circle."""
 
 import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -59,6 +60,12 @@ def imported(path: Path) -> set[str]:
 
 def test_every_room_has_a_layer():
     assert {room(dotted(path)) for path in MODULES} == set(LEVEL)
+
+
+def test_contributors_find_every_layer():
+    text = (ROOT.parent / "docs" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert re.findall(r"`(\w+)`", "".join(shown)) == [name for names in LAYERS[:-1] for name in names]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=dotted)

@@ -13,8 +13,12 @@ import pytest
 import dpframe
 
 PACKAGE = Path(dpframe.__file__).parent
+MADE = {"_build", "generated", "notebooks"}
+"""Folders of docs/ that Sphinx makes."""
 PAGES = [
-    path for path in (PACKAGE.parent / "README.md", *sorted((PACKAGE.parent / "docs").rglob("*.md"))) if path.exists()
+    path
+    for path in (PACKAGE.parent / "README.md", *sorted((PACKAGE.parent / "docs").rglob("*.md")))
+    if path.exists() and path.parent.name not in MADE
 ]
 
 WORDS = {
