@@ -47,7 +47,10 @@ def create(
     moving: Annotated[bool, typer.Option("--moving", help="A replaced row may move between parts.")] = False,
     unit: Annotated[
         str,
-        typer.Option(help='Whom promises are for: "row", "10 rows" (that one person may own), or person:COLUMN.'),
+        typer.Option(
+            help='Whom promises are for: "row", "10 rows" (that one person may own), or person:COLUMN; "add_remove '
+            'row" where neighbours differ in a row that is added or removed, which only dpframe query answers.'
+        ),
     ] = "row",
     as_json: AsJson = False,
 ) -> None:

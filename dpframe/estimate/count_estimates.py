@@ -409,7 +409,8 @@ class CountEstimates(VectorEstimates):
         column
             A randomised column of sets; or of few values, in the space's order.
         items
-            Items of an item set: the share of rows that hold them all, or any of them.
+            Items of an item set: the share of rows that hold them all, or any of them. For two items whose supports
+            were measured, the rows' share or what these make likely (see `cooccurrence`), whichever errs less.
         how
             ``"all"`` or ``"any"`` of the items.
         by
@@ -472,9 +473,33 @@ class CountEstimates(VectorEstimates):
             sums, released, nulls = condition.counted(self._source.codes([column]))
             shares = sets.share_of(sums, mine, released, nulls, normalize, sampling)
             (estimate, variance), source = self._weighted(*shares, normalize), "rows"
+            if len(places) == 2 and self._items(column) is not None:
+                likely = self._support_of_two(mine, places, how, normalize, target)
+                estimate, variance, source = likely if likely[1] < variance else (estimate, variance, source)
         out = pd.DataFrame(self._results(estimate, variance, (slice(None),)), index=index)
         out.attrs["source"] = source
         return out
+
+    def _support_of_two(
+        self, mine: sets.SetColumn, places: Sequence[int], how: str, normalize: bool, target: str
+    ) -> tuple[FloatArray, FloatArray, str]:
+        """Return the share of sets that hold both or either of two items, from measured supports and a likely pair."""
+        column, items = mine.column.name, len(mine.labels)
+        every = list(range(items)) if items <= sets.MOST_PAIRED else list(places)
+        both, released, nulls = mine.count_pairs(every, self._source.codes([column]))
+        counts = sets.pair_counts(mine, both, released, nulls)
+        shares = sets.share_of(counts, mine, released, nulls, True, self._source.sampling("table"))
+        found, errors = self._likely_pairs(column, every, *self._weighted(*shares, True))
+        a, b = (every.index(place) for place in places)
+        share, variance = found[a, b], errors[a, b]
+        if how == "any":
+            # The pair's error goes with those of its items, so that their sum bounds that of the difference.
+            share = min(max(found[a, a] + found[b, b] - share, found[a, a], found[b, b]), 1.0)
+            variance += errors[a, a] + errors[b, b]
+        present = self._present(column)
+        variance += max(share * (1 - share), 0.0) / present if target == "population" else 0.0
+        scale = 1.0 if normalize else present
+        return np.array([share * scale]), np.array([variance * scale**2]), "both"
 
     def _supports(
         self, column: str, normalize: bool = True, target: str = "table"

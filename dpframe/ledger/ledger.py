@@ -171,6 +171,9 @@ class Ledger:
         unit
             Whom all of its promises are for: ``"row"``, ``"10 rows"`` (as many as one person may own, which is
             ``contributions=10`` of a plan) or ``"person:patient"`` (``privacy_id="patient"``). Others are refused.
+            ``"add_remove row"`` is a row that is added or removed (``neighbours="add_remove"`` of `Queries`; releases
+            show how many rows there are, and are for rows that are replaced). What is promised for 2k rows that are
+            added or removed holds for k that are replaced, and adds up there.
 
         Raises
         ------
