@@ -42,18 +42,27 @@ def test_snippets_are_found():
     assert all("```python" not in text for page in PAGES for text in snippets(page))
 
 
-def test_every_command_is_shown_and_exists():
+def test_every_command_is_shown_and_exists_with_its_options():
     from typer.main import get_command
 
     from dpframe.cli.main import app
 
-    blocks = [
-        block
-        for page in PAGES
-        for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES).replace("\\\n", " ")
+    commands = get_command(app).commands
+    shown = [
+        line
+        for block in re.findall(r"```console\n(.*?)```|`(dpframe [^`]+)`", text, flags=re.DOTALL)
+        for line in re.findall(r"\bdpframe ([a-z].*)", "\n".join(block))
     ]
-    shown = set(re.findall(r"\bdpframe ([a-z]+)", "\n".join(blocks)))
-    assert shown == set(get_command(app).commands)
+    assert {line.split()[0] for line in shown} == set(commands)
+    for line in shown:
+        first, *words = line.split()
+        command = commands[first]
+        if words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        known = {name for parameter in command.params for name in parameter.opts}
+        for option in (word for word in words if re.match(r"--?[a-z]", word)):
+            assert option in known, f"dpframe {line}: there is no {option}"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
