@@ -27,7 +27,7 @@ Dataset = Annotated[str, typer.Option(help="Name of a dataset.", show_default=Fa
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-@app.command()
+@app.command(epilog="Example: dpframe ledger create ledger.sqlite --dataset people --epsilon 40 --delta 1e-4")
 def create(
     file: File,
     dataset: Dataset,
@@ -60,13 +60,13 @@ def create(
     _show(Ledger(file), as_json)
 
 
-@app.command()
+@app.command(epilog="Example: dpframe ledger show ledger.sqlite")
 def show(file: File, as_json: AsJson = False) -> None:
     """Show what every dataset has left, what a year of releases like its last would cost, and interrupted jobs."""
     _show(Ledger(file), as_json)
 
 
-@app.command()
+@app.command(epilog="Example: dpframe ledger history ledger.sqlite --dataset people")
 def history(
     file: File,
     dataset: Annotated[str | None, typer.Option(help="Only this dataset.", show_default=False)] = None,

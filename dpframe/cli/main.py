@@ -95,7 +95,7 @@ Part = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-@app.command()
+@app.command(epilog="Example: dpframe plan people.parquet --epsilon 1 --spaces spaces.json --output plan.json")
 @takes_plan_options
 def plan(
     source: Source,
@@ -186,7 +186,7 @@ def _gains(made: Plan) -> str:
     return table.to_string(float_format=lambda x: f"{x:.3g}", na_rep="out of reach")
 
 
-@app.command()
+@app.command(epilog="Example: dpframe sanitize people.parquet release.parquet --epsilon 1 --spaces spaces.json")
 @takes_plan_options
 def sanitize(
     source: Source,
@@ -248,7 +248,7 @@ def _rows(info: ReleaseInfo) -> str:
     return f"{info.n:,} rows" if info.rows is None else f"{info.n:,} of {info.rows:,} rows"
 
 
-@app.command()
+@app.command(epilog="Example: dpframe inspect release.parquet --html report.html")
 def inspect(
     source: Source,
     html: Annotated[Path | None, typer.Option(help="Write a report as one HTML page here.", show_default=False)] = None,
@@ -280,7 +280,7 @@ def inspect(
         typer.echo("\nNumbers: dpframe estimate. More: dpframe inspect --explain")
 
 
-@app.command()
+@app.command(epilog="Example: dpframe verify release.parquet")
 def verify(source: Source, as_json: AsJson = False) -> None:
     """Prove what a released file claims, and that its rows are those released."""
     certificate = verify_file(source)
@@ -291,13 +291,13 @@ def verify(source: Source, as_json: AsJson = False) -> None:
         raise typer.Exit(REFUTED)
 
 
-app.command()(spaces)
-app.command()(audit)
-app.command()(check)
-app.command()(estimate)
-app.command()(query)
-app.command()(synthesize)
-app.command()(demo)
+app.command(epilog="Example: dpframe spaces people.parquet --output spaces.json")(spaces)
+app.command(epilog="Example: dpframe audit --replay people.parquet --plan plan.json")(audit)
+app.command(epilog="Example: dpframe check people.parquet --plan plan.json")(check)
+app.command(epilog="Example: dpframe estimate release.parquet mean age --by sex")(estimate)
+app.command(epilog="Example: dpframe query people.parquet mean age --epsilon 0.5 --spaces spaces.json")(query)
+app.command(epilog="Example: dpframe synthesize release.parquet rows.parquet")(synthesize)
+app.command(epilog="Example: dpframe demo --rows 20000")(demo)
 
 
 def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -29,7 +29,7 @@ RunFile = Annotated[Path, typer.Argument(metavar="RUN", help="The run's file, fr
 Folder = Annotated[Path, typer.Argument(help="The party's own folder, with its keys.", show_default=False)]
 
 
-@app.command()
+@app.command(epilog="Example: dpframe vertical keygen alice --share")
 def keygen(
     folder: Folder,
     share: Annotated[
@@ -101,7 +101,9 @@ def plan(
         typer.echo(line)
 
 
-@app.command()
+@app.command(
+    epilog="Example: dpframe vertical encrypt run.json alice alice.parquet --id id --message a.message --pad a.pad"
+)
 def encrypt(
     run: RunFile,
     folder: Folder,
@@ -129,7 +131,7 @@ def encrypt(
         typer.echo(f"Ledger: {plain(dataset)} has {Ledger(ledger).remaining(dataset)} left")
 
 
-@app.command()
+@app.command(epilog="Example: dpframe vertical perturb run.json server alice.message bob.message --output noisy")
 def perturb(
     run: RunFile,
     folder: Folder,
@@ -141,7 +143,7 @@ def perturb(
     typer.echo(f"{output}: {header.rows:,} rows randomised under their pads, for the researcher")
 
 
-@app.command()
+@app.command(epilog="Example: dpframe vertical decrypt run.json noisy alice.pad bob.pad --output release.parquet")
 def decrypt(
     run: RunFile,
     perturbed: Annotated[Path, typer.Argument(help="What the server wrote.", show_default=False)],
