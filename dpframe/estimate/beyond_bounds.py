@@ -84,6 +84,18 @@ class Tail:
             error = math.hypot(self.error * each, math.sqrt(float(self.variances @ ways**2)))
         return (value, error) if math.isfinite(value + error) else (0.0, math.inf)
 
+    def reach(self, rows: float, z: float) -> float:
+        """Return how far beyond the bound a column goes on until so many rows are left, with all that noise may hide.
+
+        Rows fall as a power of their distance, or lie where they are seen. It is 0 where fewer than these lie beyond.
+        """
+        count, error = self.count
+        more = (count + z * error) / rows
+        outside = np.cumsum(self.counts[::-1])[::-1] + z * np.sqrt(np.cumsum(self.variances[::-1])[::-1])
+        seen = (self.further - self.distance)[outside > rows].max(initial=0.0)
+        falls = self.distance * (more ** (1 / max(self.fall, _LEAST_FALL)) - 1) if more > 1 else 0.0
+        return max(falls, float(seen))
+
 
 @dataclass(frozen=True, eq=False)
 class Tails:
@@ -123,6 +135,10 @@ class Tails:
                 place = int(sign < 0)
                 ends[place] = (ends[place][0] + rows, math.hypot(ends[place][1], error))
         return ends[0], ends[1]
+
+    def of_quantile(self, level: float, z: float) -> tuple[float, float]:
+        """Return how far beyond its bounds a quantile of the column may lie at the most, where it is clipped to one."""
+        return self.lower.reach(level * self.present, z), self.upper.reach((1 - level) * self.present, z)
 
     def of_sum(self) -> Ends:
         """Return the same of the sum."""

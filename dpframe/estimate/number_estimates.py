@@ -503,7 +503,8 @@ class NumberEstimates(VectorEstimates):
         """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
 
         The distribution is fitted on a grid of 128 cells and interpolated within; errors are by parametric
-        bootstrap. Intervals stay within the space's bounds. Extremes (0 and 1) cannot be learnt from noisy rows.
+        bootstrap. Intervals stay within the space's bounds; those that reach a bound which was inferred go on as far as
+        the rows beyond it may. Extremes (0 and 1) cannot be learnt from noisy rows.
 
         Parameters
         ----------
@@ -546,10 +547,14 @@ class NumberEstimates(VectorEstimates):
         point, lower, upper = (start + np.clip(found, 0, last) * step for found in codes)
         # A real number is known to half a step of its grid.
         rounding = 0.0 if space.is_whole else step / 2
-        lower, upper = np.maximum(lower - rounding, start), np.minimum(upper + rounding, start + last * step)
+        end = start + last * step
+        lower, upper = np.maximum(lower - rounding, start), np.minimum(upper + rounding, end)
+        if (tails := self._tails(column)) is not None:
+            below, above = np.transpose([tails.of_quantile(level, z) for level in levels])
+            lower, upper = lower - np.where(lower <= start, below, 0.0), upper + np.where(upper >= end, above, 0.0)
         results = dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
         table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
-        table.attrs["source"] = fitted.source
+        table.attrs |= {"source": fitted.source} | self._said_of_tails([column])
         return table if np.ndim(q) else table.iloc[0].rename(column)
 
 
