@@ -20,13 +20,14 @@ from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Ends, Tails, tails_of
 from dpframe.estimate.distribution import Distribution, aggregation
 from dpframe.estimate.joint_domain import check_cells
-from dpframe.estimate.joint_fits import METHODS, Denominator, Fits
+from dpframe.estimate.joint_fits import METHODS, Fits
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND
 from dpframe.estimate.number_tables import ItemTable, Known, NumberPair, NumberTables, combined
+from dpframe.estimate.question import Answer, Question
 from dpframe.estimate.table_column import code_stretches
 from dpframe.estimate.with_counts import CombinedDistribution, MeasuredCounts
-from dpframe.estimate.with_tables import Answer, Question, TableJoints
+from dpframe.estimate.with_tables import TableJoints
 from dpframe.io.released import Source
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
@@ -160,11 +161,11 @@ class Reading:
         if method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         counts = self._counts(axes)
+        question = Question(axes, normalize, tuple(given), dropna, target == "population")
         if self._joints is not None:
             both = self._with_all(axes, counts, normalize, dropna, method, target)
             if both is not None:
                 return Answer(*both, method, "both")
-            question = Question(axes, normalize, tuple(given), dropna, target == "population")
             told = self._joints.answer(question, method, lambda: self._row_cells(axes, counts))
             if told is not None:
                 return told
@@ -178,9 +179,7 @@ class Reading:
                 counts, axes, normalize=normalize, given=given, dropna=dropna, sampling=sampling
             )
             return Answer(*self._weighted(*found, normalize), "inverse", "rows")
-        denominator = Denominator(axes, normalize, tuple(given), dropna, self._all_rows)
-        shares, errors = self._fits.joint(axes, counts, method, denominator, sampling)
-        return Answer(shares, errors**2, method, "rows")
+        return self._fits.answer(question, counts, method, sampling)
 
     def _row_cells(self, axes: Sequence[Axis], counts: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the rows' unbiased counts of the table's cells, and their variances."""
@@ -238,11 +237,11 @@ class Reading:
         parts = np.eye(axis.cells)
         if axis.grid is not None and fitted.axis.grid is not None:
             parts = aggregation(fitted.axis.grid, axis.grid)
-        denominator = Denominator(axes, normalize, (), dropna, self._all_rows)
+        question = Question(axes, normalize, (), dropna, population)
 
         def presented(shares: FloatArray) -> FloatArray:
             merged = parts @ shares
-            return np.asarray(merged / denominator.of(merged))
+            return np.asarray(merged / question.unit(merged, self._all_rows))
 
         return presented(fitted.shares), fitted.errors_of(presented, target) ** 2
 
@@ -282,7 +281,12 @@ class Reading:
 
     @cached_property
     def _fits(self) -> Fits:
-        return Fits(self._source)
+        return Fits(self._source, self._all_joints)
+
+    @cached_property
+    def _all_joints(self) -> TableJoints:
+        """The joints of measured tables and rows; of rows alone where no tables are used."""
+        return self._joints or TableJoints(self._source, MeasuredTables(self._source, ()))
 
     def _statistic(
         self,

@@ -19,8 +19,8 @@ from dpframe.estimate.conditions import ItemCondition, ValueCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.merged_ranks import of_ranks_alone
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
+from dpframe.estimate.question import Answer
 from dpframe.estimate.vector_estimates import VectorEstimates
-from dpframe.estimate.with_tables import Answer
 
 MOST_ASKED = 100_000
 """Cells of a joint up to which a counting question is answered by a fit of it."""

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.plot import draw
 from dpframe.estimate.summaries import Summaries
 from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
-from dpframe.estimate.with_tables import TableJoints
 from dpframe.threads import methods_in_one_thread
 
 
@@ -178,9 +176,8 @@ class Estimates(Summaries):
 
     @cached_property
     def _synthesizer(self) -> Synthesizer:
-        joints = self._joints or TableJoints(self._source, MeasuredTables(self._source, ()))
         held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
-        return Synthesizer(self._source, joints, {name: self._supports(name)[0] for name in held})
+        return Synthesizer(self._source, self._all_joints, {name: self._supports(name)[0] for name in held})
 
 
 def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: Any, most: int) -> Iterator[Any]:

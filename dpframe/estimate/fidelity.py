@@ -48,4 +48,4 @@ def _pair(tables: MeasuredTables, places: tuple[int, int], table: Table) -> tupl
     score = dependence_score(table.counts, variances, margins)
     # The mean distance that such noise makes of independent columns: σ√(2/π) in a cell.
     noise = float(np.sqrt(variances).sum() * math.sqrt(2 / math.pi) / 2 / max(float(table.counts.sum()), 1.0))
-    return "tables" if measured else "rows", dependence, noise, score > SHOWS
+    return tables.told([tables.names[place] for place in places]), dependence, noise, score > SHOWS

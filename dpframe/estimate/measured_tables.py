@@ -19,9 +19,10 @@ import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import AlteredReleaseWarning, warn
-from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, MemberAxis, make_axis
 from dpframe.estimate.distribution import Distribution
 from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
+from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.estimate.surrogates import count_classes, count_pairs
 from dpframe.estimate.table_column import TableColumn, as_bins, code_stretches, into_cells, middle_codes, same_cells
 from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
@@ -328,13 +329,26 @@ class MeasuredTables:
         members = {name: self.member(name) for name in among}
         return {name: member for name, member in members.items() if member is not None}
 
+    @cached_property
+    def of_few_values(self) -> list[str]:
+        """Columns of few values."""
+        columns = [c for c in self._source.plan.columns if c.space.size <= FEW_VALUES and not c.space.code_words]
+        return [column.name for column in columns if column.name not in self._source.missing]
+
+    @cached_property
+    def _eligible(self) -> list[str]:
+        """Columns that a fit may have: all that tables may hold; those of few values where rows alone tell."""
+        if not self:
+            return self.of_few_values
+        columns = [column for column in self._source.plan.columns if not column.space.code_words]
+        return [column.name for column in columns if column.name not in self._source.missing]
+
     def around(self, names: Sequence[str]) -> MeasuredTables:
         """Return the tables with a fit of no more columns than answer for these: all of them where they are few."""
-        columns = [
-            c for c in self._source.plan.columns if c.name not in self._source.missing and not c.space.code_words
-        ]
-        if self._among is not None or len(columns) <= max(MOST_FITTED, len(names)):
+        if self._among is not None:
             return self
+        if len(self._eligible) <= max(MOST_FITTED, len(names)):
+            return self if self else self._limited({*names, *self._eligible})
         return self._limited({*names, *self._nearest(names, MOST_FITTED - len(names))})
 
     def among(self, names: Sequence[str]) -> MeasuredTables:
@@ -357,18 +371,26 @@ class MeasuredTables:
         return self._smaller[key]
 
     def _nearest(self, names: Sequence[str], most: int) -> list[str]:
-        """Return other columns that were measured with these and depend on them, those first that show it most."""
+        """Return other columns that depend on these, those first that show it most."""
         scores: dict[str, float] = {}
-        for table, _ in self._touching(names):
-            pair = table.measure.columns
-            if len(pair) != 2 or len(set(pair) & set(names)) != 1:
-                continue
-            noise = np.full(table.counts.shape, table.measure.sigma2)
-            found = dependence_score(table.counts.astype(np.float64), noise)
+        for pair, score in self._scores(names):
             other = pair[1] if pair[0] in names else pair[0]
-            scores[other] = max(scores.get(other, SHOWS), found)
+            scores[other] = max(scores.get(other, SHOWS), score)
         showing = [name for name, score in scores.items() if score > SHOWS and self.member(name) is not None]
         return sorted(showing, key=lambda name: -scores[name])[:most]
+
+    def _scores(self, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Yield how far pairs of one of these columns and another are from independence, by tables or by rows."""
+        if not self:
+            axes = {name: make_axis(self._source.column(name), None) for name in {*self._eligible, *names}}
+            wanted = [(a, b) for a in names for b in self._eligible if b not in names]
+            counted = count_pairs(axes, wanted, self._source.codes(list(axes)))
+            yield from ((pair, row_score(counts)) for pair, counts in counted.items())
+        for table, _ in self._touching(names):
+            pair = table.measure.columns
+            if len(pair) == 2 and len(set(pair) & set(names)) == 1:
+                noise = np.full(table.counts.shape, table.measure.sigma2)
+                yield pair, dependence_score(table.counts.astype(np.float64), noise)
 
     def member(self, name: str) -> TableColumn | None:
         """Return one column of the fit, or None for one that has no part in it."""
@@ -459,6 +481,7 @@ class MeasuredTables:
         sizes = tuple(member.cells for member in self.columns.values())
         tables += self._inferred()
         held = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
+        tables += self._grouped(held)
         rows = self._rows(held)
         channels = tuple(member.channel for member in self.columns.values()) if rows else ()
         told = {place for table in (*tables, *rows) for place in table.columns}
@@ -479,6 +502,22 @@ class MeasuredTables:
             of_cells, sigma = np.zeros(member.cells), np.full(member.cells, _UNKNOWN)
             of_cells[known], sigma[known] = counts[single], np.sqrt(variances[single])
             yield Table((place,), of_cells, sigma)
+
+    def _grouped(self, held: set[tuple[int, int]]) -> Iterator[Table]:
+        """Yield the unbiased counts of pairs that were randomised together and that no table holds."""
+        members, plan, weight = list(self.columns.values()), self._source.plan, self._source.weight
+        for i, j in combinations(range(len(members)), 2):
+            group = plan.group_of(self.names[i])
+            if group is None or self.names[j] not in group.names or (i, j) in held:
+                continue
+            axes = [MemberAxis(members[place].axis.column, members[place].axis, group) for place in (i, j)]
+            counts, law = count_classes(axes, self._source.codes([self.names[i], self.names[j]])), []
+            for at, (place, axis) in enumerate(zip((i, j), axes, strict=True)):
+                merge = (np.arange(members[place].cells)[:, None] == members[place].bins).astype(np.float64)
+                counts = np.moveaxis(np.tensordot(merge, counts, axes=(1, at)), 0, at)
+                law.append(merge @ axis.law)
+            found, variances = NoiseBlock.of(group).pair(counts, np.outer(*law))
+            yield Table((i, j), found * weight, np.sqrt(variances) * weight)
 
     def _own(self, place: int) -> Table:
         """Return a column's maximum-likelihood counts, where nothing else tells of it."""

@@ -37,6 +37,20 @@ class NoiseBlock:
         """Return Σ φ_f over some rows, from Σ f over them, f̄, and their number."""
         return np.asarray((values - (1 - self.signal) * mean * rows) / self.signal)
 
+    def pair(self, counts: FloatArray, law: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the unbiased counts of a pair's cells, and the variance that the noise causes given the table.
+
+        A cell keeps its rows with s + (1 − s)·law and gets others' with (1 − s)·law. Of how many rows it has, which is
+        not known, the product of the margins stands for.
+        """
+        n = max(float(counts.sum()), 1.0)
+        found = self.sums(counts, law, n)
+        margins = [np.maximum(found.sum(axis=1 - i), 0.5) for i in range(2)]
+        rows = np.minimum(np.outer(*margins) / n, n)
+        kept, gained = self.signal + (1 - self.signal) * law, (1 - self.signal) * law
+        variances = rows * kept * (1 - kept) + (n - rows) * gained * (1 - gained)
+        return found, np.maximum(variances, 1e-3 * np.maximum(rows, 0.5)) / self.signal**2
+
     def products(self, both: Any, values: tuple[Any, Any], means: tuple[Any, Any], rows: Any) -> FloatArray:
         """Return Σ φ_f·φ_g over some rows, from Σ f·g, (Σ f, Σ g), (f̄, ḡ), and their number."""
         (f, g), (mean_f, mean_g) = values, ((1 - self.signal) * mean for mean in means)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
+from dpframe.estimate.question import Answer, Question
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.guard import Guarded, guard_joint
@@ -37,68 +37,6 @@ NEGLIGIBLE = 0.005
 
 MOST_GUARDED = 1 << 20
 """Classes of a joint up to which its rows are heard."""
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """What is asked of a joint: counts or shares, within which axes, with or without nulls, of which target."""
-
-    axes: Sequence[Axis]
-    normalize: bool
-    given: tuple[int, ...]
-    dropna: bool
-    population: bool
-
-    @property
-    def names(self) -> list[str]:
-        """The columns' names."""
-        return [axis.name for axis in self.axes]
-
-    def presented(
-        self, counts: FloatArray, variances: FloatArray, rows: float, shared: FloatArray | float = 0.0
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return counts, or shares of their base, and variances, of cells whose covariance is diag(v) − u uᵀ.
-
-        ``shared`` is u: 0 for independent cells. A share q = x/Σx has, for cells in the base, the variance
-        (v(1 − 2q) + q²Σv − (u − qΣu)²)/(Σx)². A population's varies about it by q(1 − q)/Σx, its counts by x(1 − x/n).
-        """
-        shared = np.broadcast_to(np.asarray(shared, dtype=np.float64), counts.shape)
-        if not self.normalize:
-            own = np.maximum(counts * (1 - counts / max(rows, 1.0)), 0.0) if self.population else 0.0
-            return counts, variances - shared**2 + own
-        inside = self._inside(counts.shape)
-        free = tuple(i for i in range(counts.ndim) if i not in self.given)
-        if inside.all() and not self.given:
-            total, (spread, moved) = np.full([1] * counts.ndim, rows), np.zeros([2] + [1] * counts.ndim)
-        else:
-            total, spread, moved = ((v * inside).sum(axis=free, keepdims=True) for v in (counts, variances, shared))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shares = counts / total
-            own = np.maximum(shares * (1 - shares) / np.maximum(total, 1.0), 0.0) if self.population else 0.0
-            part = np.where(spread > 0, variances * (1 - 2 * shares) + shares**2 * spread, variances)
-            part -= (shared - shares * moved) ** 2
-            return shares, np.where(total > 0, np.maximum(part, 0.0) / total**2 + own, np.inf)
-
-    def _inside(self, shape: Sequence[int]) -> npt.NDArray[np.bool_]:
-        inside = np.ones(shape, dtype=np.bool_)
-        for i, axis in enumerate(self.axes):
-            if self.dropna and axis.has_null and i not in self.given:
-                inside[(slice(None),) * i + (-1,)] = False
-        return inside
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """Estimates and variances of all cells, by which method, from ``"tables"``, ``"rows"`` or ``"both"``.
-
-    ``hidden`` says that rows showed structure that pairs do not hold.
-    """
-
-    estimate: FloatArray
-    variance: FloatArray
-    method: str
-    source: str
-    hidden: bool = False
 
 
 RowCells = Callable[[], tuple[FloatArray, FloatArray]]
@@ -122,7 +60,7 @@ class TableJoints:
             return self._simple(question)
         if method == "auto" and self._is_negligible(question):
             return self._raw(question, rows)
-        return self._model(question)
+        return self.model(question)
 
     def null_rate(
         self, column: str, population: bool, rows: Callable[[Sequence[Axis], FloatArray], tuple[FloatArray, FloatArray]]
@@ -169,14 +107,18 @@ class TableJoints:
         errors = fitted.replicas.errors(places, simple=True)
         return self._shown(question, shares, errors, "project", "tables", False)
 
-    def _model(self, question: Question) -> Answer | None:
+    def model(self, question: Question) -> Answer | None:
+        """Return a joint by the fit, or None where it cannot have a column."""
         names = question.names
         if any(self.tables.member(name) is None for name in names):
             return None
         tables = self.tables.around(names)
         fitted, places = tables.fitted, tables.places(names)
         shares, source = fitted.fit.joint(places), tables.told(names)
-        errors, hidden = fitted.replicas.errors(places), False
+        # What rows tell they tell of the population that they were drawn from.
+        of_rows = source == "rows"
+        errors, hidden = fitted.replicas.errors(places, drawn=self._source.weight if of_rows else 0.0), False
+        question = replace(question, population=False) if of_rows else question
         if len(names) > 2:
             guarded = self.guarded(names)
             if guarded is not None:

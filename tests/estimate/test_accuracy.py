@@ -62,8 +62,9 @@ def errors(people, spaces, epsilon, key, methods):
 
 def point(estimates, axes, method):
     if method == "model":
-        model = estimates._fits._model([axis.name for axis in axes])
-        return model.fitted.joint([model.names.index(axis.name) for axis in axes])
+        names = [axis.name for axis in axes]
+        tables = estimates._all_joints.tables.around(names)
+        return tables.fitted.fit.joint(tables.places(names))
     counts = estimates._counts(axes)
     if method == "em":
         return fit_joint(counts, [axis.channel for axis in axes])
@@ -86,7 +87,7 @@ def test_joints_of_adult(people, spaces):
     for method, limit in limits.items():
         assert (mean[method] <= limit).all(), method
     # Of pairs the two are alike; which is nearer depends on the table.
-    assert (mean["model"] < mean["em"] * [1.1, 1.0]).all()
+    assert (mean["model"] < mean["em"] * [1.2, 1.0]).all()
     assert (mean["em"] < mean["project"]).all()
 
 

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpframe as dpf
-from dpframe.estimate import likelihood, mixture, surrogates
+from dpframe.estimate import likelihood, surrogates
 from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.distribution import aggregation
 from dpframe.estimate.likelihood import expectation_maximization, fit_columns, fit_joint, project_to_simplex
+from dpframe.estimate.tables.fit import fit_tables
+from dpframe.estimate.tables.tables import Evidence, row_table
 from dpframe.plan.build import build_plan
 from dpframe.plan.forecast import joint_errors, marginal_errors
 from dpframe.release.release import release
@@ -248,7 +250,8 @@ def test_model_recovers_pairs_without_noise():
     channels = [np.eye(2) * 0.98 + 0.01] * 3
     flips = [np.where(rng.random(200_000) < 0.01, 1 - d, d) for d in drawn]
     tables = {(a, b): np.histogram2d(flips[a], flips[b], bins=2)[0] for a in range(3) for b in range(a + 1, 3)}
-    fitted = mixture.fit_latent_classes(tables, channels, [np.array([0.5, 0.5])] * 3, classes=4, starts=2)
+    rows = tuple(row_table(pair, counts, [channels[c] for c in pair]) for pair, counts in tables.items())
+    fitted = fit_tables(Evidence(200_000, (2, 2, 2), (), tuple(channels), rows))
     for a, b in tables:
         truth = np.histogram2d(drawn[a], drawn[b], bins=2)[0] / 200_000
         assert np.abs(fitted.joint([a, b]) - truth).sum() < 0.01

@@ -6,7 +6,6 @@ import pytest
 
 import dpframe as dpf
 from dpframe.estimate import fidelity, measured_tables, moments, surrogates
-from dpframe.estimate.joint_fits import MOST_MODELLED
 from dpframe.estimate.measured_tables import MOST_FITTED
 from dpframe.estimate.tables.dependence import SHOWS, dependence_score
 from dpframe.io.released import Source
@@ -99,11 +98,11 @@ class TestFits:
 
 class TestRowsAlone:
     def test_a_model_is_of_the_columns_that_answer(self, rows):
-        fits = dpf.Estimates(rows)._fits
-        model = fits._model(["c3"])
-        assert {"c3", "c4", "c5"} <= set(model.names)
-        assert len(model.names) <= MOST_MODELLED
-        assert fits._model(["c3"]) is model
+        tables = dpf.Estimates(rows)._all_joints.tables
+        near = tables.around(["c3"])
+        assert {"c3", "c4", "c5"} <= set(near.names)
+        assert len(near.names) <= MOST_FITTED
+        assert near is tables.around(["c3"])
 
     @pytest.mark.parametrize("most", [1 << 23, 40])
     def test_a_fit_of_all_has_the_pairs_that_show(self, rows, most, monkeypatch):

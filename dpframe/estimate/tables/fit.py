@@ -72,8 +72,8 @@ class TableFit:
         return {(i, j): self.joint((columns[i], columns[j])) for i, j in places}
 
 
-CLASSES_OF_ROWS = 40
-"""Classes where there are rows alone: their fits end so early that the number hardly matters."""
+CLASSES_OF_ROWS, STARTS_OF_ROWS = 10, 10
+"""Classes and starts where there are rows alone: of more classes a fit must end earlier, or it follows their noise."""
 
 
 def fit_tables(evidence: Evidence, *, starts: int = 5) -> TableFit:
@@ -95,6 +95,7 @@ def fit_tables(evidence: Evidence, *, starts: int = 5) -> TableFit:
     if not evidence.pairs and not evidence.rows:
         raise ParameterError("tables: no pair of columns was measured, which a fit needs; measure a pair")
     choice = choose_classes(evidence) if evidence.pairs else Choice(CLASSES_OF_ROWS, ())
+    starts = starts if evidence.pairs else STARTS_OF_ROWS
     mixture = fit_mixture(evidence, classes=choice.classes, starts=starts)
     return TableFit(evidence, mixture, _steps(choice))
 

@@ -39,8 +39,8 @@ class Pace:
 OF_TABLES = Pace(0.2, 0.95)
 """A quarter of the step errs as much on tables and takes three times as long."""
 
-OF_ROWS = Pace(0.02, 1.05)
-"""Rows say so little of a cell that large steps fit their noise (Adult's triples: 0.37 with those of tables, 0.32)."""
+OF_ROWS = Pace(0.1, 1.05)
+"""Rows say so little of a cell that a fit follows their noise below what it leaves of the truth."""
 
 MOST_STEPS = 1_000
 """Steps after which a fit ends at the latest: few classes may never come near."""
