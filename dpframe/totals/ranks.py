@@ -26,7 +26,7 @@ from dpframe.totals.selection import Scores
 
 _CELLS = 1 << 16
 """Most cells of one group."""
-_ALL_CELLS = 1 << 24
+_ALL_CELLS = 1 << 22
 """Most cells of all groups, as long as each has as many as the ends of an interval."""
 _FINEST = 10**6
 """Largest denominator of a level."""
