@@ -135,7 +135,7 @@ class SetQueries(Asking):
         except ParameterError:
             return False
         _, every = fitted_noises(counted, portion, AUTO)
-        chosen = _SPREAD * 2 / selectors[0].rate / math.sqrt(2) + math.sqrt(noises[0].variance)
+        chosen = _SPREAD / selectors[0].rate + math.sqrt(noises[0].variance)
         return chosen < 2 * math.sqrt(every[0].variance)
 
     def _chosen_kinds(

@@ -263,3 +263,18 @@ def test_a_median_errs_less_than_the_cells_of_counts_are_wide(keys):
         answers = pd.DataFrame([q.quantile("x", share=1 / 30) for _ in range(30)])
         assert answers["estimate"].sub(truth).abs().mean() < 30
         assert ((answers["lower"] <= truth) & (truth <= answers["upper"])).all()
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_the_way_that_errs_less_is_taken(people, keys, delta):
+    """All counts for categories, of which a row has one; a choice for one item of sets, of which it has many."""
+    q = dpf.Queries(people, 1.0, delta=delta, spaces=SPACES)
+    ways = {"exponential", "noisy_max"}
+    assert q.most_common("region", 2, share=0.1).attrs["mechanism"] not in ways
+    one, many = q.most_common("hobbies", 1, share=0.1), q.most_common("hobbies", 12, share=0.1)
+    assert one.attrs["mechanism"] in ways
+    assert many.attrs["mechanism"] not in ways
+    counted = q.most_common("hobbies", 1, share=0.1, mechanism="geometric")
+    assert one["std_error"].iloc[0] < counted["std_error"].iloc[0] / 2
+    assert q.quantile("age", share=0.1).attrs["mechanism"] in ways
+    assert q.quantile("age", [i / 10 for i in range(1, 10)], share=0.1).attrs["mechanism"] not in ways
