@@ -10,6 +10,7 @@ import pandas as pd
 import typer
 
 from dpframe.cli.pipes import Source
+from dpframe.cli.where import WHERE, read_where
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
 from dpframe.estimate.not_found import NOT_FOUND
@@ -25,6 +26,8 @@ class _Question:
     given: list[str]
     method: str | None
     q: list[float]
+    where: dict[str, Any] | None
+    k: int | None
     target: str
 
     @property
@@ -36,6 +39,13 @@ class _Question:
     def counted(self) -> dict[str, Any]:
         """Options of counts."""
         return self.common | {"normalize": self.normalize} | ({} if self.method is None else {"method": self.method})
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What rows have to be; `ParameterError` where it is missing."""
+        if self.where is None:
+            raise ParameterError(WHERE)
+        return self.where
 
     def binned(self, columns: list[str]) -> dict[str, Any]:
         """Options of joints; bins are for the numeric columns among them."""
@@ -67,6 +77,14 @@ STATISTICS: dict[str, _Statistic] = {
         frozenset({"bins", "normalize", "method", "given"}),
         lambda e, c, q: e.joint(c, given=q.given, **q.binned(_numeric(e, c))),
     ),
+    "count": _Statistic(
+        range(1), frozenset({"where", "normalize", "method"}), lambda e, c, q: e.count(q.conditions, **q.counted)
+    ),
+    "top": _one("k normalize", lambda e, c, q: e.top(c[0], q.k or 10, normalize=q.normalize, **q.common)),
+    "describe": _Statistic(
+        range(1, 99), frozenset(), lambda e, c, q: stacked(_named(e.describe(c, **q.common), "statistic", "column"))
+    ),
+    "median": _one("", lambda e, c, q: e.median(c[0], **q.common)),
     "mean": _one("by bins", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.common)),
     "sum": _one("", lambda e, c, q: e.sum(c[0], **q.common)),
     "var": _one("", lambda e, c, q: e.var(c[0], **q.common)),
@@ -76,7 +94,8 @@ STATISTICS: dict[str, _Statistic] = {
     "null-rate": _one("", lambda e, c, q: e.null_rate(c[0], **q.common)),
     "support": _one("by bins", lambda e, c, q: _support(e, c[0], q)),
     "cooccurrence": _one(
-        "normalize", lambda e, c, q: stacked(_named(e.cooccurrence(c[0], normalize=q.normalize, **q.common)))
+        "normalize",
+        lambda e, c, q: stacked(_named(e.cooccurrence(c[0], normalize=q.normalize, **q.common), "item 1", "item 2")),
     ),
     "set-sizes": _one("normalize", lambda e, c, q: e.set_sizes(c[0], normalize=q.normalize, **q.common)),
     "histogram": _one("bins", lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common)),
@@ -84,9 +103,9 @@ STATISTICS: dict[str, _Statistic] = {
 }
 
 
-def _named(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Name the items of rows and of columns apart, as both belong to one column."""
-    return pairs.rename_axis(index="item 1").rename_axis(columns=["", "item 2"])
+def _named(wide: pd.DataFrame, rows: str, columns: str) -> pd.DataFrame:
+    """Name the rows and the columns of a wide table."""
+    return wide.rename_axis(index=rows).rename_axis(columns=["", columns])
 
 
 def _support(estimates: Estimates, column: str, question: _Question) -> pd.DataFrame:
@@ -109,13 +128,20 @@ def stacked(wide: pd.DataFrame) -> pd.DataFrame:
 def estimate(
     source: Source,
     statistic: Annotated[str, typer.Argument(help=", ".join(STATISTICS) + ".", show_default=False)],
-    columns: Annotated[list[str], typer.Argument(help="Its columns.", show_default=False)],
+    columns: Annotated[list[str] | None, typer.Argument(help="Its columns.", show_default=False)] = None,
     by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,
     bins: Annotated[int | None, typer.Option(min=1, help="Bins of numeric columns.", show_default=False)] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
     given: Annotated[list[str] | None, typer.Option(help="Condition a joint on; repeat.", show_default=False)] = None,
     method: Annotated[str | None, typer.Option(help="inverse, project, em, model or auto.", show_default=False)] = None,
     q: Annotated[list[float] | None, typer.Option(help="Levels of quantiles; repeat.", show_default=False)] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            help='Conditions of count, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.', show_default=False
+        ),
+    ] = None,
+    k: Annotated[int | None, typer.Option(min=1, help="How many values top shows.", show_default=False)] = None,
     target: Annotated[str, typer.Option(help="table or population.")] = "table",
     confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -123,15 +149,17 @@ def estimate(
     """Estimate a statistic of the original table from only a released file."""
     if statistic not in STATISTICS:
         raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
-    chosen = STATISTICS[statistic]
+    chosen, columns = STATISTICS[statistic], columns or []
     if len(columns) not in chosen.columns:
         least = chosen.columns[0]
         count = f"{least} column{'s' * (least > 1)}" + (" or more" if len(chosen.columns) > 1 else "")
+        count = count if least else "--where and no columns"
         raise ParameterError(f"{statistic} takes {count}; got {len(columns)}")
-    question = _Question(by, bins, normalize, given or [], method, q or [], target)
-    for option in sorted({"by", "bins", "normalize", "given", "method", "q"} - chosen.options):
+    conditions = None if where is None else read_where(where)
+    question = _Question(by, bins, normalize, given or [], method, q or [], conditions, k, target)
+    for option in sorted({"by", "bins", "normalize", "given", "method", "q", "where", "k"} - chosen.options):
         # Left unsaid, the answer would be to another question.
-        if getattr(question, option):
+        if getattr(question, option) not in (None, False, []):
             raise ParameterError(f"{statistic} takes no --{option}; leave it out")
     if bins is not None and statistic in ("mean", "support") and by is None:
         raise ParameterError(f"{statistic} takes --bins for the column of --by only")

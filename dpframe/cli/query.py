@@ -18,6 +18,7 @@ from dpframe.cli.estimate import stacked
 from dpframe.cli.pipes import Source
 from dpframe.cli.spaces import read_spaces
 from dpframe.cli.terminal import plain
+from dpframe.cli.where import WHERE, read_where
 from dpframe.errors import ParameterError
 from dpframe.infer.drafted import check_reviewed
 from dpframe.ledger.ledger import Ledger
@@ -50,38 +51,6 @@ QUESTIONS: Mapping[str, _Question] = {
     "second-moments": _Question(range(1, 99), frozenset({"where"}), lambda q, c, o: stacked(q.second_moments(c, **o))),
     "cov": _Question(range(1, 99), frozenset({"where"}), lambda q, c, o: stacked(q.cov(c, **o))),
 }
-
-_WHERE = '--where must be a JSON object, e.g. {"sex": "F", "age": {"lower": 18, "upper": 65}}'
-
-
-def read_where(text: str) -> dict[str, Any]:
-    """Read a condition: in JSON bounds are an object, lists are of values.
-
-    Raises
-    ------
-    ParameterError
-        For what is no JSON object.
-
-    Examples
-    --------
-    >>> read_where('{"sex": ["F"], "age": {"not": {"lower": 18, "upper": null}}}')
-    {'sex': ['F'], 'age': {'not': (18, None)}}
-    """
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ParameterError(_WHERE)
-    return {name: _condition(value) for name, value in found.items()}
-
-
-def _condition(value: Any) -> Any:
-    if isinstance(value, dict) and set(value) == {"lower", "upper"}:
-        return value["lower"], value["upper"]
-    if isinstance(value, dict) and set(value) == {"not"}:
-        return {"not": _condition(value["not"])}
-    return value
 
 
 def query(
@@ -157,7 +126,7 @@ def query(
             raise ParameterError(f"{statistic} takes no --{option}; leave it out")
     options = {name: value for name, value in given.items() if value is not None}
     if statistic == "count" and "where" not in options and neighbours == NEIGHBOURS[0]:
-        raise ParameterError(_WHERE)
+        raise ParameterError(WHERE)
     declared = {} if spaces is None else read_spaces(spaces)
     check_reviewed(declared)
     queries = Queries(

@@ -115,6 +115,9 @@ ASKED = [
     (["joint", "sex", "--method", "em", "--normalize"], {"sex"}, 2),
     (["value-counts", "age", "--bins", "4"], {"age"}, 4),
     (["sum", "age"], {"column"}, 1),
+    (["count", "--where", '{"sex": "F", "age": {"lower": 18, "upper": 65}}'], {"column"}, 1),
+    (["median", "age"], {"column"}, 1),
+    (["describe", "age", "income"], {"statistic", "column"}, 12),
     (["support", "sex"], {"sex"}, 2),
     (["var", "age"], {"column"}, 1),
     (["std", "income"], {"column"}, 1),
@@ -132,7 +135,7 @@ ASKED = [
 def test_every_statistic_from_the_shell(files, run):
     out = files / "out.parquet"
     assert run("sanitize", files / "in.parquet", out, "--epsilon", 30, "--spaces", files / "spaces.json")[0] == 0
-    assert {words[0] for words, *_ in ASKED} | {"crosstab", "cooccurrence", "set-sizes"} == set(STATISTICS)
+    assert {words[0] for words, *_ in ASKED} | {"crosstab", "cooccurrence", "set-sizes", "top"} == set(STATISTICS)
     for words, keys, count in ASKED:
         code, text, err = run("estimate", out, *words, "--json")
         assert (code, err) == (0, ""), words
@@ -141,6 +144,9 @@ def test_every_statistic_from_the_shell(files, run):
         assert set(rows[0]) == keys | {"estimate", "std_error", "lower", "upper"}, words
         assert run("estimate", out, *words)[0] == 0
     assert "method: em" in run("estimate", out, "joint", "sex", "--method", "em")[1]
+    (first,) = json.loads(run("estimate", out, "top", "sex", "--k", 1, "--json")[1])
+    assert set(first) == {"sex", "estimate", "std_error", "lower", "upper", "surely"}
+    assert "--where must be a JSON object" in run("estimate", out, "count")[2]
 
 
 def test_json_output_of_sanitize(files, run):
@@ -237,7 +243,10 @@ BAD = [
     (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--spaces", "list.json"], "must hold one JSON object"),
     (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--drop", "height"], "drop names 'height'"),
     (["estimate", "in.parquet", "mean", "age"], "the table carries no release plan"),
-    (["estimate", "in.parquet", "median", "age"], "statistic must be one of value-counts, crosstab"),
+    (["estimate", "in.parquet", "middle", "age"], "statistic must be one of value-counts, crosstab"),
+    (["estimate", "in.parquet", "count", "age"], "count takes --where and no columns; got 1"),
+    (["estimate", "in.parquet", "mean", "age", "--where", "{}"], "mean takes no --where; leave it out"),
+    (["estimate", "in.parquet", "count", "--where", "[]"], "--where must be a JSON object"),
     (["estimate", "in.parquet", "crosstab", "age"], "crosstab takes 2 columns; got 1"),
     (["estimate", "in.parquet", "mean", "age", "sex"], "mean takes 1 column; got 2"),
     (["inspect", "no.parquet"], "no.parquet does not exist"),
