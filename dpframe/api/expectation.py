@@ -30,7 +30,7 @@ from dpframe.threads import one_thread
 TWO_SIDED = 1.96
 """Standard errors of a 95 % interval."""
 
-_HALF_LOST = {"intervals": 0.06, "values": 0.2, "items": 0.2}
+_HALF_LOST = {"intervals": 0.08, "values": 0.2, "items": 0.2}
 """Noise of inference, in parts of the rows, at which half of the columns are lost; of text its threshold.
 
 Measured on a hundred real tables of 150 to 20,000 rows; the chance is 1/(1 + (half/noise)²).
@@ -202,7 +202,7 @@ def _lost(valid: CheckedRequest, rows: int) -> tuple[float, int]:
     lost, needed = 0.0, 0.0
     for _, asked in valid.measurement.asked:
         one = max(asked, key=lambda h: (h.threshold, h.variance))
-        noise, half = (one.threshold or math.sqrt(one.variance)), _HALF_LOST.get(one.kind, 0.06)
+        noise, half = (one.threshold or math.sqrt(one.variance)), _HALF_LOST.get(one.kind, 0.08)
         lost += 1 / (1 + (half * rows / noise) ** 2) if rows else 1.0
         needed = max(needed, noise / half * math.sqrt(1 / _FEW_LOST - 1))
     return lost, math.ceil(needed)

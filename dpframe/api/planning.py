@@ -547,12 +547,25 @@ def warn_not_found(plan: Plan) -> None:
         for why in reasons
     )
     entries = ", ".join(f"{missing.column!r}: {missing.placeholder}" for missing in plan.not_found)
+    grounds = "; ".join([grounds, *_soon(plan)])
     warn(
         f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns "
         f"({grounds}); estimates of them are NaN unless asked for with clipped=True: declare spaces={{{entries}}}, or "
         "raise epsilon or infer_share (df.dp.expect(epsilon=…) says what to expect at this number of rows)",
         InferenceWarning,
     )
+
+
+def _soon(plan: Plan) -> list[str]:
+    """Say which columns are about to be found, and with how much ε: those that another run may find as it is."""
+    reused = plan.reused is not None  # their ε was another
+    near = [missing for missing in plan.not_found if missing.times is not None and not reused]
+    times = sorted({missing.times for missing in near if missing.times is not None})
+    return [
+        f"about to be found at epsilon={plan.epsilon * factor:.3g}: "
+        f"{', '.join(repr(missing.column) for missing in near if missing.times == factor)}"
+        for factor in times
+    ]
 
 
 _SMALL = 1e-3

@@ -189,10 +189,11 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int) -> Tails | None
     if len(measured[-1].cells) < 2 or numbers is None or not high > low:
         return None
     cells = _cells(measured, space.inner_space.is_whole or measured[-1].unit is not None)
-    outer = hull(cells)
+    edges, last = np.array(cells.grid.ends, dtype=np.float64), len(cells.counts) - 1
+    # Bounds may rest on cells none of which stands out by itself.
+    outer = hull(cells) or _between(edges, low, high)
     if outer is None:
         return None
-    edges, last = np.array(cells.grid.ends, dtype=np.float64), len(cells.counts) - 1
     inside = slice(outer[0], outer[1] + 1)
     # Halved, as the sum of floats may be beyond them all.
     middles = np.clip(edges[inside] / 2 + edges[outer[0] + 1 : outer[1] + 2] / 2, low, high)
@@ -208,6 +209,12 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int) -> Tails | None
         max(float(n - nulls), 1.0),
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
     )
+
+
+def _between(edges: FloatArray, low: float, high: float) -> tuple[int, int] | None:
+    """Return the first and last cell that has numbers between bounds."""
+    places = np.flatnonzero((edges[:-1] < high) & (edges[1:] > low))
+    return (int(places[0]), int(places[-1])) if len(places) else None
 
 
 def _cells(measured: tuple[Measured, ...], whole: bool) -> Cells:

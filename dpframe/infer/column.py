@@ -48,6 +48,10 @@ class Task(ABC):
         """Return the task with no more rounds than these, where it has several of a kind."""
         return self
 
+    def under(self, noises: Sequence[CountNoise]) -> Task:
+        """Return the task with cells that the noise of its histograms lets be seen."""
+        return self
+
     def asks(self, i: int) -> int | None:
         """Return the number of the histogram that is asked for in round ``i``, or None if the column is done."""
         return i if i < len(self.histograms) else None

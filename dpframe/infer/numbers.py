@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self, cast
 
@@ -27,8 +28,8 @@ ROUND_SHARES = {1: (1.0,), 2: (0.5, 0.5), 3: (0.33, 0.33, 0.34)}
 _MOST_PARTS = (32, 1024)
 """Parts into which a cell with most of the mass is divided, in the second and in the third round."""
 
-_USUAL, _PARTS = (2**-8, 2**20), 4
-"""Numbers among which cells of an only round are divided, and into how many parts."""
+_PARTS, _COARSE_PARTS, _NOISY = 4, 2, 0.05
+"""Parts of a doubling that are cells of an only round: fewer where a count's noise is so large a part of the rows."""
 
 _LARGEST = 2**63 - 1
 
@@ -95,6 +96,27 @@ def first_grid(type_: pa.DataType) -> Grid:
     return Grid(tuple(edge for edge in edges if least < edge < most_int), least, most_int)
 
 
+def only_grid(grid: Grid, parts: int) -> Grid:
+    """Return the grid of an only round: doublings in so many parts, where values of usual sizes lie.
+
+    Others have cells 256-fold wide: cells that hold nothing cost no budget, but add to the noise between those that do.
+    0 and 1 have cells of their own, as truth values are written so, and so have the decades that years are of.
+    """
+    whole, number = grid.whole, int if grid.whole else float
+    usual = [math.ldexp(1.0, power) for power in range(-8, 21)]
+    wide = [math.ldexp(1.0, power) for power in (*range(-48, -8, 8), *range(28, 64, 8))]
+    parted = {a + (b - a) * part / parts for a, b in pairwise(usual) for part in range(1, parts)}
+    sizes = {number(size) for size in (*usual, *wide, *parted) if not whole or size >= 1}
+    one = 1 if whole else 1 + 2.0**-52
+    far = {edge for edge in grid.edges if abs(edge) >= _FAR}
+    edges = {*sizes, *(whole - size for size in sizes), *range(*_YEARS, 10), one, *far}
+    return Grid(tuple(sorted(number(edge) for edge in edges if grid.least < edge < grid.most)), grid.least, grid.most)
+
+
+_YEARS, _FAR = (1900, 2041), 2.0**60
+"""Years that numbers may be, and the size from which the cells are those of the type's own grid."""
+
+
 def _tick(type_: pa.DataType, year: int) -> int:
     """Return the start of a year in a type's unit, since 1970."""
     days = int(np.datetime64(f"{year:04d}-01-01", "D").astype(np.int64))
@@ -136,10 +158,17 @@ class Numbers(Task):
         self.n = n
         self.unit = _unit(self.type) if is_time(self.type) else None
         self.rounds: list[Round] = []
+        self.parts = _PARTS
 
     def in_rounds(self, rounds: int) -> Task:
         """Return the task with so many rounds."""
         self.most = rounds
+        return self
+
+    def under(self, noises: Sequence[CountNoise]) -> Task:
+        """Return the task with cells of an only round as coarse as its noise asks for."""
+        if math.sqrt(noises[0].variance) > _NOISY * self.n:
+            self.parts = _COARSE_PARTS
         return self
 
     @property
@@ -151,18 +180,11 @@ class Numbers(Task):
         """Return a counter of the next grid's cells."""
         if not self.rounds:
             grid = first_grid(self.type)
-            return _InCells((grid if self.most > 1 else self._finer(grid)).opened())
+            return _InCells((grid if self.most > 1 else self._only(grid)).opened())
         return _InCells(refined(fitted(self.rounds), self.n, _MOST_PARTS[len(self.rounds) - 1]).opened())
 
-    def _finer(self, grid: Grid) -> Grid:
-        """Return the grid of an only round: a cell costs nothing, so that those of usual sizes are divided."""
-        ends = [edge for edge in grid.edges if _USUAL[0] <= edge <= _USUAL[1]]
-        edges = {
-            a + (b - a) * part // _PARTS if grid.whole else a + (b - a) * part / _PARTS
-            for a, b in pairwise(ends)
-            for part in range(_PARTS)
-        }
-        return Grid(tuple(sorted(edges | set(grid.edges))), grid.least, grid.most)
+    def _only(self, grid: Grid) -> Grid:
+        return only_grid(grid, self.parts)
 
     def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the cells of a round."""
@@ -176,9 +198,10 @@ class Numbers(Task):
 
     def _bounds(self) -> tuple[float, float] | None:
         cells = fitted(self.rounds)
-        # A single round knows powers of two only: all of the cells where there is mass, as a bound too wide costs less
-        # than one too narrow.
-        return outer_bounds(cells) if self.most == 1 else bounds(cells, self.n)
+        if self.most > 1:
+            return bounds(cells, self.n)
+        # All cells with mass, as a bound too wide costs less than one too narrow.
+        return outer_bounds(cells, self.n - max(self.measured[-1].missing or 0, 0))
 
     def inner(self) -> Space:
         """Return the space between the bounds found, or between 0 and 1 where nothing was."""
@@ -198,8 +221,10 @@ class Numbers(Task):
 class Times(Numbers):
     """A column of dates, timestamps or durations."""
 
-    def _finer(self, grid: Grid) -> Grid:
-        return grid
+    def _only(self, grid: Grid) -> Grid:
+        finer = self.parts == _PARTS and not pa.types.is_duration(self.type)
+        years = {_tick(self.type, year) for year in range(*_YEARS)} if finer else set()
+        return Grid(tuple(sorted(years | set(grid.edges))), grid.least, grid.most)
 
     def inner(self) -> Space:
         """Return the space between the bounds found, or a public one where nothing was: a century, or a day."""
@@ -251,7 +276,7 @@ def friendly(low: Edge, high: Edge, parts: int = 20) -> tuple[Edge, Edge]:
     if not 1e-290 < width < math.inf:
         return low, high
     power = math.floor(math.log10(width / parts))
-    step = next(m * 10.0**power for m in (5, 2, 1) if m * 10.0**power <= width / parts)
+    step = next((m * 10.0**power for m in (5, 2) if m * 10.0**power <= width / parts), 10.0**power)
     if isinstance(low, int) and isinstance(high, int):
         whole = max(1, int(step))
         return low // whole * whole, -(-high // whole) * whole

@@ -21,7 +21,7 @@ from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.infer.categories import Items, Ranks, Texts, is_text
 from dpframe.infer.column import Counter, Presence, Task
-from dpframe.infer.cost import MOST_SHARE, Histogram, Spending, spend
+from dpframe.infer.cost import MOST_SHARE, CountNoise, Histogram, Spending, spend
 from dpframe.infer.from_data import IDENTIFIER
 from dpframe.infer.numbers import ROUND_SHARES, Numbers, Times, is_number, is_time
 from dpframe.infer.objects import Objects
@@ -182,6 +182,10 @@ class Measurement:
         if self.spending is None:
             return Inference({task.field.name: task.space() for task in tasks}, (), None, {})
         places = {histogram: at for at, histogram in enumerate(self.histograms)}
+        noises = self.spending.noises
+        tasks = [
+            task.under([noises[places[task.field.name, i]] for i in range(len(task.histograms))]) for task in tasks
+        ]
         limits = self.spending.thresholds
         threshold: dict[str, int] = {}
         for i in range(_ROUNDS):
@@ -199,6 +203,12 @@ class Measurement:
             self.budget,
             {task.field.name: threshold[task.field.name] for task in tasks if task.field.name in threshold},
         )
+
+    def _noises_of(self, task: Task) -> list[CountNoise]:
+        """Return the noises of a column's histograms, in their order."""
+        assert self.spending is not None
+        own = zip(self.histograms, self.spending.noises, strict=True)
+        return [noise for (name, _), noise in own if name == task.field.name]
 
 
 _CLEAR = 60

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
+from dpframe.plan.findings import POINT
 from dpframe.plan.nested_counts import Layer, fit_layers
 
 Edge = int | float
@@ -28,9 +29,6 @@ _PART = 0.035
 
 _WIDTHS = (1, 2, 3, 4, 6, 8)
 """Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none alone."""
-
-_WIDTHS_OF_PARTS = (*_WIDTHS, 12, 16, 24, 32)
-"""The same of a grid whose cells are parts of doublings."""
 
 _FALSE_ALARM = 0.0005
 """Probability, per column and round, that noise alone passes for mass."""
@@ -117,14 +115,14 @@ def fitted(rounds: Sequence[Round]) -> Cells:
     return Cells(rounds[-1].grid, fit, covariance).finite()
 
 
-def hull(cells: Cells, most: Sequence[int] = _WIDTHS) -> tuple[int, int] | None:
+def hull(cells: Cells) -> tuple[int, int] | None:
     """Return the first and last cell where there is mass beyond doubt, or None if there is no such cell.
 
     A run of cells counts if its sum is larger than noise makes anywhere on the grid, and no shorter run inside
     it is; then cells beside it, at a lower level.
     """
     size = len(cells.counts)
-    widths = [width for width in most if width <= size]
+    widths = [width for width in _WIDTHS if width <= size]
     level = NormalDist().inv_cdf(1 - _FALSE_ALARM / (size * len(widths)))
     sums = np.concatenate([[0.0], np.cumsum(cells.counts)])
     spread = np.zeros((size + 1, size + 1))
@@ -166,6 +164,50 @@ def _grown(cells: Cells, last: int, stops: FloatArray, near: float) -> int:
         if not len(scores) or scores.max() < _ADJACENT:
             return last
         last += 1 + int(np.argmax(scores))
+
+
+def fullest(cells: Cells, present: float) -> tuple[int, int] | None:
+    """Return the first and last cell of those that seem to hold all of ``present`` rows, or None where none do.
+
+    Runs of cells are added one after the other, each time the one that brings most rows beyond its price, until all
+    rows are there or no run is worth its price. Prices are in standard errors of a count: what a cell of noise alone
+    must show. They are lowest for values of usual sizes, so that rows that would lie far out need most evidence.
+    """
+    size, ends = len(cells.counts), np.array([float(end) for end in cells.grid.ends])
+    error = float(np.sqrt(cells.covariance[0, 0]))
+    starts, stops = np.triu_indices(size + 1, 1)
+    prices = _prices(ends) * error
+    marked, left = np.zeros(size, dtype=np.bool_), present
+    while left > 0:
+        rows, price = (np.concatenate([[0.0], np.cumsum(part * ~marked)]) for part in (cells.counts, prices))
+        held = rows[stops] - rows[starts]
+        touched = np.concatenate([[False], marked, [False]])
+        apart = ~(touched[starts] | touched[stops + 1]) & marked.any()
+        gain = np.minimum(held, left) - (price[stops] - price[starts]) - apart * _APART * error
+        best = int(np.argmax(gain))
+        if gain[best] <= 0:
+            break
+        marked[starts[best] : stops[best]] = True
+        left -= float(held[best])
+    places = np.flatnonzero(marked)
+    return (int(places[0]), int(places[-1])) if len(places) else None
+
+
+_USUAL_PRICE, _TINY_PRICE, _LARGE_PRICE, _NEGATIVE_PRICE, _APART = 0.75, 2.0, 3.0, 1.0, 3.0
+"""Standard errors that a cell must hold: of usual sizes, tiny, large, and more where negative; a run apart from others.
+
+Chosen on fifty real tables of 150 to 30,000 rows.
+"""
+_TINY, _LARGE = 2.0**-8, 2.0**20
+
+
+def _prices(ends: FloatArray) -> FloatArray:
+    """Return the price of every cell between ends."""
+    low, high = ends[:-1], ends[1:]
+    far = np.maximum(np.abs(low), np.abs(high))
+    tiny = (far <= _TINY) & (np.sign(low) * np.sign(high) > 0)
+    prices = np.where(far > _LARGE, _LARGE_PRICE, np.where(tiny, _TINY_PRICE, _USUAL_PRICE))
+    return np.asarray(prices + np.where(low / 2 + high / 2 < 0, _NEGATIVE_PRICE, 0.0))
 
 
 def refined(cells: Cells, n: int, most_parts: int) -> Grid:
@@ -220,14 +262,15 @@ def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
     return _at_zero(low, high, cells, outer)
 
 
-def outer_bounds(cells: Cells) -> tuple[float, float] | None:
-    """Return where the cells with mass begin and end, or None where no mass was found, or none but that of 0."""
-    outer = hull(cells, _WIDTHS_OF_PARTS)
+def outer_bounds(cells: Cells, present: float) -> tuple[float, float] | None:
+    """Return where the cells that hold ``present`` rows begin and end, or None where there are none but that of 0."""
+    outer = fullest(cells, present)
     if outer is None:
         return None
     first, last = outer
-    ends, whole = cells.grid.ends, cells.grid.whole
-    return _at_zero(float(ends[first]), float(ends[last + 1]) - whole, cells, outer)
+    start, stop = (float(end) for end in cells.grid.ends[last : last + 2])
+    high = start if stop - start < POINT * abs(start) else stop - cells.grid.whole
+    return _at_zero(float(cells.grid.ends[first]), high, cells, outer)
 
 
 def _at_zero(low: float, high: float, cells: Cells, outer: tuple[int, int]) -> tuple[float, float] | None:

@@ -1,8 +1,9 @@
 """What private inference did not find, judged from its noisy counts alone.
 
 A plan holds the counts that inference measured, the noise's variance and the number of rows. From these follow the
-share of the rows that the space found does not hold, and its standard error; all of it is post-processing, and costs
-nothing. A column is *not found* where that share may be more than a fifth: its estimate and two standard errors are.
+share of the rows present that the space found does not hold, and its standard error; all of it is post-processing, and
+costs nothing. A column is *not found* where that share is more than a fifth by two standard errors, or may be more than
+three fifths.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dpframe.spaces import Space
 MOST_OUTSIDE = 0.2
 """Share of the rows that may lie in ``other``, or beyond a bound."""
 
-MOST_UNSEEN = 0.4
+MOST_UNSEEN = 0.6
 """Share of the rows that may lie there for all that counts say; estimates have it in their intervals."""
 
 MOST_BESIDE_SPIKE = 0.05
@@ -38,8 +39,11 @@ _SPIKE = 0.6
 _SURELY = 3.0
 """Standard errors by which others than a spike's rows are there beyond doubt."""
 
-_RUNS, _FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.0005
+_RUNS, _FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.01
 """Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows."""
+
+POINT = 1e-12
+"""Width of a cell of floats that holds a single number, in parts of it."""
 
 ERRORS = 2.0
 """Standard errors by which the rows that bounds leave out must lie below that share."""
@@ -50,11 +54,14 @@ class NotFound:
     """A column whose space private inference did not find.
 
     ``why`` says on which grounds, and ``placeholder`` is the form of a declaration, with no value of the data.
+    ``times`` is by how much more ε the column is about to be found: inferred anew with that much, it is found four
+    times in five. None where what it needs is more, or does not show in its counts.
     """
 
     column: str
     why: str
     placeholder: str
+    times: float | None = None
 
 
 def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFound, ...]:
@@ -80,9 +87,9 @@ def judge_spaces(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tup
         known = [m for m in inferred.measured if m.column == name and _counts_of(m, space)]
         mine = [measured for measured in known if measured.kind == known[-1].kind]
         rule = _RULES.get(mine[-1].kind) if mine and n > 0 and name in inferred.columns else None
-        why = None if rule is None else rule(tuple(mine), space, n)
-        if why is not None:
-            findings.append(NotFound(name, why, _placeholder(space)))
+        missing = None if rule is None else rule(tuple(mine), space, n)
+        if missing is not None:
+            findings.append(NotFound(name, missing.why, _placeholder(space), missing.times))
     return tuple(findings)
 
 
@@ -95,17 +102,31 @@ def _counts_of(measured: Measured, space: Space) -> bool:
     return measured.kind != "intervals" or (bounded and inner.is_time == (measured.unit is not None))
 
 
+@dataclass(frozen=True)
+class _Missing:
+    why: str
+    times: float | None = None
+
+
 # Every face of a release reads its plan anew, and asks this of it.
 @lru_cache(maxsize=1024)
-def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int) -> str | None:
+def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int) -> _Missing | None:
     share, error = share_outside(measured, space, n)
     if share - ERRORS * error > MOST_OUTSIDE:
-        return "more than a fifth of the rows lies beyond its bounds"
+        return _Missing("more than a fifth of the rows lies beyond its bounds", _TIMES[1])
     if (share - error / 2 > MOST_BESIDE_SPIKE and _spiky(measured, n)) or _hides_others(measured, space, n):
-        return "one value has most of the rows, and where the others lie does not stand out of the noise"
+        why = "one value has most of the rows, and where the others lie does not stand out of the noise"
+        return _Missing(why, _TIMES[1])
     if share + ERRORS * error > MOST_UNSEEN:
-        return "its bounds rest on counts that do not stand out of their noise"
+        why = "its bounds rest on counts that do not stand out of their noise"
+        # Errors fall with 1/ε. Half as much again, as the share that was drawn here is not the one drawn then.
+        times = 1.5 * ERRORS * error / (MOST_UNSEEN - share) if share < MOST_UNSEEN else math.inf
+        return _Missing(why, next((most for most in _TIMES if times <= most), None))
     return None
+
+
+_TIMES = (1.5, 2.0, 3.0)
+"""Factors of ε by which a column is said to be about to be found."""
 
 
 def _spiky(measured: Sequence[Measured], n: int) -> bool:
@@ -123,7 +144,8 @@ def _hides_others(measured: Sequence[Measured], space: Space, n: int) -> bool:
     counts, covariance = fit_layers(layers)
     ends = np.array(layers[-1].ends, dtype=np.float64)
     spike, whole = int(np.argmax(counts)), space.inner_space.is_whole or measured[-1].unit is not None
-    single = ends[spike + 1] - ends[spike] <= 1 if whole else ends[spike] < 0 < ends[spike + 1]
+    width = ends[spike + 1] - ends[spike]
+    single = width <= 1 if whole else width < POINT * abs(ends[spike]) or ends[spike] < 0 < ends[spike + 1]
     if not single or not _spiky(measured, n):
         return False
     others = n - (measured[-1].missing or 0) - counts[spike]
@@ -150,7 +172,7 @@ def _stands_out(counts: FloatArray, covariance: FloatArray, inside: npt.NDArray[
 
 
 def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[float, float]:
-    """Return the estimated share of the rows beyond a space's bounds, at least 0, and its standard error.
+    """Return the estimated share of the rows present beyond a space's bounds, at least 0, and its standard error.
 
     Nulls lie outside, too, where the space holds none. All cells of a round, and the nulls, add up to n rows: of
     counts x with the covariance C that knowledge leaves x + C1·(n − 1ᵀx)/(1ᵀC1), and C − C11ᵀC/(1ᵀC1).
@@ -169,7 +191,9 @@ def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[f
     counts = counts + spread * (n - counts.sum()) / spread.sum()
     covariance = covariance - np.outer(spread, spread) / spread.sum()
     variance = max(float(outside @ covariance @ outside), 0.0)
-    return max(float(outside @ counts), 0.0) / n, math.sqrt(variance) / n
+    # Of the rows that are not null, of which there is one at least.
+    present = max(n - float(counts[-1]) if nulls and space.has_null else n, 1.0)
+    return max(float(outside @ counts), 0.0) / present, math.sqrt(variance) / present
 
 
 def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
@@ -184,6 +208,8 @@ def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
         parts = np.where(np.isfinite(stops - starts), shared / (stops - starts), shared == stops - starts)
     if not whole:  # the cell of floats around 0 is 0 itself, where a bound may lie
         parts[(starts < 0) & (stops > 0)] = float(low <= 0 <= high)
+        point = stops - starts < POINT * np.abs(starts)
+        parts[point] = (low / 2 <= starts[point]) & (starts[point] <= high / 2)
     return np.clip(parts, 0.0, 1.0)
 
 
@@ -200,29 +226,29 @@ def bounds_of_counts(grid: Any, unit: str | None) -> list[float]:
 _MICROSECONDS = {"D": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1e-3}
 
 
-def _other_values(measured: Sequence[Measured], space: Space, n: int) -> str | None:
+def _other_values(measured: Sequence[Measured], space: Space, n: int) -> _Missing | None:
     (counts,) = measured[-1:]
     if not counts.cells:
-        return "no value cleared the threshold"
+        return _Missing("no value cleared the threshold")
     nulls = max(counts.missing or 0, 0) if space.has_null else 0
     if n - nulls - sum(counts.counts) > MOST_OUTSIDE * n:
-        return "more than a fifth of the rows seems to hold other values"
+        return _Missing("more than a fifth of the rows seems to hold other values")
     return None
 
 
-def _no_items(measured: Sequence[Measured], space: Space, n: int) -> str | None:
-    return None if measured[-1].cells else "no item cleared the threshold"
+def _no_items(measured: Sequence[Measured], space: Space, n: int) -> _Missing | None:
+    return None if measured[-1].cells else _Missing("no item cleared the threshold")
 
 
-def _no_kind(measured: Sequence[Measured], space: Space, n: int) -> str | None:
-    return "no kind of value that a space holds stood out of the noise"
+def _no_kind(measured: Sequence[Measured], space: Space, n: int) -> _Missing | None:
+    return _Missing("no kind of value that a space holds stood out of the noise")
 
 
-def _no_length(measured: Sequence[Measured], space: Space, n: int) -> str | None:
-    return None if measured[-1].cells else "no length of lists stands out of the noise"
+def _no_length(measured: Sequence[Measured], space: Space, n: int) -> _Missing | None:
+    return None if measured[-1].cells else _Missing("no length of lists stands out of the noise")
 
 
-_RULES: dict[str, Callable[[Sequence[Measured], Space, int], str | None]] = {
+_RULES: dict[str, Callable[[Sequence[Measured], Space, int], _Missing | None]] = {
     "intervals": _beyond_bounds,
     "values": _other_values,
     "ranks": _other_values,

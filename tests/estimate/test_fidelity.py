@@ -97,7 +97,7 @@ def test_nothing_is_measured_of_what_was_not_found(safe):
     plan = dpf.Estimates(safe).plan
     assert [missing.column for missing in plan.not_found] == ["note"]
     generator = np.random.default_rng(0)
-    few = pd.DataFrame({"age": generator.normal(35, 10, 300), "k": generator.integers(0, 50, 300)})
+    few = pd.DataFrame({"age": generator.normal(35, 10, 90), "k": generator.integers(0, 50, 90)})
     with pytest.warns(dpf.InferenceWarning):
         small = dpf.sanitize(few, epsilon=0.3, delta=1e-6, spaces={"k": (0, 49)}, key=KEY)
     for one in (plan, dpf.Estimates(small).plan):

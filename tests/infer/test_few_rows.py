@@ -1,5 +1,7 @@
 """Small tables: fewer questions, generous bounds, identifiers left out, and no number that is wrong without a word."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -7,7 +9,9 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
+from dpframe.infer.numbers import first_grid, friendly, only_grid
 from dpframe.infer.private import Measurement, histograms_of, rounds_of
+from dpframe.infer.ranges import Cells, Grid, fullest
 from dpframe.spaces.field import Field
 
 KEY = bytes(range(32))
@@ -61,6 +65,91 @@ def test_a_single_round_bounds_generously(low, recwarn):
     assert not said(recwarn)
     assert inside > 0.9
     assert space.upper - space.lower < 4 * max(abs(low + 80), 80)
+
+
+def test_cells_of_a_single_round_are_as_coarse_as_their_noise():
+    """By rows, columns and promise alone: two tables of one schema have the same cells."""
+
+    def cells(n, columns, value):
+        own = Measurement.of(fields(columns), n, Budget(1.0, 1e-6), rounds=1)
+        values = pa.array(np.full(n, float(value)))
+        drawn = own.draw(lambda names: iter([dict.fromkeys(names, values)]), KEY)
+        return drawn.measured[0].cells
+
+    assert cells(300, 20, 3) == cells(300, 20, 7e9)
+    assert set(cells(300, 20, 3)) < set(cells(2_000, 20, 3))
+
+
+@pytest.mark.parametrize("type_", [pa.int64(), pa.int16(), pa.uint8(), pa.float32(), pa.float64()])
+@pytest.mark.parametrize("parts", [2, 4])
+def test_the_grid_of_a_single_round_ascends_within_its_type(type_, parts):
+    grid = only_grid(first_grid(type_), parts)
+    assert list(grid.edges) == sorted(set(grid.edges))
+    assert grid.least < grid.edges[0]
+    assert grid.edges[-1] < grid.most
+    assert all(isinstance(edge, int) == pa.types.is_integer(type_) for edge in grid.edges)
+
+
+@pytest.mark.parametrize("type_", [np.int64, np.float64])
+def test_truth_values_as_numbers_have_bounds_of_their_own(type_, recwarn):
+    frame = pd.DataFrame({f"x{i}": (np.arange(1_500) % 3 == 0).astype(type_) for i in range(5)})
+    plan = dpf.Estimates(dpf.sanitize(frame, 1.0, key=KEY)).plan
+    assert not said(recwarn)
+    assert {(c.space.inner_space.lower, c.space.inner_space.upper) for c in plan.columns} == {(0, 1)}
+
+
+def test_years_have_bounds_of_decades(recwarn):
+    frame = pd.DataFrame({f"x{i}": 1976 + np.arange(900) % 14 for i in range(3)})
+    plan = dpf.Estimates(dpf.sanitize(frame, 1.0, key=KEY)).plan
+    assert not said(recwarn)
+    assert all(column.space.upper - column.space.lower <= 30 for column in plan.columns)
+
+
+def counted(edges, counts, variance=100.0):
+    grid = Grid(edges, -(2**40), 2**40)
+    return Cells(grid, np.array(counts, dtype=float), np.eye(len(counts)) * variance)
+
+
+def test_bounds_hold_all_rows_that_are_there_and_no_more():
+    edges = tuple(2**i for i in range(12))
+    near = [0, 300, 400, 280, 25, 15, 10, -10, 5, 0, -20, 10, 15]
+    assert fullest(counted(edges, near), 1_000) == (1, 4)
+    # What lies apart must hold more, and most where values are rare.
+    assert fullest(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 100, 0, 0, 0]), 1_000) == (1, 9)
+    assert fullest(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 35, 0, 0, 0]), 1_000) == (1, 3)
+    assert fullest(counted(edges, [-5] * 13), 1_000) is None
+
+
+def test_bounds_near_the_limits_of_floats_are_rounded():
+    """The decimal logarithm of a float may be rounded up: some widths had no step."""
+    for power in range(-280, 280):
+        for width in (
+            math.nextafter(20 * 10.0**power, 0),
+            20 * 10.0**power,
+            math.nextafter(20 * 10.0**power, math.inf),
+        ):
+            low, high = friendly(0.0, width)
+            assert low == 0.0
+            assert width * (1 - 1e-12) <= high <= 1.11 * width
+
+
+def test_columns_that_another_run_may_find_are_said_to_be_about_to_be_found():
+    """Of columns that runs disagree on, four in five are named so where they are lost; the keys are fixed."""
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({f"x{i}": generator.normal(50, 4 + i, 250) for i in range(16)})
+    lost = []
+    for key in range(6):
+        with pytest.warns(dpf.InferenceWarning) as caught:
+            plan = dpf.Estimates(dpf.sanitize(frame, 1.0, key=key.to_bytes(32), measure=None)).plan
+        lost.append({missing.column: missing.times for missing in plan.not_found})
+        near = [name for name, times in lost[-1].items() if times is not None]
+        message = next(str(w.message) for w in caught if "did not find" in str(w.message))
+        assert bool(near) == ("about to be found at epsilon=" in message)
+        assert all(f"'{name}'" in message.split("about to be found", 1)[1] for name in near)
+    names = [name for name in frame if 0 < sum(name in one for one in lost) < len(lost)]
+    said_so = [all(one.get(name, 1.0) is not None for one in lost) for name in names]
+    assert len(names) >= 5
+    assert np.mean(said_so) >= 0.8
 
 
 def test_zeros_alone_are_not_found(recwarn):

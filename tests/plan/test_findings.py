@@ -83,8 +83,8 @@ def test_small_tables_are_covered_or_warned_of(epsilon):
 
 @pytest.fixture(scope="module")
 def lost():
-    """A release of 150 rows, of which inference finds next to nothing."""
-    frame = dpf.datasets.make_census(150, columns=COLUMNS)
+    """A release of 60 rows, of which inference finds next to nothing."""
+    frame = dpf.datasets.make_census(60, columns=COLUMNS)
     safe, said = quietly(dpf.sanitize, frame, 1.0, key=bytes(32))
     return safe, said
 
