@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -74,7 +74,8 @@ On Adult's nine columns pairs err by 0.035 (L1) with all of them and by 0.042 wh
 
 def usable_tables(tables: Sequence[MeasuredTable], source: Source) -> tuple[MeasuredTable, ...]:
     """Return the tables that fit the release's columns and rows; warn of others."""
-    kept = tuple(table for table in tables if _fits(table, source))
+    columns = {column.name: column for column in source.plan.columns}
+    kept = tuple(table for table in tables if _fits(table, columns, source.rows))
     if len(kept) < len(tables):
         left = len(tables) - len(kept)
         warn(
@@ -85,14 +86,13 @@ def usable_tables(tables: Sequence[MeasuredTable], source: Source) -> tuple[Meas
     return kept
 
 
-def _fits(table: MeasuredTable, source: Source) -> bool:
+def _fits(table: MeasuredTable, known: Mapping[str, Column], rows: int) -> bool:
     measure, names = table.measure, table.measure.columns
-    known = [name for name in names if name in source.plan.names]
-    if measure.kind not in KINDS or not known or len(set(known)) < len(names):
+    if measure.kind not in KINDS or not names or len(known.keys() & set(names)) < len(names):
         return False
     if not (math.isfinite(measure.sigma2) and measure.sigma2 > 0):
         return False
-    columns = [source.plan[name] for name in names]
+    columns = [known[name] for name in names]
     if measure.kind == "sum":
         return len(names) == 1 and columns[0].space.is_numeric and table.counts.size == 1
     if measure.kind == "items":
@@ -109,7 +109,7 @@ def _fits(table: MeasuredTable, source: Source) -> bool:
         return False
     if table.counts.shape != tuple(axis.cells for axis in _axes_of(table, columns)):
         return False
-    return abs(float(table.counts.sum()) - source.rows) <= UNLIKELY * math.sqrt(measure.sigma2 * table.counts.size)
+    return abs(float(table.counts.sum()) - rows) <= UNLIKELY * math.sqrt(measure.sigma2 * table.counts.size)
 
 
 def _divides(table: MeasuredTable, column: Column) -> bool:
@@ -131,12 +131,6 @@ def _ascends(starts: tuple[int, ...] | None, column: Column) -> bool:
     found = np.asarray(starts)
     rising = len(found) > 0 and found[0] == 0 and bool((np.diff(found) > 0).all())
     return rising and int(found[-1]) < column.space.values and column.space.is_numeric
-
-
-def _ruled(table: MeasuredTable, axes: list[Axis], source: Source) -> tuple[MeasuredTable, list[Axis]]:
-    """Return a table whose cells that rules exclude are 0, and its axes."""
-    never = source.plan.bound_rules.impossible({axis.name: code_stretches(axis) for axis in axes})
-    return table if never is None else replace(table, counts=np.where(never, 0, table.counts)), axes
 
 
 def _axes_of(table: MeasuredTable, columns: Sequence[Column]) -> list[Axis]:
@@ -197,13 +191,16 @@ class MeasuredTables:
         self._source, self._inference = source, inference
         self._members: dict[str, TableColumn | None] = {}
         self.tables = usable_tables(tables, source)
-        self._counted = [
-            _ruled(table, _axes_of(table, [source.plan[name] for name in table.measure.columns]), source)
-            for table in self.tables
-            if table.measure.kind in COUNTED
-            and table.measure.level < 2
-            and not set(table.measure.columns) & set(source.missing)
-        ]
+        columns, rules = {column.name: column for column in source.plan.columns}, source.plan.bound_rules
+        self._counted: list[tuple[MeasuredTable, list[Axis]]] = []
+        for table in self.tables:
+            names = table.measure.columns
+            if table.measure.kind in COUNTED and table.measure.level < 2 and not set(names) & set(source.missing):
+                axes = _axes_of(table, [columns[name] for name in names])
+                # Cells that rules exclude are 0.
+                never = rules.impossible({a.name: code_stretches(a) for a in axes}) if rules.rules else None
+                counts = table.counts if never is None else np.where(never, 0, table.counts)
+                self._counted.append((replace(table, counts=counts), axes))
         self._laws: dict[str, NumberLaw] = {}
         self._among: frozenset[str] | None = None
         self._smaller: dict[frozenset[str], MeasuredTables] = {}

@@ -12,9 +12,9 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.tables.fit import TableFit, refit_tables
-from dpframe.estimate.tables.tables import Table
+from dpframe.estimate.tables.tables import Evidence, Table
 
-REPLICAS = 12
+REPLICAS = 10
 """Measurements drawn anew."""
 
 MOST_COMPARED = 20
@@ -31,19 +31,20 @@ class Replicas:
     @cached_property
     def _common(self) -> float:
         """The ratio below of some pairs together, evenly among all."""
-        pairs = list(self.fit.evidence.pairs)
+        pairs = list(_pairs(self.fit.evidence))
         some = [self._squares(pair) for pair in pairs[:: max(1, len(pairs) // MOST_COMPARED)]]
         held, own, _ = np.sum(some, axis=0) if some else (1.0, 1.0, 0)
         return float(held / max(own, 1e-300))
 
     def bias(self, pair: tuple[int, int]) -> float:
-        """Return by how much a measured pair's squared errors exceed those of the replicas, at least 1.
+        """Return by how much a known pair's squared errors exceed those of the replicas, at least 1.
 
         A replica's truth is a fit, which is smoother than the table was. The fit's own squared error is its misfit
         less the noise, and twice the covariance of noise and fit, which replicas show (Efron 2004). That has the
-        variance 2·cells: a pair's ratio is drawn to that of all, as if ratios of pairs differed by about one.
+        variance 2·cells: a pair's ratio is drawn to that of all, as if ratios of pairs differed by about one. Of a pair
+        that rows alone tell of, both are of the released classes.
         """
-        if pair not in self.fit.evidence.pairs:
+        if pair not in _pairs(self.fit.evidence):
             return 1.0
         held, own, cells = self._squares(pair)
         weight = own**2 / (2 * cells)
@@ -51,14 +52,14 @@ class Replicas:
 
     def _squares(self, columns: tuple[int, int]) -> tuple[float, float, int]:
         """Return a pair's squared error by its misfit, by the replicas, in units of its noise, and its cells."""
-        pair = self.fit.evidence.pairs[columns]
-        n, shares, precision = self.fit.evidence.n, self.fit.joint(columns), 1 / pair.variances
-        steps = [n * (fit.joint(columns) - shares) for fit in self.again]
-        noises = [fit.evidence.pairs[columns].counts - n * shares for fit in self.again]
+        pair, of_rows = _pairs(self.fit.evidence)[columns], columns not in self.fit.evidence.pairs
+        expected, precision = _expected(self.fit, pair, of_rows), 1 / pair.variances
+        steps = [_expected(fit, pair, of_rows) - expected for fit in self.again]
+        noises = [_pairs(fit.evidence)[columns].counts - expected for fit in self.again]
         covariance = np.mean([np.sum(s * z * precision) for s, z in zip(steps, noises, strict=True)])
-        misfit = np.sum((n * shares - pair.counts) ** 2 * precision)
+        misfit = np.sum((expected - pair.counts) ** 2 * precision)
         own = np.mean([np.sum(s * s * precision) for s in steps])
-        return float(misfit - shares.size + 2 * covariance), float(own), shares.size
+        return float(misfit - expected.size + 2 * covariance), float(own), expected.size
 
     def errors(
         self,
@@ -119,8 +120,8 @@ def draw_replicas(fit: TableFit, count: int = REPLICAS) -> Replicas:
     """Measure the fit anew, and fit each measurement with the classes and the steps of the first."""
     generator = np.random.default_rng(2)
     evidence = fit.evidence
-    tables = [(table, evidence.n * fit.joint(table.columns)) for table in evidence.tables]
-    rows = [(table, float(table.counts.sum()) * _released(fit, table.columns)) for table in evidence.rows]
+    tables = [(table, _expected(fit, table, False)) for table in evidence.tables]
+    rows = [(table, _expected(fit, table, True)) for table in evidence.rows]
     again = []
     for r in range(count):
         drawn = [tuple(_again(*known, generator) for known in part) for part in (tables, rows)]
@@ -133,5 +134,15 @@ def _again(table: Table, expected: FloatArray, generator: np.random.Generator) -
     return Table(table.columns, expected + noise, table.sigma)
 
 
-def _released(fit: TableFit, columns: Sequence[int]) -> FloatArray:
-    return JointDomain.of([fit.evidence.channels[c] for c in columns]).spread(fit.joint(columns))
+def _expected(fit: TableFit, table: Table, of_rows: bool) -> FloatArray:
+    """Return the counts that a fit lets a table have, or one of released rows."""
+    shares = fit.joint(table.columns)
+    if not of_rows:
+        return fit.evidence.n * shares
+    law = JointDomain.of([fit.evidence.channels[c] for c in table.columns]).spread(shares)
+    return np.asarray(float(table.counts.sum()) * law)
+
+
+def _pairs(evidence: Evidence) -> dict[tuple[int, int], Table]:
+    """Return what is known of pairs: by rows where no table holds them."""
+    return {(row.columns[0], row.columns[1]): row for row in evidence.rows} | evidence.pairs
