@@ -18,6 +18,7 @@ from dpframe.errors import InferenceWarning, ParameterError, check_fraction, war
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Ends, Tails, tails_of
+from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.distribution import Distribution, aggregation
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joint_fits import METHODS, Fits
@@ -26,7 +27,6 @@ from dpframe.estimate.not_found import NOT_FOUND
 from dpframe.estimate.number_tables import ItemTable, Known, NumberPair, NumberTables, combined
 from dpframe.estimate.question import Answer, Question
 from dpframe.estimate.table_column import code_stretches
-from dpframe.estimate.with_counts import CombinedDistribution, MeasuredCounts
 from dpframe.estimate.with_tables import TableJoints
 from dpframe.io.released import Source
 from dpframe.plan.forecast import mean_errors
@@ -69,6 +69,11 @@ class Reading:
         self._given_tables = tuple(tables)
         self.clipped = clipped
 
+    @property
+    def _z(self) -> float:
+        """Half-width of intervals in standard errors."""
+        return NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+
     def is_listed(self, column: str) -> bool:
         """Tell whether a column is one of listed values (or of so few that they can be listed)."""
         space = self._source.column(column).space
@@ -106,18 +111,13 @@ class Reading:
         first, second = self._numbers(one), self._numbers(other)
         return None if first is None or second is None else NumberPair.of(first, second)
 
-    def _distribution(self, column: str) -> Distribution | CombinedDistribution | NumberTables:
+    def _distribution(self, column: str) -> Distribution | NumberTables:
         told = self._numbers(column)
         if told is not None:
             return told
         axis = make_axis(self._source.column(column), self._grid_bins(column))
         assert isinstance(axis, BinnedAxis)
-        if self._measured is not None:
-            both = self._measured.distribution(self._measured.snapped(axis), lambda fine: self._counts([fine]))
-            if both is not None:
-                return both
-        axis = axis.for_fits
-        return Distribution.fit(axis, surrogates.count_classes([axis], self._source.codes([column])))
+        return self._evidence.distribution(self._evidence.snapped(axis))
 
     def _grid_bins(self, column: str) -> int:
         space = self._source.column(column).space
@@ -157,29 +157,49 @@ class Reading:
     def _open_cells(
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
     ) -> Answer:
-        sampling = self._source.sampling(target)
         if method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
+        sampling, population = self._source.sampling(target), target == "population"
         counts = self._counts(axes)
-        question = Question(axes, normalize, tuple(given), dropna, target == "population")
+        question = Question(axes, normalize, tuple(given), dropna, population)
+        if method == "auto" and (self._joints is None or self._told(axes) == "rows"):
+            method = self._fits.pick(axes, counts)
+        if len(axes) == 1 and method == "inverse" and not given:
+            tables = None if self._joints is None else self._joints.tables.cell_counts(axes[0])
+            own = self._evidence.cells(
+                axes[0], normalize=normalize, dropna=dropna, population=population, tables=tables
+            )
+            if own is not None:
+                return Answer(*own, method, "rows" if tables is None else "both")
         if self._joints is not None:
-            both = self._with_all(axes, counts, normalize, dropna, method, target)
-            if both is not None:
-                return Answer(*both, method, "both")
             told = self._joints.answer(question, method, lambda: self._row_cells(axes, counts))
             if told is not None:
                 return told
-        if method == "auto":
-            method = self._fits.pick(axes, counts)
-        both = self._with_measured(axes, counts, normalize, dropna, method, target)
-        if both is not None:
-            return Answer(*both, method, "rows")
+        if len(axes) == 1 and method == "em" and self.n:
+            return Answer(*self._column_fit(question, sampling), method, "rows")
         if method == "inverse" or not self.n:
             found = surrogates.joint_cells(
                 counts, axes, normalize=normalize, given=given, dropna=dropna, sampling=sampling
             )
             return Answer(*self._weighted(*found, normalize), "inverse", "rows")
         return self._fits.answer(question, counts, method, sampling)
+
+    def _told(self, axes: Sequence[Axis]) -> str:
+        """Tell where a joint of axes is from: ``"tables"``, ``"rows"``, or ``"both"``."""
+        return "rows" if self._joints is None else self._joints.tables.told([axis.name for axis in axes])
+
+    def _column_fit(self, question: Question, sampling: float) -> tuple[FloatArray, FloatArray]:
+        """Return what is asked of one column by maximum likelihood, and variances."""
+        (axis,) = question.axes
+        fitted, parts = self._evidence.distribution(self._fine(axis)), np.eye(axis.cells)
+        if axis.grid is not None and fitted.axis.grid is not None:
+            parts = aggregation(fitted.axis.grid, axis.grid)
+
+        def presented(shares: FloatArray) -> FloatArray:
+            merged = parts @ shares
+            return np.asarray(merged / question.unit(merged, self._all_rows))
+
+        return presented(fitted.shares), fitted.errors_of(presented, sampling) ** 2
 
     def _row_cells(self, axes: Sequence[Axis], counts: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the rows' unbiased counts of the table's cells, and their variances."""
@@ -196,75 +216,34 @@ class Reading:
         tables = self._given_tables or self._source.tables
         if self._use_measured is False or not whole or not tables:
             return None
-        measured = MeasuredTables(self._source, tables, self._measured)
+        measured = MeasuredTables(self._source, tables, self._evidence)
         return TableJoints(self._source, measured) if measured else None
 
     def _default_method(self, axes: Sequence[Axis]) -> str:
         """Return the method where none is named: unbiased counts between bins have errors beyond use."""
         if all(axis.grid is None for axis in axes):
             return "inverse"
-        told = "rows" if self._joints is None else self._joints.tables.told([axis.name for axis in axes])
-        return "em" if told == "rows" else "model"
-
-    def _with_all(
-        self, axes: Sequence[Axis], counts: FloatArray, normalize: bool, dropna: bool, method: str, target: str
-    ) -> tuple[FloatArray, FloatArray] | None:
-        """Return the unbiased cells of one column from rows, tables and what inference measured, if all three tell."""
-        if method != "inverse" or len(axes) > 1 or self._measured is None or self._joints is None:
-            return None
-        more = self._joints.tables.cell_counts(axes[0])
-        if more is None:
-            return None
-        population = target == "population"
-        return self._measured.cells(
-            axes[0], counts, normalize=normalize, dropna=dropna, population=population, more=more
-        )
-
-    def _with_measured(
-        self, axes: Sequence[Axis], counts: FloatArray, normalize: bool, dropna: bool, method: str, target: str
-    ) -> tuple[FloatArray, FloatArray] | None:
-        """Return the cells of one column from its rows and what inference measured of it, if it did."""
-        population, axis = target == "population", axes[0]
-        if len(axes) > 1 or self._measured is None:
-            return None
-        if method == "inverse":
-            return self._measured.cells(axis, counts, normalize=normalize, dropna=dropna, population=population)
-        if method != "em":
-            return None
-        fitted = self._measured.distribution(self._fine(axis), lambda fine: self._counts([fine]))
-        if fitted is None:
-            return None
-        parts = np.eye(axis.cells)
-        if axis.grid is not None and fitted.axis.grid is not None:
-            parts = aggregation(fitted.axis.grid, axis.grid)
-        question = Question(axes, normalize, (), dropna, population)
-
-        def presented(shares: FloatArray) -> FloatArray:
-            merged = parts @ shares
-            return np.asarray(merged / question.unit(merged, self._all_rows))
-
-        return presented(fitted.shares), fitted.errors_of(presented, target) ** 2
+        return "em" if self._told(axes) == "rows" else "model"
 
     @cached_property
-    def _measured(self) -> MeasuredCounts | None:
-        """The counts that inference measured, if they are of the table that these rows are."""
+    def _evidence(self) -> ColumnEvidence:
+        """What is known of single columns; the counts of inference if they are of the table that these rows are."""
         inferred, info = self.plan.inferred, self._source.info
         whole = self.rows == self.plan.n and (info is None or info.n == self.n)
         own = info is not None and info.measured if self._use_measured is None else self._use_measured
-        if not own or inferred is None or not whole:
-            return None
-        return MeasuredCounts(inferred, self._source.weight, self._source.sampling("table"))
+        counts = inferred if own and whole else None
+        sampling = self._source.sampling("table")
+        return ColumnEvidence(counts, lambda axis: self._counts([axis]), self._source.weight, sampling)
 
-    def _takes_measured(self, axes: Sequence[Axis], method: str) -> bool:
-        """Tell whether a result is from measured counts too."""
-        if self._measured is None or len(axes) > 1 or method not in ("inverse", "em"):
+    def _takes_counts(self, axes: Sequence[Axis], method: str) -> bool:
+        """Tell whether a result is from counts of inference too."""
+        if len(axes) > 1 or method not in ("inverse", "em"):
             return False
-        return self._measured.measured(axes[0] if method == "inverse" else self._fine(axes[0])) is not None
+        return self._evidence.counted(axes[0] if method == "inverse" else self._fine(axes[0])) is not None
 
     def _fine(self, axis: Axis) -> Axis:
         """Return an axis with the bins of a fit to both rows and measured counts."""
-        assert self._measured is not None
-        return axis if axis.grid is None else self._measured.snapped(axis.grid.refine(self._grid_bins(axis.name)))
+        return axis if axis.grid is None else self._evidence.snapped(axis.grid.refine(self._grid_bins(axis.name)))
 
     @property
     def _all_rows(self) -> float:
@@ -436,8 +415,7 @@ class Reading:
         self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], least: float | None = None
     ) -> dict[str, FloatArray]:
         point, error = estimate[kept], np.sqrt(np.maximum(variance[kept], 0.0))
-        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
-        lower, upper = point - z * error, point + z * error
+        lower, upper = point - self._z * error, point + self._z * error
         if least is not None:
             lower = np.maximum(lower, least)
         return dict(zip(RESULTS, (point, error, lower, upper), strict=True))
@@ -452,8 +430,7 @@ class Reading:
         self, results: dict[str, FloatArray], ends: tuple[tuple[Any, Any], tuple[Any, Any]]
     ) -> dict[str, FloatArray]:
         """Return results whose intervals hold what lies beyond a column's bounds, too."""
-        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
-        point, (lower, upper) = results["estimate"], ends
+        z, point, (lower, upper) = self._z, results["estimate"], ends
         low = np.minimum(results["lower"], point - lower[0] - z * np.hypot(results["std_error"], lower[1]))
         high = np.maximum(results["upper"], point + upper[0] + z * np.hypot(results["std_error"], upper[1]))
         with np.errstate(invalid="ignore"):

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.estimate import moments, sets, surrogates
+from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.base import RESULTS, Bins, column_names, kept_parts
 from dpframe.estimate.conditions import ItemCondition, ValueCondition, Where
@@ -99,7 +99,7 @@ class CountEstimates(VectorEstimates):
 
     def _of_ranks(self, table: pd.DataFrame, column: str, normalize: bool, target: str) -> pd.DataFrame:
         """Return estimates of ranks alone, where inference may have merged some of them into others."""
-        ranks = None if self._measured is None else self._measured.ranks(column)
+        ranks = self._evidence.ranks(column)
         if ranks is None:
             return table
         population = target == "population"
@@ -153,7 +153,7 @@ class CountEstimates(VectorEstimates):
 
     def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
         out = self._frame(answer.estimate, answer.variance, axes, dropna)
-        counted = answer.source != "tables" and self._takes_measured(axes, answer.method)
+        counted = answer.source != "tables" and self._takes_counts(axes, answer.method)
         out.attrs |= {"method": answer.method, "measured": counted, "source": answer.source}
         if answer.hidden:
             out.attrs["hidden"] = True
@@ -206,15 +206,16 @@ class CountEstimates(VectorEstimates):
         sampling, asked = self._source.sampling(target), Where.of(where, self._source.column)
         weight, batches = self._source.weight, self._source.codes(asked.names)
         rows, variance = asked.count(batches, self.plan.groups, sampling, self._squares(asked))
-        found, error, source = rows * weight, math.sqrt(variance) * weight, "rows"
+        error = math.sqrt(variance) * weight
+        known, source = self._normal(rows * weight, error), "rows"
         if method == "auto" and len(asked.values) == len(asked.conditions):
-            fitted, spread, told = self._fitted_count(asked, target)
-            if spread < error:
-                found, error, source = fitted, spread, told
+            fitted, told = self._fitted_count(asked, target)
+            if fitted[1] < error:
+                known, source = fitted, told
         if self._is_impossible(asked):
-            found, error, source = 0.0, 0.0, "rules"
+            known, source = np.zeros(4), "rules"
         scale = max(self._all_rows, 1.0) if normalize else 1.0
-        results = self._results(np.array([found / scale]), np.array([(error / scale) ** 2]), (slice(None),))
+        results = {name: np.array([value / scale]) for name, value in zip(RESULTS, known, strict=True)}
         for name, condition in asked.values.items():
             tails = self._tails(name) if any(condition.beyond) else None
             if tails is not None:
@@ -242,23 +243,26 @@ class CountEstimates(VectorEstimates):
                 found[name] = condition.mean_square(fitted.axis, fitted.shares)
         return found
 
-    def _fitted_count(self, asked: Where, target: str) -> tuple[float, float, str]:
-        """Return the number of rows that meet conditions on values by what fits best, its error, and its source."""
+    def _normal(self, found: float, error: float) -> FloatArray:
+        """Return an estimate, its error, and the ends of the interval of a normal law."""
+        return np.array([found, error, found - self._z * error, found + self._z * error])
+
+    def _fitted_count(self, asked: Where, target: str) -> tuple[FloatArray, str]:
+        """Return the number of rows that meet conditions on values by what fits best, in results' order; its source."""
         names, conditions, rows = asked.names, asked.values, self._all_rows
         if len(names) == 1 and not self.is_listed(names[0]):
             fitted = self._distribution(names[0])
             part = conditions[names[0]].share_of_cells(fitted.axis)
-            shares, errors = fitted.parts_of(part, self._source.sampling(target))
-            return float(shares[0]) * rows, float(errors[0]) * rows, fitted.source
+            return fitted.parts_of(part, self._source.sampling(target), self._z)[:, 0] * rows, fitted.source
         if self._joints is not None and self._joints.tables.told(names) == "tables":
             fitted_columns = self._joints.tables.around(names).columns
             columns = [fitted_columns[name] for name in names]
             asked_for = [conditions[one.axis.name].share_of_cells(one.axis) for one in columns]
             share, error, source = self._joints.share(names, asked_for, target == "population")
-            return share * self.rows, error * self.rows, source
+            return self._normal(share * self.rows, error * self.rows), source
         axes = join_axes([conditions[name].axis for name in names], self.plan.groups)
         if math.prod(axis.cells for axis in axes) > MOST_ASKED:
-            return math.nan, math.inf, "rows"
+            return self._normal(math.nan, math.inf), "rows"
         answer = self._cells(axes, False, (), False, "auto", target)
         inside = reduce(np.multiply.outer, [conditions[axis.name].share_of_cells(axis) for axis in axes])
         # How the errors of cells go together is not known: at worst all go one way.
@@ -266,7 +270,7 @@ class CountEstimates(VectorEstimates):
         if answer.source == "rows" and answer.method != "inverse":
             error = math.hypot(error, self._unresolved(conditions) * rows)
         found = float((answer.estimate * inside).sum())
-        return found, math.hypot(error, self._unsupported(conditions, found)), answer.source
+        return self._normal(found, math.hypot(error, self._unsupported(conditions, found))), answer.source
 
     def _unsupported(self, conditions: Mapping[str, ValueCondition], found: float) -> float:
         """Return how far a count from rows is off that of independent columns, where tables tell of each of them alone.
@@ -290,8 +294,7 @@ class CountEstimates(VectorEstimates):
         numbers = {name: self._distribution(name) for name in conditions if not self.is_listed(name)}
         found = 0.0
         for name, fitted in numbers.items():
-            part = conditions[name].share_of_cells(fitted.axis)[None, :]
-            left = float(fitted.unresolved(part)[0])
+            left = float(fitted.parts_of(conditions[name].share_of_cells(fitted.axis), 0.0, self._z)[1, 0])
             others = [
                 float(conditions[other].share_of_cells(own.axis) @ own.shares)
                 for other, own in numbers.items()
@@ -648,23 +651,9 @@ class CountEstimates(VectorEstimates):
         if chosen.space.holds_vectors:
             return self._vector_null_rate(column, target)
         axis = make_axis(chosen, None if self.is_listed(column) else 1)
-        told = None
-        if self._joints is not None:
-            both = self._with_all([axis], self._counts([axis]), True, False, "inverse", target)
-            told = self._joints.null_rate(column, target == "population", self._row_cells)
-            told = told if both is None else Answer(*both, "inverse", "both")
-        if told is not None:
-            results = self._results(told.estimate[-1:], told.variance[-1:], (slice(None),))
-            out = self._dressed_series(results, column, "number", column)
-            out.attrs["source"] = told.source
-            return out
-        if self._measured is not None:
-            found = self._measured.cells(
-                axis, self._counts([axis]), normalize=True, dropna=False, population=target == "population"
-            )
-            if found is not None:
-                results = self._results(found[0][-1:], found[1][-1:], (slice(None),))
-                return self._dressed_series(results, column, "number", column)
-        null = chosen.space.size - 1
-        absent: surrogates.Term = {column: (lambda codes: (codes == null).astype(np.float64),)}
-        return self._statistic(moments.Statistic([absent], lambda m, n: m[0]), [column], column, target)
+        answer = self._cells([axis], True, (), False, "inverse", target)
+        out = self._dressed_series(
+            self._results(answer.estimate[-1:], answer.variance[-1:], (slice(None),)), column, "number", column
+        )
+        out.attrs["source"] = answer.source
+        return out

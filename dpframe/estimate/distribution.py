@@ -1,156 +1,169 @@
-"""Shares of fine cells of a numeric column, and quantiles read off them."""
+"""A column's distribution from its noisy rows and from what was counted of its cells, and what is read off it.
+
+Intervals of shares are by profile likelihood: the shares that a part of the cells may have without the rows and counts
+being much less likely. The law of the other cells follows, by so many steps that it stays as smooth as a fit is. So a
+heap widens the intervals of the ranges that might cut it, and no others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
-from dpframe.estimate.axes import BinnedAxis
-from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
+from dpframe.estimate.axes import BinnedAxis, ChannelAxis
+from dpframe.estimate.likelihood import Refit, bootstrap_errors, noise_share, rounded
 from dpframe.estimate.moments import REPLICATES, numbers
-from dpframe.evidence.cells import UNKNOWN
-from dpframe.evidence.number_law import reached
+from dpframe.evidence.combine import Observation
+from dpframe.evidence.shares import Shares
 from dpframe.spaces import Space
 
+_SCORINGS = 3
+"""Times that counts are taken anew for what they are without their threshold."""
 
-@dataclass(frozen=True)
+_HIDDEN = 1.25
+"""Factor of what a profile may lose of the likelihood: its law of the other cells is not the likeliest of all."""
+
+
+@dataclass(frozen=True, eq=False)
 class Distribution:
-    """A numeric column's distribution on a grid of cells, by maximum likelihood through the channel."""
+    """A column's distribution by maximum likelihood.
 
-    axis: BinnedAxis
-    n: int
+    ``counts`` are those of released rows by class of ``axis``, ``facts`` what was counted of its cells in the table of
+    ``rows`` rows, ``shares`` those of the cells.
+    """
+
+    axis: Any
+    counts: FloatArray
+    rows: float
+    facts: Observation
     shares: FloatArray
-
-    @classmethod
-    def fit(cls, axis: BinnedAxis, counts: FloatArray) -> Distribution:
-        """Fit to counts of released classes of an axis for fits."""
-        return cls(axis, int(counts.sum()), fit_columns(counts[:, None], axis.channel)[:, 0])
-
-    def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
-        """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
-        pairs = column_refits(self.shares, self.axis.channel, self.n, sampling, REPLICATES)
-        return bootstrap_errors(pairs, function)
 
     source = "rows"
 
-    def parts_of(self, parts: FloatArray, sampling: float) -> tuple[FloatArray, FloatArray]:
-        """Return shares of the rows of which ``parts`` tells how much of each cell, and their standard errors."""
-        return parts_of(self, parts, sampling)
-
-    def known(self, law: FloatArray) -> FloatArray | float:
-        """Return none: there are rows alone."""
-        return 0.0
-
-    def unresolved(self, parts: FloatArray) -> FloatArray:
-        """Return by how much shares of parts of cells may be off as it does not show how rows lie."""
-        return unresolved(self, parts)
-
-    def quantiles_of(self, levels: FloatArray, sampling: float, z: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return codes of quantiles and the ends of their intervals at z standard errors."""
-        return quantiles_of(self, levels, sampling, z)
-
-
-class Fitted(Protocol):
-    """A distribution that was fitted to rows, on a grid of cells."""
-
-    @property
-    def axis(self) -> Any:
-        """The grid."""
+    @classmethod
+    def fit(
+        cls, axis: ChannelAxis, counts: FloatArray, facts: Observation | None = None, rows: float | None = None
+    ) -> Distribution:
+        """Fit to counts of released classes of an axis for fits, and of cells; by default these are all the rows."""
+        facts = Observation.joined([], axis.cells) if facts is None else facts
+        rows = float(counts.sum()) if rows is None else rows
+        told = facts.about(np.full(axis.cells, rows / axis.cells)) if not len(facts.counts) else facts
+        for _ in range(_SCORINGS if np.isfinite(facts.threshold).any() else 1):
+            model = Shares.of(axis.channel, told, rows)
+            shares = model.fitted(counts[:, None], told.counts[:, None])[:, 0]
+            told = facts.about(rows * shares)
+        return cls(axis, counts, rows, told, shares)
 
     @property
     def n(self) -> int:
         """Released rows."""
+        return int(self.counts.sum())
 
-    def known(self, law: FloatArray) -> FloatArray | float:
-        """Return the information that counts besides the rows have of shares with these laws within them."""
+    @cached_property
+    def _model(self) -> Shares:
+        return Shares.of(self.axis.channel, self.facts, self.rows)
 
     @property
-    def shares(self) -> FloatArray:
-        """Shares of its cells."""
+    def likely(self) -> float:
+        """A bound on the probability of counts as far from the fit as these.
 
-    def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: Any) -> FloatArray:
-        """Return the root mean squared error of a function of the shares."""
+        In least squares their squared distance from the fit is at most that from the rows alone, which is χ².
+        """
+        from scipy.stats import chi2
 
+        apart = self.facts.counts - self.rows * self.facts.matrix @ self.shares
+        return float(chi2.sf(float(apart @ (apart / self.facts.variances)), len(apart))) if len(apart) else 1.0
 
-def parts_of(fitted: Fitted, parts: FloatArray, sampling: Any) -> tuple[FloatArray, FloatArray]:
-    """Return shares of parts of cells, and errors, of which what a fit cannot resolve is part."""
-    parts = np.atleast_2d(parts)
-    own = fitted.errors_of(lambda shares: np.asarray(parts @ shares), sampling)
-    return parts @ fitted.shares, np.hypot(own, unresolved(fitted, parts))
+    def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
+        """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
+        return bootstrap_errors(self._refits(sampling), function)
 
+    def _refits(self, sampling: float) -> list[Refit]:
+        """Return pairs of a table and the fit to what is released and counted of it, half a row added to each cell."""
+        generator, size = np.random.default_rng(0), round(self.rows)
+        padded = self.shares * self.n + 0.5
+        padded /= padded.sum()
+        truths, counts, noisy = [], [], []
+        for _ in range(REPLICATES):
+            table = generator.multinomial(size, padded) if sampling >= 1 else rounded(padded * size, generator)
+            kept = table
+            if self.n < size:
+                kept = generator.multivariate_hypergeometric(table, self.n, method="marginals")
+            truths.append(padded if sampling >= 1 else table / max(table.sum(), 1))
+            law = self.axis.channel / self.axis.channel.sum(axis=0)
+            counts.append(generator.multinomial(kept, law.T).sum(axis=0))
+            noise = np.sqrt(self.facts.variances) * generator.standard_normal(len(self.facts.counts))
+            noisy.append(self.facts.matrix @ table + noise)
+        fits = self._model.fitted(np.stack(counts, axis=1).astype(np.float64), np.stack(noisy, axis=1))
+        return list(zip(truths, fits.T, strict=True))
 
-def unresolved(fitted: Fitted, parts: FloatArray) -> FloatArray:
-    """Return by how much shares of parts of cells may be off as noise blurs how rows lie within a window.
+    def _most(self, z: float, sampling: float) -> float:
+        """Return by how much the likelihood may fall within an interval at z standard errors."""
+        noise = noise_share([self.axis.channel], self.shares)
+        return _HIDDEN * z**2 / 2 * ((1 - sampling) * noise + sampling)
 
-    A fit to noisy rows is smooth, or has spikes where noise put them; which of both the column has does not show within
-    windows of which the unbiased shares have errors of a twentieth. Where a window is asked for in part, a heap with
-    most of its rows may lie on either side.
-    """
-    found, held = windows(fitted), fitted.shares
-    cells = len(found)
-    error = np.zeros(len(parts))
-    inside = np.clip(parts[:, :cells], 0.0, 1.0)
-    for window in range(int(found.max()) + 1 if cells else 0):
-        own = found == window
-        mass = float(held[:cells][own].sum())
-        reach = inside[:, own].max(axis=1) - inside[:, own].min(axis=1)
-        narrow = (inside[:, own].mean(axis=1) < NARROW) & (inside.sum(axis=1) <= inside[:, own].sum(axis=1) + 1e-9)
-        error += (np.where(narrow, (reach > 0) * UNKNOWN, reach**2 * UNEVEN)) * mass**2
-    return np.sqrt(error)
+    def parts_of(self, parts: FloatArray, sampling: float, z: float) -> FloatArray:
+        """Return shares of the rows whose part of each cell ``parts`` says, with errors and intervals.
 
+        Parameters
+        ----------
+        parts
+            Of each cell the part that is meant, shape (statistics, cells); in those that are meant in part any share
+            of the rows may be.
+        sampling
+            0 for the table, 1 for the population, see `dpframe.estimate.surrogates`.
+        z
+            Half-width of the intervals in standard errors.
 
-def windows(fitted: Fitted) -> npt.NDArray[np.int64]:
-    """Return the window of every cell of values: as many as rows tell apart, of about equal width."""
-    channel, rows = fitted.axis.channel, float(fitted.n)
-    cells = fitted.axis.bins
-    expected = np.maximum(channel @ fitted.shares, 1e-12)
-    count = cells
-    while count > 1:
-        found: npt.NDArray[np.int64] = np.arange(cells) * count // cells
-        law = np.zeros((channel.shape[1], count + (channel.shape[1] > cells)))
-        law[np.arange(cells), found] = fitted.shares[:cells] + 1e-6
-        law[cells:, count:] = 1.0
-        law /= law.sum(axis=0)
-        seen = channel @ law
-        information = seen.T @ (seen * (rows / expected)[:, None]) + fitted.known(law)
-        spread = np.linalg.pinv(information, hermitian=True)
-        if np.sqrt(np.diag(spread)[:count].max()) <= RESOLVED and np.linalg.matrix_rank(information) == len(spread):
-            return found
-        count //= 2
-    return np.zeros(cells, dtype=np.int64)
+        Returns
+        -------
+        Estimates, standard errors, lower and upper ends, shape (4, statistics).
+        """
+        parts, most = np.atleast_2d(parts), self._most(z, sampling)
+        found = parts @ self.shares
+        given = self.shares, self.counts, self.facts.counts
+        all_of, none_of = ((test.astype(np.float64)).T for test in (parts > 1 - 1e-9, parts > 1e-9))
+        lower = self._model.interval(*given, all_of, most, upper=False)
+        upper = self._model.interval(*given, none_of, most, upper=True)
+        # Half a row is the least that noise hides.
+        least = 0.5 / max(self.rows, 1.0)
+        lower, upper = np.minimum(lower, found - least), np.maximum(upper, found + least)
+        return np.stack([found, (upper - lower) / (2 * z), np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)])
 
+    def quantiles_of(self, levels: FloatArray, sampling: float, z: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return codes of quantiles and the ends of their intervals at z standard errors.
 
-NARROW, UNEVEN = 0.25, 0.1
-"""Part of a window below which a range asks for a heap, and unevenness of a window between parts that are wider."""
+        The interval holds the cells in which the distribution function may reach the level (Woodruff 1952).
+        """
+        cells, edges = self.axis.bins, np.asarray(self.axis.edges, dtype=np.float64)
+        present = max(float(self.shares[:cells].sum()), 1e-300)
+        below = np.cumsum(self.shares[:cells]) / present
+        inside = np.zeros((len(self.shares), cells))
+        inside[:cells] = np.triu(np.ones((cells, cells)))
+        found = quantiles(self.axis, self.shares, levels)
+        lower, upper = [], []
+        for level in levels.tolist():
+            wanted = np.full(cells, level * present)
+            lost, _ = self._model.lost(self.shares, self.counts, self.facts.counts, inside, wanted)
+            open_ = lost <= self._most(z, sampling)
+            # A cell's end is above the quantile where as much may lie before it, its beginning below where as little.
+            above, under = (below >= level) | open_, np.append(True, ((below <= level) | open_)[:-1])
+            above[-1] = True
+            lower.append(edges[int(np.flatnonzero(above)[0])])
+            upper.append(edges[int(np.flatnonzero(under)[-1]) + 1] - 1)
+        return found, np.minimum(lower, found), np.maximum(upper, found)
 
-RESOLVED = 0.05
-"""Largest standard error of a window's unbiased share at which the window is told from the others."""
-
-
-def quantiles_of(
-    fitted: Fitted, levels: FloatArray, sampling: Any, z: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return codes of quantiles, and the ends of their intervals at z standard errors."""
-    cells = fitted.axis.bins
-    edges = np.asarray(fitted.axis.edges, dtype=np.float64)
-    present = max(float(fitted.shares[:cells].sum()), 1e-300)
-    parts = np.zeros((cells + 1, len(fitted.shares)))
-    parts[:, :cells] = np.tril(np.ones((cells + 1, cells)), -1)
-    errors = parts_of(fitted, parts, sampling)[1] / present
-    heights = np.concatenate([[0.0], np.cumsum(fitted.shares[:cells])]) / present
-    ends = [reached(edges, heights - level, z * errors) for level in levels.tolist()]
-    found = quantiles(fitted.axis, fitted.shares, levels)
-    # Half a cell stands for the interpolation within one, which no bootstrap sees; where its rows lie it does not show.
-    floor = z * (edges[1] - edges[0]) / np.sqrt(12)
-    low, high = (np.array(side) for side in zip(*ends, strict=True))
-    lower = edges[np.clip(np.searchsorted(edges, low, side="right") - 1, 0, cells - 1)]
-    upper = edges[np.clip(np.searchsorted(edges, high), 1, cells)] - 1
-    return found, np.minimum(lower, found - floor), np.maximum(upper, found + floor)
+    def variance(self) -> float:
+        """Return the variance of the codes of rows that are not null, rows spread evenly over every cell."""
+        held = self.shares[: self.axis.bins] / max(float(self.shares[: self.axis.bins].sum()), 1e-300)
+        edges = np.asarray(self.axis.edges, dtype=np.float64)
+        middle, within = (edges[1:] + edges[:-1] - 1) / 2, (np.diff(edges) ** 2 - 1) / 12
+        return float(held @ ((middle - held @ middle) ** 2 + within))
 
 
 def line_of(space: Space) -> tuple[float, float]:

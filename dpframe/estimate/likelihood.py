@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
+from dpframe.evidence.shares import MOST_STEPS
 from dpframe.threads import one_thread
 
 Channels = JointDomain | Sequence[FloatArray]
@@ -21,14 +22,6 @@ Refit = tuple[FloatArray, FloatArray]
 
 _MANY_ROWS = 1_000_000_000
 """Rows from which on a table that is drawn from is taken as a population, whose errors are larger."""
-
-MOST_STEPS = 300
-"""Steps after which a fit ends at the latest.
-
-Of a joint its goal may be out of reach where cells are empty. Of a column, whose likelihood hardly rises any more,
-further steps fit the noise: on a census's ages and incomes, 5,000 to 200,000 rows and ε from 2 to 20, the total error
-of ten bins is 1.4 to 2.5 times as large after 3,000 steps as after these.
-"""
 
 
 def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
@@ -96,9 +89,9 @@ def expectation_maximization(
 ) -> FloatArray:
     """Return the shares that make counts of released classes most likely (iterative Bayesian update).
 
-    Steps are extrapolated (`_extrapolated`), and taken back where they lower the likelihood. It is concave,
-    and n·(max gradient − 1) bounds what is left to gain in it: the iteration ends when that is below ``tolerance``,
-    when the counts' divergence from the fit is below ``divergence``, or after ``max_steps``.
+    Steps are extrapolated (SQUAREM, Varadhan and Roland 2008), and taken back where they lower the likelihood. It is
+    concave, and n·(max gradient − 1) bounds what is left to gain in it: the iteration ends when that is below
+    ``tolerance``, when the counts' divergence from the fit is below ``divergence``, or after ``max_steps``.
     """
     n, channel = counts.sum(), JointDomain.of(channels)
     shares = np.full(channel.shape, 1.0 / channel.size) if start is None else start
@@ -129,50 +122,6 @@ def expectation_maximization(
         shares = moved if reached >= after else second
         shares = shares / shares.sum()
     return shares
-
-
-def _extrapolated(shares: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return where two steps from ``shares`` point to (SQUAREM, Varadhan–Roland 2008, scheme S3), along axis 0."""
-    r, v = first - shares, second - 2 * first + shares
-    # Bounded, for a fit that stands still has no step to extrapolate.
-    length = np.clip(np.linalg.norm(r, axis=0) / np.maximum(np.linalg.norm(v, axis=0), 1e-9), 1.0, 1e6)
-    # A share below a thousandth of its plain step would hardly come back.
-    jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3 + 1e-300)
-    return np.asarray(jump / jump.sum(axis=0))
-
-
-@one_thread
-def fit_columns(counts: FloatArray, channel: FloatArray, max_steps: int = MOST_STEPS) -> FloatArray:
-    """Fit many counts of one axis at once, shape (classes, fits) to (cells, fits), as above.
-
-    A fit that has converged is left as it is while the others go on.
-    """
-    fitted = np.full((channel.shape[1], counts.shape[1]), 1.0 / channel.shape[1])
-    going, n = np.arange(counts.shape[1]), np.maximum(counts.sum(axis=0), 1.0)
-    observed, shares, adjoint = counts / n, fitted, np.ascontiguousarray(channel.T)
-
-    def step(t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        expected = np.maximum(channel @ t, 1e-300)
-        gradient = adjoint @ (observed / expected)
-        moved = t * gradient
-        return moved / np.maximum(moved.sum(axis=0), 1e-300), expected, gradient
-
-    def likelihood(expected: FloatArray) -> FloatArray:
-        return np.asarray(np.einsum("ij,ij->j", observed, np.log(expected)))
-
-    for _ in range(max_steps // 3):
-        first, _, gradient = step(shares)
-        left = n[going] * (gradient.max(axis=0) - 1) >= 0.05
-        if not left.all():
-            fitted[:, going] = shares
-            going, observed, shares, first = going[left], observed[:, left], shares[:, left], first[:, left]
-            if not len(going):
-                return fitted
-        second, before, _ = step(first)
-        moved, reached, _ = step(_extrapolated(shares, first, second))
-        shares = np.where(likelihood(reached) >= likelihood(before), moved, second)
-    fitted[:, going] = shares
-    return fitted
 
 
 def replicate(
@@ -218,13 +167,6 @@ def refits(
 ) -> Iterator[Refit]:
     """Yield what `replicate` releases again, each table with the fit to its release."""
     return ((truth, fit(counts)) for truth, counts in replicate(shares, channels, n, sampling, replicates))
-
-
-def column_refits(shares: FloatArray, channel: FloatArray, n: int, sampling: float, replicates: int) -> list[Refit]:
-    """Return the same of one axis, fitted all at once."""
-    pairs = replicate(shares, [channel], n, sampling, replicates)
-    fits = fit_columns(np.stack([counts for _, counts in pairs], axis=1), channel)
-    return [(truth, fit) for (truth, _), fit in zip(pairs, fits.T, strict=True)]
 
 
 def bootstrap_errors(pairs: Iterable[Refit], presented: Callable[[FloatArray], FloatArray]) -> FloatArray:

@@ -20,6 +20,7 @@ import numpy as np
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, MemberAxis, make_axis
+from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.distribution import Distribution
 from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
 from dpframe.estimate.noise_block import NoiseBlock
@@ -30,7 +31,6 @@ from dpframe.estimate.tables.dependence import SHOWS, dependence_score, row_scor
 from dpframe.estimate.tables.fit import TableFit, fit_alone, fit_tables
 from dpframe.estimate.tables.numbers import cut_at_quantiles, tilt_to_mean
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
-from dpframe.estimate.with_counts import CellCounts, MeasuredCounts
 from dpframe.evidence.combine import Observation
 from dpframe.evidence.number_law import NumberLaw
 from dpframe.io.released import Source
@@ -186,7 +186,7 @@ class MeasuredTables:
     """The tables of a release, and what follows from them, from its rows, and from the counts of its inference."""
 
     def __init__(
-        self, source: Source, tables: Sequence[MeasuredTable], inference: MeasuredCounts | None = None
+        self, source: Source, tables: Sequence[MeasuredTable], inference: ColumnEvidence | None = None
     ) -> None:
         self._source, self._inference = source, inference
         self._members: dict[str, TableColumn | None] = {}
@@ -225,12 +225,12 @@ class MeasuredTables:
             return None
         return sums / weights, 1 / weights
 
-    def cell_counts(self, axis: Axis) -> CellCounts | None:
+    def cell_counts(self, axis: Axis) -> Observation | None:
         """Return the raw counts of a column's cells, or None where they were not measured."""
         found = self.raw([axis])
         if found is None:
             return None
-        return CellCounts(np.eye(axis.cells), *found, np.full(axis.cells, -np.inf))
+        return Observation(np.eye(axis.cells), *found)
 
     def _seen(self, axes: Sequence[Axis]) -> Iterator[tuple[FloatArray, FloatArray]]:
         names = [axis.name for axis in axes]
@@ -420,9 +420,9 @@ class MeasuredTables:
         )
         law = NumberLaw.of(column.space, float(self._source.rows), own, finer)
         axis = BinnedAxis(column, (*law.starts.tolist(), column.space.values), (), pooled=True)
-        more = None if self._inference is None else self._inference.of_parts(axis)
+        more = None if self._inference is None else self._inference.counted(axis, parts=True)
         if more is not None:
-            law = law.told(Observation(more.matrix, *more.about(law.positive)))
+            law = law.told(more.about(law.positive))
         merge = None if coarse is None else into_cells(axis, coarse)
         bins = _quantile_bins(law.positive, axis) if merge is None else merge.argmax(axis=0)
         return TableColumn(axis, bins, law.shares, law)
@@ -490,14 +490,14 @@ class MeasuredTables:
         for place, member in enumerate(self.columns.values()):
             if self._inference is None or member.is_cut:
                 continue
-            raw, more = self.raw([member.axis]), self._inference.measured(member.axis)
+            raw, more = self.raw([member.axis]), self._inference.counted(member.axis)
             if raw is None or more is None:
                 continue
-            counts, variances = more.about(np.maximum(raw[0], 0.0))
+            more = more.about(np.maximum(raw[0], 0.0))
             single = more.matrix.sum(axis=1) == 1
             known = more.matrix[single].argmax(axis=1)
             of_cells, sigma = np.zeros(member.cells), np.full(member.cells, _UNKNOWN)
-            of_cells[known], sigma[known] = counts[single], np.sqrt(variances[single])
+            of_cells[known], sigma[known] = more.counts[single], np.sqrt(more.variances[single])
             yield Table((place,), of_cells, sigma)
 
     def _grouped(self, held: set[tuple[int, int]]) -> Iterator[Table]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -319,7 +318,7 @@ class NumberEstimates(VectorEstimates):
         {'estimate': 19.9, 'std_error': 0.7, 'lower': 18.6, 'upper': 21.2}
         """
         found = self.var(column, ddof, target=target)
-        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+        z = self._z
         uncertain = not found["std_error"] * _SURE < found["estimate"]
         most = self._most_variance(column, target) if uncertain else math.inf
         lower, upper = (math.sqrt(min(max(found[name], 0.0), most)) for name in ("lower", "upper"))
@@ -432,7 +431,7 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).corr()["estimate"].round(1).loc["x", "y"]
         np.float64(1.0)
         """
-        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+        z = self._z
 
         def terms(a: moments.Scale, b: moments.Scale) -> Sequence[surrogates.Term]:
             return moments.second_moments(a, b)
@@ -484,14 +483,14 @@ class NumberEstimates(VectorEstimates):
         assert isinstance(axis, BinnedAxis)
         fitted = self._distribution(column)
         parts, rows = aggregation(fitted.axis, axis), self._all_rows
-        shares, errors = fitted.parts_of(parts, sampling)
         unit = np.ones(axis.bins)
         if density:
             # Per unit and per row with a value: densities integrate to one, as NumPy's do.
             widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.axis.bins].sum()
             unit = 1 / (widths * rows)
         part = slice(0, axis.bins)
-        results = self._results(shares[part] * rows * unit, (errors[part] * rows * unit) ** 2, (part,), least=0.0)
+        found = fitted.parts_of(parts[part], sampling, self._z) * rows * unit
+        results = dict(zip(RESULTS, found, strict=True)) | {"lower": np.maximum(found[2], 0.0)}
         out = pd.DataFrame(self._opened_bins(results, column, unit), index=axis.labels[part])
         out.attrs |= {"source": fitted.source} | self._said_of_tails([column])
         return out
@@ -540,7 +539,7 @@ class NumberEstimates(VectorEstimates):
         fitted = self._distribution(column)
         space = fitted.axis.column.space
 
-        z = NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+        z = self._z
         start, step = line_of(space)
         codes = fitted.quantiles_of(levels, sampling, z)
         last = fitted.axis.edges[fitted.axis.bins] - 1

@@ -60,14 +60,13 @@ class NumberTables:
         member = tables.member(name)
         return None if law is None or member is None else cls(tables, name, as_bins(member.axis), law, rows)
 
-    def parts_of(self, parts: FloatArray, sampling: float) -> tuple[FloatArray, FloatArray]:
-        """Return shares of the rows of which ``parts`` tells how much of each cell, and their standard errors."""
-        found, errors = self.law.linear(np.atleast_2d(parts), sampling >= 1)
-        return found / max(self.rows, 1), errors / max(self.rows, 1)
+    def parts_of(self, parts: FloatArray, sampling: float, z: float) -> FloatArray:
+        """Return shares of the rows whose part of each cell ``parts`` says, with errors and intervals.
 
-    def unresolved(self, parts: FloatArray) -> FloatArray:
-        """Return by how much shares of parts of cells may be off as it does not show how rows lie."""
-        return self.law.unresolved(parts) / max(self.rows, 1)
+        See `dpframe.estimate.distribution.Distribution.parts_of`.
+        """
+        found, errors = self.law.linear(np.atleast_2d(parts), sampling >= 1)
+        return np.stack([found, errors, found - z * errors, found + z * errors]) / max(self.rows, 1)
 
     def quantiles_of(self, levels: FloatArray, sampling: float, z: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return codes of quantiles and the ends of their intervals at z standard errors."""

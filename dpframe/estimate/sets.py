@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.estimate.axes import Axis
-from dpframe.estimate.likelihood import bootstrap_errors, column_refits, fit_columns
-from dpframe.estimate.moments import REPLICATES
+from dpframe.estimate.axes import Axis, MatrixAxis
+from dpframe.estimate.distribution import Distribution
 from dpframe.estimate.surrogates import own_squares
 from dpframe.mechanisms.set_channel import Levels, SetView
 from dpframe.plan.columns import Column
@@ -267,9 +266,9 @@ class SizeChannel:
             sizes = shares[: self.most + 1]
             return np.asarray(sizes / max(sizes.sum(), 1e-300) if normalize else sizes * n)
 
-        shares = fit_columns(counts[:, None], self.matrix)[:, 0]
-        pairs = column_refits(shares, self.matrix, n, sampling, REPLICATES)
-        return presented(shares), bootstrap_errors(pairs, presented)
+        rows = (n - sampling) / (1 - sampling) if sampling < 1 else n
+        fitted = Distribution.fit(MatrixAxis(self.matrix), counts, rows=rows)
+        return presented(fitted.shares), fitted.errors_of(presented, sampling)
 
     def lost(self, counts: FloatArray, kept: int) -> tuple[float, float]:
         """Return what a cut to so many items does to a row's items: the share that is lost, and that of its variance.
@@ -280,7 +279,7 @@ class SizeChannel:
         if self.most * self.count > _MOST_SIZES:  # about their mean
             size = max(self.mean(counts, 0.0)[0], 1e-300)
             return max(1 - kept / size, 0.0), 0.5
-        shares = fit_columns(counts[:, None], self.matrix)[: self.most + 1, 0]
+        shares = Distribution.fit(MatrixAxis(self.matrix), counts).shares[: self.most + 1]
         sizes = np.arange(self.most + 1)
         items = max(float(shares @ sizes), 1e-300)
         gone = float(shares @ np.maximum(sizes - kept, 0)) / items

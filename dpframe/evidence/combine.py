@@ -7,6 +7,7 @@ With x of covariance C, facts y = H·x + noise of variances M, and K = C Hᵀ (H
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,22 +30,48 @@ _FEWEST = 4
 class Observation:
     """Noisy linear facts about numbers of rows by cell: ``counts`` = ``matrix`` · rows + independent noise.
 
-    ``matrix`` has the shape (facts, cells), ``counts`` and ``variances`` (facts,).
+    ``matrix`` has the shape (facts, cells), ``counts`` and ``variances`` (facts,). ``least`` is what a count had to
+    reach to be released, by default −∞ for each.
     """
 
     matrix: FloatArray
     counts: FloatArray
     variances: FloatArray
+    least: FloatArray | None = None
 
     @classmethod
     def joined(cls, parts: Sequence[Observation], cells: int) -> Observation:
         """Return several observations of the same cells as one."""
-        matrices = [part.matrix for part in parts]
-        return cls(
-            np.concatenate(matrices) if parts else np.zeros((0, cells)),
-            np.concatenate([part.counts for part in parts]) if parts else np.zeros(0),
-            np.concatenate([part.variances for part in parts]) if parts else np.zeros(0),
+        nothing = cls(np.zeros((0, cells)), np.zeros(0), np.zeros(0))
+        found = [nothing, *parts]
+        least = np.concatenate([one.threshold for one in found])
+        matrix, counts, variances = (
+            np.concatenate([getattr(one, name) for one in found]) for name in ("matrix", "counts", "variances")
         )
+        return cls(matrix, counts, variances, least)
+
+    @property
+    def threshold(self) -> FloatArray:
+        """What each count had to reach."""
+        return np.full(len(self.counts), -np.inf) if self.least is None else self.least
+
+    def about(self, rows: FloatArray) -> Observation:
+        """Return the facts as they are without selection, linear about numbers of rows by cell.
+
+        Given that a threshold τ was reached, y has the mean hx + σζ and the variance σ²κ, with z = (hx − τ)/σ,
+        ζ = φ(z)/Φ(z), κ = 1 − zζ − ζ²; and κ is the slope of that mean too. So Fisher scoring for the truncated
+        likelihood replaces y by what is linear in x about the last estimate, at the variance σ²/κ: counts far above τ
+        stay as they are, those about τ hardly count.
+        """
+        from scipy.special import log_ndtr
+
+        if not np.isfinite(self.threshold).any():
+            return self
+        here, sigma = self.matrix @ rows, np.sqrt(self.variances)
+        z = np.clip((here - self.threshold) / sigma, -30.0, 30.0)
+        lift = np.exp(-(z**2) / 2 - math.log(2 * math.pi) / 2 - log_ndtr(z))
+        kept = np.clip(1 - z * lift - lift**2, 1e-3, 1.0)
+        return Observation(self.matrix, here + (self.counts - here - sigma * lift) / kept, self.variances / kept)
 
 
 def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tuple[FloatArray, FloatArray]:
@@ -64,8 +91,26 @@ def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tup
     shared = covariance @ facts.matrix.T
     inner = facts.matrix @ shared + np.diag(facts.variances)
     gain = cho_solve(cho_factor(inner, lower=True), shared.T).T
-    left = covariance - gain @ shared.T
-    return rows + gain @ (facts.counts - facts.matrix @ rows), (left + left.T) / 2
+    left = np.eye(len(rows)) - gain @ facts.matrix
+    # Joseph's form: no difference of what may be far larger.
+    kept = left @ covariance @ left.T + (gain * facts.variances) @ gain.T
+    return rows + gain @ (facts.counts - facts.matrix @ rows), (kept + kept.T) / 2
+
+
+def likely(rows: FloatArray, covariance: FloatArray, facts: Observation) -> float:
+    """Return the probability of facts as far from an estimate, or farther, were they of the same rows: by χ².
+
+    Examples
+    --------
+    >>> facts = Observation(np.array([[1.0, 1.0]]), np.array([11.0]), np.array([2.0]))
+    >>> round(likely(np.array([6.0, 2.0]), np.eye(2), facts), 3)
+    0.134
+    """
+    from scipy.stats import chi2
+
+    apart = facts.counts - facts.matrix @ rows
+    inner = facts.matrix @ covariance @ facts.matrix.T + np.diag(facts.variances)
+    return float(chi2.sf(float(apart @ np.linalg.solve(inner, apart)), len(apart)))
 
 
 def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:

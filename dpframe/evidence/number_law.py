@@ -196,10 +196,6 @@ class NumberLaw:
             cut = cut + np.maximum(parts**2 @ self.positive - self.n * mean**2, 0.0)
         return found, np.hypot(errors, np.sqrt(cut))
 
-    def unresolved(self, parts: FloatArray) -> FloatArray:
-        """Return by how many rows parts of cells may be off as it is not known how rows lie within a cell."""
-        return np.asarray(np.sqrt(np.maximum(self._open(parts[:, : len(self.starts)]), 0.0)))
-
     def _open(self, parts: FloatArray) -> FloatArray:
         """Return the variance that parts of cells leave open, of every statistic."""
         inside = np.clip(parts, 0.0, 1.0)

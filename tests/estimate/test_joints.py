@@ -15,9 +15,10 @@ import dpframe as dpf
 from dpframe.estimate import likelihood, surrogates
 from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.distribution import aggregation
-from dpframe.estimate.likelihood import expectation_maximization, fit_columns, fit_joint, project_to_simplex
+from dpframe.estimate.likelihood import expectation_maximization, fit_joint, project_to_simplex
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.tables import Evidence, row_table
+from dpframe.evidence.shares import Shares
 from dpframe.plan.build import build_plan
 from dpframe.plan.forecast import joint_errors, marginal_errors
 from dpframe.release.release import release
@@ -235,9 +236,9 @@ def test_em_reaches_the_maximum_of_likelihood():
 def test_many_fits_at_once_equal_one_at_a_time():
     axis = make_axis(PLAN["age"], 20)
     counts = np.stack([surrogates.count_classes([axis], e._source.codes(["age"])) for e in releases(3)], axis=1)
-    together = fit_columns(counts, axis.channel, max_steps=300)
+    together = Shares.of(axis.channel).fitted(counts)
     for i in range(3):
-        alone = fit_columns(counts[:, [i]], axis.channel, max_steps=300)[:, 0]
+        alone = Shares.of(axis.channel).fitted(counts[:, [i]])[:, 0]
         # Accelerated steps amplify the last digits, in which products of one and of three columns differ.
         np.testing.assert_allclose(alone, together[:, i], atol=1e-7)
 

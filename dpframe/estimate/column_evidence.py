@@ -1,0 +1,336 @@
+"""One column's distribution from its rows and from the noisy counts that private inference measured of it.
+
+The rows' unbiased estimate x̂ of a column's cells has a known covariance C; a measured count y = h·x + noise of a known
+variance is independent of it. So both are combined by generalised least squares (Aitken 1936), in the form that needs
+no inverse of C, which is singular as the rows' number is known: with the counts' matrix H and variances M,
+
+    K = C Hᵀ (H C Hᵀ + M)⁻¹,    x = x̂ + K (y − H x̂),    Cov x = C − K H C,
+
+which is never above C. Maximum likelihood takes both likelihoods, a multinomial and a Gaussian one.
+
+Counts of items are left out: inference cuts a row's items by another choice than the release does. So are those of
+times, whose unit a plan does not tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dpframe.arrays import FloatArray
+from dpframe.errors import AlteredReleaseWarning, warn
+from dpframe.estimate.axes import Axis, BinnedAxis
+from dpframe.estimate.distribution import Distribution
+from dpframe.estimate.likelihood import project_to_simplex
+from dpframe.estimate.merged_ranks import counts_of_ranks
+from dpframe.evidence.combine import Observation, likely, updated
+from dpframe.plan.inferred import Inferred, Measured
+from dpframe.spaces import Space
+from dpframe.threads import one_thread
+
+MOST_CELLS = 1_000
+"""Cells up to which covariances are formed; of more, rows are taken alone."""
+
+UNLIKELY = 1e-6
+"""Probability below which counts that are so far from the rows are those of another table."""
+
+NULLS_SHOW = 3.0
+"""Standard errors by which nulls must show, for inference to take null for a value."""
+
+_SCORINGS = 6
+
+_BEYOND_USE = 1e3
+"""Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost."""
+
+_COARSE = 4_096
+"""Steps of real numbers from which on the part of a step that an edge may cut off is passed over."""
+
+
+CellCount = tuple[FloatArray, float, float, float]
+"""A row of the matrix, the count, its variance, and the least one that is told of."""
+
+
+def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Observation | None:
+    """Return what inference measured of an axis's cells, or None if nothing that helps.
+
+    With ``parts`` counts between edges that are not the cells' are told too, by the parts of cells that lie between.
+    """
+    limit = dict(inferred.thresholds).get(axis.name, -math.inf)
+    mine = [measured for measured in inferred.measured if measured.column == axis.name]
+    rules = _RULES | ({"intervals": _parts} if parts else {})
+    cell_counts = [one for m in mine for one in rules[m.kind](m, axis, limit)]
+    cell_counts += _nulls(mine, axis)
+    if not cell_counts or axis.cells > MOST_CELLS or axis.name not in inferred.columns:
+        return None
+    return Observation(*(np.array(part, dtype=np.float64) for part in zip(*cell_counts, strict=True)))
+
+
+def _nulls(measured: Sequence[Measured], axis: Axis) -> Iterator[CellCount]:
+    """Yield the mean of all counts of nulls, if null is a value: then it showed by three standard errors."""
+    known = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
+    if known and axis.has_null:
+        weight = math.fsum(w for _, w in known)
+        mean = math.fsum(count * w for count, w in known) / weight
+        yield _indicator(axis, axis.cells - 1, axis.cells), mean, 1 / weight, NULLS_SHOW / math.sqrt(weight)
+
+
+def _nothing(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
+    """Yield no count but that of nulls, which is yielded elsewhere."""
+    return iter(())
+
+
+def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
+    """Yield the counts of values that have a cell of their own: not that in which all others are too."""
+    space: Any = axis.column.space.inner_space
+    places = {label: i for i, label in enumerate(space.labels()) if label != getattr(space, "other", None)}
+    for value, count in zip(measured.cells, measured.counts, strict=False):
+        if value in places and axis.grid is None:
+            # Counts are whole: half a row below the threshold is where a smooth law has them begin.
+            yield _indicator(axis, places[value], places[value] + 1), count, measured.variance, limit - 0.5
+
+
+def _intervals(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
+    """Yield the counts between edges that are cells' edges too, added up where others lie between."""
+    edges = axis.grid.edges if axis.grid is not None else tuple(range(axis.cells - axis.has_null + 1))
+    cuts = [(i, code) for i, code in _cuts(measured, axis.column.space) if code in set(edges[1:-1])]
+    if not cuts:
+        return
+    starts, cells = [0, *(i + 1 for i, _ in cuts)], [0, *(edges.index(code) for _, code in cuts), len(edges) - 1]
+    home = -1
+    if not axis.has_null and measured.missing is not None:
+        # Nulls where the space holds none are coded as its fixed point.
+        home = int(axis.cell_of(np.array([axis.column.space.inner_space.fixed_point]))[0])
+    stops = [*starts[1:], len(measured.counts)]
+    for (start, stop), (low, high) in zip(zip(starts, stops, strict=True), pairwise(cells), strict=True):
+        extra = measured.missing if measured.missing is not None and low <= home < high else None
+        count = sum(measured.counts[start:stop]) + (extra or 0)
+        yield _indicator(axis, low, high), count, measured.variance * (stop - start + (extra is not None)), -math.inf
+
+
+def _parts(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
+    """Yield the counts between edges, of the parts of cells that lie between them."""
+    cuts = list(_cuts(measured, axis.column.space))
+    if axis.grid is None or not cuts:
+        return
+    fine = np.array(axis.grid.edges, dtype=np.float64)
+    coarse = [0.0, *(float(code) for _, code in cuts), fine[-1]]
+    starts = [0, *(i + 1 for i, _ in cuts)]
+    home = None
+    if not axis.has_null and measured.missing is not None:
+        home = float(axis.column.space.inner_space.fixed_point)
+    for (start, stop), (low, high) in zip(pairwise([*starts, len(measured.counts)]), pairwise(coarse), strict=True):
+        inside = np.maximum(np.minimum(fine[1:], high) - np.maximum(fine[:-1], low), 0.0) / np.diff(fine)
+        extra = measured.missing if home is not None and low <= home < high else None
+        count = sum(measured.counts[start:stop]) + (extra or 0)
+        row = np.append(inside, np.zeros(axis.cells - len(inside)))
+        yield row, count, measured.variance * (stop - start + (extra is not None)), -math.inf
+
+
+_RULES: dict[str, Callable[[Measured, Axis, float], Iterator[CellCount]]] = {
+    "intervals": _intervals,
+    "values": _values,
+    "ranks": _nothing,
+    "nulls": _nothing,
+    "items": _nothing,
+    "kinds": _nothing,
+}
+
+
+def _cuts(measured: Measured, space: Space) -> Iterator[tuple[int, int]]:
+    """Yield the edges, by position, that part the codes of a space, and the first code from there on.
+
+    An edge of whole numbers does if no code has values on both sides of it; one of reals always, but for part of a
+    step.
+    """
+    grid: Any = space.inner_space
+    if measured.kind != "intervals" or grid.is_time or grid.is_listed or not grid.is_numeric:
+        return
+    if not grid.is_whole and grid.steps < _COARSE:
+        return
+    inside = [(i, edge) for i, edge in enumerate(measured.cells) if grid.lower < edge <= grid.upper]
+    if not inside:
+        return
+    codes = grid.encode(np.array([edge for _, edge in inside])).astype(np.int64).tolist()
+    before = codes
+    if grid.is_whole:
+        before = grid.encode(np.array([edge - 1 for _, edge in inside])).astype(np.int64).tolist()
+    last = 0
+    for (i, _), code, lower in zip(inside, codes, before, strict=True):
+        if code > last and (not grid.is_whole or lower < code):
+            last = code
+            yield i, code
+
+
+def _indicator(axis: Axis, low: int, high: int) -> FloatArray:
+    indicator = np.zeros(axis.cells)
+    indicator[low:high] = 1.0
+    return indicator
+
+
+def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
+    """Return a grid of as many cells whose nearest edges are moved to those that counts were measured between."""
+    edges, taken = list(axis.edges), {0, 1, len(axis.edges) - 1}
+    cuts = {code for m in inferred.measured if m.column == axis.name for _, code in _cuts(m, axis.column.space)}
+    for code in sorted(cuts):
+        at = int(np.argmin(np.abs(np.array(axis.edges) - code)))
+        if at not in taken:
+            edges[at] = code
+            taken.add(at)
+    return BinnedAxis(axis.column, tuple(sorted(set(edges))), axis.bounds)
+
+
+@one_thread
+def rows_by_cell(
+    axis: Axis, counts: FloatArray, weight: float = 1.0, sampling: float = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    """Return the rows' unbiased counts of a column's cells, and their covariance, by the law at the fitted shares.
+
+    Parameters
+    ----------
+    axis, counts
+        The column's cells, and its released rows by class.
+    weight, sampling
+        Of a table of N rows of which m were released: N/m and (N−m)/(N−1).
+    """
+    surrogates, n = axis.surrogates, float(counts.sum())
+    alone = surrogates @ counts
+    # Half a row more in every cell: no cell that seems empty is taken for certain.
+    shares = project_to_simplex(alone / n) * n + 0.5
+    shares /= shares.sum()
+    noise = (surrogates * (axis.channel @ shares)) @ surrogates.T
+    own = (1 - sampling) * np.diag(shares) + sampling * np.outer(shares, shares)
+    return alone * weight, n * weight**2 * (noise - own)
+
+
+@one_thread
+def combined_rows(
+    alone: FloatArray, covariance: FloatArray, measured: Observation
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return rows by cell from the rows' own and from counts, their covariance, and a p-value of the counts.
+
+    The probability is that of counts as far from the rows as these, or farther, were they of one table.
+    """
+    if not len(measured.counts):
+        return alone, covariance, 1.0
+    estimate, facts = alone, measured
+    for _ in range(_SCORINGS if np.isfinite(measured.threshold).any() else 1):
+        estimate, spread = updated(alone, covariance, facts)
+        facts = measured.about(estimate)
+    return estimate, spread, likely(alone, covariance, facts)
+
+
+def _presented(
+    rows: FloatArray, covariance: FloatArray, axis: Axis, normalize: bool, dropna: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return counts or shares (of the rows that are not null, if nulls are left out), and their variances."""
+    if not normalize:
+        return rows, np.diag(covariance)
+    base = np.ones(len(rows))
+    base[axis.cells - (dropna and axis.has_null) :] = 0.0
+    total = float(base @ rows)
+    shares = rows / total
+    # r = x / b·x has the gradient (1 − r bᵀ) / b·x.
+    slope = (np.eye(len(rows)) - np.outer(shares, base)) / total
+    return shares, np.einsum("ij,jk,ik->i", slope, covariance, slope)
+
+
+Key = tuple[str, tuple[int, ...]]
+
+
+def _key(axis: Axis) -> Key:
+    return axis.name, axis.grid.edges if axis.grid is not None else ()
+
+
+class ColumnEvidence:
+    """What a release says of single columns: its rows, and the counts that its plan's inference measured.
+
+    ``count`` counts released rows by the classes of an axis. Of a table of N rows of which m were released, ``weight``
+    is N/m and ``sampling`` (N−m)/(N−1). ``inferred`` is None where rows and counts are not of the same table.
+    """
+
+    def __init__(
+        self,
+        inferred: Inferred | None,
+        count: Callable[[Axis], FloatArray],
+        weight: float = 1.0,
+        sampling: float = 0.0,
+    ) -> None:
+        self._inferred, self._count, self._weight, self._sampling = inferred, count, weight, sampling
+        self._doubtful: set[str] = set()
+        self._hopeless: set[Key] = set()
+        self._fits: dict[Key, Distribution] = {}
+
+    def counted(self, axis: Axis, parts: bool = False) -> Observation | None:
+        """Return what inference counted of an axis, unless its rows do not fit that; with ``parts`` of cells' parts."""
+        known = axis.name not in self._doubtful and (parts or _key(axis) not in self._hopeless)
+        return cell_counts_of(axis, self._inferred, parts) if known and self._inferred is not None else None
+
+    def ranks(self, column: str) -> Measured | None:
+        """Return what was counted of a column's ranks, if that is what it has."""
+        known = self._inferred is not None and column not in self._doubtful
+        return counts_of_ranks(self._inferred, column) if known and self._inferred is not None else None
+
+    def snapped(self, axis: BinnedAxis) -> BinnedAxis:
+        """Return a grid whose edges are moved to measured ones."""
+        return axis if self._inferred is None else snapped(axis, self._inferred)
+
+    def cells(
+        self,
+        axis: Axis,
+        *,
+        normalize: bool,
+        dropna: bool,
+        population: bool,
+        tables: Observation | None = None,
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Return unbiased counts or shares of an axis's cells and their variances, from all that is known of it.
+
+        ``tables`` is what measured tables count of the cells. None where no row is released, where cells are too many for
+        a covariance, or so narrow that rows say nothing of them.
+        """
+        counts = self._count(axis) if axis.cells <= MOST_CELLS else np.zeros(0)
+        if counts.sum() < 1:
+            return None
+        alone, covariance = rows_by_cell(axis, counts, self._weight, self._sampling)
+        total = float(counts.sum()) * self._weight
+        if np.diag(covariance).max() > (_BEYOND_USE * total) ** 2:
+            self._hopeless.add(_key(axis))
+            if tables is not None:
+                return None
+        measured = self.counted(axis)
+        if measured is not None and self._doubts(axis, combined_rows(alone, covariance, measured)[2]):
+            measured = None
+        known = [facts for facts in (measured, tables) if facts is not None]
+        rows, covariance, _ = combined_rows(alone, covariance, Observation.joined(known, axis.cells))
+        if population:
+            shares = project_to_simplex(rows / total)
+            covariance = covariance + total * (np.diag(shares) - np.outer(shares, shares))
+        return _presented(rows, covariance, axis, normalize, dropna)
+
+    def distribution(self, axis: Axis) -> Distribution:
+        """Return the distribution over an axis's cells by maximum likelihood."""
+        key, fine = _key(axis), axis.for_fits
+        if key not in self._fits:
+            counts, measured = self._count(fine), self.counted(axis)
+            rows = float(counts.sum()) * self._weight
+            fit = Distribution.fit(fine, counts, measured if counts.sum() else None, rows)
+            if self._doubts(axis, fit.likely):
+                fit = Distribution.fit(fine, counts, None, rows)
+            self._fits[key] = fit
+        return self._fits[key]
+
+    def _doubts(self, axis: Axis, likely: float) -> bool:
+        """Tell, and say once, whether counts are too far from the rows to be of the same table."""
+        if likely >= UNLIKELY:
+            return False
+        self._doubtful.add(axis.name)
+        warn(
+            f"what inference measured of column {axis.name!r} is too far from its rows: the plan was made from another "
+            "table; its rows are taken alone, and use_measured=False does so for all columns",
+            AlteredReleaseWarning,
+        )
+        return True
