@@ -289,8 +289,8 @@ class ColumnEvidence:
     ) -> tuple[FloatArray, FloatArray] | None:
         """Return unbiased counts or shares of an axis's cells and their variances, from all that is known of it.
 
-        ``tables`` is what measured tables count of the cells. None where no row is released, where cells are too many for
-        a covariance, or so narrow that rows say nothing of them.
+        ``tables`` is what measured tables count of the cells. None where no row is released, where cells are too many
+        for a covariance, or so narrow that rows say nothing of them.
         """
         counts = self._count(axis) if axis.cells <= MOST_CELLS else np.zeros(0)
         if counts.sum() < 1:

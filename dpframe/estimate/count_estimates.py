@@ -294,7 +294,8 @@ class CountEstimates(VectorEstimates):
         numbers = {name: self._distribution(name) for name in conditions if not self.is_listed(name)}
         found = 0.0
         for name, fitted in numbers.items():
-            left = float(fitted.parts_of(conditions[name].share_of_cells(fitted.axis), 0.0, self._z)[1, 0])
+            point, _, low, high = fitted.parts_of(conditions[name].share_of_cells(fitted.axis), 0.0, self._z)[:, 0]
+            left = float(max(point - low, high - point)) / self._z
             others = [
                 float(conditions[other].share_of_cells(own.axis) @ own.shares)
                 for other, own in numbers.items()

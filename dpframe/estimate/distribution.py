@@ -29,6 +29,10 @@ _HIDDEN = 1.25
 """Factor of what a profile may lose of the likelihood: its law of the other cells is not the likeliest of all."""
 
 
+_CAREFUL = 1.5
+"""Factor of a bootstrap's errors: it is about a truth as smooth as the fit."""
+
+
 @dataclass(frozen=True, eq=False)
 class Distribution:
     """A column's distribution by maximum likelihood.
@@ -63,6 +67,10 @@ class Distribution:
     def n(self) -> int:
         """Released rows."""
         return int(self.counts.sum())
+
+    @property
+    def _known(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.shares, self.counts, self.facts.counts
 
     @cached_property
     def _model(self) -> Shares:
@@ -126,10 +134,9 @@ class Distribution:
         """
         parts, most = np.atleast_2d(parts), self._most(z, sampling)
         found = parts @ self.shares
-        given = self.shares, self.counts, self.facts.counts
         all_of, none_of = ((test.astype(np.float64)).T for test in (parts > 1 - 1e-9, parts > 1e-9))
-        lower = self._model.interval(*given, all_of, most, upper=False)
-        upper = self._model.interval(*given, none_of, most, upper=True)
+        lower = self._model.interval(self._known, all_of, most, upper=False)
+        upper = self._model.interval(self._known, none_of, most, upper=True)
         # Half a row is the least that noise hides.
         least = 0.5 / max(self.rows, 1.0)
         lower, upper = np.minimum(lower, found - least), np.maximum(upper, found + least)
@@ -145,11 +152,11 @@ class Distribution:
         below = np.cumsum(self.shares[:cells]) / present
         inside = np.zeros((len(self.shares), cells))
         inside[:cells] = np.triu(np.ones((cells, cells)))
+        among = (np.arange(len(self.shares)) < cells).astype(np.float64)[:, None]
         found = quantiles(self.axis, self.shares, levels)
         lower, upper = [], []
         for level in levels.tolist():
-            wanted = np.full(cells, level * present)
-            lost, _ = self._model.lost(self.shares, self.counts, self.facts.counts, inside, wanted)
+            lost, _ = self._model.lost(self._known, inside, np.full(cells, level), among)
             open_ = lost <= self._most(z, sampling)
             # A cell's end is above the quantile where as much may lie before it, its beginning below where as little.
             above, under = (below >= level) | open_, np.append(True, ((below <= level) | open_)[:-1])
@@ -158,12 +165,21 @@ class Distribution:
             upper.append(edges[int(np.flatnonzero(under)[-1]) + 1] - 1)
         return found, np.minimum(lower, found), np.maximum(upper, found)
 
-    def variance(self) -> float:
-        """Return the variance of the codes of rows that are not null, rows spread evenly over every cell."""
-        held = self.shares[: self.axis.bins] / max(float(self.shares[: self.axis.bins].sum()), 1e-300)
+    def _moments(self, shares: FloatArray) -> tuple[float, float]:
         edges = np.asarray(self.axis.edges, dtype=np.float64)
         middle, within = (edges[1:] + edges[:-1] - 1) / 2, (np.diff(edges) ** 2 - 1) / 12
-        return float(held @ ((middle - held @ middle) ** 2 + within))
+        held = shares[: self.axis.bins] / max(float(shares[: self.axis.bins].sum()), 1e-300)
+        mean = float(held @ middle)
+        return mean, float(held @ ((middle - mean) ** 2 + within))
+
+    @property
+    def moments(self) -> tuple[float, float]:
+        """Mean and variance of the codes of rows that are not null, spread evenly over every cell."""
+        return self._moments(self.shares)
+
+    def error_of_variance(self, sampling: float) -> float:
+        """Return the standard error of that variance."""
+        return _CAREFUL * float(self.errors_of(lambda shares: np.asarray(self._moments(shares)[1]), sampling))
 
 
 def line_of(space: Space) -> tuple[float, float]:

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpframe.arrays import FloatArray
+from dpframe.evidence.combine import shrunk
 
 PRIOR = 0.5
 """Standard deviations of the priors of ρ, and of f about 1."""
-
-RHO = np.linspace(0.0, 4.0, 161)
-"""Values of ρ that are averaged over."""
 
 _LEAST = 1e-12
 
@@ -61,15 +59,9 @@ def likely_pairs(
     weight = float(precision @ product**2) + PRIOR**-2
     factor = max((float(precision @ (values * product)) + PRIOR**-2) / weight, 0.0)
     centre = np.minimum(factor * product, limit)
-    apart = np.where(known, values - centre, 0.0) ** 2
-    inner = (RHO[:, None] * centre) ** 2
-    total = inner + np.maximum(np.where(known, spread, 1.0), _LEAST)
-    score = -0.5 * np.sum(np.where(known, np.log(total) + apart / total, 0.0), axis=1) - (RHO / PRIOR) ** 2 / 2
-    chance = np.exp(score - score.max())
-    chance /= chance.sum()
-    gains = np.where(known, inner / total, 0.0)
-    gain = chance @ gains
-    estimate = centre + gain * np.where(known, values - centre, 0.0)
-    left = chance @ (inner * (1 - gains)) + chance @ (gains - gain) ** 2 * apart
+    moved, left = shrunk(np.where(known, rows - centre, np.nan), spread, centre, PRIOR)
+    apart = np.where(known, values - centre, 0.0)
+    gain = np.divide(moved, apart, out=np.zeros_like(moved), where=apart != 0)
+    estimate = centre + moved
     own = (1 - gain) ** 2 * (product**2 / weight + factor**2 * (t**2 * v + s**2 * w))
     return Pairs(np.clip(estimate, 0.0, limit), left + own)

@@ -20,12 +20,16 @@ from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.number_tables import Known, NumberPair, NumberTables
 from dpframe.estimate.vector_estimates import VectorEstimates
-from dpframe.evidence.combine import drawn_together
+from dpframe.evidence.combine import shrunk
 from dpframe.evidence.number_law import truncated_mean
 from dpframe.spaces import Space
 
 _WIDE = 3.0
 """How much larger errors of group means from tables are than what is seen of them: they hold what bins leave open."""
+
+_ALIKE, _FAR = 0.3, 0.1
+"""Standard deviation of what means of groups differ by, in those of the column's values, beforehand; and the part of
+groups that may differ by all of it."""
 
 _SURE = 5.0
 """Standard errors of a variance from which on neither 0 nor its greatest value matters."""
@@ -58,8 +62,8 @@ class NumberEstimates(VectorEstimates):
         bins
             Cut ``by`` into bins; of several ``{column: number or bounds}``.
         method
-            ``"auto"`` takes all that is known: of groups the rows and what was measured, weighted by precision; four
-            or more are drawn to the common mean by how much of their differences is noise (Efron and Morris 1973).
+            ``"auto"`` takes all that is known: of groups the rows and what was measured, weighted by precision; drawn
+            to the mean of all rows by how much of their differences is noise (Efron and Morris 1975).
             ``"inverse"`` takes the rows alone, unbiased up to the ratio.
         target
             See the class.
@@ -144,27 +148,32 @@ class NumberEstimates(VectorEstimates):
     ) -> tuple[FloatArray, FloatArray, str]:
         """Return means of groups from the rows and from what was measured, weighted by precision, and a source.
 
-        Several are drawn to the common mean by how much of their differences is noise.
+        They are drawn to the mean of all by how much of their differences is noise.
         """
         if method == "inverse":
             return ratio, variance, "rows"
         told = None if self._joints is None else self._joints.group_means(keys, scale.column.name)
-        # Of few rows a ratio's error is told by a base that is noise itself: means beyond the bounds say so.
+        code, back = line_of(scale.column.space)
+        start, step = (code - scale.back(np.zeros(1))[0]) / scale.width, back / scale.width
         first, last = ((end - scale.back(np.zeros(1))[0]) / scale.width for end in _ends(scale.column.space))
-        variance = variance + (ratio - np.clip(ratio, first, last)) ** 2
-        everywhere = self._mean(scale.column.name, None, None, None, method, "table")
-        centre = None
+        # Of few rows a ratio's error is told by a base that is noise itself: means beyond the bounds say so.
+        with np.errstate(invalid="ignore"):
+            beyond = np.where(variance > 0, ratio - np.clip(ratio, first, last), np.inf)
+        found, spread = ratio, np.where(np.isfinite(beyond), variance + beyond**2, np.inf)
+        middle, squares = self._distribution(scale.column.name).moments
+        centre, width = start + step * middle, max(step * math.sqrt(max(squares, 0.0)), 1e-12)
         if not scale.is_time:
-            centre = (float(np.asarray(everywhere["estimate"])) - scale.back(np.zeros(1))[0]) / scale.width
-        if told is None:
-            return np.clip(drawn_together(ratio, variance, centre), first, last), variance, "rows"
-        start, step = line_of(scale.column.space)
-        means = (start + step * told[0] - scale.back(np.zeros(1))[0]) / scale.width
-        own = np.maximum(told[1], 1e-12) * (step / scale.width) ** 2
-        weight = np.where(np.isfinite(ratio) & (variance > 0), own / (own + np.where(variance > 0, variance, 1.0)), 0.0)
-        found = np.where(weight > 0, (1 - weight) * means + weight * np.where(weight > 0, ratio, 0.0), means)
-        spread = np.where(weight > 0, (1 - weight) * own, own)
-        return np.clip(drawn_together(found, spread / _WIDE**2, centre), first, last), spread, "both"
+            everywhere = float(np.asarray(self._mean(scale.column.name, None, None, None, method, "table")["estimate"]))
+            centre = (everywhere - scale.back(np.zeros(1))[0]) / scale.width if math.isfinite(everywhere) else centre
+        if told is not None:
+            own = np.maximum(told[1], 1e-12) * step**2
+            weight = np.where(np.isfinite(ratio), own / (own + spread), 0.0)
+            found = (1 - weight) * (start + step * told[0]) + weight * np.where(weight > 0, ratio, 0.0)
+            spread = (1 - weight) * own
+        noise = spread if told is None else spread / _WIDE**2
+        moved, left = shrunk((found - centre).ravel(), noise.ravel(), np.full(found.size, width), _ALIKE, _FAR)
+        means = np.clip(centre + moved.reshape(found.shape), first, last)
+        return means, left.reshape(found.shape) if told is None else spread, "rows" if told is None else "both"
 
     def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, method: str, target: str) -> pd.DataFrame:
         """Return the mean of a column for every combination of the values of several others."""
@@ -199,6 +208,8 @@ class NumberEstimates(VectorEstimates):
         column = scale.column.name
         cells = self._results(scale.back(ratio), variance * scale.width**2, kept)
         tails, results = self._tails(column), {name: values.ravel() for name, values in cells.items()}
+        if source != "rows" or np.isfinite(results["std_error"]).all():
+            results |= {end: np.clip(results[end], *_ends(scale.column.space)) for end in ("lower", "upper")}
         if tails is not None:
             results = self._opened(results, tails.of_mean())
         out = pd.DataFrame(self._dressed(results, column), index=index)
@@ -317,18 +328,34 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).std("age").round(1).to_dict()
         {'estimate': 19.9, 'std_error': 0.7, 'lower': 18.6, 'upper': 21.2}
         """
-        found = self.var(column, ddof, target=target)
-        z = self._z
+        moment, z = self.var(column, ddof, target=target), self._z
+        found = self._with_fit(moment, column, ddof, target)
         uncertain = not found["std_error"] * _SURE < found["estimate"]
         most = self._most_variance(column, target) if uncertain else math.inf
         lower, upper = (math.sqrt(min(max(found[name], 0.0), most)) for name in ("lower", "upper"))
         # What may lie beyond inferred bounds opens the interval upwards, and is no noise about the estimate.
         own = min(found["std_error"], (found["estimate"] - found["lower"]) / z)
-        value = truncated_mean(found["estimate"], own, most)
+        # A fit is no normal law that reaches below zero.
+        value = truncated_mean(found["estimate"], own, most) if found is moment else found["estimate"]
         point = min(max(math.sqrt(value), lower), upper) if math.isfinite(value) else math.nan
         error = max((upper - lower) / (2 * z), _error_of_root(value, own))
         values = dict(zip(RESULTS, (point, error, lower, upper), strict=True))
         return self._dressed_series({name: np.array([v]) for name, v in values.items()}, column, "duration", column)
+
+    def _with_fit(self, found: pd.Series[Any], column: str, ddof: int, target: str) -> pd.Series[Any]:
+        """Return a variance as it is, or that of the column's fitted distribution where its error is smaller."""
+        if not self.n or self._tails(column) is not None or self._numbers(column) is not None:
+            return found
+        fitted, space = self._distribution(column), self._source.column(column).space
+        rows = max(float(self._all_rows), ddof + 1.0)
+        scale = line_of(space)[1] ** 2 * rows / (rows - ddof)
+        value, error = fitted.moments[1] * scale, fitted.error_of_variance(self._source.sampling(target)) * scale
+        if not error < found["std_error"]:
+            return found
+        ends = value - self._z * error, value + self._z * error
+        out = found.copy()
+        out[list(RESULTS)] = value, error, max(ends[0], found["lower"]), min(ends[1], found["upper"])
+        return out if out["lower"] < out["upper"] else found
 
     def _most_variance(self, column: str, target: str) -> float:
         """Return the most that the variance of a column may be, given its declared bounds and what its mean may be."""

@@ -85,6 +85,11 @@ class NumberTables:
         """Variance of codes within every cell, were they spread evenly."""
         return np.asarray((self.law.widths**2 - 1) / 12)
 
+    @property
+    def moments(self) -> tuple[float, float]:
+        """Mean and variance of the codes of rows that are not null."""
+        return float(self._normal @ self.law.middles), self._spread()
+
     def total(self, sampling: float) -> Known:
         """Return the sum of the numbers of the rows that are not null."""
         (rows, spread), (start, step) = self._present, line_of(self.axis.column.space)

@@ -19,11 +19,11 @@ from dpframe.arrays import FloatArray
 _FIELLER = 1.96**2
 """Square of the half-width of a 95 % interval in standard errors."""
 
-_FAR = 2.0
-"""Standard errors by which an estimate is far from the others' mean."""
+RHO = np.linspace(0.0, 8.0, 161)
+"""Values of ρ that are averaged over, in standard deviations of its prior."""
 
-_FEWEST = 4
-"""Estimates from which on their common spread is told well enough to draw them together."""
+_LEAST = 1e-12
+"""Least variance of noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,35 +128,50 @@ def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
     return np.asarray(1 / (1 - np.minimum(_FIELLER * np.asarray(variance) / base**2, 0.75)))
 
 
-def drawn_together(values: FloatArray, variances: FloatArray, centre: float | None = None) -> FloatArray:
-    """Return estimates drawn to a centre, by default their common mean, by how much of their differences is noise.
+def shrunk(
+    apart: FloatArray, variances: FloatArray, scales: FloatArray, prior: float, far: float = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    """Return distances from what is likely, less what is noise of them, and their variances.
 
-    The variance τ² between truths is by moments (DerSimonian and Laird 1986), and v/(v + τ²) of each one's distance
-    from the mean is taken away (Efron and Morris 1973). What that adds to the bias it takes from the spread: the errors
-    stay v, and hold on average over the estimates: of fewer than four each is left as it is, as are those that are not
-    finite.
+    The truths are ρ·scale·z, z standard normal, or with the probability ``far`` scale·z. How large ρ is shows in all
+    of the distances together: it is averaged over its posterior, its prior half normal (empirical Bayes, Efron and
+    Morris 1975). So where there is little evidence they are near 0, and near the distances where there is much.
+
+    Parameters
+    ----------
+    apart, variances
+        Distances, and the variances of their noise; where one is not finite nothing is known.
+    scales
+        What the truths may differ by.
+    prior
+        Standard deviation of ρ's prior.
 
     Examples
     --------
-    >>> values = np.array([1.0, 5.0, 2.0, 4.0])
-    >>> drawn_together(values, np.full(4, 9.0)).round(2).tolist()
-    [3.0, 3.0, 3.0, 3.0]
-    >>> drawn_together(values, np.array([0.01, 0.01, 0.01, 9.0])).round(1).tolist()
-    [1.0, 5.0, 2.0, 3.2]
+    >>> apart, scales = np.array([1.0, 5.0, -2.0, -4.0]), np.full(4, 10.0)
+    >>> shrunk(apart, np.full(4, 900.0), scales, 0.3)[0].round(1).tolist()
+    [0.0, 0.1, -0.0, -0.0]
+    >>> shrunk(apart, np.full(4, 0.01), scales, 0.3)[0].round(1).tolist()
+    [1.0, 5.0, -2.0, -4.0]
     """
-    usable = np.isfinite(values) & np.isfinite(variances) & (variances > 0)
-    if usable.sum() < _FEWEST:
-        return values
-    found, v = values[usable], variances[usable]
-    weights = 1 / v
-    total = float(weights.sum())
-    apart = float(weights @ (found - (float(weights @ found) / total if centre is None else centre)) ** 2)
-    between = max(apart - (len(v) - (centre is None)), 0.0) / max(total - float(weights @ weights) / total, 1e-300)
-    weights = 1 / (v + between)
-    mean = float(weights @ found) / float(weights.sum()) if centre is None else centre
-    # One that is far from the others for its own noise is taken at its word.
-    far = (found - mean) ** 2
-    own = np.where(far > _FAR**2 * v, np.maximum(far - v, between), between)
-    out = values.copy()
-    out[usable] = found + v / (v + own) * (mean - found)
-    return out
+    known = np.isfinite(apart) & np.isfinite(variances)
+    noise = np.where(known, np.maximum(variances, _LEAST), 1.0)
+    seen = np.where(known, apart, 0.0)
+    rho = prior * RHO[:, None]
+    chances, gains = [], []
+    for inner in ((rho * scales) ** 2, np.broadcast_to(scales**2, (len(rho), len(scales)))):
+        total = inner + noise
+        chances.append(np.where(known, -0.5 * (np.log(total) + seen**2 / total), 0.0))
+        gains.append(np.where(known, inner / total, 0.0))
+    with np.errstate(divide="ignore"):
+        parts = np.stack(chances) + np.log([1 - far, far])[:, None, None]
+    score = np.logaddexp(parts[0], parts[1])
+    own = np.exp(parts - score)
+    posterior = score.sum(axis=1) - RHO**2 / 2
+    posterior = np.exp(posterior - posterior.max())
+    weight = own * (posterior / posterior.sum())[:, None]
+    gain = np.stack(gains)
+    inner = np.stack([np.broadcast_to((rho * scales) ** 2, gain[0].shape), np.broadcast_to(scales**2, gain[0].shape)])
+    mean = (weight * gain).sum(axis=(0, 1))
+    left = (weight * inner * (1 - gain)).sum(axis=(0, 1)) + (weight * (gain - mean) ** 2).sum(axis=(0, 1)) * seen**2
+    return mean * seen, left

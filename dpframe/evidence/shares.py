@@ -38,6 +38,10 @@ _PROFILE_STEPS = 80
 _HALVINGS = 8
 
 
+Known = tuple[FloatArray, FloatArray, FloatArray]
+"""A fit's shares, and the counts of classes and of cells that it was fitted to."""
+
+
 @dataclass(frozen=True, eq=False)
 class Shares:
     """The likelihood of a column's shares.
@@ -98,26 +102,29 @@ class Shares:
         return np.asarray((counts * seen).sum(axis=0) - (apart**2 / (2 * self.variances[:, None])).sum(axis=0))
 
     def _step(
-        self, shares: FloatArray, counts: FloatArray, noisy: FloatArray, inside: FloatArray | None = None
+        self,
+        shares: FloatArray,
+        counts: FloatArray,
+        noisy: FloatArray,
+        parts: tuple[FloatArray, FloatArray] | None = None,
     ) -> FloatArray:
-        """Return the next shares; with ``inside`` those of a part of the cells keep their sum, and so do the others."""
+        """Return the next shares; of two ``parts`` of the cells the ratio stays what it is."""
         rows = shares * (self.channel.T @ (counts / np.maximum(self.channel @ shares, 1e-300)))
-        parts = [np.ones_like(shares)] if inside is None else [inside, 1 - inside]
-        kept = [(part * shares).sum(axis=0) for part in parts]
         if len(self.variances):
             weight = self.rows / self.variances[:, None]
             pull = self.matrix.T @ (weight * noisy)
             push = self.matrix.T @ (weight * self.rows * (self.matrix @ shares))
-            whole = [(part * (rows + shares * (pull - push))).sum(axis=0) for part in parts]
-            least = (
-                sum(part * (w / np.maximum(k, 1e-300)) for part, w, k in zip(parts, whole, kept, strict=True)) - pull
-            )
+            least = (rows + shares * (pull - push)).sum(axis=0) - pull
             under = np.sqrt(least**2 + 4 * push * rows / np.maximum(shares, 1e-300))
             # The one of two equal forms of the root that is no difference.
             lower = (under - least) * shares / np.maximum(2 * push, 1e-300)
             rows = np.where(least > 0, 2 * rows / np.maximum(least + under, 1e-300), lower)
-        scale = [k / np.maximum((part * rows).sum(axis=0), 1e-300) for part, k in zip(parts, kept, strict=True)]
-        return np.asarray(rows * sum(part * s for part, s in zip(parts, scale, strict=True)))
+        if parts is not None:
+            before, after = ([(part * x).sum(axis=0) for part in parts] for x in (shares, rows))
+            ratio = sum(after) / np.maximum(sum(before), 1e-300)
+            scales = [was * ratio / np.maximum(now, 1e-300) for was, now in zip(before, after, strict=True)]
+            rows = rows * (1 + sum(part * (scale - 1) for part, scale in zip(parts, scales, strict=True)))
+        return np.asarray(rows / np.maximum(rows.sum(axis=0), 1e-300))
 
     def _to_gain(self, shares: FloatArray, counts: FloatArray, noisy: FloatArray) -> FloatArray:
         """Return a bound on what is left to gain, by concavity."""
@@ -128,53 +135,42 @@ class Shares:
 
     @one_thread
     def lost(
-        self,
-        shares: FloatArray,
-        counts: FloatArray,
-        noisy: FloatArray,
-        inside: FloatArray,
-        levels: FloatArray,
-        start: FloatArray | None = None,
+        self, known: Known, inside: FloatArray, levels: FloatArray, among: FloatArray, start: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return by how much a part's share lowers the likelihood, and the fits that have it.
+        """Return by how much a part's share of some cells lowers the likelihood, and the fits that have it.
 
         Parameters
         ----------
-        shares, counts, noisy
-            The fit, shape (cells,), and what it was fitted to.
+        known
+            The fit, shape (cells,), and the counts of classes and of cells that it was fitted to.
         inside
             Which cells make up each part, 0 or 1, shape (cells, parts).
         levels
-            The parts' shares.
+            The parts' shares of the cells ``among``, which is 0 or 1, shape (cells, 1).
         start
             Fits to begin with.
         """
-        cells = len(shares)
-        if start is None:
-            start = np.repeat(((1 - _OPEN) * shares + _OPEN / cells)[:, None], inside.shape[1], axis=1)
-        held = (inside * start).sum(axis=0)
-        found = start * (
-            inside * (levels / np.maximum(held, 1e-300)) + (1 - inside) * ((1 - levels) / np.maximum(1 - held, 1e-300))
-        )
-        own, told = (np.repeat(v[:, None], inside.shape[1], axis=1) for v in (counts, noisy))
+        shares, counts, noisy = (np.repeat(v[:, None], inside.shape[1], axis=1) for v in known)
+        parts = inside * among, (1 - inside) * among
+        found = (1 - _OPEN) * shares + _OPEN / len(shares) if start is None else start
+        held, left = ((part * found).sum(axis=0) for part in parts)
+        aims = levels * (held + left), (1 - levels) * (held + left)
+        scales = [aim / np.maximum(own, 1e-300) for aim, own in zip(aims, (held, left), strict=True)]
+        found = found * (1 + sum(part * (scale - 1) for part, scale in zip(parts, scales, strict=True)))
         for _ in range(_PROFILE_STEPS):
-            found = self._step(found, own, told, inside)
-        best = float(self.likelihood(shares[:, None], counts[:, None], noisy[:, None])[0])
-        return best - self.likelihood(found, own, told), found
+            found = self._step(found, counts, noisy, parts)
+        return self.likelihood(shares, counts, noisy) - self.likelihood(found, counts, noisy), found
 
-    def interval(
-        self, shares: FloatArray, counts: FloatArray, noisy: FloatArray, inside: FloatArray, most: float, upper: bool
-    ) -> FloatArray:
+    def interval(self, known: Known, inside: FloatArray, most: float, upper: bool) -> FloatArray:
         """Return the least or largest shares of parts, shape (parts,), that lower the likelihood by ``most``.
 
         By bisection of the profile likelihood (Venzon and Moolgavkar 1988).
         """
-        near = shares @ inside
-        far = np.full_like(near, float(upper))
-        start = None
+        near, among = known[0] @ inside, np.ones((len(inside), 1))
+        far, start = np.full_like(near, float(upper)), None
         for _ in range(_HALVINGS):
             middle = (near + far) / 2
-            lost, start = self.lost(shares, counts, noisy, inside, middle, start)
+            lost, start = self.lost(known, inside, middle, among, start)
             near, far = np.where(lost <= most, middle, near), np.where(lost <= most, far, middle)
         return far
 
