@@ -113,8 +113,10 @@ class Reading:
 
     def _distribution(self, column: str) -> Distribution | NumberTables:
         told = self._numbers(column)
-        if told is not None:
-            return told
+        return self._of_rows(column) if told is None else told
+
+    def _of_rows(self, column: str) -> Distribution:
+        """Return a number's distribution from its rows and what inference counted."""
         axis = make_axis(self._source.column(column), self._grid_bins(column))
         assert isinstance(axis, BinnedAxis)
         return self._evidence.distribution(self._evidence.snapped(axis))

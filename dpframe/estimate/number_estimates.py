@@ -92,8 +92,8 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).mean("age", by="sex").round()
              estimate  std_error  lower  upper
         sex
-        F        53.0        1.0   51.0   56.0
-        M        51.0        1.0   49.0   54.0
+        F        53.0        1.0   51.0   55.0
+        M        52.0        1.0   50.0   54.0
         """
         if method not in ("auto", "inverse"):
             raise ParameterError('method must be "auto" or "inverse"')
@@ -346,7 +346,7 @@ class NumberEstimates(VectorEstimates):
         """Return a variance as it is, or that of the column's fitted distribution where its error is smaller."""
         if not self.n or self._tails(column) is not None or self._numbers(column) is not None:
             return found
-        fitted, space = self._distribution(column), self._source.column(column).space
+        fitted, space = self._of_rows(column), self._source.column(column).space
         rows = max(float(self._all_rows), ddof + 1.0)
         scale = line_of(space)[1] ** 2 * rows / (rows - ddof)
         value, error = fitted.moments[1] * scale, fitted.error_of_variance(self._source.sampling(target)) * scale
@@ -487,11 +487,11 @@ class NumberEstimates(VectorEstimates):
     ) -> pd.DataFrame:
         """Return the distribution of a numeric column in bins, by maximum likelihood.
 
-        The distribution is fitted on a grid of 128 cells, so that counts are not negative; errors are by
-        parametric bootstrap. `value_counts` with ``bins`` gives unbiased counts instead, whose errors are
-        much larger. From rows alone (δ = 0, or ``measure=None``) a fit takes the distribution for smooth on the scale
-        of Laplace noise: a spike, as of 40 hours a week, is spread over its neighbours, and intervals are wide for it.
-        ``numbers="square_wave"`` shows it.
+        The distribution is fitted on a grid of 128 cells, so that counts are not negative. `value_counts` with
+        ``bins`` and ``method="inverse"`` gives unbiased counts instead, whose errors are much larger. Where nothing
+        was measured (δ = 0, or ``measure=None``) a fit is smooth on the scale of Laplace noise: a spike, as of 40 hours
+        a week, is spread over its neighbours. Intervals are by profile likelihood, and wide where the rows do not rule
+        out such a spike. ``numbers="square_wave"`` shows it.
 
         Parameters
         ----------
@@ -528,9 +528,10 @@ class NumberEstimates(VectorEstimates):
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
 
-        The distribution is fitted on a grid of 128 cells and interpolated within; errors are by parametric
-        bootstrap. Intervals stay within the space's bounds; those that reach a bound which was inferred go on as far as
-        the rows beyond it may. Extremes (0 and 1) cannot be learnt from noisy rows.
+        The distribution is fitted on a grid of 128 cells and interpolated within; intervals are where the likelihood
+        allows the level to be reached (Woodruff 1952). Intervals stay within the space's bounds; those that reach a
+        bound which was inferred go on as far as the rows beyond it may. Extremes (0 and 1) cannot be learnt from noisy
+        rows.
 
         Parameters
         ----------
@@ -559,7 +560,7 @@ class NumberEstimates(VectorEstimates):
               estimate  std_error  lower  upper
         q
         0.25      40.0        5.0   26.0   46.0
-        0.50      57.0        5.0   43.0   61.0
+        0.50      57.0        5.0   43.0   62.0
         """
         sampling = self._source.sampling(target)
         levels = _levels(q)

@@ -150,7 +150,7 @@ def shrunk(
     --------
     >>> apart, scales = np.array([1.0, 5.0, -2.0, -4.0]), np.full(4, 10.0)
     >>> shrunk(apart, np.full(4, 900.0), scales, 0.3)[0].round(1).tolist()
-    [0.0, 0.1, -0.0, -0.0]
+    [0.0, 0.0, -0.0, -0.0]
     >>> shrunk(apart, np.full(4, 0.01), scales, 0.3)[0].round(1).tolist()
     [1.0, 5.0, -2.0, -4.0]
     """
