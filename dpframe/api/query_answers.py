@@ -123,14 +123,21 @@ def moment_matrices(
     means = [half * total / n for half, total in zip(halves, sums[:count], strict=True)]
     spreads = [half * error / n for half, error in zip(halves, errors[:count], strict=True)]
     estimate, variance = np.empty((count, count)), np.empty((count, count))
+    widths = [half * last for half, last in zip(halves, question.lasts, strict=True)]
+    most = widths if central else [width + abs(middle) for width, middle in zip(widths, middles, strict=True)]
     for at, (i, j) in enumerate(question.pairs):
         product, error = (halves[i] * halves[j] * x[count + at] / n for x in (sums, errors))
         # About the means, or about 0: products of a mean and what is fixed.
         a, b = (-means[i], -means[j]) if central else (middles[i], middles[j])
         value = product - means[i] * means[j] if central else product + a * means[j] + b * means[i] + a * b
         own = (a + b) ** 2 * spreads[i] ** 2 if i == j else a**2 * spreads[j] ** 2 + b**2 * spreads[i] ** 2
-        estimate[i, j] = estimate[j, i] = value
         # What the noise on the number of rows adds: all means are over it.
         turn = product - 2 * means[i] * means[j] if central else product + a * means[j] + b * means[i]
-        variance[i, j] = variance[j, i] = error**2 + own + (turn * of_n) ** 2
+        spread = error**2 + own + (turn * of_n) ** 2
+        if rows is None:
+            # Where noise may have made all rows, nothing more is known than what the bounds allow.
+            limit = most[i] * most[j]
+            value, spread = min(max(value, -limit), limit), min(spread, 4 * limit**2)
+        estimate[i, j] = estimate[j, i] = value
+        variance[i, j] = variance[j, i] = spread
     return estimate, np.sqrt(variance)
