@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.arrays import FloatArray
+from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import AlteredReleaseWarning, InferenceWarning, ParameterError, check_whole, name_list, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import ListedAxis
@@ -27,6 +27,7 @@ from dpframe.estimate.likelihood import expectation_maximization
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import TableColumn, first_codes
 from dpframe.estimate.tables.mixture import Mixture
+from dpframe.estimate.tables.raking import raked
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.estimate.with_tables import TableJoints
 from dpframe.io.released import SYNTHETIC, Source
@@ -160,6 +161,22 @@ class Synthesizer:
         """Shares of every column's fine cells, numbers at their measured mean."""
         return {name: self._tables.fine(name) for name in self._tables.names}
 
+    def _raked(self, cells: Sequence[IntArray], generator: np.random.Generator) -> list[IntArray]:
+        """Return drawn rows brought to the shares of what was measured together."""
+        return raked(cells, [member.cells for member in self._tables.columns.values()], self._measured, generator)
+
+    @cached_property
+    def _measured(self) -> dict[tuple[int, ...], FloatArray]:
+        """Shares of the tables that were measured, of their pairs and of columns, the largest first.
+
+        The mixture is only near them, and follows no more than pairs. What comes last is met best: the smallest, whose
+        noise is least.
+        """
+        tables = [tuple(sorted(table.columns)) for table in self._tables.evidence.tables if len(table.columns) > 1]
+        parts = {part for columns in tables for size in (1, 2) for part in combinations(columns, size)}
+        whole = sorted({*tables, *parts}, key=lambda columns: (-len(columns), columns))
+        return {columns: self._tables.fitted.fit.joint(columns) for columns in whole}
+
     def given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of original rows, one for each released row, given that row."""
         return self._by_rules(self._given(released, generator))
@@ -177,6 +194,8 @@ class Synthesizer:
         if members:
             channels = [m.channel if self._heard[n] else np.ones((1, m.cells)) for n, m in members.items()]
             cells = draw_given(self._mixture, channels, list(classes.values()), generator)
+            if self._source.plan.shuffle:  # parts of rows in order are not like the table
+                cells = self._raked(cells, generator)
             for (name, member), cell in zip(members.items(), cells, strict=True):
                 channel = member.axis.channel if self._heard[name] else None
                 inside = self._within(name, cell, generator, channel, classes[name])
@@ -193,6 +212,7 @@ class Synthesizer:
         drawn = {}
         if self._tables.names:
             cells = draw_fresh(self._mixture, rows, generator)
+            cells = self._raked(cells, generator)
             for (name, member), cell in zip(self._tables.columns.items(), cells, strict=True):
                 drawn[name] = self._codes(member, self._within(name, cell, generator, None, None), generator)
         for column in self._others:

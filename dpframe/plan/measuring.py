@@ -62,8 +62,8 @@ Adult's nine columns at epsilon 1: at 200,000 rows (0.29) pairs say as much of t
 """
 _MOST_TRIPLE_CELLS = 1 << 18
 """Cells of all triples up to which they are measured by default: half a megabyte in a release's description."""
-_MOST_COUNTED = 1 << 22
-"""The same of the cells in which they are counted before numbers are cut: 32 MB."""
+_MOST_COUNTED = 1 << 20
+"""The same of the cells in which they are counted before numbers are cut: 8 MB, which engines ship from every part."""
 _DROWNED = 3.0
 """Expected L1 distance of a raw pair's shares, about, from which on its noise hides it."""
 _ALONE_CELLS = FIRST + 5
