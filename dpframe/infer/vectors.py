@@ -137,7 +137,7 @@ class Lists(Task):
             self.length = lengths[int(np.argmax(counts))]
 
     def inner(self) -> Space:
-        """Return vectors of the length and bound found, of 1 where there is none."""
+        """Return vectors of the length and bound found, of 1 without them."""
         found = bounds(fitted(self._rounds), self.n) if self._rounds else None
         bound = 1.0 if found is None else float(friendly(0.0, found[1])[1])
         return Vector(self.length or 1, min(max(bound, _SMALLEST), _LARGEST))

@@ -269,7 +269,7 @@ def _check_vectors(measure: Measure, spaces: Mapping[str, Space]) -> None:
 def measures_step(
     measures: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float
 ) -> Step | None:
-    """Return what all measures together cost a person, at a promise with this δ; None where there are none.
+    """Return what all measures together cost a person, at a promise with this δ; None without any.
 
     Raises
     ------

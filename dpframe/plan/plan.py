@@ -216,7 +216,7 @@ class Plan:
 
     @cached_property
     def tables_step(self) -> Step | None:
-        """What the measured tables cost a person; None where there are none."""
+        """What the measured tables cost a person; None without tables."""
         return measures_step(self.measures, self.spaces, self.contributions, self.delta)
 
     def _excess(self) -> str:
@@ -482,7 +482,7 @@ class Plan:
 
     @classmethod
     def read(cls, path: str | Path) -> Plan:
-        """Read a plan from a JSON file; `FileError` if there is none."""
+        """Read a plan from a JSON file; `FileError` without one."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
