@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpframe.accounting.unit import Unit
+from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Boolean, Integer, Nullable, Real
 from dpframe.totals.answers import Numbers
 from dpframe.totals.groups import Groups
@@ -38,6 +39,7 @@ QUESTIONS = {
 SETS = {
     "items": lambda u: ItemCounts("a", 2, 2, u),
     "items where": lambda u: ItemCounts("a", 2, 2, u, conditions=LOW),
+    "items of sets that are cut": lambda u: ItemCounts("a", 2, 1, u, Keystream(bytes(32)).column("cut", "measure")),
     "some items": lambda u: Chosen(ItemCounts("a", 2, 2, u), (1,)),
     "sizes": lambda u: Sizes("a", 2, u),
     "distinct items": lambda u: Distinct(ItemCounts("a", 2, 2, u), 2),

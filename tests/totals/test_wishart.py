@@ -56,6 +56,23 @@ def test_the_divergences_of_one_row_are_those_of_quadrature(m):
     assert _up(m, np.array([0.5, 2.0])).tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 0.4, 1.0, 2.0])
+@pytest.mark.parametrize("m", [5, 20, 200])
+def test_one_row_away_and_one_added_are_both_paid_for(m, epsilon):
+    """The divergence of the two independent pairs of laws, by quadrature: at most δ, and more than either's."""
+    law, cells = stats.chi2(m), 3_000
+    middles = law.ppf((np.arange(cells) + 0.5) / cells)
+    with np.errstate(divide="ignore"):
+        away = law.logpdf(middles) - law.logpdf(middles + 1)  # of χ² + 1, whose middles are moved
+        back = law.logpdf(middles) - law.logpdf(middles - 1)
+    both = np.add.outer(away, back)
+    found = np.maximum(1 - np.exp(epsilon - both), 0).mean()
+    assert found <= delta_of(m, epsilon)
+    either = max(float(_up(m, np.array([epsilon]))[0]), float(_down(m, np.array([epsilon]))[0]))
+    if either > 1e-3:  # what these cells show
+        assert found > 1.02 * either
+
+
 @pytest.mark.parametrize("angle", [0.4, 1.1, math.pi / 2])
 @pytest.mark.parametrize("delta", [0.05, 0.005])
 def test_the_divergence_of_two_rows_is_delta_at_most(angle, delta):
