@@ -37,6 +37,7 @@ MEASURES = (
     Measure("sum", ("age",), 1e8),
     Measure("joint", ("sex", "home"), 8_000.0),
     Measure("joint", ("sex", "age"), 8_000.0, 12),
+    Measure("joint", ("sex", "home", "age"), 20_000.0, 12),
 )
 PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
 SAFE = dpf.sanitize(frame(), plan=PLAN, key=KEY)
@@ -195,7 +196,8 @@ def test_requests_that_break_a_rule_cost_nothing(tmp_path, options, words):
 
 def test_the_report_says_what_was_measured():
     report = SAFE.dp.report()
-    assert "<li>2 joint tables at sigma=89.44 (sex × home, sex × age)</li>" in report.to_html()
+    joints = "<li>3 joint tables at sigma=89.44 to 141.4 (sex × home, sex × age, sex × home × age)</li>"
+    assert joints in report.to_html()
     assert "Measured beside the rows" in str(report)
     assert "Measured tables" not in dpf.Report(ReleaseInfo(build_plan(SPACES, epsilon=1.0), N, "")).to_html()
 
