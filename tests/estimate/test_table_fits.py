@@ -473,3 +473,27 @@ def test_what_cuts_a_fine_cell_errs_by_the_change_of_density() -> None:
     assert left_open(steep, cells, spread, widths, 3)[:, 0].tolist() == pytest.approx([0.3 * 0.425, 0.3 * 0.425])
     assert not left_open(even, cells, spread, widths, 3).any()
     assert not left_open(steep, np.array([[1.0, 0, 0], [0, 1, 1]]), spread, widths, 3).any()
+
+
+def test_a_margin_is_the_sum_of_a_table() -> None:
+    """Of one sigma the variance is one number, of a sigma for each cell one for each sum."""
+    counts = np.arange(24.0).reshape(2, 3, 4)
+    for sigma in (2.0, np.sqrt(1 + counts)):
+        table = Table((5, 1, 3), counts, sigma)
+        for place, column in enumerate((5, 1, 3)):
+            found, variances = table.margin(column)
+            others = tuple(i for i in range(3) if i != place)
+            assert found == pytest.approx(counts.sum(axis=others))
+            assert np.broadcast_to(variances, found.shape) == pytest.approx(table.variances.sum(axis=others))
+            assert table.sum_to([column]).variances == pytest.approx(table.variances.sum(axis=others))
+
+
+def test_a_long_column_has_no_more_classes_than_its_partners_tell_apart() -> None:
+    """Of 400 values beside five and four more classes than 20 could not show, though noise is weak enough for 160."""
+    generator, sizes = np.random.default_rng(4), (400, 5, 4)
+    laws = [generator.dirichlet(np.full(size, 0.2), 40) for size in sizes]
+    tables = []
+    for pair in combinations(range(3), 2):
+        exact = 1e6 * np.einsum("ka,kb->ab", laws[pair[0]], laws[pair[1]]) / 40
+        tables.append(Table(pair, exact + generator.standard_normal(exact.shape), 1.0))
+    assert choose_classes(Evidence(1e6, sizes, tuple(tables))).classes <= 20
