@@ -35,11 +35,6 @@ def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
     return np.asarray(np.maximum(values - excess[last], 0.0))
 
 
-def spread_counts(shares: FloatArray, channels: Channels) -> FloatArray:
-    """Apply P(class | cell) along all axes."""
-    return JointDomain.of(channels).spread(shares)
-
-
 def independent_shares(counts: FloatArray, channels: Channels) -> FloatArray:
     """Return the product of the axes' own maximum-likelihood shares, a hundredth of it spread evenly."""
     shares = np.ones(())

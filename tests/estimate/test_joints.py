@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpframe as dpf
-from dpframe.estimate import likelihood, surrogates
+from dpframe.estimate import surrogates
 from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.distribution import aggregation
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import expectation_maximization, fit_joint, project_to_simplex
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.tables import Evidence, row_table
@@ -225,8 +226,8 @@ def test_em_reaches_the_maximum_of_likelihood():
     counts = surrogates.count_classes(axes, ONE._source.codes(["job", "grade"]))
     channels = [axis.channel for axis in axes]
     shares = expectation_maximization(counts, channels, tolerance=1e-6, max_steps=20_000)
-    expected = likelihood.spread_counts(shares, channels)
-    gradient = likelihood.spread_counts(counts / counts.sum() / expected, [c.T for c in channels])
+    expected = JointDomain.of(channels).spread(shares)
+    gradient = JointDomain.of(channels).adjoint(counts / counts.sum() / expected)
     assert gradient.max() < 1 + 1e-6
     assert np.abs(gradient[shares > 1e-3] - 1).max() < 1e-3
     stopped = fit_joint(counts, channels)
