@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -52,14 +52,15 @@ class Gathered:
         return pd.DataFrame({column.name: self._series(column) for column in self.columns})
 
     def _series(self, column: Asked) -> pd.Series[Any]:
-        codes = [part[column.name] for part in self.parts]
+        # Of no rows there is no batch.
+        codes = [part[column.name] for part in self.parts] or [column.coded.code_array([])]
         found: pd.Series[Any] = pa.chunked_array([column.coded.decode(part) for part in codes]).to_pandas()
         return found
 
     def made_up(self) -> pd.DataFrame:
         """Return two rows that no table was read for: of the first and the last value of each column."""
         ends = {column.name: column.coded.code_array([0, column.space.values - 1]) for column in self.columns}
-        return Gathered(self.columns, [ends]).frame()
+        return replace(self, parts=[ends]).frame()
 
 
 class Selections(Asking):
@@ -96,8 +97,9 @@ class Selections(Asking):
             What to choose from, 65,536 at most; public.
         utility
             Function of the rows (a DataFrame of ``columns``, whose values lie in their spaces; what a space cannot hold
-            is null) and of one candidate, which returns a number. It is tried on two made-up rows first. A value that
-            is not finite counts as far below all others; an exception after that has spent the share.
+            is null) and of one candidate, which returns a number. It is tried on two made-up rows first, and on no rows
+            where rows are added or removed. A value that is not finite counts as far below all others; an exception
+            after that has spent the share.
         sensitivity
             The most by which one replaced row moves the utility of a candidate. It is taken on trust: the answer is
             private only if that is right.
@@ -124,7 +126,7 @@ class Selections(Asking):
         ------
         ParameterError
             For no candidates or too many, a sensitivity or weights that are not positive, an unknown mechanism, or a
-            utility that returns no finite number for made-up rows.
+            utility that returns no finite number for made-up rows, or for none where rows are added or removed.
         BudgetExceeded
             If less than the share is left.
 
@@ -150,7 +152,9 @@ class Selections(Asking):
             raise ParameterError("monotone and balanced must be True or False")
         names = list(self._declared) if columns is None else list(columns)
         rows = Gathered([self._column(name) for name in names])
-        _whole_scores(utility, rows.made_up(), options, unit, finite=True)
+        # Where rows are added or removed a table may have none, and a failure there would show it.
+        for tried in [rows.made_up(), *([rows.frame()] if self.unit.added else [])]:
+            _whole_scores(utility, tried, options, unit, finite=True)
         spread = _MOVED if monotone else 2 * _MOVED
         moved = Scores(((1, spread),), self.unit.rows, balanced and not monotone)
         part, (name, selector, budget), stream = self._paid(
@@ -195,7 +199,10 @@ def _whole_scores(
     """Return utilities in units, rounded down; one that is not finite lies far below the others, or is refused."""
     found = [_whole(utility(rows, candidate), unit) for candidate in candidates]
     if finite and None in found:
-        raise ParameterError("utility must return a finite number for every candidate, of any rows within the spaces")
+        raise ParameterError(
+            "utility must return a finite number for every candidate, of any rows within the spaces, and of none where "
+            "rows are added or removed"
+        )
     floor = max((score for score in found if score is not None), default=0) - _ABYSS
     return [floor if score is None else score for score in found]
 

@@ -187,7 +187,8 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
     counted = {measure.columns[0]: measure for measure in measures if measure.kind == "one_way" and measure.level < 2}
     seen = set()
     for measure in measures:
-        key = (measure.kind, frozenset(measure.columns), measure.level)
+        # Cells of equal width and the first level of others are two tables with noise of the same words.
+        key = (measure.kind, frozenset(measure.columns), max(1, measure.level))
         if key in seen:
             raise ParameterError(f"the {measure.kind} of {measure.label} is measured twice; name it once")
         seen.add(key)

@@ -217,12 +217,14 @@ def best_selector(scores: Scores, portion: Portion, weighted: bool = False) -> s
 
 
 def check_base(base: Sequence[float], count: int) -> list[int]:
-    """Return base weights as whole numbers of about as many digits; `ParameterError` for weights that are none.
+    """Return base weights as whole numbers in exactly their proportion; `ParameterError` for weights that are none.
+
+    Rounded ones would add up to other normalisers than weights for which a choice is balanced.
 
     Examples
     --------
     >>> check_base([1, 0.5], 2)
-    [2097152, 1048576]
+    [2, 1]
     """
     try:
         found = [float(weight) for weight in base]
@@ -234,8 +236,9 @@ def check_base(base: Sequence[float], count: int) -> list[int]:
             f"base must have a positive weight for each of the {check_whole(count, 'count')} candidates, the largest "
             "at most 2^20 times the least"
         )
-    least = Fraction(min(found))
-    return [round(Fraction(weight) / least * MOST_BASE) for weight in found]
+    exact = [Fraction(weight) for weight in found]
+    unit = math.lcm(*(weight.denominator for weight in exact))
+    return [int(weight * unit) for weight in exact]
 
 
 def whole_cost(selectors: Sequence[Selector], portion: Portion) -> Budget:

@@ -116,6 +116,25 @@ def test_an_utility_that_fails_on_real_rows_has_spent_its_share(keys, tmp_path):
     assert ledger.history("survey")["what"].tolist() == ["query: select"]
 
 
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_table_of_no_rows_is_answered_like_any_other(keys, rows):
+    """Where rows are added or removed a failure would show that there are none."""
+    q = dpf.Queries(BIDS.head(rows), 1.0, delta=0, spaces=SPACES, neighbours="add_remove")
+    assert q.select(PRICES, revenue, sensitivity=10, share=0.5)["choice"] in PRICES
+    common = q.select(["a", "b"], lambda rows, who: (rows["who"] == who).sum(), sensitivity=1, share=0.5)
+    assert common["choice"] in {"a", "b"}
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_utility_that_fails_without_rows_is_refused_whatever_the_table_holds(keys, rows):
+    q = dpf.Queries(BIDS.head(rows), 1.0, delta=0, spaces=SPACES, neighbours="add_remove")
+    with pytest.raises(dpf.ParameterError, match="of any rows within the spaces, and of none where rows are"):
+        q.select([1, 2], lambda rows, bid: -abs(rows["bid"].mean() - bid), sensitivity=10, share=0.5)
+    with pytest.raises(IndexError):
+        q.select([1, 2], lambda rows, bid: rows["bid"].iloc[0] * bid, sensitivity=20, share=0.5)
+    assert (q.left, keys) == (1.0, [])
+
+
 WRONG = [
     ({"candidates": []}, "candidates must be from 1 to 65536 values"),
     ({"candidates": range(70_000)}, "candidates must be from 1 to 65536 values"),

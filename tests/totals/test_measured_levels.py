@@ -242,6 +242,7 @@ class TestPlans:
             ([("gain", 60, 0), ("gain", 1_024, 2)], "level 2 of column 'gain' needs the first; measure both"),
             ([("weight", 64, 1), ("gain", 1_024, 2)], "level 2 of column 'gain' needs the first; measure both"),
             ([("gain", 64, 1), ("gain", 64, 1)], "the one_way of gain is measured twice; name it once"),
+            ([("gain", 60, 0), ("gain", 64, 1)], "the one_way of gain is measured twice; name it once"),
         ],
     )
     def test_levels_that_are_none_are_refused(self, measures, problem):
