@@ -160,11 +160,8 @@ class NumberEstimates(VectorEstimates):
         with np.errstate(invalid="ignore"):
             beyond = np.where(variance > 0, ratio - np.clip(ratio, first, last), np.inf)
         found, spread = ratio, np.where(np.isfinite(beyond), variance + beyond**2, np.inf)
-        middle, squares = self._distribution(scale.column.name).moments
-        centre, width = start + step * middle, max(step * math.sqrt(max(squares, 0.0)), 1e-12)
-        if not scale.is_time:
-            everywhere = float(np.asarray(self._mean(scale.column.name, None, None, None, method, "table")["estimate"]))
-            centre = (everywhere - scale.back(np.zeros(1))[0]) / scale.width if math.isfinite(everywhere) else centre
+        centre, unsure, width = self._common_mean(scale, method)
+        width = max(width, math.sqrt(unsure), 1e-12)
         if told is not None:
             own = np.maximum(told[1], 1e-12) * step**2
             weight = np.where(np.isfinite(ratio), own / (own + spread), 0.0)
@@ -173,7 +170,24 @@ class NumberEstimates(VectorEstimates):
         noise = spread if told is None else spread / _WIDE**2
         moved, left = shrunk((found - centre).ravel(), noise.ravel(), np.full(found.size, width), _ALIKE, _FAR)
         means = np.clip(centre + moved.reshape(found.shape), first, last)
-        return means, left.reshape(found.shape) if told is None else spread, "rows" if told is None else "both"
+        if told is None:
+            return means, left.reshape(found.shape) + unsure, "rows"
+        return means, spread, "both"
+
+    def _common_mean(self, scale: moments.Scale, method: str) -> tuple[float, float, float]:
+        """Return the mean of all rows, its variance, and the standard deviation of the values, on a scale."""
+        column = scale.column.name
+        (start, step), (mean, squares) = line_of(scale.column.space), self._distribution(column).moments
+        origin, width = float(scale.back(np.zeros(1))[0]), step / scale.width
+        found, centre = width * math.sqrt(max(squares, 0.0)), (start - origin) / scale.width + width * mean
+        if scale.is_time:
+            return centre, found**2 / max(self._all_rows, 1.0), found
+        first, last = _ends(scale.column.space)
+        everywhere = self._mean(column, None, None, None, method, "table")
+        mean, error = (float(np.asarray(everywhere[name])) for name in ("estimate", "std_error"))
+        if not math.isfinite(mean + error):
+            return centre, 1.0, found
+        return (min(max(mean, first), last) - origin) / scale.width, min(error / scale.width, 1.0) ** 2, found
 
     def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, method: str, target: str) -> pd.DataFrame:
         """Return the mean of a column for every combination of the values of several others."""
