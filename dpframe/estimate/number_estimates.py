@@ -92,8 +92,8 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).mean("age", by="sex").round()
              estimate  std_error  lower  upper
         sex
-        F        53.0        1.0   51.0   55.0
-        M        52.0        1.0   50.0   54.0
+        F        53.0        1.0   50.0   55.0
+        M        52.0        1.0   49.0   54.0
         """
         if method not in ("auto", "inverse"):
             raise ParameterError('method must be "auto" or "inverse"')

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpframe.arrays import FloatArray
-from dpframe.estimate.axes import Axis, make_axis
-from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
+from dpframe.estimate.axes import Axis
+from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.question import Answer, Question
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import TableColumn
@@ -61,19 +61,6 @@ class TableJoints:
         if method == "auto" and self._is_negligible(question):
             return self._raw(question, rows)
         return self.model(question)
-
-    def null_rate(
-        self, column: str, population: bool, rows: Callable[[Sequence[Axis], FloatArray], tuple[FloatArray, FloatArray]]
-    ) -> Answer | None:
-        """Return the shares of a column's values, in one cell where they are many, and of null, or None."""
-        member = self.tables.member(column)
-        if member is None or self.tables.told([column]) != "tables":
-            return None
-        space = member.axis.column.space
-        listed = member.axis.grid is None and (space.is_listed or space.size <= FEW_VALUES)
-        axis = make_axis(member.axis.column, None if listed else 1)
-        question = Question([axis], True, (), False, population)
-        return self._raw(question, lambda: rows([axis], count_classes([axis], self._source.codes([column]))))
 
     def _is_negligible(self, question: Question) -> bool:
         found = self.tables.raw(question.axes)

@@ -4,8 +4,9 @@ With o the shares of n released rows by class, A = P(class | cell), and counts y
 
     ℓ(t) = n Σ o log(A t) − Σ (y − N H t)² / 2v,
 
-which is concave. Every step maximises a bound that touches it: Jensen's for the rows, as in expectation–maximisation,
-and De Pierro's (1995) for the squares, so that each share is the root of a quadratic of its own.
+which is concave. A step takes a bound that touches it: Jensen's for the rows, as in expectation–maximisation, and De
+Pierro's (1995) for the squares, so that each share is the root of a quadratic of its own. The multiplier of Σt = 1 is
+that of the step before and the sum is restored, or it is solved for where this would lower the likelihood.
 
 Fits start from even shares and end after `MOST_STEPS`, as further steps fit the noise.
 """
@@ -36,6 +37,7 @@ _OPEN = 0.02
 
 _PROFILE_STEPS = 80
 _HALVINGS = 8
+_NEWTON = 20
 
 
 Known = tuple[FloatArray, FloatArray, FloatArray]
@@ -114,11 +116,13 @@ class Shares:
             weight = self.rows / self.variances[:, None]
             pull = self.matrix.T @ (weight * noisy)
             push = self.matrix.T @ (weight * self.rows * (self.matrix @ shares))
-            least = (rows + shares * (pull - push)).sum(axis=0) - pull
-            under = np.sqrt(least**2 + 4 * push * rows / np.maximum(shares, 1e-300))
-            # The one of two equal forms of the root that is no difference.
-            lower = (under - least) * shares / np.maximum(2 * push, 1e-300)
-            rows = np.where(least > 0, 2 * rows / np.maximum(least + under, 1e-300), lower)
+            level = (rows + shares * (pull - push)).sum(axis=0)
+            found = _at_level(level, rows, shares, pull, push)[0]
+            found = found / np.maximum(found.sum(axis=0), 1e-300)
+            worse = self.likelihood(found, counts, noisy) < self.likelihood(shares, counts, noisy)
+            if worse.any():
+                found[:, worse] = _with_sum(level[worse], *(x[:, worse] for x in (rows, shares, pull, push)))
+            rows = found
         if parts is not None:
             before, after = ([(part * x).sum(axis=0) for part in parts] for x in (shares, rows))
             ratio = sum(after) / np.maximum(sum(before), 1e-300)
@@ -173,6 +177,28 @@ class Shares:
             lost, start = self.lost(known, inside, middle, among, start)
             near, far = np.where(lost <= most, middle, near), np.where(lost <= most, far, middle)
         return far
+
+
+def _at_level(
+    level: FloatArray, rows: FloatArray, shares: FloatArray, pull: FloatArray, push: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the t with rows/t − push·t/shares + pull = λ in all cells, and by how much each falls in λ."""
+    least = level - pull
+    under = np.maximum(np.sqrt(least**2 + 4 * push * rows / np.maximum(shares, 1e-300)), 1e-300)
+    # The one of two equal forms of the root that is no difference.
+    lower = (under - least) * shares / np.maximum(2 * push, 1e-300)
+    found = np.where(least > 0, 2 * rows / np.maximum(least + under, 1e-300), lower)
+    return found, found / under
+
+
+def _with_sum(
+    level: FloatArray, rows: FloatArray, shares: FloatArray, pull: FloatArray, push: FloatArray
+) -> FloatArray:
+    """Return the t at the λ with Σt = 1, by Newton's steps: the sum is convex in λ, which they near from one side."""
+    for _ in range(_NEWTON):
+        found, slope = _at_level(level, rows, shares, pull, push)
+        level = level + (found.sum(axis=0) - 1) / np.maximum(slope.sum(axis=0), 1e-300)
+    return found
 
 
 def _extrapolated(shares: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
