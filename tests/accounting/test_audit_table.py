@@ -80,7 +80,8 @@ def pipeline(tables: bool) -> Iterator[Line]:
             sampler(table, direction, rows, key, plan) for table, key in zip((columns, away), KEYS, strict=True)
         ]
         what = f"rows and tables, {name}" + ("" if tables else ": rows spend the tables' share too")
-        yield Line(what, EPSILON, audit(*samplers, RELEASES, DELTA))
+        # What is broken exceeds its claim by little, which more releases show on every machine.
+        yield Line(what, EPSILON, audit(*samplers, RELEASES if tables else 4 * RELEASES, DELTA))
 
 
 def inferred(what: str, one: Any, other: Any, noises: Any, threshold: int) -> Line:
