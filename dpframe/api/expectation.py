@@ -6,36 +6,19 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 
+from dpframe.api.expected_errors import expected_errors, expected_losses, first_lines
 from dpframe.api.options import PlanOptions, documented
-from dpframe.api.planning import CheckedRequest, Request, built
+from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import ParameterError
-from dpframe.infer.categories import is_text
 from dpframe.infer.drafted import DraftedSpaces, drafted
-from dpframe.infer.numbers import is_number
-from dpframe.infer.types import any_space
 from dpframe.io.frames import wrap
 from dpframe.io.table import Table
-from dpframe.plan.inferred import Inferred
 from dpframe.plan.notebook import notebook_html
-from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits
-from dpframe.spaces import Categorical, Integer, Nullable, Space
-from dpframe.spaces.field import Field
 from dpframe.threads import one_thread
 
-TWO_SIDED = 1.96
-"""Standard errors of a 95 % interval."""
-
-_HALF_LOST = {"intervals": 0.08, "values": 0.2, "items": 0.2}
-"""Noise of inference, in parts of the rows, at which half of the columns are lost; of text its threshold.
-
-Measured on a hundred real tables of 150 to 20,000 rows; the chance is 1/(1 + (half/noise)²).
-"""
-_FEW_LOST = 0.05
 _GOOD = 0.05
 """An error of a count, in parts of the rows, or of a mean, in parts of its range, that is good enough for most."""
 
@@ -68,13 +51,7 @@ class Expectation:
     def lines(self) -> list[str]:
         """What to expect in plain words, the two lines that matter first."""
         value = {str(name): float(one) for name, one in self.table["expected"].items()}
-        first = [
-            f"counts within ± {digits(value['counts'])} of {self.rows:,} rows" if "counts" in value else "",
-            f"means within ± {digits(100 * value['means'])} % of their range" if "means" in value else "",
-        ]
-        lost = f"about {value['lost']:.0f} of {self.table['of'].to_dict()['lost']}" if "lost" in value else "none"
-        second = f"columns that inference will probably not find: {lost}"
-        lines = [", ".join(text for text in first if text), second]
+        lines = first_lines(value, self.rows, str(self.table["of"].to_dict().get("lost", "")))
         if "pairs" in value:
             lines.append(f"counts of pairs within ± {digits(value['pairs'])} rows, before the model smooths them")
         if self.good_rows > self.rows:
@@ -136,10 +113,10 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
         options = {**options, "drop": (*options.get("drop", ()), person)}  # it does not leave
     request = Request(epsilon, delta, None, options, release=False)
     valid = CheckedRequest.of(table, request, quiet=True)
-    plan = _plan(table, valid)
+    plan = valid.typical(table)
     rows = table.n
-    values = dict(_errors(plan, max(rows, 1)))
-    lost, rows_for_found = _lost(valid, rows)
+    values = dict(expected_errors(plan, max(rows, 1)))
+    lost, rows_for_found = expected_losses(valid.asked, rows)
     ratio = max([values[name][0] / _GOOD for name in ("means",) if name in values] + [0.0])
     ratio = max(ratio, values["counts"][0] / max(rows, 1) / _GOOD if "counts" in values else 0.0)
     good = max(math.ceil(rows * ratio), rows_for_found)
@@ -150,62 +127,6 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
     digits_kept = 10 ** max(len(str(good)) - 2, 0)
     good = -(-good // digits_kept) * digits_kept
     return Expectation(rows, valid.promise.epsilon, valid.promise.delta, found, good)
-
-
-def _plan(table: Table, valid: CheckedRequest) -> Plan:
-    """Return the plan, with typical spaces in place of those still to be inferred."""
-    if valid.plan is not None:
-        return valid.plan
-    assert valid.allowed is not None
-    names = [c.name for c in valid.measurement.columns] if valid.measurement is not None else []
-    fields = {c.name: c for c in table.fields(list(valid.names))}
-    spaces = {name: valid.spaces.get(name) or _typical(fields[name]) for name in valid.names}
-    step = valid.allowed.step
-    inferred = Inferred(valid.allowed.budget, tuple(names), step=step, unit=valid.unit)
-    return built(spaces, valid.promise, valid.options, valid.wish.without(spaces), inferred)
-
-
-def _typical(column: Field) -> Space:
-    """Return a space like those that columns of a type often have."""
-    space: Space
-    if is_number(column.type):
-        space = Integer(0, 999)
-    elif is_text(column.type) or pa.types.is_null(column.type):
-        space = Categorical(tuple("abcde"))
-    else:
-        return any_space(column)
-    return Nullable(space) if column.nullable else space
-
-
-def _errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
-    """Return half-widths of 95 % intervals, by what they are of: the median over columns."""
-    forecast = plan.forecast(rows) if plan.columns else pd.DataFrame({"std_error": []})
-    found: dict[str, tuple[float, str]] = {}
-    for name, statistic in (("counts", "marginal"), ("pairs", "joint")):
-        if statistic in forecast.index.get_level_values(0):
-            # Of numbers of many values no single cell is asked for.
-            errors = np.asarray(forecast.loc[statistic, "std_error"], dtype=np.float64)
-            errors = errors[errors < 1]
-            if len(errors):
-                found[name] = (float(np.median(errors)) * TWO_SIDED * rows, "rows")
-    if "mean" in forecast.index.get_level_values(0):
-        means: Any = forecast.loc["mean", "std_error"]
-        parts = [float(error) / (float(plan[name].space.diameter) or 1.0) for name, error in means.items()]
-        found["means"] = (float(np.median(parts)) * TWO_SIDED, "range")
-    return found
-
-
-def _lost(valid: CheckedRequest, rows: int) -> tuple[float, int]:
-    """Return how many columns inference will probably lose, and from how many rows on one of twenty."""
-    if valid.measurement is None:
-        return 0.0, 0
-    lost, needed = 0.0, 0.0
-    for _, asked in valid.measurement.asked:
-        one = max(asked, key=lambda h: (h.threshold, h.variance))
-        noise, half = (one.threshold or math.sqrt(one.variance)), _HALF_LOST.get(one.kind, 0.08)
-        lost += 1 / (1 + (half * rows / noise) ** 2) if rows else 1.0
-        needed = max(needed, noise / half * math.sqrt(1 / _FEW_LOST - 1))
-    return lost, math.ceil(needed)
 
 
 def draft_spaces(table: Any) -> DraftedSpaces:

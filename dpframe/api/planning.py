@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.accounting.unit import ROW, Unit
+from dpframe.api.expected_errors import expected_errors, expected_losses, first_lines, typical_space
 from dpframe.api.identity import content, request_digest, table_digest, warn_of_parts
 from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.errors import (
@@ -23,6 +25,7 @@ from dpframe.errors import (
     LargeEpsilonWarning,
     LedgerError,
     ParameterError,
+    PlanError,
     RepeatedReleaseWarning,
     check_whole,
     name_list,
@@ -40,6 +43,7 @@ from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.mechanisms import MECHANISMS, Mechanism
 from dpframe.mechanisms.base import check_tag
 from dpframe.noise.keystream import Keystream, choice_key, inference_id
+from dpframe.plan.asked import AskedOf
 from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.calibration import Terms, check_ready
 from dpframe.plan.findings import judge_spaces
@@ -298,6 +302,34 @@ class CheckedRequest:
         row_cap(promise, Inferred(allowed.budget, (), step=allowed.step), tables, options["local_epsilon"])
         return cls(None, known, options["nulls"], promise, (), measurement, names, options, allowed, wish)
 
+    @property
+    def asked(self) -> AskedOf:
+        """What inference may ask of the columns."""
+        return () if self.measurement is None else self.measurement.asked
+
+    def typical(self, table: Table) -> Plan:
+        """Return the plan, with typical spaces in place of those still to be inferred."""
+        if self.plan is not None:
+            return self.plan
+        assert self.allowed is not None
+        names = [c.name for c in self.measurement.columns] if self.measurement is not None else []
+        fields = {c.name: c for c in table.fields(list(self.names))}
+        spaces = {name: self.spaces.get(name) or typical_space(fields[name]) for name in self.names}
+        step = self.allowed.step
+        inferred = Inferred(self.allowed.budget, tuple(names), step=step, unit=self.unit)
+        return built(spaces, self.promise, self.options, self.wish.without(spaces), inferred)
+
+    def expected(self, table: Table) -> list[str]:
+        """Return in two lines what to expect of few rows; it depends on types and their number alone."""
+        if table.n > _FEW_ROWS:
+            return []
+        values = {"lost": expected_losses(self.asked, table.n)[0]}
+        # Typical spaces may not fit the mechanisms and shares that were asked for by name.
+        with contextlib.suppress(ParameterError, PlanError, ColumnError):
+            errors = expected_errors(self.typical(table), max(table.n, 1))
+            values |= {name: value for name, (value, _) in errors.items()}
+        return [line for line in first_lines(values, table.n, str(len(self.asked))) if line]
+
     def measured(self, table: Table, key: bytes, receipt: str | None) -> Plan:
         """Draw the spaces that are not known, and make the plan."""
         assert self.measurement is not None
@@ -318,7 +350,7 @@ class CheckedRequest:
         )
         chosen = {name: spaces[name] for name in self.names}
         plan = built(chosen, self.promise, self.options, self.wish.without(chosen), inferred)
-        warn_not_found(plan)
+        warn_not_found(plan, self.expected(table) if plan.not_found else [])
         return plan
 
 
@@ -537,8 +569,18 @@ def _warn_if_repeated(table: Table, share: Budget) -> None:
     _requests.add(request)
 
 
-def warn_not_found(plan: Plan) -> None:
-    """Warn, in one line for all columns, of spaces that private inference did not find, with what to declare."""
+_FEW_ROWS = 2_000
+"""Rows up to which a warning says what to expect of them."""
+
+
+def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
+    """Warn, in one line for all columns, of spaces that private inference did not find, with what to declare.
+
+    Parameters
+    ----------
+    expected
+        What is to be expected of a release of so few rows.
+    """
     if not plan.not_found:
         return
     reasons = dict.fromkeys(missing.why for missing in plan.not_found)
@@ -551,7 +593,7 @@ def warn_not_found(plan: Plan) -> None:
     warn(
         f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns "
         f"({grounds}); estimates of them are NaN unless asked for with clipped=True: declare spaces={{{entries}}}, or "
-        "raise epsilon or infer_share (df.dp.expect(epsilon=…) says what to expect at this number of rows)",
+        f"raise epsilon or infer_share ({'; '.join(['df.dp.expect(epsilon=…) says what to expect', *expected])})",
         InferenceWarning,
     )
 

@@ -77,13 +77,14 @@ def first_grid(type_: pa.DataType) -> Grid:
     """Return the public grid that a type starts from.
 
     Whole numbers: 0, and between powers of 2 of either sign. Floats: the same from 2^−48 to 2^64, beyond by factors
-    of 2^64. Times: decades from 1800 to 2200, and centuries and more around. Durations as whole numbers.
+    of 2^64, and 1 by itself. Times: decades from 1800 to 2200, and centuries and more around. Durations as whole
+    numbers.
     """
     if pa.types.is_floating(type_):
         most = float(np.finfo(type_.to_pandas_dtype()).max)
         powers = [*range(-1008, -48, 64), *range(-48, 64), *range(64, 1024, 64)]
         sizes = [math.ldexp(1.0, power) for power in powers if math.ldexp(1.0, power) < most]
-        return Grid((*(-size for size in reversed(sizes)), *sizes), -most, most)
+        return Grid(tuple(sorted([*(-size for size in sizes), *sizes, _JUST_ABOVE_ONE])), -most, most)
     if pa.types.is_integer(type_):
         info = np.iinfo(type_.to_pandas_dtype())
         least, most_int = int(info.min), min(int(info.max), _LARGEST)
@@ -107,11 +108,13 @@ def only_grid(grid: Grid, parts: int) -> Grid:
     wide = [math.ldexp(1.0, power) for power in (*range(-48, -8, 8), *range(28, 64, 8))]
     parted = {a + (b - a) * part / parts for a, b in pairwise(usual) for part in range(1, parts)}
     sizes = {number(size) for size in (*usual, *wide, *parted) if not whole or size >= 1}
-    one = 1 if whole else 1 + 2.0**-52
+    one = 1 if whole else _JUST_ABOVE_ONE
     far = {edge for edge in grid.edges if abs(edge) >= _FAR}
     edges = {*sizes, *(whole - size for size in sizes), *range(*_YEARS, 10), one, *far}
     return Grid(tuple(sorted(number(edge) for edge in edges if grid.least < edge < grid.most)), grid.least, grid.most)
 
+
+_JUST_ABOVE_ONE = 1 + 2.0**-52
 
 _YEARS, _FAR = (1900, 2041), 2.0**60
 """Years that numbers may be, and the size from which the cells are those of the type's own grid."""

@@ -259,6 +259,9 @@ def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
         low = 0.0
     if ends[last + 1] <= 0 < high:
         high = 0.0
+    # What has a cell of its own goes on no further.
+    if ends[last + 1] - ends[last] < POINT * abs(ends[last]):
+        high = min(high, float(ends[last]))
     return _at_zero(low, high, cells, outer)
 
 

@@ -45,6 +45,9 @@ _RUNS, _FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.01
 POINT = 1e-12
 """Width of a cell of floats that holds a single number, in parts of it."""
 
+_CHANCE = 3.75
+"""Standard errors that rows within bounds must show: bounds were chosen among hundreds."""
+
 ERRORS = 2.0
 """Standard errors by which the rows that bounds leave out must lie below that share."""
 
@@ -117,10 +120,11 @@ def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int) -> _Mis
     if (share - error / 2 > MOST_BESIDE_SPIKE and _spiky(measured, n)) or _hides_others(measured, space, n):
         why = "one value has most of the rows, and where the others lie does not stand out of the noise"
         return _Missing(why, _TIMES[1])
-    if share + ERRORS * error > MOST_UNSEEN:
+    needed = max(ERRORS * error / max(MOST_UNSEEN - share, 1e-9), _CHANCE * error / max(1 - share, 1e-9))
+    if needed > 1:
         why = "its bounds rest on counts that do not stand out of their noise"
         # Errors fall with 1/ε. Half as much again, as the share that was drawn here is not the one drawn then.
-        times = 1.5 * ERRORS * error / (MOST_UNSEEN - share) if share < MOST_UNSEEN else math.inf
+        times = 1.5 * needed
         return _Missing(why, next((most for most in _TIMES if times <= most), None))
     return None
 

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import dpframe as dpf
@@ -29,6 +30,35 @@ def test_it_is_equal_for_all_tables_of_one_schema():
     assert first == second
     pd.testing.assert_frame_equal(first.table, second.table)
     assert str(first) == str(frame.dp.expect(epsilon=1))
+
+
+def test_a_warning_of_few_rows_says_what_to_expect_of_any_table_of_the_schema():
+    """The two lines that matter, where columns were not found: of types and rows alone."""
+
+    def lines(frame):
+        with pytest.warns(dpf.InferenceWarning) as caught:
+            frame.dp.sanitize(epsilon=0.3, key=bytes(32))
+        text = next(str(w.message) for w in caught if "did not find" in str(w.message))
+        return text.split("df.dp.expect(epsilon=…) says what to expect; ")[1]
+
+    frame, other = census(200), census(200, seed=1)
+    other["age"] = 3
+    other["region"] = other["region"].iloc[0]
+    assert lines(frame) == lines(other.astype(frame.dtypes))
+    first, second = dpf.expect(frame, epsilon=0.3).lines[:2]
+    assert f"{first}; {second}" in lines(frame)
+    assert "means within ±" in first
+    assert "probably not find" in second
+
+
+def test_what_fits_no_typical_column_is_left_out_of_the_warning():
+    """The spend is entered by then: nothing may be refused any more."""
+    table = pa.table({"x": np.arange(900) % 4, "note": [f"n{i}" for i in range(900)]})
+    with pytest.raises(dpf.ParameterError):
+        dpf.expect(table, epsilon=4, mechanisms={"x": "optimal"})
+    with pytest.warns(dpf.InferenceWarning, match="'note': no value cleared") as caught:
+        dpf.sanitize(table, epsilon=4, mechanisms={"x": "optimal"}, key=bytes(32))
+    assert "says what to expect; columns that inference will probably not find: " in str(caught[0].message)
 
 
 def test_it_says_what_more_rows_and_a_larger_promise_bring():
