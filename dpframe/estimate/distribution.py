@@ -25,7 +25,7 @@ from dpframe.spaces import Space
 _SCORINGS = 3
 """Times that counts are taken anew for what they are without their threshold."""
 
-_HIDDEN = 1.25
+_HIDDEN = 2.0
 """Factor of what a profile may lose of the likelihood: its law of the other cells is not the likeliest of all."""
 
 
@@ -140,7 +140,9 @@ class Distribution:
         # Half a row is the least that noise hides.
         least = 0.5 / max(self.rows, 1.0)
         lower, upper = np.minimum(lower, found - least), np.maximum(upper, found + least)
-        return np.stack([found, (upper - lower) / (2 * z), np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)])
+        return np.stack(
+            [found, np.maximum(upper - found, found - lower) / z, np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)]
+        )
 
     def quantiles_of(self, levels: FloatArray, sampling: float, z: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return codes of quantiles and the ends of their intervals at z standard errors.
