@@ -390,7 +390,8 @@ def test_numbers_take_what_was_paid_for(pair, people):
     assert median.std_error < pair[1].quantile("age", 0.5).std_error
     binned = pair[0].value_counts("age", bins=5, sort=False)
     assert {"method": "em", "measured": True, "source": "rows"}.items() <= binned.attrs.items()
-    np.testing.assert_allclose(binned.estimate, more.estimate, atol=20)
+    # Bins that cut the cells of counts are fitted in other cells: well within the errors.
+    assert (np.abs(binned.estimate - more.estimate) < 0.25 * more.std_error).all()
     odd = pair[0].value_counts("age", bins=[0, 19, 51, 90])
     assert odd.attrs["measured"] is True
     shares = pair[0].value_counts("age", bins=5, sort=False, normalize=True)
