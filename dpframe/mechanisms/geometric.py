@@ -249,16 +249,23 @@ def _invert(rate: float, counts: FloatArray, squared: bool) -> FloatArray:
 
 def _apply(rate: float, counts: FloatArray, adjoint: bool) -> FloatArray:
     """Apply the saturated channel along axis 0: weights times the symmetric convolution with α^|k|."""
-    from scipy.signal import lfilter  # imported late: it costs more than all the rest
-
     alpha, beta = math.exp(-rate), -math.expm1(-rate)
     weights = np.full((len(counts), *([1] * (counts.ndim - 1))), beta / (1 + alpha))
     weights[[0, -1]] = 1 / (1 + alpha)
     inside = counts * weights if adjoint else counts
-    forward = lfilter([1.0], [1.0, -alpha], inside, axis=0)
-    backward = lfilter([1.0], [1.0, -alpha], inside[::-1], axis=0)[::-1]
+    forward, backward = _decaying_sums(alpha, inside), _decaying_sums(alpha, inside[::-1])[::-1]
     convolved = forward + backward - inside
     return np.asarray(convolved if adjoint else convolved * weights)
+
+
+def _decaying_sums(alpha: float, values: FloatArray) -> FloatArray:
+    """Return y with y[i] = values[i] + α·y[i − 1] along axis 0, the solution of a system of two bands."""
+    from scipy.linalg import solve_banded  # a filter of scipy.signal does the same, and costs half a second to import
+
+    bands = np.ones((2, len(values)))
+    bands[1] = -alpha
+    flat = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
+    return np.asarray(solve_banded((1, 0), bands, flat, check_finite=False).reshape(values.shape))
 
 
 def _between(rate: float, edges: IntArray, starts: IntArray) -> FloatArray:
