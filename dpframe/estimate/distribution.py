@@ -25,7 +25,7 @@ from dpframe.spaces import Space
 _SCORINGS = 3
 """Times that counts are taken anew for what they are without their threshold."""
 
-_HIDDEN = 2.0
+_HIDDEN = 3.0
 """Factor of what a profile may lose of the likelihood: its law of the other cells is not the likeliest of all."""
 
 
