@@ -40,7 +40,7 @@ class Optimal(MetricChannel):
     ε = 1 the worst-case errors, in shares of the diameter, are 0.316 for the programme, 0.354 for this,
     0.393 for the geometric mechanism and 0.452 for randomised response. Where single rows matter and marginals less,
     ``Optimal.calibrate(space, epsilon, delta, slack=0.01)`` for ``mechanisms={column: …}`` is within 1 % of the
-    programme (the default 5 to 30 % above it), and the errors of marginals are 1.2 to 7 times as large (16 ranks,
+    programme (the default 2 to 28 % above it), and the errors of marginals are 1.02 to 10.7 times as large (16 ranks,
     ε = 1: 1.7 times).
 
     With δ > 0 the row is released as it is with probability δ, else by the channel for ε: for the discrete
