@@ -29,7 +29,7 @@ _FOLLOWED = 0.1
 _FEWEST = 1e-9
 """Share of rows below which a group is empty."""
 
-_LEAP = 0.6
+_LEAP = 0.75
 """Standard errors for which a leap of a law within a cell counts: a 95 % interval holds it, with some room."""
 
 NEGLIGIBLE = 0.005

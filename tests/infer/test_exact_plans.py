@@ -40,6 +40,8 @@ EPSILONS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0)
 RAREST = 1e-5
 """Mass of a space below which no plan is made of it: it is left out, and counts against the claim."""
 SHUFFLED = {"infer_share": 0.7, "measure": [("x",)]}
+ROWS_ONLY = {"infer_share": 0.7, "measure": None}
+"""Bounds of a single round are so wide that the noise of sums has too many points to be enumerated."""
 IN_ORDER = {"infer_share": 0.9, "measure": None, "shuffle": False}
 KEY = bytes(range(32))
 
@@ -133,7 +135,7 @@ def numbers(n: int) -> Numbers:
 
 CASES = {
     "numbers": Case(numbers(6), 6, 7, (2, 2, 2), SHUFFLED, pa.uint16(), 6),
-    "numbers in one round": Case(numbers(5).in_rounds(1), 6, 7, (2,), SHUFFLED, pa.uint16()),
+    "numbers in one round": Case(numbers(5).in_rounds(1), 6, 7, (2,), ROWS_ONLY, pa.uint16()),
     "numbers in two rounds": Case(numbers(5).in_rounds(2), 6, 7, (3, 3), SHUFFLED, pa.uint16()),
     "numbers of four rows": Case(numbers(4), 5, 7, (2, 2, 2), SHUFFLED, pa.uint16(), 4),
     "numbers in their order": Case(numbers(5), 6, 7, (2, 2, 2), IN_ORDER, pa.uint16()),

@@ -133,6 +133,7 @@ def test_bounds_near_the_limits_of_floats_are_rounded():
             assert width * (1 - 1e-12) <= high <= 1.11 * width
 
 
+@pytest.mark.slow
 def test_columns_that_another_run_may_find_are_said_to_be_about_to_be_found():
     """Of columns that runs disagree on, four in five are named so where they are lost; the keys are fixed."""
     generator = np.random.default_rng(0)
