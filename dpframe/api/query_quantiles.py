@@ -87,7 +87,7 @@ class QuantileQueries(Asking):
         >>> bool((answer["estimate"] - people["age"].quantile([0.25, 0.5])).abs().max() < 3)
         True
         >>> medians = q.quantile("age", by="sex", share=0.5)
-        >>> bool((medians["estimate"] - people.groupby("sex")["age"].median()).abs().max() < 2)
+        >>> bool((medians["estimate"] - people.groupby("sex", observed=True)["age"].median()).abs().max() < 2)
         True
         """
         asked, levels = self._column(column).numeric("quantile"), checked_levels(q)
