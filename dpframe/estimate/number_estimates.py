@@ -364,12 +364,12 @@ class NumberEstimates(VectorEstimates):
         rows = max(float(self._all_rows), ddof + 1.0)
         scale = line_of(space)[1] ** 2 * rows / (rows - ddof)
         value, error = fitted.moments[1] * scale, fitted.error_of_variance(self._source.sampling(target)) * scale
-        if not error < found["std_error"]:
+        # Where both contradict each other the unbiased one is right.
+        if not error < found["std_error"] or not found["lower"] <= value <= found["upper"]:
             return found
-        ends = value - self._z * error, value + self._z * error
         out = found.copy()
-        out[list(RESULTS)] = value, error, max(ends[0], found["lower"]), min(ends[1], found["upper"])
-        return out if out["lower"] < out["upper"] else found
+        out[list(RESULTS)] = value, error, value - self._z * error, value + self._z * error
+        return out
 
     def _most_variance(self, column: str, target: str) -> float:
         """Return the most that the variance of a column may be, given its declared bounds and what its mean may be."""
