@@ -42,6 +42,7 @@ def commands() -> str:
 
 
 FOLDER = Path(__file__).parent
+# A module of this folder, which Sphinx does not import from by itself.
 sys.path.insert(0, str(FOLDER))
 from notebook_pages import write_pages  # noqa: E402
 
