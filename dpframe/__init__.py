@@ -21,6 +21,8 @@ from dpframe.api.parquet import plan_parquet, read_csv, read_parquet, sanitize_p
 from dpframe.api.queries import Queries
 from dpframe.api.replay import ReplayAudit, replay_audit
 from dpframe.api.synthetic_parquet import fidelity
+from dpframe.channels import Matrix
+from dpframe.channels.utility import exponential
 from dpframe.errors import (
     AlreadySanitizedError,
     AlteredReleaseWarning,
@@ -42,10 +44,7 @@ from dpframe.errors import (
 )
 from dpframe.estimate import Estimates
 from dpframe.infer.drafted import DraftedSpaces
-from dpframe.io.verify import verify_file
 from dpframe.ledger.ledger import Ledger
-from dpframe.mechanisms import Matrix
-from dpframe.mechanisms.utility import exponential
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.columns import Column, Group
 from dpframe.plan.plan import Plan
@@ -65,6 +64,7 @@ from dpframe.spaces import (
     Subset,
     Vector,
 )
+from dpframe.tables.verify import verify_file
 
 if typing.TYPE_CHECKING:
     from dpframe.api.transformer import Sanitizer

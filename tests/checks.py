@@ -21,8 +21,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpframe.errors import ColumnError, ParameterError, PlanError
-from dpframe.mechanisms import (
+from dpframe.channels import (
     MECHANISMS,
     Channel,
     GammaDiagonal,
@@ -33,14 +32,15 @@ from dpframe.mechanisms import (
     WrappedGeometric,
     mechanism_from_json,
 )
-from dpframe.mechanisms.ball_channel import BallChannel
-from dpframe.mechanisms.bit_flips import FlipChannel
-from dpframe.mechanisms.geometric import GeometricChannel
-from dpframe.mechanisms.process import Process
-from dpframe.mechanisms.set_channel import SetChannel
-from dpframe.mechanisms.set_response import SetResponse
-from dpframe.mechanisms.tabulated import Tabulated
-from dpframe.mechanisms.vector_noise import VectorChannel
+from dpframe.channels.ball_channel import BallChannel
+from dpframe.channels.bit_flips import FlipChannel
+from dpframe.channels.geometric import GeometricChannel
+from dpframe.channels.process import Process
+from dpframe.channels.set_channel import SetChannel
+from dpframe.channels.set_response import SetResponse
+from dpframe.channels.tabulated import Tabulated
+from dpframe.channels.vector_noise import VectorChannel
+from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ChannelTable, GeometricTable
 from dpframe.spaces import SPACES, Space, as_arrow, space_from_json

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from dpframe.arrays import FloatArray
+from dpframe.channels.base import Channel
 from dpframe.infer.categories import _Values
 from dpframe.infer.column import Counter, Task
 from dpframe.infer.cost import GaussianNoise, Spending
-from dpframe.mechanisms.base import Channel
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Keystream
 from dpframe.plan.plan import Plan
@@ -416,7 +416,7 @@ def shuffled_law(mechanism: Channel, code: int, other: int, n: int) -> Pair:
 
     Examples
     --------
-    >>> from dpframe.mechanisms import RandomizedResponse
+    >>> from dpframe.channels import RandomizedResponse
     >>> from dpframe.spaces import Boolean
     >>> law = shuffled_law(RandomizedResponse.calibrate(Boolean(), 1.0, 0.0), 0, 1, 2)
     >>> p = math.e / (1 + math.e)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dpframe.mechanisms import MECHANISMS, Gaussian, Matrix, Mechanism, WithNull
+from dpframe.channels import MECHANISMS, Gaussian, Matrix, Mechanism, WithNull
 from dpframe.plan.build import build_plan
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Product, Real, Space, Subset, Vector

@@ -5,8 +5,8 @@ from itertools import combinations
 
 import numpy as np
 
-from dpframe.io.frames import wrap
 from dpframe.plan.measures import Measure, MeasuredTable
+from dpframe.tables.frames import wrap
 
 
 def codes_of(frame, plan):

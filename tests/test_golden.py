@@ -19,7 +19,7 @@ from conftest import KEY
 from examples import plans_with
 
 import dpframe as dpf
-from dpframe.mechanisms import MECHANISMS
+from dpframe.channels import MECHANISMS
 from dpframe.plan.plan import Plan
 
 FILE = Path(__file__).parent / "golden" / "releases.json"

@@ -15,12 +15,12 @@ LAYERS = [
     ["errors", "arrays", "threads", "datasets"],
     ["codec"],
     ["spaces", "noise", "accounting"],
-    ["mechanisms"],
+    ["channels"],
     ["totals"],
     ["plan"],
     ["infer", "release"],
     ["ledger"],
-    ["io"],
+    ["tables"],
     ["evidence"],
     ["estimate"],
     ["learning", "report"],
@@ -81,7 +81,7 @@ def test_no_circle():
     assert set(graph) <= set(order)
 
 
-@pytest.mark.parametrize("name", ["mechanisms", "noise", "accounting"])
+@pytest.mark.parametrize("name", ["channels", "noise", "accounting"])
 def test_the_core_never_sees_pandas(name):
     for path in MODULES:
         if room(dotted(path)) == name:

@@ -31,10 +31,10 @@ from checks import SECRET, refused, sampled_sets, stored_under_nulls
 import dpframe as dpf
 from dpframe.cli import main
 from dpframe.errors import ColumnError, OrderLeakWarning, PrivacyLeakWarning
-from dpframe.io import job, spill
 from dpframe.plan.build import build_plan
 from dpframe.plan.plan import Plan
 from dpframe.release.release import release
+from dpframe.tables import job, spill
 
 KEY = bytes(range(32))
 ROWS = 4_000

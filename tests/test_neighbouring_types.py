@@ -23,10 +23,10 @@ from conftest import KEY
 
 import dpframe as dpf
 from dpframe.errors import ColumnError
-from dpframe.io.frames import wrap
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.spaces import as_space
+from dpframe.tables.frames import wrap
 
 N = 1200
 DAY = dt.date(2020, 1, 1)

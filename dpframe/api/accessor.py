@@ -17,13 +17,13 @@ from dpframe.api.options import PlanOptions, documented
 from dpframe.errors import NotSanitizedError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.infer.drafted import DraftedSpaces
-from dpframe.io.frames import release_text
-from dpframe.io.released import Source, read_info
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.release.introduction import NUMBERS, ReleaseExplanation
 from dpframe.report.report import Report
+from dpframe.tables.frames import release_text
+from dpframe.tables.released import Source, read_info
 
 
 def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:

@@ -13,16 +13,16 @@ import numpy as np
 import pandas as pd
 
 from dpframe.arrays import FloatArray
+from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.base import RESULTS
 from dpframe.infer.declared import declared_space, placeholder
 from dpframe.infer.types import from_type
-from dpframe.io.table import Table
-from dpframe.io.types import output_type
-from dpframe.mechanisms import mechanism_for
 from dpframe.plan.columns import Column
 from dpframe.spaces import Nullable, Space, Subset
 from dpframe.spaces.field import Field, is_open
+from dpframe.tables.table import Table
+from dpframe.tables.types import output_type
 from dpframe.totals.answers import Noise
 from dpframe.totals.counts import Codes
 

@@ -36,13 +36,13 @@ from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.conditions import Condition, ValueCondition, Where
 from dpframe.infer.declared import declared_space
 from dpframe.infer.drafted import check_reviewed
-from dpframe.io.files import FileInput
-from dpframe.io.frames import wrap
-from dpframe.io.inputs import open_input
-from dpframe.io.table import Table
 from dpframe.ledger.account import Account, Cost
 from dpframe.ledger.currencies import Amount, down, up
 from dpframe.noise.keystream import Keystream
+from dpframe.tables.files import FileInput
+from dpframe.tables.frames import wrap
+from dpframe.tables.inputs import open_input
+from dpframe.tables.table import Table
 from dpframe.totals.answers import MECHANISMS, Noise, Portion
 from dpframe.totals.counts import Codes
 from dpframe.totals.groups import Groups, Holds

@@ -16,15 +16,15 @@ from dpframe.api.memory import sanitize
 from dpframe.api.planning import raw_frame
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.estimate import Estimates
-from dpframe.io.checks import check_columns
-from dpframe.io.frames import Frame
-from dpframe.io.table import Codes
-from dpframe.io.types import output_type
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits
 from dpframe.spaces import Space
 from dpframe.spaces.base import decoded
+from dpframe.tables.checks import check_columns
+from dpframe.tables.frames import Frame
+from dpframe.tables.table import Codes
+from dpframe.tables.types import output_type
 
 TITLE = "ONLY FOR THE CURATOR: exact numbers of the data, protected by nothing; do not share them"
 

@@ -13,10 +13,10 @@ from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import ParameterError
 from dpframe.infer.drafted import DraftedSpaces, drafted
-from dpframe.io.frames import wrap
-from dpframe.io.table import Table
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.words import digits
+from dpframe.tables.frames import wrap
+from dpframe.tables.table import Table
 from dpframe.threads import one_thread
 
 _GOOD = 0.05

@@ -15,16 +15,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from dpframe.channels import Mechanism
 from dpframe.errors import DpframeError, RepeatedReleaseWarning, name_list, warn
 from dpframe.infer.drafted import DraftedSpaces
-from dpframe.io.frames import Frame
-from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import Account
-from dpframe.mechanisms import Mechanism
 from dpframe.noise.keystream import derived_key
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.entries import Entries
+from dpframe.tables.frames import Frame
+from dpframe.tables.table import Codes, Table
 
 DEFAULTS = 3
 """Number of the defaults that plans are made with: a request under others draws other noise, and is paid for anew."""

@@ -10,12 +10,12 @@ import pandas as pd
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import Ready, ReleaseBudget, Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
-from dpframe.io.frames import Frame, wrap
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest, permutation, release
 from dpframe.release.tables import measured_tables
+from dpframe.tables.frames import Frame, wrap
 
 
 @documented

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
+from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError, check_fraction, check_whole
 from dpframe.infer.private import MOST_ITEMS
-from dpframe.mechanisms import Mechanism
 from dpframe.plan.choice import check_numbers
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import as_rules

@@ -17,18 +17,18 @@ from dpframe.api.parquet_job import budget_of
 from dpframe.api.planning import Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError, check_whole
-from dpframe.io.atomic import atomic, check_writable
-from dpframe.io.csv_reader import is_csv, sidecar
-from dpframe.io.files import BATCH_ROWS, SIDECAR, FileInput
-from dpframe.io.inputs import open_input
-from dpframe.io.job import Job, Progress
-from dpframe.io.pipeline import usual_threads
-from dpframe.io.released import Source, read_info
-from dpframe.io.sinks import Sink, check_ending
-from dpframe.io.staged import staged
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, arrow_metadata
+from dpframe.tables.atomic import atomic, check_writable
+from dpframe.tables.csv_reader import is_csv, sidecar
+from dpframe.tables.files import BATCH_ROWS, SIDECAR, FileInput
+from dpframe.tables.inputs import open_input
+from dpframe.tables.job import Job, Progress
+from dpframe.tables.pipeline import usual_threads
+from dpframe.tables.released import Source, read_info
+from dpframe.tables.sinks import Sink, check_ending
+from dpframe.tables.staged import staged
 
 
 @documented

@@ -11,10 +11,10 @@ from pathlib import Path
 from dpframe.api.identity import warn_of_parts
 from dpframe.api.planning import ReleaseBudget, Request
 from dpframe.errors import ParameterError
-from dpframe.io.files import FileInput
-from dpframe.io.table import Codes, Table
 from dpframe.ledger import job_keys
 from dpframe.ledger.account import Account, Cost
+from dpframe.tables.files import FileInput
+from dpframe.tables.table import Codes, Table
 
 
 @dataclass

@@ -18,6 +18,8 @@ from dpframe.accounting.unit import ROW, Unit
 from dpframe.api.expected_errors import expected_errors, expected_losses, first_lines, typical_space
 from dpframe.api.identity import content, request_digest, table_digest, warn_of_parts
 from dpframe.api.options import PlanOptions, check_names, checked
+from dpframe.channels import MECHANISMS, Mechanism
+from dpframe.channels.base import check_tag
 from dpframe.errors import (
     AlreadySanitizedError,
     ColumnError,
@@ -35,13 +37,8 @@ from dpframe.infer.declared import identifiers, infer_spaces, warn_of_identifier
 from dpframe.infer.private import Measurement, histograms_of, rounds_of
 from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
-from dpframe.io.checks import check_columns, located
-from dpframe.io.frames import Frame, wrap
-from dpframe.io.table import Codes, Table
 from dpframe.ledger import job_keys
 from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
-from dpframe.mechanisms import MECHANISMS, Mechanism
-from dpframe.mechanisms.base import check_tag
 from dpframe.noise.keystream import Keystream, choice_key, inference_id
 from dpframe.plan.asked import AskedOf
 from dpframe.plan.build import build_plan, default_delta
@@ -55,6 +52,9 @@ from dpframe.plan.steps import row_cap
 from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field, is_open
+from dpframe.tables.checks import check_columns, located
+from dpframe.tables.frames import Frame, wrap
+from dpframe.tables.table import Codes, Table
 from dpframe.threads import one_thread
 
 T = TypeVar("T", bound=Table)

@@ -14,8 +14,8 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget
 from dpframe.arrays import U64
 from dpframe.errors import RepeatedReleaseWarning, warn
-from dpframe.io.frames import Frame
 from dpframe.spaces.entries import Entries
+from dpframe.tables.frames import Frame
 
 
 def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:

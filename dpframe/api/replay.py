@@ -34,12 +34,12 @@ from dpframe.api.memory import sanitize
 from dpframe.api.parquet import sanitize_parquet
 from dpframe.api.planning import raw_frame
 from dpframe.errors import ColumnError, ParameterError, check_whole, name_list
-from dpframe.io.frames import Frame, without_views
 from dpframe.plan.measures import Measure
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, metadata_text
 from dpframe.spaces import Space
 from dpframe.spaces.base import decoded
+from dpframe.tables.frames import Frame, without_views
 from dpframe.totals.cells import ball_of
 
 _NULLABLE: dict[pa.DataType, Any] = {

@@ -12,11 +12,11 @@ from dpframe.api.parquet import check_target
 from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
 from dpframe.estimate.estimates import synthetic_batches
-from dpframe.io.files import BATCH_ROWS
-from dpframe.io.inputs import open_input
-from dpframe.io.sinks import Sink, Writer
 from dpframe.plan.plan import Plan
 from dpframe.release.info import metadata_text
+from dpframe.tables.files import BATCH_ROWS
+from dpframe.tables.inputs import open_input
+from dpframe.tables.sinks import Sink, Writer
 
 
 def synthesize_parquet(

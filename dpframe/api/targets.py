@@ -20,12 +20,12 @@ from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.api.planning import CheckedRequest, ReleaseBudget, Request, built, of_persons, wish_of
 from dpframe.errors import ParameterError, name_list, tuple_label
-from dpframe.io.table import Table
 from dpframe.plan.forecast import MOST_CELLS, forecast_table
 from dpframe.plan.measured_forecast import with_tables
 from dpframe.plan.measuring import FEWEST, Wish
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
+from dpframe.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd

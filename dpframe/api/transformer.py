@@ -21,13 +21,13 @@ from dpframe.api.memory import drawn
 from dpframe.api.options import DEFAULTS, PlanOptions
 from dpframe.api.planning import ReleaseBudget, Request, prepare
 from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes
+from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
 from dpframe.infer.drafted import DraftedSpaces
-from dpframe.io.frames import Frame, wrap
-from dpframe.io.table import Codes, Table
 from dpframe.ledger.account import INFERENCE, Account, Cost
-from dpframe.mechanisms import Mechanism
 from dpframe.plan.plan import Plan
+from dpframe.tables.frames import Frame, wrap
+from dpframe.tables.table import Codes, Table
 
 
 class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from dpframe.api.replay import replay_audit
-from dpframe.io.inputs import open_input
 from dpframe.plan.plan import Plan
+from dpframe.tables.inputs import open_input
 
 REFUTED = 1
 

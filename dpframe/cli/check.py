@@ -9,8 +9,8 @@ import typer
 
 from dpframe.api.curator_check import check as checked
 from dpframe.cli.pipes import Source
-from dpframe.io.inputs import open_input
 from dpframe.plan.plan import Plan
+from dpframe.tables.inputs import open_input
 
 
 def check(

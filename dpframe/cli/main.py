@@ -38,16 +38,16 @@ from dpframe.cli.terminal import plain, progress
 from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import in_options
 from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError
-from dpframe.io.atomic import atomic
-from dpframe.io.inputs import open_input
-from dpframe.io.released import read_info
-from dpframe.io.verify import verify_file
 from dpframe.ledger.currencies import difference, yearly
 from dpframe.ledger.ledger import Ledger
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import table_text
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report
+from dpframe.tables.atomic import atomic
+from dpframe.tables.inputs import open_input
+from dpframe.tables.released import read_info
+from dpframe.tables.verify import verify_file
 
 app = typer.Typer(
     name="dpframe",

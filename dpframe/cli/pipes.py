@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from dpframe.errors import ParameterError
-from dpframe.io.atomic import atomic
+from dpframe.tables.atomic import atomic
 
 PIPE = Path("-")
 _FOLDER = "dpframe-pipe-"

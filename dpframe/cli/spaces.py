@@ -23,11 +23,11 @@ from dpframe.infer.declared import placeholder
 from dpframe.infer.drafted import TITLE, DraftedSpaces, drafted
 from dpframe.infer.from_data import Reader
 from dpframe.infer.types import from_type
-from dpframe.io.atomic import atomic
-from dpframe.io.inputs import open_input
 from dpframe.plan.plan import Plan
 from dpframe.spaces import check_declaration
 from dpframe.spaces.field import Field
+from dpframe.tables.atomic import atomic
+from dpframe.tables.inputs import open_input
 
 FORMS: Mapping[str, Any] = {
     "(LOWER, UPPER)": {"lower": "LOWER", "upper": "UPPER"},

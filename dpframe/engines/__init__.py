@@ -1,6 +1,6 @@
 """Tables past one machine: Dask and Spark, which retry and recompute at will, under one key.
 
-An engine reads rows, moves bytes and starts work; what is done with rows is `release`'s and `io`'s. Each row has an
+An engine reads rows, moves bytes and starts work; what is done with rows is `release`'s and `tables`'s. Each row has an
 address, its place in the table or a keyed hash of its id, and its noise, its place in the shuffled order and in the
 secret sample are functions of the key and that address. So partitions, retries and repeated actions change nothing.
 

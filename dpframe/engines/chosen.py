@@ -19,7 +19,7 @@ from dpframe.arrays import U64
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Pieces, consecutive, placed
 from dpframe.errors import FileError, ParameterError
-from dpframe.io.persons import Candidates, Choice, Counts, PersonRows
+from dpframe.tables.persons import Candidates, Choice, Counts, PersonRows
 
 _BLOCK = 64
 """Rows for which it is kept how many are taken before them."""

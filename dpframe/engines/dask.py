@@ -29,14 +29,14 @@ from dpframe.engines.staging import WrittenFile, check_target, staged
 from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
 from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
-from dpframe.io.frames import ArrowFrame, PandasFrame, wrap
-from dpframe.io.inputs import open_input
-from dpframe.io.parquet_form import ParquetForm
-from dpframe.io.parquet_reader import ParquetInput
-from dpframe.io.persons import Counts
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, arrow_metadata
+from dpframe.tables.frames import ArrowFrame, PandasFrame, wrap
+from dpframe.tables.inputs import open_input
+from dpframe.tables.parquet_form import ParquetForm
+from dpframe.tables.parquet_reader import ParquetInput
+from dpframe.tables.persons import Counts
 
 try:
     import dask

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpframe.api.parquet import as_table, with_signed_indices
-from dpframe.io.batches import Batch, length
-from dpframe.io.frames import ArrowFrame, Frame, PandasFrame
-from dpframe.io.parquet_form import ParquetForm
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.spaces import as_arrow as arrow_array
+from dpframe.tables.batches import Batch, length
+from dpframe.tables.frames import ArrowFrame, Frame, PandasFrame
+from dpframe.tables.parquet_form import ParquetForm
 
 
 class Form(ABC):

@@ -13,11 +13,11 @@ import pyarrow as pa
 from dpframe.arrays import U64
 from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError
-from dpframe.io.files import BATCH_ROWS
-from dpframe.io.frames import ArrowFrame, PandasFrame
-from dpframe.io.parquet_reader import ParquetInput
-from dpframe.io.persons import person_words
 from dpframe.noise.keystream import derived_key
+from dpframe.tables.files import BATCH_ROWS
+from dpframe.tables.frames import ArrowFrame, PandasFrame
+from dpframe.tables.parquet_reader import ParquetInput
+from dpframe.tables.persons import person_words
 
 ID_USE = b"ids of rows"
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from dpframe.engines.table import EngineTable
 from dpframe.engines.work import Pieces
-from dpframe.io.streamed import CodedColumns, Streamed
 from dpframe.noise.gaussian import Ints
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
+from dpframe.tables.streamed import CodedColumns, Streamed
 
 
 @dataclass(frozen=True)

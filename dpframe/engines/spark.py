@@ -23,14 +23,14 @@ from dpframe.engines.staging import check_target
 from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
 from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError, name_list
-from dpframe.io.frames import ArrowFrame, Frame, wrap
-from dpframe.io.inputs import open_input
-from dpframe.io.parquet_form import ParquetForm
-from dpframe.io.parquet_reader import ParquetInput
-from dpframe.io.released import read_info
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
+from dpframe.tables.frames import ArrowFrame, Frame, wrap
+from dpframe.tables.inputs import open_input
+from dpframe.tables.parquet_form import ParquetForm
+from dpframe.tables.parquet_reader import ParquetInput
+from dpframe.tables.released import read_info
 
 try:
     from pyspark.errors import AnalysisException, PySparkException

@@ -14,8 +14,8 @@ from dpframe.engines.job import PreparedRelease
 from dpframe.engines.readers import ID_USE, Reader, id_words
 from dpframe.engines.work import Pieces, consecutive
 from dpframe.errors import FileError
-from dpframe.io.frames import ArrowFrame
 from dpframe.noise.keystream import derived_key
+from dpframe.tables.frames import ArrowFrame
 
 FILE, ROW = "__dpframe_file", "__dpframe_row"
 """Columns of addresses: a hash of a row's file, and its place in it."""

@@ -20,16 +20,16 @@ from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, Work
 from dpframe.errors import ColumnError, DpframeError, FileError
 from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
-from dpframe.io import persons
-from dpframe.io.checks import check_types
-from dpframe.io.frames import Frame, PandasFrame
-from dpframe.io.persons import Choice
-from dpframe.io.row_checks import RowChecks
-from dpframe.io.table import Codes
 from dpframe.noise.keystream import derived_key
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_arrow
 from dpframe.spaces.field import Field, is_open
+from dpframe.tables import persons
+from dpframe.tables.checks import check_types
+from dpframe.tables.frames import Frame, PandasFrame
+from dpframe.tables.persons import Choice
+from dpframe.tables.row_checks import RowChecks
+from dpframe.tables.table import Codes
 
 T = TypeVar("T")
 

@@ -15,10 +15,6 @@ from dpframe.engines.forms import Form
 from dpframe.engines.sealing import Rows as Sealed
 from dpframe.engines.sealing import Seal
 from dpframe.errors import ColumnError, FileError
-from dpframe.io.batches import Batch, joined, length, reordered
-from dpframe.io.frames import Frame
-from dpframe.io.row_checks import RowChecks, added
-from dpframe.io.table import Codes
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import Rows, derived_key
 from dpframe.plan.plan import Plan
@@ -26,6 +22,10 @@ from dpframe.release.order_watch import Stretch, merged, stretches
 from dpframe.release.release import Digest, Selection, order_words, rank, release
 from dpframe.release.tables import Tables
 from dpframe.spaces import Space
+from dpframe.tables.batches import Batch, joined, length, reordered
+from dpframe.tables.frames import Frame
+from dpframe.tables.row_checks import RowChecks, added
+from dpframe.tables.table import Codes
 
 Pieces = Iterator[tuple[Frame, Rows]]
 """Rows of a part of a table, some at a time, and their places in it: the first row's place, or each row's."""

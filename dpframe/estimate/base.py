@@ -28,10 +28,10 @@ from dpframe.estimate.number_tables import ItemTable, Known, NumberPair, NumberT
 from dpframe.estimate.question import Answer, Question
 from dpframe.estimate.table_column import code_stretches
 from dpframe.estimate.with_tables import TableJoints
-from dpframe.io.released import Source
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
+from dpframe.tables.released import Source
 
 Bins = Mapping[str, int | Sequence[Any]]
 

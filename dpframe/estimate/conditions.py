@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
+from dpframe.channels.set_channel import Levels
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.sets import CHUNK, Counted, SetColumn, is_sets
 from dpframe.estimate.surrogates import Codes, Surrogates, own_squares, pieces
 from dpframe.estimate.table_column import first_codes
-from dpframe.mechanisms.set_channel import Levels
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.stretches import between, code_of, listed_values
 

@@ -17,7 +17,7 @@ from dpframe.estimate.likelihood import bootstrap_errors, fit_joint, project_to_
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.question import Answer, Question
 from dpframe.estimate.with_tables import TableJoints
-from dpframe.io.released import Source
+from dpframe.tables.released import Source
 
 METHODS = ("inverse", "project", "em", "model", "auto")
 

@@ -33,10 +33,10 @@ from dpframe.estimate.tables.numbers import cut_at_quantiles, tilt_to_mean
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
 from dpframe.evidence.combine import Observation
 from dpframe.evidence.number_law import NumberLaw
-from dpframe.io.released import Source
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import KINDS, MeasuredTable
+from dpframe.tables.released import Source
 
 COUNTED = ("one_way", "joint")
 """Kinds whose counts add up to the number of rows."""

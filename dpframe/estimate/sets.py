@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
+from dpframe.channels.set_channel import Levels, SetView
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, MatrixAxis
 from dpframe.estimate.distribution import Distribution
 from dpframe.estimate.surrogates import own_squares
-from dpframe.mechanisms.set_channel import Levels, SetView
 from dpframe.plan.columns import Column
 from dpframe.spaces import Subset
 

@@ -30,8 +30,8 @@ from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import raked
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.estimate.with_tables import TableJoints
-from dpframe.io.released import SYNTHETIC, Source
 from dpframe.plan.columns import Column
+from dpframe.tables.released import SYNTHETIC, Source
 
 Codes = Mapping[str, npt.NDArray[Any]]
 

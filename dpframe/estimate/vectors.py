@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
+from dpframe.channels.ball_channel import BallChannel
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.surrogates import own_squares
-from dpframe.mechanisms.ball_channel import BallChannel
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces.vectors import VectorSpace

@@ -21,7 +21,7 @@ from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.guard import Guarded, guard_joint
 from dpframe.evidence.number_law import NumberLaw, truncated_spread
-from dpframe.io.released import Source
+from dpframe.tables.released import Source
 
 _FOLLOWED = 0.1
 """Part of the noise's variance that a fit has at least."""

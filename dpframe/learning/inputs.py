@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import AlteredReleaseWarning, ColumnError, InferenceWarning, ParameterError, name_list, warn
-from dpframe.io.frames import release_text, wrap
-from dpframe.io.released import Source
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
+from dpframe.tables.frames import release_text, wrap
+from dpframe.tables.released import Source
 
 
 def open_release(X: Any, y: Any, plan: Plan | None) -> tuple[Source, str]:

@@ -14,13 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import make_axis
 from dpframe.estimate.synthetic import Synthesizer, make_generator
-from dpframe.io.released import Source
 from dpframe.learning.classifier import ReleaseClassifier
 from dpframe.learning.features import ColumnBlock
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.learning.measured import all_joints, common_source
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
+from dpframe.tables.released import Source
 from dpframe.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]

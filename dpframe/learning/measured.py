@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.with_tables import TableJoints
-from dpframe.io.released import Source
+from dpframe.tables.released import Source
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -17,12 +17,12 @@ from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, refits
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.surrogates import count_classes, joint_cells
-from dpframe.io.released import Source
 from dpframe.learning.classifier import ReleaseClassifier
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.learning.measured import common_source, joint_shares, measured_tables
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
+from dpframe.tables.released import Source
 
 FEW_VALUES = 32
 """Numeric columns of no more values enter naive Bayes value by value."""

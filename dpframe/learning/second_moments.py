@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import DpframeWarning, warn
-from dpframe.io.released import Source
 from dpframe.learning.features import ColumnBlock, Rows, make_blocks
 from dpframe.learning.measured import measured_tables
 from dpframe.learning.table_moments import LIKELY_SQUARE, TableMoments
+from dpframe.tables.released import Source
 from dpframe.threads import one_thread
 
 CHUNK = 1 << 15

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpframe.accounting.budget import Budget, compose
+from dpframe.channels import Mechanism, mechanism_for
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import Mechanism, mechanism_for
 from dpframe.plan.calibration import Maker, Terms, calibrate, recalibrate
 from dpframe.plan.choice import stand_in
 from dpframe.plan.columns import Column, Group, Randomised

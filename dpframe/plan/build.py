@@ -12,9 +12,9 @@ from typing import Any
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, shares_of
 from dpframe.accounting.gaussian_dp import Step
+from dpframe.channels import GammaDiagonal, Mechanism, family_for, mechanism_for
+from dpframe.channels.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.errors import DpframeWarning, ParameterError, name_list, tuple_label, warn
-from dpframe.mechanisms import GammaDiagonal, Mechanism, family_for, mechanism_for
-from dpframe.mechanisms.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.plan.allocation import shares_by_error
 from dpframe.plan.calibration import Maker, Terms, calibrate, slacks_of
 from dpframe.plan.choice import check_numbers, errs_more, is_clearly_better, promising_rival, stand_in

@@ -18,8 +18,8 @@ from dpframe.accounting.kept_order import mixed_delta, response_parts
 from dpframe.accounting.secret_order import Rows, likely_total, rows_cover
 from dpframe.accounting.undercurve import Cover
 from dpframe.arrays import FloatArray
+from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import Mechanism
 from dpframe.plan.columns import Randomised
 
 Maker = Callable[[float, float], Randomised]

@@ -26,9 +26,9 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta
 from dpframe.accounting.kept_order import response_parts
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.accounting.unit import ROW, Unit
+from dpframe.channels import Mechanism
+from dpframe.channels.flip_loss import FlipLoss
 from dpframe.errors import ParameterError, name_list
-from dpframe.mechanisms import Mechanism
-from dpframe.mechanisms.flip_loss import FlipLoss
 from dpframe.plan.accounting_gains import ORDER_METHODS
 from dpframe.plan.calibration import Terms
 from dpframe.plan.inferred import Inferred

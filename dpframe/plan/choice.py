@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from dpframe.channels import Mechanism, mechanism_for
+from dpframe.channels.staircase import LARGEST_SPAN
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import Mechanism, mechanism_for
-from dpframe.mechanisms.staircase import LARGEST_SPAN
 from dpframe.plan.columns import Column
 from dpframe.plan.forecast import marginal_errors, mean_errors
 from dpframe.spaces import Space

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step
-from dpframe.errors import ColumnError, ParameterError, PlanError, tuple_label
-from dpframe.mechanisms import (
+from dpframe.channels import (
     MECHANISMS,
     GammaDiagonal,
     Mechanism,
@@ -24,6 +23,7 @@ from dpframe.mechanisms import (
     mechanism_for,
     mechanism_from_json,
 )
+from dpframe.errors import ColumnError, ParameterError, PlanError, tuple_label
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Product, Space, as_space
 

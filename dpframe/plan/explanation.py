@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dpframe.accounting.budget import Budget
+from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import mechanism_for
 from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.calibration import recalibrate
 from dpframe.plan.choice import ADDITIVE, stand_in

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
+from dpframe.channels import Mechanism, ResponseChannel
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import Mechanism, ResponseChannel
 from dpframe.spaces import Integer, Nullable, Space
 
 if TYPE_CHECKING:

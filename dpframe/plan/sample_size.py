@@ -16,8 +16,8 @@ import numpy as np
 from dpframe.accounting import best_sample
 from dpframe.accounting.budget import compose
 from dpframe.arrays import FloatArray
+from dpframe.channels import Mechanism, ResponseChannel
 from dpframe.errors import ParameterError, check_whole, name_list
-from dpframe.mechanisms import Mechanism, ResponseChannel
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.columns import Column, Group, Randomised
 from dpframe.plan.forecast import MOST_CELLS, joint_errors, mean_errors, support_errors

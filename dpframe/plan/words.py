@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import ROW, Unit
+from dpframe.channels.base import label_of
 from dpframe.errors import name_list
-from dpframe.mechanisms.base import label_of
 from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines
 from dpframe.plan.certificate import Promise
 from dpframe.plan.columns import Group, Randomised

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpframe.estimate import Estimates
-from dpframe.io.atomic import atomic
-from dpframe.io.released import Source
-from dpframe.io.verify import verify_file
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.notebook import notebook_html
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.page import page
 from dpframe.report.words import mechanism_name
+from dpframe.tables.atomic import atomic
+from dpframe.tables.released import Source
+from dpframe.tables.verify import verify_file
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.mechanisms.set_channel import cut
+from dpframe.channels.set_channel import cut
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Rows
 from dpframe.spaces import Space

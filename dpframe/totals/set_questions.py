@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpframe.accounting.unit import Unit
 from dpframe.arrays import IntArray
-from dpframe.mechanisms.set_channel import cut
+from dpframe.channels.set_channel import cut
 from dpframe.noise.keystream import ColumnStream
 from dpframe.spaces.set_bits import set_sizes
 from dpframe.totals.answers import Numbers

@@ -14,19 +14,19 @@ from typing import Any
 import pyarrow as pa
 
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
-from dpframe.io.atomic import atomic
-from dpframe.io.batches import Batch, length, row_groups
-from dpframe.io.checks import check_types, located
-from dpframe.io.files import FileInput
-from dpframe.io.frames import wrap
-from dpframe.io.inputs import open_input
-from dpframe.io.spill import BUCKET_ROWS, Spill
-from dpframe.io.table import Table
 from dpframe.ledger.account import Account
 from dpframe.noise.keystream import Keystream
 from dpframe.release.packed import packed
 from dpframe.release.tables import Tables
 from dpframe.spaces import Space
+from dpframe.tables.atomic import atomic
+from dpframe.tables.batches import Batch, length, row_groups
+from dpframe.tables.checks import check_types, located
+from dpframe.tables.files import FileInput
+from dpframe.tables.frames import wrap
+from dpframe.tables.inputs import open_input
+from dpframe.tables.spill import BUCKET_ROWS, Spill
+from dpframe.tables.table import Table
 from dpframe.vertical.keys import Identity
 from dpframe.vertical.messages import ROWS, Header, MessageWriter, check_new, header_file, read_header, write_header
 from dpframe.vertical.pads import PadStream, padded

@@ -17,7 +17,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from dpframe.errors import FileError, ParameterError
-from dpframe.io.atomic import atomic
+from dpframe.tables.atomic import atomic
 
 SIGNING, PUBLIC, SHARED, USED = "signing.key", "public.key", "shared.secret", "used"
 _DOMAIN = b"dpframe vertical\0"

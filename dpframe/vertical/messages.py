@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpframe.errors import FileError
-from dpframe.io.atomic import atomic
-from dpframe.io.batches import Batch, length, row_groups
 from dpframe.spaces import Space
+from dpframe.tables.atomic import atomic
+from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.vertical.keys import Identity, verified
 
 ROWS = 1 << 17

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from dpframe.arrays import U64
 from dpframe.errors import ColumnError
-from dpframe.io.types import is_text
 from dpframe.noise.keystream import BLOCK_BYTES, Keystream, block_cipher
+from dpframe.tables.types import is_text
 
 _SHORT, _LONG = 15, 255
 """Bytes of an id that fit into a block with their number, and what is written for the number of a longer one."""

@@ -17,16 +17,16 @@ import pyarrow as pa
 
 from dpframe.api.parquet import check_target
 from dpframe.errors import FileError, PlanError
-from dpframe.io.batches import Batch, length, row_groups
-from dpframe.io.inputs import open_input
-from dpframe.io.parquet_form import ParquetForm
-from dpframe.io.pipeline import written
-from dpframe.io.sinks import Sink
-from dpframe.io.spill import BUCKET_ROWS, Spill
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.packed import unpacked
 from dpframe.release.release import Digest, order_words
+from dpframe.tables.batches import Batch, length, row_groups
+from dpframe.tables.inputs import open_input
+from dpframe.tables.parquet_form import ParquetForm
+from dpframe.tables.pipeline import written
+from dpframe.tables.sinks import Sink
+from dpframe.tables.spill import BUCKET_ROWS, Spill
 from dpframe.vertical.curator import fields_of
 from dpframe.vertical.keys import mark, verified
 from dpframe.vertical.messages import Header, Message, read_text

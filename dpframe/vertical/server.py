@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from dpframe.errors import FileError, ParameterError
-from dpframe.io.atomic import atomic
-from dpframe.io.batches import Batch, length
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.plan import Plan
+from dpframe.tables.atomic import atomic
+from dpframe.tables.batches import Batch, length
 from dpframe.vertical.keys import Identity
 from dpframe.vertical.messages import Header, Message, MessageWriter, check_new
 from dpframe.vertical.run import Run

@@ -22,7 +22,7 @@ from test_shuffle import binomial_reference
 
 import dpframe as dpf
 from dpframe.accounting.row_law import row_law
-from dpframe.mechanisms import RandomizedResponse
+from dpframe.channels import RandomizedResponse
 from dpframe.plan.build import build_plan
 from dpframe.release.release import release
 

@@ -13,10 +13,10 @@ from examples import plans_with
 
 import dpframe as dpf
 from dpframe.accounting.audit import OUTCOMES, audit
+from dpframe.channels import MECHANISMS, Geometric, RandomizedResponse, VectorNoise, WithNull
+from dpframe.channels.process import Process
+from dpframe.channels.vector_noise import GivenVectorNoise
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import MECHANISMS, Geometric, RandomizedResponse, VectorNoise, WithNull
-from dpframe.mechanisms.process import Process
-from dpframe.mechanisms.vector_noise import GivenVectorNoise
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import geometric_table
 from dpframe.spaces import Vector

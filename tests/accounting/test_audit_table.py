@@ -23,10 +23,10 @@ from examples import plans_with
 
 from dpframe.accounting.audit import AuditResult, audit
 from dpframe.accounting.budget import Budget
+from dpframe.channels import MECHANISMS, Geometric, RandomizedResponse, WithNull
+from dpframe.channels.process import Process
 from dpframe.infer.categories import _Rows
 from dpframe.infer.cost import Histogram
-from dpframe.mechanisms import MECHANISMS, Geometric, RandomizedResponse, WithNull
-from dpframe.mechanisms.process import Process
 from dpframe.totals.wishart import WishartNoise
 
 pytestmark = pytest.mark.slow

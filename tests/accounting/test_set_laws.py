@@ -26,8 +26,8 @@ from dpframe.accounting.dominating import (
 )
 from dpframe.accounting.row_law import row_law
 from dpframe.accounting.secret_order import Rows, shuffled_profile
+from dpframe.channels import MECHANISMS, RandomizedResponse
 from dpframe.errors import ParameterError
-from dpframe.mechanisms import MECHANISMS, RandomizedResponse
 
 FLIP, ASYMMETRIC = MECHANISMS["bitflip"], MECHANISMS["asymmetric_bitflip"]
 

@@ -28,7 +28,7 @@ from scipy.optimize import linprog
 from strategies import examples
 
 from dpframe.accounting.finite import tight_delta, tight_epsilon
-from dpframe.mechanisms import Geometric, RandomizedResponse
+from dpframe.channels import Geometric, RandomizedResponse
 from dpframe.plan.columns import Column
 from dpframe.spaces import Categorical, Integer
 

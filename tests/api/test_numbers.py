@@ -6,7 +6,7 @@ import pytest
 from conftest import KEY
 
 import dpframe as dpf
-from dpframe.mechanisms import Geometric, Staircase
+from dpframe.channels import Geometric, Staircase
 from dpframe.spaces import Nullable, Ordinal
 
 SPACES = {

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
-from dpframe.io import job, parquet_form, spill
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest
+from dpframe.tables import job, parquet_form, spill
 
 KEY = bytes(range(32))
 N = 6_000
@@ -708,7 +708,7 @@ class TestAtomic:
 KILLED = """
 import os, pathlib, random, signal
 import dpframe as dpf
-from dpframe.io import job, parquet_form
+from dpframe.tables import job, parquet_form
 
 job.BUCKET_ROWS = parquet_form.ROW_GROUP_ROWS = 4_000
 plan, rng = dpf.Plan.read("plan.json"), random.Random(5)

@@ -11,10 +11,10 @@ from conftest import KEY
 import dpframe as dpf
 from dpframe.api.planning import ReleaseBudget, Request, prepare
 from dpframe.infer.private import counting
-from dpframe.io.frames import wrap
-from dpframe.io.parquet_reader import ParquetInput
 from dpframe.ledger.account import Account
 from dpframe.spaces.field import Field
+from dpframe.tables.frames import wrap
+from dpframe.tables.parquet_reader import ParquetInput
 
 TABLE = pa.table({"age": list(range(90)) * 20, "sex": ["F", "M"] * 900})
 DECLARED = {"spaces": {"age": (0, 120), "sex": ["F", "M"]}}

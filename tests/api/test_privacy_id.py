@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import dpframe as dpf
 from dpframe.cli.main import app
-from dpframe.io import persons
-from dpframe.io.persons import row_counts
+from dpframe.tables import persons
+from dpframe.tables.persons import row_counts
 
 KEY = bytes(range(32))
 SPACES = {"visit": ["home", "clinic", "ward"], "age": (0, 100)}
@@ -142,11 +142,11 @@ def test_an_interrupted_job_chooses_the_same_rows(tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpframe.io.files.row_counts", watched)
+    monkeypatch.setattr("dpframe.tables.files.row_counts", watched)
     with pytest.raises(KeyboardInterrupt):
         dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options)
     monkeypatch.undo()
-    monkeypatch.setattr("dpframe.io.files.row_counts", watched)
+    monkeypatch.setattr("dpframe.tables.files.row_counts", watched)
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options)
     assert (chosen[0] == chosen[1]).all()
     assert len(ledger.history("clinic")) == 1

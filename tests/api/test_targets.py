@@ -9,7 +9,7 @@ import pytest
 import dpframe as dpf
 from dpframe.api.targets import forecast_errors, reached
 from dpframe.errors import ParameterError
-from dpframe.io.frames import wrap
+from dpframe.tables.frames import wrap
 
 N = 5_000
 SPACES = {"sex": ["F", "M"], "region": list("abcdef"), "age": (18, 95), "basket": dpf.Subset(list("xyz"), max_size=2)}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpframe.mechanisms import Geometric, Mechanism, RandomizedResponse
+from dpframe.channels import Geometric, Mechanism, RandomizedResponse
 from dpframe.noise.keystream import Keystream
 
 ROWS, FEW = 1_000_000, 2_000

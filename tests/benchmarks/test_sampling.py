@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpframe.mechanisms import Geometric, Mechanism, Optimal, RandomizedResponse, WithNull
+from dpframe.channels import Geometric, Mechanism, Optimal, RandomizedResponse, WithNull
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Ordinal
 

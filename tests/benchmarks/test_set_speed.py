@@ -17,8 +17,8 @@ from census_spaces import SPACES
 
 import dpframe as dpf
 from dpframe import datasets
+from dpframe.channels import AsymmetricBitFlip, BitFlip
 from dpframe.estimate import sets
-from dpframe.mechanisms import AsymmetricBitFlip, BitFlip
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.columns import Column
 

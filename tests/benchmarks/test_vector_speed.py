@@ -21,7 +21,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe import datasets
-from dpframe.mechanisms import MECHANISMS, mechanism_for
+from dpframe.channels import MECHANISMS, mechanism_for
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.geometric_counts import geometric_noise
 from dpframe.noise.keystream import Keystream

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import dpframe as dpf
 from dpframe.engines.chosen import Chosen, candidates, within
-from dpframe.io.frames import wrap
-from dpframe.io.persons import Choice, row_counts
+from dpframe.tables.frames import wrap
+from dpframe.tables.persons import Choice, row_counts
 
 KEY = bytes(range(32))
 

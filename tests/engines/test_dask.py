@@ -10,7 +10,7 @@ from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 import dpframe as dpf
 from dpframe.api import planning
 from dpframe.engines import job
-from dpframe.io import persons
+from dpframe.tables import persons
 
 dd = pytest.importorskip("dask.dataframe", reason="pip install 'dpframe[dask]'")
 engine = pytest.importorskip("dpframe.engines.dask", reason="pip install 'dpframe[dask]'")

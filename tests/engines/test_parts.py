@@ -115,7 +115,7 @@ class TestStaging:
 
 
 def test_files_are_read_by_row_groups(tmp_path):
-    from dpframe.io.inputs import open_input
+    from dpframe.tables.inputs import open_input
 
     people = dpf.datasets.make_census(1_000, columns=["age", "sex"])
     people.to_parquet(tmp_path / "in.parquet", row_group_size=300)

@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import dpframe as dpf
 from dpframe.engines.work import consecutive
-from dpframe.io.frames import wrap
-from dpframe.io.row_checks import RowChecks, added, value_words
 from dpframe.noise.keystream import Keystream
 from dpframe.release.release import Digest, Selection, order_words, release
 from dpframe.release.tables import Tables
 from dpframe.spaces.entries import Entries
+from dpframe.tables.frames import wrap
+from dpframe.tables.row_checks import RowChecks, added, value_words
 
 KEY = bytes(range(32))
 ROWS = 3_000

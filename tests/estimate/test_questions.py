@@ -10,8 +10,8 @@ import pytest
 from conftest import KEY
 
 import dpframe as dpf
+from dpframe.channels import GammaDiagonal
 from dpframe.estimate.conditions import Where
-from dpframe.mechanisms import GammaDiagonal
 from dpframe.spaces import Nullable, Subset
 
 ITEMS = ["bread", "milk", "eggs", "tea"]

@@ -17,10 +17,10 @@ from conftest import DATA, KEY
 from scipy import stats
 
 import dpframe as dpf
+from dpframe.channels import AsymmetricBitFlip, BitFlip, NullableSetResponse, SetResponse, WithNull
 from dpframe.cli import main
 from dpframe.errors import ParameterError
 from dpframe.estimate import sets
-from dpframe.mechanisms import AsymmetricBitFlip, BitFlip, NullableSetResponse, SetResponse, WithNull
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
 

@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
+from dpframe.channels import MECHANISMS, GammaDiagonal, Matrix, Mechanism, mechanism_for
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, MemberAxis, make_axis
 from dpframe.estimate.conditions import ItemCondition
 from dpframe.estimate.sets import SetColumn, pair_counts
-from dpframe.mechanisms import MECHANISMS, GammaDiagonal, Matrix, Mechanism, mechanism_for
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
 from dpframe.spaces import Categorical, Integer, Nullable, Space, Subset

@@ -8,7 +8,7 @@ import dpframe as dpf
 from dpframe.estimate import fidelity, measured_tables, moments, surrogates
 from dpframe.estimate.measured_tables import MOST_FITTED
 from dpframe.estimate.tables.dependence import SHOWS, dependence_score
-from dpframe.io.released import Source
+from dpframe.tables.released import Source
 
 ROWS = 3_000
 WIDE = MOST_FITTED + 5

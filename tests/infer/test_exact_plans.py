@@ -25,12 +25,12 @@ from dpframe.infer.column import Task
 from dpframe.infer.cost import GaussianNoise, Spending
 from dpframe.infer.numbers import Numbers
 from dpframe.infer.private import Inference, Measurement
-from dpframe.io.frames import Frame, wrap
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.plan.asked import AskedOf
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
+from dpframe.tables.frames import Frame, wrap
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning")]
 

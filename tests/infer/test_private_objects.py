@@ -23,12 +23,12 @@ from dpframe.infer import private
 from dpframe.infer.cost import Histogram, Spending, spend
 from dpframe.infer.objects import Objects
 from dpframe.infer.private import Inference, Measurement
-from dpframe.io.frames import wrap
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset, Vector
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
+from dpframe.tables.frames import wrap
 
 AMPLE = Budget(20.0, 1e-6)
 

@@ -20,10 +20,10 @@ import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, InferenceWarning, ParameterError, PrivacyLeakWarning
 from dpframe.infer.private import Inference, Measurement
-from dpframe.io.frames import wrap
 from dpframe.spaces import Nullable, Space, Vector
 from dpframe.spaces.ball import LONGEST
 from dpframe.spaces.lists import float_norms, float_rows
+from dpframe.tables.frames import wrap
 
 N = 4_000
 ROWS = np.random.default_rng(3).uniform(-1.0, 1.0, size=(N, 6))

@@ -14,9 +14,9 @@ import pytest
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import step_delta
+from dpframe.channels import RandomizedResponse
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.infer.cost import Histogram, spend
-from dpframe.mechanisms import RandomizedResponse
 from dpframe.plan.build import build_plan
 from dpframe.plan.certificate import certify
 from dpframe.plan.plan import Plan

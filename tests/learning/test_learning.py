@@ -15,10 +15,10 @@ from sklearn.naive_bayes import CategoricalNB
 
 import dpframe as dpf
 import dpframe.learning.second_moments
-from dpframe.io.released import Source
 from dpframe.learning.features import ColumnBlock
 from dpframe.learning.second_moments import Moments
 from dpframe.plan.build import build_plan
+from dpframe.tables.released import Source
 
 KEY = bytes(range(32))
 RAW = 1e4

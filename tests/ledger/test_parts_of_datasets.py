@@ -11,8 +11,8 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import LedgerError, PlanError, RepeatedReleaseWarning
-from dpframe.io.verify import verify_file
 from dpframe.release.info import ReleaseInfo
+from dpframe.tables.verify import verify_file
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 SPACES: dict[str, Any] = {"a": (0, 9), "b": ["x", "y"]}

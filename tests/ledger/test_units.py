@@ -15,12 +15,12 @@ import dpframe as dpf
 from dpframe.accounting.unit import Unit
 from dpframe.api.identity import table_digest
 from dpframe.errors import LedgerError, ParameterError, PlanError
-from dpframe.io.frames import wrap
 from dpframe.ledger import job_keys
 from dpframe.plan.build import build_plan
 from dpframe.plan.explanation import person_lines
 from dpframe.plan.plan import Plan
 from dpframe.report.page import _unprotected
+from dpframe.tables.frames import wrap
 
 pytestmark = pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
 

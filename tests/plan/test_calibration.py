@@ -22,7 +22,7 @@ import dpframe as dpf
 from dpframe.accounting import ColumnLoss, composed_delta, sampled, shuffled_delta
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step
-from dpframe.mechanisms import Geometric, Matrix, RandomizedResponse, Staircase
+from dpframe.channels import Geometric, Matrix, RandomizedResponse, Staircase
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.calibration import Terms, calibrate

@@ -16,7 +16,7 @@ from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.dominating import ItemsLoss
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.mechanisms import (
+from dpframe.channels import (
     MECHANISMS,
     AsymmetricBitFlip,
     BitFlip,

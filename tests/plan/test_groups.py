@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import dpframe as dpf
 from dpframe.accounting import composed_delta
 from dpframe.accounting.budget import Budget
+from dpframe.channels import GammaDiagonal, Geometric, Mechanism, RandomizedResponse
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import join_axes, make_axis
 from dpframe.estimate.joint_domain import JointDomain
@@ -24,7 +25,6 @@ from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
-from dpframe.mechanisms import GammaDiagonal, Geometric, Mechanism, RandomizedResponse
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ResponseTable
 from dpframe.plan.build import build_plan

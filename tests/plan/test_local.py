@@ -16,11 +16,11 @@ from pages import visible
 
 import dpframe as dpf
 from dpframe.accounting.budget import compose, upward
+from dpframe.channels import Geometric, RandomizedResponse
 from dpframe.cli import main
 from dpframe.errors import ParameterError, PlanError
 from dpframe.infer.column import Presence
 from dpframe.infer.cost import spend
-from dpframe.mechanisms import Geometric, RandomizedResponse
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
 from dpframe.plan.plan import Plan

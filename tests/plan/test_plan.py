@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dpframe as dpf
 from dpframe.accounting import composed_delta
 from dpframe.accounting.budget import Budget
-from dpframe.mechanisms import RandomizedResponse
+from dpframe.channels import RandomizedResponse
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
 

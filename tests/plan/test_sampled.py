@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
+from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError, PlanError
 from dpframe.estimate import Estimates, surrogates
 from dpframe.estimate.likelihood import replicate
-from dpframe.mechanisms import mechanism_for
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
 from dpframe.release.info import ReleaseInfo

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from dpframe.mechanisms import RandomizedResponse
+from dpframe.channels import RandomizedResponse
 from dpframe.noise.keystream import Keystream
 
 EPSILON, COLUMNS = 0.5, ["race", "sex"]

@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
+from dpframe.channels import RandomizedResponse
 from dpframe.errors import ParameterError, PlanError
-from dpframe.io.released import Source
-from dpframe.mechanisms import RandomizedResponse
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.steps import central_budget
 from dpframe.release.info import ReleaseInfo
+from dpframe.tables.released import Source
 
 SPACES = {"sex": ["F", "M"], "home": ["own", "let"], "age": {"space": "nullable", "inner": {"lower": 0, "upper": 99}}}
 N = 3_000

@@ -19,7 +19,7 @@ from pages import outline, visible
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget, upward
-from dpframe.mechanisms import MECHANISMS as REGISTERED
+from dpframe.channels import MECHANISMS as REGISTERED
 from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.build import build_plan
 from dpframe.release.info import ReleaseInfo

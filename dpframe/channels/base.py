@@ -1,0 +1,506 @@
+"""What every mechanism states, and what follows from it for nothing.
+
+A mechanism is a frozen value: a channel on the codes 0…size−1 that is calibrated to a budget. It states how it
+samples, the integers that it samples from and its loss; all else derives from these unless it has a closed form,
+and a tag registry makes it reachable by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting import ColumnLoss
+from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down
+from dpframe.accounting.finite import FiniteLoss
+from dpframe.accounting.loss import PrivacyLoss
+from dpframe.arrays import FloatArray
+from dpframe.channels.response_table import response_table
+from dpframe.codec import from_object, parameters, to_object
+from dpframe.errors import ParameterError, PlanError, check_whole
+from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.tables import ResponseTable
+from dpframe.spaces import Space
+from dpframe.spaces.base import in_words
+
+IntArray = npt.NDArray[np.integer]
+CodeFunction = Callable[[IntArray], FloatArray]
+"""A function of a column's value, given by its code: vectorised, codes in, floats out."""
+
+WRITTEN_METRICS = frozenset({"discrete", "line", "nullable line"})
+"""Metrics whose distances follow from just the number of codes."""
+
+_HALVINGS = 16
+"""Halvings of the interval in which the values' share of a budget with a null flag is sought."""
+
+LARGEST_MATRIX = 4097
+"""Most codes for which a transition matrix is written out (about 134 MB of floats)."""
+
+
+class Family(Protocol):
+    """What the registry holds under a tag: a class of mechanisms, or a way to make some of them."""
+
+    @property
+    def tag(self) -> str:
+        """The key in the registry."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other names by which it is asked for, on spaces of its metrics, the usual one first."""
+
+    @property
+    def label(self) -> str:
+        """The name that plans show; empty for the tag."""
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """Kinds of metric (`Space.metric`) that the mechanisms are for."""
+
+    @property
+    def adds_in_group(self) -> bool:
+        """Whether the mechanisms' noise is added in the group of codes; see `Mechanism`."""
+
+    @property
+    def takes_delta(self) -> bool:
+        """Whether such mechanisms exist only with δ > 0."""
+
+    def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
+        """Return the space that a mechanism of a budget randomises codes of."""
+
+    def calibrate(self, space: Space, epsilon: float, delta: float) -> Mechanism:
+        """Make the mechanism for a space, with the least noise that meets (ε, δ)."""
+
+    def from_json(self, data: Mapping[str, Any]) -> Mechanism:
+        """Read a mechanism back from its fields."""
+
+
+MECHANISMS: dict[str, Family] = {}
+"""Every mechanism by its tag."""
+
+F = TypeVar("F", bound=Family)
+
+
+def register(family: F) -> F:
+    """Enter a mechanism in the registry under its tag."""
+    MECHANISMS[family.tag] = family
+    return family
+
+
+def distances(metric: str, size: int) -> FloatArray:
+    """Return ρ between all codes in code steps; on a nullable line the last code is null, at the diameter."""
+    if metric == "discrete":
+        return np.asarray(1.0 - np.eye(size))
+    if metric == "line":
+        return np.asarray(np.abs(np.subtract.outer(np.arange(float(size)), np.arange(float(size)))))
+    assert metric == "nullable line", f"no distances are known for the metric {metric}"
+    rho = np.full((size, size), float(size - 2))
+    rho[:-1, :-1] = distances("line", size - 1)
+    rho[-1, -1] = 0.0
+    return rho
+
+
+def beside_edges(edges: IntArray, size: int) -> IntArray:
+    """Return the codes from which a function may change that does so only next to edges and at the ends."""
+    at, last = np.asarray(edges[1:-1], dtype=np.int64), int(edges[-1])
+    found = np.unique(np.concatenate([[0, 1, last - 1], at - 1, at, at + 1]))
+    return np.append(found[(found >= 0) & (found < last)], np.arange(last, size))
+
+
+def shared_mass(laws: Sequence[Sequence[int]], total: int) -> float:
+    """Return Σ_y min_x P(y | x) of laws given by integers over a total, rounded down."""
+    return round_down(Fraction(sum(map(min, zip(*laws, strict=True))), total))
+
+
+class Channel(ABC):
+    """A random channel on the codes 0…size−1.
+
+    It states how it samples, its ``weights`` (the integers that are sampled) and its loss. Law, blanket, matrix,
+    inverse, surrogates and errors follow from the weights of a few codes; channels of many codes have closed forms.
+    """
+
+    size: int
+    """Number of codes."""
+
+    @property
+    @abstractmethod
+    def loss(self) -> PrivacyLoss:
+        """The exact privacy loss, computed from the integers that are sampled."""
+
+    @abstractmethod
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        """Randomise checked codes into ``out``."""
+
+    @abstractmethod
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return P(y | code) for all y as integers over a total, read from the tables that are sampled."""
+
+    @property
+    def code_words(self) -> int:
+        """Number of 64-bit words in the code of a row, 0 where it is one integer; see `Space`."""
+        return 0
+
+    @property
+    def own_metric(self) -> str:
+        """Metric of the codes that the channel is made for."""
+        return "discrete"
+
+    def reads(self, space: Space) -> bool:
+        """Return whether codes mean the same to the channel as to a space that has as many."""
+        return not (space.holds_sets or space.holds_vectors)
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance between two codes, in code steps."""
+        return 1.0 if self.own_metric == "discrete" else float(self.size - 1)
+
+    @property
+    def centre(self) -> int:
+        """Code that a null's row is drawn from where its flag flips: no other one is far from it."""
+        return (self.size - 1) // 2
+
+    @property
+    def inner(self) -> Channel:
+        """The channel of the values that are no null: this one, unless null has a flag."""
+        return self
+
+    @property
+    def present(self) -> tuple[float, float]:
+        """Probabilities that a value is released for a value, and for null."""
+        return 1.0, 0.0
+
+    @property
+    def blanket(self) -> float:
+        """γ = Σ_y min_x P(y | x), rounded down: the share of a release that says nothing of its row."""
+        return self._blanket
+
+    @property
+    def column_loss(self) -> ColumnLoss:
+        """What the accountant may use of the channel: its pure loss and blanket mass, and more where it knows more."""
+        return ColumnLoss(self.loss.epsilon(0.0), self.blanket)
+
+    @cached_property
+    def _blanket(self) -> float:
+        return shared_mass(*self._laws)
+
+    @cached_property
+    def _laws(self) -> tuple[list[list[int]], int]:
+        """Weights of every input over one total."""
+        self._check_written()
+        laws = [self.weights(x) for x in range(self.size)]
+        return [weights for weights, _ in laws], laws[0][1]
+
+    def law(self, code: int) -> FloatArray:
+        """Return P(y | code) for all y, shape (size,), from the integers that are sampled."""
+        weights, total = self.weights(code)
+        return np.array([w / total for w in weights])
+
+    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
+        """Return φ_f at the given released codes: E[φ_f(Y) | x] = f(x)."""
+        return np.asarray((f(np.arange(self.size)) @ self._inverse)[codes])
+
+    def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
+        """Return A (or Aᵀ) applied along axis 0 of an array by code."""
+        matrix = self.transition()
+        return np.asarray(np.tensordot(matrix.T if adjoint else matrix, counts, axes=1))
+
+    def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
+        """Return P(y in a stretch of codes | x uniform in a cell), shape (stretches, cells).
+
+        Stretches begin at ``starts``. Cells begin at ``edges[:-1]``; codes from ``edges[-1]`` on (null) are a
+        cell each.
+        """
+        matrix = self.transition()
+        cells = [matrix[:, a:b].mean(axis=1) for a, b in pairwise(edges)]
+        cells += list(matrix[:, int(edges[-1]) :].T)
+        return np.add.reduceat(np.stack(cells, axis=1), starts, axis=0)
+
+    def changes(self, edges: IntArray) -> IntArray:
+        """Return the codes from which a surrogate φ_f may differ from before, where f changes only at ``edges``.
+
+        Edges begin with 0 and end with the number of values; null, if any, comes after as its own edge.
+        """
+        return np.arange(self.size)
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return A⁻¹ applied along axis 0 of an array of counts by released code.
+
+        ``squared`` squares the entries of A⁻¹ first: with the surrogates Φ[y, v] of the codes v that is
+        Σ_y counts[y]·Φ[y, v]², from which variances are made.
+        """
+        return np.asarray(np.tensordot(self._inverse**2 if squared else self._inverse, counts, axes=1))
+
+    @cached_property
+    def _matrix(self) -> FloatArray:
+        return np.stack([self.law(x) for x in range(self.size)], axis=1)
+
+    @cached_property
+    def _inverse(self) -> FloatArray:
+        return np.asarray(np.linalg.inv(self.transition()))
+
+    def expected_error(self, space: Space | None = None) -> float:
+        """Return max over x of E[ρ(Y, x)] in code steps (0 or 1 on discrete spaces).
+
+        ρ is the distance of ``space``, by default the one that the mechanism is made for.
+        """
+        metric = self.own_metric if space is None else space.metric
+        if space is None or metric in WRITTEN_METRICS:
+            rho = distances(metric, self.size)
+        else:
+            codes = range(self.size)
+            rho = np.array([[space.code_distance(x, y) / space.step for y in codes] for x in codes])
+        return float((self.transition().T * rho).sum(axis=1).max())
+
+    def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
+        """Return the exact loss of the channel with a null flag."""
+        laws, total = self._beside(flag)
+        return FiniteLoss(tuple(map(tuple, laws)), total)
+
+    def blanket_beside(self, flag: ResponseTable) -> float:
+        """Return the blanket of the channel with a null flag, rounded down."""
+        return shared_mass(*self._beside(flag))
+
+    def _beside(self, flag: ResponseTable) -> tuple[list[list[int]], int]:
+        laws, total = self._laws
+        wide = [[flag.keep * w for w in law] + [flag.threshold * total] for law in laws]
+        null = [flag.threshold * w for w in laws[self.centre]] + [flag.keep * total]
+        return [*wide, null], total << flag.bits
+
+    def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
+        """Randomise codes; row ``first_row + i`` of the stream decides ``codes[i]``.
+
+        Parameters
+        ----------
+        codes
+            1-d integer array of codes in 0…size−1; of sets 64-bit words, as their space encodes them.
+        stream
+            The column's stream, from `Keystream.column`.
+        first_row
+            Position of ``codes[0]`` in the table.
+
+        Returns
+        -------
+        Array of the same shape and dtype (int64 where that dtype cannot hold all codes).
+
+        Raises
+        ------
+        ParameterError
+            If the codes are not a 1-d integer array or leave 0…size−1, or the row is not a position.
+        """
+        codes = self._checked(np.asarray(codes))
+        first_row = check_whole(first_row, "first_row", 0, 1 << 62)
+        out = np.empty(codes.shape, dtype=codes.dtype)
+        if len(codes):
+            self._sample(codes, stream, first_row, out)
+        return out
+
+    def _checked(self, codes: IntArray) -> IntArray:
+        """Return valid codes in a type that holds all codes, or raise `ParameterError`."""
+        if self.code_words:
+            return self._checked_words(codes)
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
+            raise ParameterError("codes must be a 1-d integer array; encode the column with its space")
+        if self.size - 1 > np.iinfo(codes.dtype).max:
+            codes = codes.astype(np.int64)
+        if len(codes) and (int(codes.max()) >= self.size or int(codes.min()) < 0):
+            raise ParameterError(f"codes must lie in 0…{self.size - 1}; encode the column with its space")
+        return codes
+
+    def _checked_words(self, codes: IntArray) -> IntArray:
+        shape, last = (len(codes) if codes.ndim else 0, self.code_words), self.size - 1
+        if codes.shape != shape or codes.dtype != np.uint64 or not in_words(codes.view(np.uint64), last):
+            raise ParameterError(
+                f"codes must be rows of {shape[1]} words (uint64) below 2^{self.size.bit_length() - 1}; encode the "
+                "column with its space"
+            )
+        return codes
+
+    def transition(self) -> FloatArray:
+        """Return A[y, x] = P(y | x), shape (size, size), from the integers that are sampled."""
+        self._check_written()
+        return self._matrix.copy()
+
+    def _check_written(self) -> None:
+        if self.size > LARGEST_MATRIX:
+            raise ParameterError(
+                f"a transition matrix of {self.size} codes is too large (at most {LARGEST_MATRIX}); "
+                "law(code) gives one column of it"
+            )
+
+    def surrogate(self, f: npt.ArrayLike) -> FloatArray:
+        """Return φ_f, the solution of Aᵀφ = f, for a function given by its value at every code.
+
+        Parameters
+        ----------
+        f
+            Shape (size,).
+
+        Raises
+        ------
+        ParameterError
+            If ``f`` has another shape.
+        """
+        values = np.asarray(f, dtype=np.float64)
+        if values.shape != (self.size,):
+            raise ParameterError(f"f must have one value per code, shape ({self.size},)")
+        return self.surrogate_at(lambda codes: values[codes], np.arange(self.size))
+
+
+class Mechanism(Channel):
+    """A channel calibrated to (ε, δ) for neighbours that differ arbitrarily, and what a plan says of it.
+
+    Subclasses are frozen dataclasses whose fields are a shape (a size, a span…), ``epsilon`` and ``delta``; those
+    are their JSON. A first version states `_sample`, `weights` and `loss`, and how it is calibrated.
+    """
+
+    tag: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names by which it is asked for: that of its kind, where spaces of other metrics have one of that name."""
+    label: ClassVar[str] = ""
+    """The name that plans show; empty for the tag."""
+    metrics: ClassVar[frozenset[str]]
+    """Kinds of metric (`Space.metric`) that the mechanism is for."""
+    fixed: ClassVar[bool] = False
+    """Whether the law is given as it is, and cannot follow a budget."""
+    takes_delta: ClassVar[bool] = False
+    """Whether such mechanisms exist only with δ > 0, so that they take part of a plan's."""
+    adds_in_group: ClassVar[bool] = False
+    """Whether noise is added in the group of codes (Z_k by coordinate, bits by exclusive or), so that it commutes with
+    a one-time pad (sampling paper, Lemma III.1)."""
+
+    epsilon: float
+    delta: float
+
+    @property
+    def budget(self) -> Budget:
+        """The (ε, δ) that was asked for."""
+        return Budget(self.epsilon, self.delta)
+
+    @property
+    def own_metric(self) -> str:
+        """The only metric that the mechanism is for, or the discrete one."""
+        return min(self.metrics) if len(self.metrics) == 1 else "discrete"
+
+    @classmethod
+    def shape_of(cls, space: Space) -> tuple[Any, ...]:
+        """Return the fields before ``epsilon`` that a space has: its number of codes."""
+        return (space.size,)
+
+    @classmethod
+    def space_for(cls, space: Space, epsilon: float, delta: float) -> Space:
+        """Return the space whose codes a mechanism of a budget randomises: the given one, perhaps on a wider grid."""
+        return space
+
+    @classmethod
+    def calibrate(cls, space: Space, epsilon: float, delta: float) -> Self:
+        """Make the mechanism for a space, with the least noise that meets (ε, δ)."""
+        make: Any = cls
+        made: Self = make(*cls.shape_of(space), epsilon, delta)
+        return made
+
+    def recalibrated(self, space: Space, epsilon: float, delta: float) -> Mechanism:
+        """Return a mechanism of this kind for a space and a budget; one that is fixed stays."""
+        return self if self.fixed else type(self).calibrate(space, epsilon, delta)
+
+    @classmethod
+    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
+        """Return the integers of a null flag and the channel of the values, which together meet (ε, δ).
+
+        The flag has ε/2. The values have at least (ε/2, δ), which holds for every channel, by composition, and up to ε
+        as far as the exact loss of both together allows: ``centre`` is nearer to other codes than these are to
+        each other.
+        """
+        make: Any = cls
+        flag, low, high = response_table(2, epsilon / 2), epsilon / 2, epsilon
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            fits = make(*shape, middle, delta).loss_beside(flag).delta(epsilon) <= delta
+            low, high = (middle, high) if fits else (low, middle)
+        return flag, make(*shape, low, delta)
+
+    def before_pad(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
+        """Return codes as they may go under a pad, with all that a mechanism does to a row except adding noise."""
+        return codes
+
+    def sample_padded(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
+        """Randomise codes under a pad; without it they are what `sample` gives of the plain codes.
+
+        Raises
+        ------
+        ParameterError
+            If the noise is not added in the group of the codes.
+        """
+        if not self.adds_in_group:
+            raise ParameterError(f"mechanism {self.tag} adds no noise in a group and cannot act under a pad")
+        return self.sample(codes, stream, first_row)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the mechanism as a JSON object with its tag."""
+        return {"mechanism": self.tag, **to_object(self)}
+
+    def __reduce__(self) -> tuple[type[Mechanism], tuple[Any, ...]]:
+        # Tables are rebuilt where a copy lands: megabytes stay out of pickles.
+        return type(self), tuple(getattr(self, f.name) for f in parameters(type(self)))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read a mechanism back from its fields."""
+        return from_object(cls, data, f"mechanism {cls.tag}")
+
+    def _check_budget(self, epsilon: float, delta: float) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+        object.__setattr__(self, "delta", check_delta(delta))
+
+
+def family_for(space: Space, tag: str | None = None) -> Family:
+    """Return the family of the space's own mechanism, or of the one of a tag.
+
+    Raises
+    ------
+    ParameterError
+        If the tag is unknown or its mechanism is for other spaces.
+    """
+    tag = space.mechanism if tag is None else tag
+    fitting = [family for family in MECHANISMS.values() if space.metric in family.metrics]
+    known = {name: family for family in fitting for name in (family.tag, *family.aliases)}
+    if tag not in known:
+        names = sorted(next(iter(family.aliases), family.tag) for family in fitting)
+        raise ParameterError(f"mechanism must be one of {', '.join(names)} for space {space.tag}")
+    return known[tag]
+
+
+def label_of(mechanism: Mechanism) -> str:
+    """Return the name that plans show of a mechanism."""
+    family = MECHANISMS.get(mechanism.tag)
+    return (family.label if family is not None else "") or mechanism.tag
+
+
+def check_tag(tag: object, column: str, metrics: Collection[str]) -> None:
+    """Raise `ParameterError` for the tag of a column's mechanism that fits none of ``metrics``; empty means any."""
+    fitting = [family for family in MECHANISMS.values() if not metrics or family.metrics & set(metrics)]
+    known = {name for family in fitting for name in (family.tag, *family.aliases)}
+    if tag not in known:
+        raise ParameterError(f"mechanisms names none for column {column!r}; use one of {', '.join(sorted(known))}")
+
+
+def mechanism_for(space: Space, epsilon: float, delta: float, tag: str | None = None) -> Mechanism:
+    """Return the space's own mechanism, or the one of a tag, calibrated to (ε, δ); see `family_for`."""
+    return family_for(space, tag).calibrate(space, epsilon, delta)
+
+
+def mechanism_from_json(data: Mapping[str, Any]) -> Mechanism:
+    """Read a mechanism back; an unknown tag or field is refused with `PlanError`."""
+    tag = data.get("mechanism")
+    family = MECHANISMS.get(tag) if isinstance(tag, str) else None
+    if family is None:
+        raise PlanError(f"unknown mechanism tag; this version knows {', '.join(sorted(MECHANISMS))}")
+    try:
+        return family.from_json({key: value for key, value in data.items() if key != "mechanism"})
+    except ParameterError as error:
+        raise PlanError(f"mechanism {tag}: {error}") from None

@@ -1,0 +1,336 @@
+"""Additive noise on grids: the two-sided geometric mechanism, saturated at the grid's ends."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from decimal import Context, Decimal, localcontext
+from functools import cached_property, lru_cache, partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpframe.accounting.bisection import bisected
+from dpframe.accounting.budget import round_down
+from dpframe.accounting.loss import LaplaceLoss, NullFlagLoss, PrivacyLoss, laplace_rate
+from dpframe.arrays import FloatArray
+from dpframe.channels.base import Channel, CodeFunction, IntArray, Mechanism, beside_edges, register
+from dpframe.channels.response_table import response_loss, response_table
+from dpframe.errors import ParameterError, check_whole
+from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread, geometric_table
+from dpframe.spaces import Space
+
+LARGEST_SPAN = (1 << 32) - 1
+_FINEST = 42.0
+"""Largest total log-ratio that 64-bit weights resolve; a larger ε gets this much, and less noise is lost."""
+
+_FLATTEST = 2.0**-100
+"""Below this loss a step, neighbouring noise values are alike in all digits that ideal laws are written in."""
+
+_LARGEST = 1e4
+"""Largest ε that is calibrated for; all beyond get `_FINEST`."""
+
+
+_SAFE = 1 - Decimal(10) ** -50
+
+
+def _loss(table: GeometricTable) -> LaplaceLoss:
+    return LaplaceLoss(table.span, table.rate, table.spread)
+
+
+@lru_cache(maxsize=256)
+def _calibrated(span: int, epsilon: float, delta: float) -> GeometricTable:
+    """Return the table of least noise whose certified loss meets (ε, δ)."""
+    spread = 0.0
+    for _ in range(50):
+        rate = min(laplace_rate(span, min(epsilon, _LARGEST), delta, spread), _FINEST / span)
+        if rate <= _FLATTEST:
+            break
+        made = geometric_spread(span, rate)
+        if LaplaceLoss(span, rate, made).delta(epsilon) <= delta:
+            return geometric_table(span, rate)
+        spread = max(made, 2 * spread)
+    raise ParameterError(f"epsilon={epsilon} is too small for a grid of {span} steps; give it a larger share")
+
+
+def _farthest_error(rate: float, x: int, span: int) -> float:
+    """Return E|Y − x| of the saturated noise: Σ_j P(|D| ≥ j) towards each end."""
+    alpha = math.exp(-rate)
+
+    def towards(steps: int) -> float:
+        return alpha * -math.expm1(-rate * steps) / (-math.expm1(-rate) * (1 + alpha))
+
+    return towards(x) + towards(span - x)
+
+
+class GeometricChannel(Channel):
+    """Two-sided geometric noise on 0…span, saturated at both ends: all that follows from the table of its integers."""
+
+    span: int
+
+    @property
+    @abstractmethod
+    def table(self) -> GeometricTable:
+        """The integers that are sampled."""
+
+    @property
+    def own_metric(self) -> str:
+        """Distance on a line."""
+        return "line"
+
+    @cached_property
+    def loss(self) -> PrivacyLoss:
+        """The certified loss, the integers' rounding included."""
+        return _loss(self.table)
+
+    @property
+    def blanket(self) -> float:
+        """γ = α^(span/2) on an even number of steps, 2α^((span+1)/2)/(1+α) on an odd one, rounded down."""
+        return self._blanket
+
+    @cached_property
+    def _blanket(self) -> float:
+        # The least of all is the law from the farther end.
+        span, rate = self.span, Decimal(self.table.rate)
+        with localcontext(Context(prec=60)):
+            odd = 2 * (-rate * (span + 1) / 2).exp() / (1 + (-rate).exp())
+            ideal = odd if span % 2 else (-rate * span / 2).exp()
+            return round_down(ideal * (-Decimal(self.table.spread)).exp() * _SAFE)
+
+    def blanket_beside(self, flag: ResponseTable) -> float:
+        """Return P(null | value) for null, and the value's noise around mid-grid for the rest, rounded down.
+
+        With keep k and flip c of the flag, min_x of k·G(y|x) is k·α^⌊N/2⌋·G(y|mid) above mid-grid and
+        k·α^⌈N/2⌉·G(y|mid) elsewhere; null gives c·G(y|mid).
+        """
+        with localcontext(Context(prec=60)):
+            keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
+            alpha, half = (-Decimal(self.table.rate)).exp(), (self.span + 1) // 2
+            above, below = (min(keep * alpha**steps, flip) for steps in (self.span - half, half))
+            rest = (alpha * above + below) / (1 + alpha)
+            factor = _SAFE * (-Decimal(self.table.spread)).exp()
+            return round_down((flip + rest) * factor / (1 << flag.bits))
+
+    def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
+        """Return the loss over value against value, null against value and back."""
+        return beside_flag(flag, _loss(self.table))
+
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        self.table.sample(codes, stream, first_row, out)
+
+    def law(self, code: int) -> FloatArray:
+        """Return P(y | code), shape (span + 1,)."""
+        return self.table.law(code)
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return the weights of 0…span over 2^128."""
+        return self.table.weights(code), 1 << 128
+
+    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
+        """Return [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)² inside, [f(0) − αf(1)]/(1−α) at the ends."""
+        return _surrogate(self.table.rate, self.span, f, codes)
+
+    def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
+        """Return A (or Aᵀ) applied along axis 0, by two recursions."""
+        return _apply(self.table.rate, counts, adjoint)
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return the tridiagonal inverse applied along axis 0."""
+        return _invert(self.table.rate, counts, squared)
+
+    def changes(self, edges: IntArray) -> IntArray:
+        """Return the codes next to the edges and the ends."""
+        return beside_edges(edges, self.size)
+
+    def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
+        """Return P(y in a stretch of codes | x uniform in a cell), shape (stretches, cells).
+
+        Cells begin at ``edges[:-1]`` and end at ``edges[-1]``, stretches begin at ``starts``.
+        """
+        return _between(self.table.rate, edges, starts)
+
+    def expected_error(self, space: Space | None = None) -> float:
+        """Return E|Y − x| in grid steps for x in the middle, where it is largest."""
+        return _farthest_error(self.table.rate, self.span // 2, self.span)
+
+
+@dataclass(frozen=True)
+class GivenNoise(GeometricChannel):
+    """Two-sided geometric noise with given integers."""
+
+    given: GeometricTable
+    span: int = field(init=False)
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "span", self.given.span)
+        object.__setattr__(self, "size", self.given.span + 1)
+
+    @property
+    def table(self) -> GeometricTable:
+        """The integers that are sampled."""
+        return self.given
+
+
+@register
+@dataclass(frozen=True)
+class Geometric(GeometricChannel, Mechanism):
+    """Two-sided geometric noise on 0…span, saturated at both ends (the discrete Laplace mechanism).
+
+    P(k) = (1−α)/(1+α)·α^|k| with α = e^(−ε/span) when δ = 0; saturation is post-processing. With δ > 0
+    the rate is the largest whose exact δ(ε) meets δ (in the limit of fine grids, Laplace noise of scale
+    diam/(ε − 2 ln(1−δ))). Metric-spaces paper, Example 5; Ghosh–Roughgarden–Sundararajan 2009.
+
+    Parameters
+    ----------
+    span
+        Largest code, 1 to 2^32 − 1.
+    epsilon, delta
+        The budget; see `dpframe.accounting.budget`.
+
+    Examples
+    --------
+    >>> g = Geometric(span=100, epsilon=2.0)
+    >>> 1.9999999 < g.loss.epsilon() <= 2.0
+    True
+    >>> g.transition().sum(axis=0).round(12).tolist() == [1.0] * 101
+    True
+    """
+
+    span: int
+    epsilon: float
+    delta: float = 0.0
+    size: int = field(init=False, repr=False)
+
+    tag: ClassVar[str] = "geometric"
+    aliases: ClassVar[tuple[str, ...]] = ("laplace",)
+    label: ClassVar[str] = "laplace"
+    metrics: ClassVar[frozenset[str]] = frozenset({"line"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_SPAN))
+        object.__setattr__(self, "size", self.span + 1)
+        self._check_budget(self.epsilon, self.delta)
+        _ = self.table
+
+    @classmethod
+    def shape_of(cls, space: Space) -> tuple[Any, ...]:
+        """Return the largest code."""
+        return (space.size - 1,)
+
+    @classmethod
+    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
+        """Return a flag at ε/2 and noise at ε: flag plus half the grid, where the centre is, come to ε too."""
+        flag, table = _flagged(check_whole(shape[0], "span", 1, LARGEST_SPAN), epsilon, delta)
+        return flag, GivenNoise(table)
+
+    @cached_property
+    def table(self) -> GeometricTable:
+        """The integers that are sampled."""
+        return _calibrated(self.span, self.epsilon, self.delta)
+
+
+def _invert(rate: float, counts: FloatArray, squared: bool) -> FloatArray:
+    """Apply the tridiagonal inverse of the saturated channel along axis 0."""
+    alpha, beta = math.exp(-rate), -math.expm1(-rate)
+    ends, inside, beside = 1 / beta, (1 + alpha**2) / beta**2, alpha / beta**2
+    beside_ends = alpha / beta
+    power, sign = (2, 1) if squared else (1, -1)
+    out = counts * inside**power
+    out[[0, -1]] = counts[[0, -1]] * ends**power
+    scaled = counts * (sign * beside**power)
+    scaled[[0, -1]] = counts[[0, -1]] * (sign * beside_ends**power)
+    out[1:] += scaled[:-1]
+    out[:-1] += scaled[1:]
+    return out
+
+
+def _apply(rate: float, counts: FloatArray, adjoint: bool) -> FloatArray:
+    """Apply the saturated channel along axis 0: weights times the symmetric convolution with α^|k|."""
+    alpha, beta = math.exp(-rate), -math.expm1(-rate)
+    weights = np.full((len(counts), *([1] * (counts.ndim - 1))), beta / (1 + alpha))
+    weights[[0, -1]] = 1 / (1 + alpha)
+    inside = counts * weights if adjoint else counts
+    forward, backward = _decaying_sums(alpha, inside), _decaying_sums(alpha, inside[::-1])[::-1]
+    convolved = forward + backward - inside
+    return np.asarray(convolved if adjoint else convolved * weights)
+
+
+def _decaying_sums(alpha: float, values: FloatArray) -> FloatArray:
+    """Return y with y[i] = values[i] + α·y[i − 1] along axis 0, the solution of a system of two bands."""
+    from scipy.linalg import solve_banded  # a filter of scipy.signal does the same, and costs half a second to import
+
+    bands = np.ones((2, len(values)))
+    bands[1] = -alpha
+    flat = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
+    return np.asarray(solve_banded((1, 0), bands, flat, check_finite=False).reshape(values.shape))
+
+
+def _between(rate: float, edges: IntArray, starts: IntArray) -> FloatArray:
+    """Average P(Y < c | x) over the x of every cell at every c, and take differences.
+
+    P(Y < c | x) = 1 − α^(c−x)/(1+α) for x < c, and α^(x−c+1)/(1+α) for x ≥ c, as saturation keeps what lies
+    within 0…span; sums of powers of α are geometric.
+    """
+    low, high = np.asarray(edges[:-1], dtype=np.float64), np.asarray(edges[1:], dtype=np.float64)
+    c = np.asarray(starts[1:], dtype=np.float64)[:, None]
+    alpha, beta = math.exp(-rate), -math.expm1(-rate)
+    below = np.clip(c, low, high) - low
+    above = high - low - below
+    # Distances from c of the nearest x below it (1 or more) and of the nearest at or above it.
+    nearest_below = np.maximum(c - (low + below) + 1, 0.0)
+    nearest_above = np.maximum(low + below - c, 0.0)
+    under = np.exp(-rate * nearest_below) * -np.expm1(-rate * below) / beta
+    over = np.exp(-rate * (nearest_above + 1)) * -np.expm1(-rate * above) / beta
+    cumulative = (below - under / (1 + alpha) + over / (1 + alpha)) / (high - low)
+    whole = np.vstack([np.zeros(len(low)), cumulative, np.ones(len(low))])
+    return np.asarray(np.diff(whole, axis=0))
+
+
+def _surrogate(rate: float, span: int, f: CodeFunction, codes: IntArray) -> FloatArray:
+    y = np.asarray(codes, dtype=np.int64)
+    alpha, beta = math.exp(-rate), -math.expm1(-rate)
+    here = f(y)
+    before, after = f(np.maximum(y - 1, 0)), f(np.minimum(y + 1, span))
+    # (1+α²)f − αf₋ − αf₊ = (1−α)²f + α(2f − f₋ − f₊): no cancellation as α tends to 1.
+    inside = here + alpha * ((here - before) + (here - after)) / beta**2
+    at_zero, at_span = here + alpha * (here - after) / beta, here + alpha * (here - before) / beta
+    return np.asarray(np.where(y == 0, at_zero, np.where(y == span, at_span, inside)))
+
+
+def beside_flag(flag: ResponseTable, noise: LaplaceLoss) -> NullFlagLoss:
+    """Return the loss of saturated noise with a null flag; a null whose flag flips is at mid-grid."""
+    half = LaplaceLoss((noise.span + 1) // 2, noise.rate, noise.spread)
+    return NullFlagLoss(response_loss(flag), noise, half, half)
+
+
+@lru_cache(maxsize=64)
+def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, GeometricTable]:
+    """Return the tables for a flag at e/2 and a value at e, with the largest e ≥ ε that meets (ε, δ).
+
+    On a grid with an odd number of steps the middle is half a step off, so the value's rate is reduced to
+    keep flag plus the longer half at e. As in `_calibrated`, what rounding the value's weights adds is
+    guessed, then read off the table.
+    """
+    half = (span + 1) // 2
+
+    def parts(e: float, spread: float) -> tuple[ResponseTable, float]:
+        return response_table(2, e / 2), min(laplace_rate(half, e / 2, 0.0, spread), _FINEST / span)
+
+    def fits(spread: float, e: float) -> bool:
+        flag, rate = parts(e, spread)
+        return beside_flag(flag, LaplaceLoss(span, rate, spread)).delta(epsilon) <= delta
+
+    spread = 0.0
+    for _ in range(50):
+        e = epsilon if delta == 0 else bisected(partial(fits, spread), epsilon, 2 * _FINEST, 1e-12)
+        flag, rate = parts(e, spread)
+        if rate <= _FLATTEST:
+            break
+        made = geometric_spread(span, rate)
+        if beside_flag(flag, LaplaceLoss(span, rate, made)).delta(epsilon) <= delta:
+            return flag, geometric_table(span, rate)
+        spread = max(made, 2 * spread)
+    raise ParameterError(f"epsilon={epsilon} is too small for a nullable grid; give it a larger share")

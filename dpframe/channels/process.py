@@ -1,0 +1,264 @@
+"""Gaussian noise on the rows of vectors, and Gaussian processes on curves: discrete, on every coordinate.
+
+Codes of two vectors in the ball differ by a whole vector whose ℓ2 norm is at most Δ = `Ball.move`/2 steps: noise of
+scale σ on every coordinate is a step of about μ = Δ/σ, for any number of coordinates, proved for the discrete law
+in `accounting.discrete_gaussian` (`BallNoise`). Laplace noise is in proportion to the largest ℓ1 distance,
+which is √d times as large in ℓ2. A curve's coefficients are a vector; noise on them is a Gaussian process on the curve,
+and the release shows its projection on the grid (Hall, Rinaldo and Wasserman 2013; metric-spaces paper,
+Theorem 3 and Example 4).
+
+*Room.* A kernel so smooth is not to be inverted once the grid's ends have cut it (`gaussian`): the grid must end where
+no noise gets to. Codes cover ``room`` radii on both sides of 0, at least 6σ beyond the ball, and released is the value
+plus the noise, except in 2e-9 of the draws: the surrogate of u is u, that of u² is u² less the variance.
+
+*Null* has a flag of μ_f, and shows noise about the ball's centre where the flag flips: null and a value differ
+by the flag and by Δ_c, the largest distance to the centre, so that μ_f² + (Δ_c/σ)² ≤ μ² is what both together need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from operator import attrgetter
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import special
+
+from dpframe.accounting.budget import Budget, round_up
+from dpframe.accounting.discrete_gaussian import BallNoise
+from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, pure_step
+from dpframe.accounting.step_loss import StepLoss
+from dpframe.arrays import FloatArray
+from dpframe.channels.ball_channel import CHUNK, BallChannel
+from dpframe.channels.base import Channel, IntArray, Mechanism, register
+from dpframe.channels.response_table import response_loss, response_table
+from dpframe.errors import ParameterError
+from dpframe.noise.gaussian import GaussianTable, gaussian_table
+from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.tables import ResponseTable
+from dpframe.spaces import Space
+from dpframe.spaces.ball import LARGEST_ROOM, Ball
+
+_LEAST_REACH, _REACH = 6.0, 7.0
+"""Multiples of σ beyond the ball that a grid must have, and that a plan gives it."""
+
+_BELOW = 1 - 1e-12
+"""Part of an ε that a step is made for, so that nothing is lost to rounding when it is compared with that ε."""
+
+_DIGITS = 24
+"""Binary digits of σ², rounded up: the same on every machine."""
+
+_ATTEMPTS, _MORE = 20, 1e-5
+"""How often σ² is raised until its law is proved to lie under a curve, and by how much above what the proof asks."""
+
+_PLANES = 4
+"""Planes of words that a coordinate has, however many of them its table needs."""
+
+
+@register
+@dataclass(frozen=True)
+class Process(BallChannel, Mechanism):
+    """Discrete Gaussian noise on every coordinate of a vector: a Gaussian process, where they are a curve's.
+
+    σ is the least whose proved profile lies under (1 − δ₀)·G_μ + δ₀, the largest such curve through (ε, δ): about
+    Δ₂/μ, for any number of coordinates. It is (ε, δ)-private for no δ of 0, and takes part of a plan's.
+    Unshuffled vectors of more than about 2·ln(1/δ) coordinates have less noise by it than by ``vector``;
+    shuffling is worth far more to ``vector``, and nothing to this. Appendix A.2.2; Hall, Rinaldo and Wasserman 2013.
+
+    Parameters
+    ----------
+    length, bits, norm, room
+        The ball, as of a `Vector`; a plan finds the room.
+    epsilon, delta
+        The budget; see `dpframe.accounting.budget`.
+
+    Raises
+    ------
+    ParameterError
+        For a δ of 0, and where the grid is too coarse for the noise or ends too near to it.
+
+    Examples
+    --------
+    >>> noise = Process(length=24, bits=16, norm="l2", room=128, epsilon=1.0, delta=1e-6)
+    >>> noise.loss.delta(1.0) <= 1e-6, round(noise.sigma / noise.ball.radius, 2)  # in parts of twice the bound
+    (True, 4.25)
+    """
+
+    length: int
+    bits: int
+    norm: str
+    room: int
+    epsilon: float
+    delta: float
+    size: int = field(init=False, repr=False, compare=False)
+
+    tag: ClassVar[str] = "process"
+    aliases: ClassVar[tuple[str, ...]] = ("gaussian",)
+    metrics: ClassVar[frozenset[str]] = frozenset({"vector"})
+    takes_delta: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", self.ball.size)
+        self._check_budget(self.epsilon, self.delta)
+        _check_room(self.ball, self.table)
+
+    @classmethod
+    def shape_of(cls, space: Space) -> tuple[Any, ...]:
+        """Return length, bits, norm and room."""
+        vectors: Any = space
+        return vectors.ball.length, vectors.ball.bits, vectors.ball.norm, vectors.ball.room
+
+    @classmethod
+    def space_for(cls, space: Space, epsilon: float, delta: float) -> Space:
+        """Return the space on a grid with room for the noise of a budget."""
+        vectors: Any = space
+        ball: Ball = vectors.ball
+        need = 1 + _REACH * 2 * _from_ball(ball) / ball.radius / _claimed(epsilon, delta).mu
+        room = 1 << max(0, math.ceil(math.log2(need)))
+        if room > LARGEST_ROOM:
+            raise ParameterError("epsilon is too small for gaussian noise on vectors' rows; give the column more")
+        wide: Space = vectors if room <= ball.room else vectors.with_room(room)
+        return wide
+
+    @classmethod
+    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
+        """Return a flag and noise at the whole μ: flag and the way from the centre come to μ together."""
+        make: Any = cls
+        values: Process = make(*shape, epsilon, delta)
+        left = max(float(values.own_step.square - values.step_from_centre.square), 0.0) * _BELOW
+        # The inverse of `pure_step`: e^ε/(1 + e^ε) = Φ(μ/2).
+        flag = float(special.logit(special.ndtr(math.sqrt(left) / 2))) * _BELOW
+        return response_table(2, flag), values
+
+    @cached_property
+    def ball(self) -> Ball:
+        """The ball that vectors are drawn to."""
+        return Ball(self.length, self.bits, self.norm, self.room)
+
+    @cached_property
+    def own_step(self) -> Step:
+        """The largest step within the budget."""
+        return _claimed(self.epsilon, self.delta)
+
+    @cached_property
+    def step_from_centre(self) -> Step:
+        """What the noise costs of a vector against the ball's centre."""
+        return _move_step(self.ball, self.table, _from_centre(self.ball), self.own_step.delta)
+
+    @cached_property
+    def table(self) -> GaussianTable:
+        """The integers that every coordinate's noise is sampled from."""
+        return _fitting(self.ball, self.own_step)
+
+    @property
+    def sigma(self) -> float:
+        """Scale of the noise in grid steps."""
+        return math.sqrt(self.table.sigma2)
+
+    @property
+    def loss(self) -> StepLoss:
+        """The curve that the noise was made for, and is proved to lie under."""
+        return StepLoss(self.own_step)
+
+    @property
+    def blanket(self) -> float:
+        """0: nothing is claimed, as order earns such noise no credit here."""
+        return 0.0
+
+    @property
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Surrogates of u and of u², by the released code of a coordinate, each of shape (2^bits,)."""
+        u = self.ball.odd(np.arange(self.ball.last + 1)).astype(np.float64)
+        return u, u * u - 4 * float(self.table.sigma2)
+
+    @property
+    def variances(self) -> tuple[float, float]:
+        """Variance of u for a coordinate next to 0, and the largest: the same."""
+        return 4 * float(self.table.sigma2), 4 * float(self.table.sigma2)
+
+    def loss_beside(self, flag: ResponseTable) -> StepLoss:
+        """Return the curve above vector against vector, null against vector and back."""
+        shown = composed_steps([pure_step(response_loss(flag).pure()), self.step_from_centre])
+        return StepLoss(max(shown, self.own_step, key=attrgetter("mu")))
+
+    def blanket_beside(self, flag: ResponseTable) -> float:
+        """Return 0."""
+        return 0.0
+
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        for start in range(0, len(codes), CHUNK):
+            part = self.ball.within(np.asarray(codes[start : start + CHUNK], dtype=np.uint64))
+            fields = self.ball.unpack(part)
+            for i in range(self.ball.length):
+                own = stream.skip(_PLANES * i)
+                fields[:, i] += self.table.sample(own, 0, len(part), first_row + start)
+            out[start : start + CHUNK] = self.ball.pack(np.clip(fields, 0, self.ball.last))
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Refused: there is no end to the list."""
+        raise ParameterError(
+            f"the law of vectors of {self.ball.length} coordinates is too long to write out; table.weights has one's"
+        )
+
+    def expected_error(self, space: Space | None = None) -> float:
+        """Return a bound on E‖Y − x‖ in grid steps."""
+        d = self.ball.length
+        sizes = {"l1": d * math.sqrt(2 / math.pi), "l2": math.sqrt(d), "linf": math.sqrt(2 * math.log(2 * d))}
+        return self.sigma * sizes[self.ball.norm]
+
+
+def _claimed(epsilon: float, delta: float) -> Step:
+    """Return the step that noise of a budget is made for: a function of just the budget."""
+    if not delta > 0:
+        raise ParameterError("gaussian noise on vectors needs delta above 0; raise delta, or use vector")
+    return promise_step(Budget(epsilon * _BELOW, delta))
+
+
+def _from_ball(ball: Ball) -> int:
+    """Return Δ, the largest ‖c − c'‖₂ of two vectors' codes, rounded up."""
+    return (ball.move + 1) // 2
+
+
+def _from_centre(ball: Ball) -> int:
+    """Return the largest ‖c − c'‖₂ of a vector's code and the centre's, half of ‖u + (1, …, 1)‖₂, rounded up."""
+    return math.ceil((ball.move / 2 + math.sqrt(ball.length)) / 2 * (1 + 1e-12))
+
+
+def _move_step(ball: Ball, table: GaussianTable, move: int, slack: float) -> Step:
+    """Return the step of codes that move by an ℓ2 norm of so much at most."""
+    noise = BallNoise(float(table.sigma2), ball.length, move, round_up(table.distance))
+    return noise.step(1, slack)
+
+
+@lru_cache(maxsize=256)
+def _fitting(ball: Ball, whole: Step) -> GaussianTable:
+    """Return the table of least noise, about, that is proved to lie under a step."""
+    sigma2 = (_from_ball(ball) / whole.mu) ** 2
+    with contextlib.suppress(ParameterError):  # noise of so few steps that its law is not near the normal one
+        for _ in range(_ATTEMPTS):
+            table = gaussian_table(_rounded_up(sigma2))
+            found = _move_step(ball, table, _from_ball(ball), whole.delta)
+            if found.mu <= whole.mu:
+                return table
+            sigma2 *= (found.mu / whole.mu) ** 2 * (1 + _MORE)
+    raise ParameterError(
+        f"the grid of {ball.bits} bits is too coarse for gaussian noise on {ball.length} coordinates; declare bits=16 "
+        "or use vector"
+    )
+
+
+def _rounded_up(number: float) -> float:
+    """Return a number of few binary digits, so that rounding errors before decide nothing."""
+    mantissa, exponent = math.frexp(number)
+    return math.ldexp(math.ceil(math.ldexp(mantissa, _DIGITS)), exponent - _DIGITS)
+
+
+def _check_room(ball: Ball, table: GaussianTable) -> None:
+    if (ball.last - ball.radius) / 2 < _LEAST_REACH * math.sqrt(table.sigma2):
+        raise ParameterError(
+            f"room={ball.room} is too little for gaussian noise on vectors at so small an epsilon: values would end at "
+            "the grid's ends; leave room out, and a plan finds it"
+        )

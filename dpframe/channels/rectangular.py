@@ -1,0 +1,151 @@
+"""Channels whose outputs are other than their inputs, such as fewer, more, or "no answer"; none of a column.
+
+A released column stays in its space, with its type and its labels, so that plans take square matrices only. What is
+answered in another alphabet is drawn, accounted for and estimated here, by the same integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting.budget import check_delta
+from dpframe.accounting.finite import FiniteLoss
+from dpframe.arrays import FloatArray
+from dpframe.channels.base import IntArray, shared_mass
+from dpframe.channels.tabulated import LARGEST_TABLE, WORD, Weights, law_weights, refuse_zeros
+from dpframe.errors import ParameterError, check_whole
+from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.tables import ChannelTable
+
+_CONDITION = 1e10
+"""Largest ratio of two singular values of a matrix that allows estimates."""
+
+
+@dataclass(frozen=True)
+class RectangularMatrix:
+    """A channel from a few codes to outputs of any number, given by the integers that are sampled.
+
+    Parameters
+    ----------
+    table
+        One law per input: weights of all outputs that sum to 2^64. `RectangularMatrix.of` makes it.
+
+    Raises
+    ------
+    ParameterError
+        Unless laws are such weights, of 1 to 256 inputs and outputs.
+
+    Examples
+    --------
+    >>> asked = RectangularMatrix.of([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2]])
+    >>> asked.inputs, asked.outputs, round(asked.loss.epsilon(), 6), asked.surrogate([0, 1]).round(9).tolist()
+    (2, 3, 1.098612, [-0.694444444, 1.805555556, 0.277777778])
+    """
+
+    table: Weights = field(repr=False)
+
+    def __post_init__(self) -> None:
+        table = tuple(map(tuple, self.table))
+        object.__setattr__(self, "table", table)
+        if not 1 <= self.inputs <= LARGEST_TABLE or not 1 <= self.outputs <= LARGEST_TABLE:
+            raise ParameterError(f"table must have 1 to {LARGEST_TABLE} laws, of as many outputs; join rare ones")
+        for position, law in enumerate(table):
+            whole = len(law) == self.outputs and all(type(w) is int and w >= 0 for w in law)
+            if not whole or sum(law) != WORD:
+                raise ParameterError(
+                    "table must have one whole weight per output, which sum to 2**64; "
+                    f"the law at position {position} has not, see RectangularMatrix.of"
+                )
+
+    @classmethod
+    def of(cls, matrix: npt.ArrayLike, delta: float = 0.0) -> Self:
+        """Make the channel from a stochastic matrix.
+
+        Parameters
+        ----------
+        matrix
+            ``matrix[x][y]`` is the probability that code x is answered with y, shape (inputs, outputs).
+        delta
+            A δ at which the loss must be finite.
+
+        Raises
+        ------
+        ParameterError
+            Unless rows are probabilities that sum to 1, and δ is at least what an input gives and another never does.
+        """
+        table = law_weights(matrix)
+        if np.isinf(FiniteLoss(table, WORD).epsilon(check_delta(delta))):
+            refuse_zeros(table)
+        return cls(table)
+
+    @property
+    def inputs(self) -> int:
+        """Number of codes."""
+        return len(self.table)
+
+    @property
+    def outputs(self) -> int:
+        """Number of answers."""
+        return len(self.table[0]) if self.table else 0
+
+    @cached_property
+    def loss(self) -> FiniteLoss:
+        """The exact privacy loss, all inputs being neighbours."""
+        return FiniteLoss(self.table, WORD)
+
+    @property
+    def blanket(self) -> float:
+        """γ = Σ_y min_x P(y | x), rounded down."""
+        return shared_mass(self.table, WORD)
+
+    @cached_property
+    def _channel(self) -> ChannelTable:
+        return ChannelTable.build(self.table)
+
+    def transition(self) -> FloatArray:
+        """Return A[y, x] = P(y | x), shape (outputs, inputs), from the integers that are sampled."""
+        return np.array([[w / WORD for w in law] for law in self.table]).T
+
+    def surrogate(self, f: npt.ArrayLike) -> FloatArray:
+        """Return the φ of least norm with E[φ(Y) | x] = f(x), shape (outputs,).
+
+        Parameters
+        ----------
+        f
+            A function's value at every code, shape (inputs,).
+
+        Raises
+        ------
+        ParameterError
+            If ``f`` has another shape, or answers do not distinguish all inputs (fewer outputs than inputs never do).
+        """
+        values, matrix = np.asarray(f, dtype=np.float64), self.transition()
+        if values.shape != (self.inputs,):
+            raise ParameterError(f"f must have one value per code, shape ({self.inputs},)")
+        singular = np.linalg.svd(matrix, compute_uv=False)
+        if self.outputs < self.inputs or not singular[-1] * _CONDITION > singular[0]:
+            raise ParameterError("answers do not distinguish all inputs, so that f has no surrogate; use more outputs")
+        return np.asarray(values @ np.linalg.pinv(matrix))
+
+    def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> npt.NDArray[np.int64]:
+        """Draw answers; row ``first_row + i`` of the stream decides that of ``codes[i]``, one word a row.
+
+        Raises
+        ------
+        ParameterError
+            If the codes are not a 1-d integer array or leave 0…inputs−1, or the row is not a position.
+        """
+        codes, first_row = np.asarray(codes), check_whole(first_row, "first_row", 0, 1 << 62)
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
+            raise ParameterError("codes must be a 1-d integer array; encode the column with its space")
+        if len(codes) and (int(codes.max()) >= self.inputs or int(codes.min()) < 0):
+            raise ParameterError(f"codes must lie in 0…{self.inputs - 1}; encode the column with its space")
+        out = np.empty(len(codes), dtype=np.int64)
+        if len(codes):
+            self._channel.sample(codes, stream, first_row, out)
+        return out

@@ -1,0 +1,260 @@
+"""What all channels on sets share: what a release says of items and sizes, codes of several words, the cut."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from dpframe.arrays import U64, FloatArray
+from dpframe.channels.base import Channel, CodeFunction, IntArray, Mechanism
+from dpframe.errors import ParameterError, check_whole
+from dpframe.noise.keystream import ColumnStream
+from dpframe.spaces import Space
+from dpframe.spaces.set_bits import set_sizes
+
+LISTED_ITEMS = 12
+"""Laws are written out for the sets of no more items."""
+
+_MOST_ITEMS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A surrogate that depends only on a number, such as how many of some items are shown; and its value at null."""
+
+    values: FloatArray
+    at_null: float = 0.0
+
+    def __sub__(self, other: Levels) -> Levels:
+        return Levels(self.values - other.values, self.at_null - other.at_null)
+
+
+class SetView(ABC):
+    """What a release says of the items and the sizes of sets, null being among the values or not.
+
+    Functions of null have the value 0: it holds no item and is no set.
+    """
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """Most items of a set after the cut."""
+
+    @property
+    @abstractmethod
+    def shown(self) -> tuple[float, float]:
+        """(p, q): the probabilities that an item is shown by a released set if the set holds it, and if not."""
+
+    @property
+    @abstractmethod
+    def support_variances(self) -> tuple[float, float]:
+        """Variance per row of the share of an item that hardly any set holds, and of one that nearly all do."""
+
+    @abstractmethod
+    def holds_all(self, count: int) -> Levels:
+        """Return the surrogate of "holds all of so many items", by how many of them are shown, shape (count + 1,)."""
+
+    @abstractmethod
+    def holds_none(self, count: int) -> Levels:
+        """Return the surrogate of "is a set that holds none of so many items", likewise."""
+
+    @abstractmethod
+    def sizes(self) -> tuple[Levels, Levels]:
+        """Return the surrogates of a set's size and of its square, by the released size, shape (items + 1,)."""
+
+    @abstractmethod
+    def size_law(self) -> FloatArray:
+        """Return P(released size | size), shape (items + 1, most + 1); null is last where it is a value."""
+
+
+class SetChannel(Channel, SetView):
+    """What the channels on sets share: codes of several words and the cut to ``max_size``."""
+
+    items: int
+    max_size: int | None
+
+    def reads(self, space: Space) -> bool:
+        """Return whether a space has sets of as many items, cut at as many."""
+        sets: Any = space
+        return bool(space.holds_sets and (sets.count, sets.most) == (self.items, self.most))
+
+    @property
+    def most(self) -> int:
+        """Most items of a set after the cut."""
+        return self.items if self.max_size is None else self.max_size
+
+    @property
+    def sets(self) -> SetView:
+        """What a release says of items and sizes."""
+        return self
+
+    @property
+    def own_metric(self) -> str:
+        """Number of items in which two sets differ."""
+        return "symmetric difference"
+
+    @property
+    def diameter(self) -> float:
+        """Most items in which two sets differ, min(h, 2·max_size)."""
+        return float(min(self.items, 2 * self.most))
+
+    @property
+    def centre(self) -> int:
+        """The empty set."""
+        return 0
+
+    @property
+    def code_words(self) -> int:
+        """64-bit words in the code of a row."""
+        return -(-(self.size - 1).bit_length() // 64)
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return P(y | code) for all y as integers over a total, up to 12 items.
+
+        A set that is cut may become any of its parts.
+        """
+        if self.items > LISTED_ITEMS:
+            raise ParameterError(f"the law of sets of {self.items} items is too long to write out; see shown")
+        held = [i for i in range(self.items) if code >> i & 1]
+        parts = [sum(1 << i for i in part) for part in combinations(held, min(len(held), self.most))]
+        total, whole = [0] * self.size, 1
+        for part in parts if code < 1 << self.items else [code]:
+            weights, whole = self._weights_of(part)
+            total = [a + b for a, b in zip(total, weights, strict=True)]
+        share: int = self._choices // len(parts)
+        return [w * share for w in total], whole * self._choices
+
+    @abstractmethod
+    def _weights_of(self, code: int) -> tuple[list[int], int]:
+        """Return P(y | code) for all y of a set that need not be cut."""
+
+    @cached_property
+    def _choices(self) -> int:
+        return math.lcm(*(math.comb(held, self.most) for held in range(self.most, self.items + 1)))
+
+    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
+        """Refused: functions of a whole set have 2^h values; items have surrogates of their own."""
+        self._refuse()
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Refused, as `surrogate_at`."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ParameterError("sets are not inverted as a whole; ask for support, cooccurrence or set_sizes")
+
+
+class SetMechanism(SetChannel, Mechanism):
+    """A channel on sets that is calibrated to a budget."""
+
+    metrics: ClassVar[frozenset[str]] = frozenset({"symmetric difference"})
+    nulls: ClassVar[int] = 0
+    """Values that are no sets: 1 where null has a code, the last one."""
+
+    @classmethod
+    def shape_of(cls, space: Space) -> tuple[Any, ...]:
+        """Return the number of items, and the most that a set holds."""
+        sets: Any = space.inner_space
+        if not space.holds_sets:
+            raise ParameterError(f"space {space.tag} holds no sets; declare Subset([…])")
+        return sets.count, sets.max_size
+
+    def _check_shape(self) -> None:
+        items, max_size = check_items(self.items, self.max_size)
+        object.__setattr__(self, "items", items)
+        object.__setattr__(self, "max_size", max_size)
+        object.__setattr__(self, "size", (1 << items) + self.nulls)
+        self._check_budget(self.epsilon, self.delta)
+
+
+def check_items(items: Any, max_size: Any) -> tuple[int, int | None]:
+    """Return a number of items, and the most that a set holds, or raise `ParameterError`."""
+    count = check_whole(items, "items", 1, _MOST_ITEMS)
+    return count, None if max_size is None else check_whole(max_size, "max_size", 1, count)
+
+
+@dataclass(frozen=True)
+class FlaggedSets(SetView):
+    """Sets with a null flag: they are released as sets with probability ``kept``, and null is with ``flipped``.
+
+    What is released of a null whose flag flips is the empty set's. Let G have the mean g of a set, and g₀ of the empty
+    one: G/k + c for sets and d for nulls has the mean g of sets and 0 of null if d = −f g₀/(k − f) and c = −(1 − k)d/k.
+    """
+
+    inner: SetChannel
+    kept: float
+    flipped: float
+
+    @property
+    def most(self) -> int:
+        """Most items of a set after the cut."""
+        return self.inner.most
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """As of the sets without nulls."""
+        return self.inner.shown
+
+    @property
+    def support_variances(self) -> tuple[float, float]:
+        """Those of the sets without nulls, nulls being taken as rare."""
+        rare, common = self.inner.support_variances
+        return rare / self.kept, common / self.kept
+
+    def _beside(self, levels: Levels, at_empty: float) -> Levels:
+        at_null = -self.flipped * at_empty / (self.kept - self.flipped)
+        return Levels(levels.values / self.kept - (1 - self.kept) * at_null / self.kept, at_null)
+
+    def holds_all(self, count: int) -> Levels:
+        """Return the surrogate of "holds all of so many items"; the empty set holds all of none."""
+        return self._beside(self.inner.holds_all(count), float(count == 0))
+
+    def holds_none(self, count: int) -> Levels:
+        """Return the surrogate of "is a set that holds none of so many items"."""
+        return self._beside(self.inner.holds_none(count), 1.0)
+
+    def sizes(self) -> tuple[Levels, Levels]:
+        """Return the surrogates of a set's size and of its square."""
+        first, second = (self._beside(levels, 0.0) for levels in self.inner.sizes())
+        return first, second
+
+    def size_law(self) -> FloatArray:
+        """Return P(released size or null | size or null), null last."""
+        inside = self.inner.size_law()
+        wide = np.column_stack([self.kept * inside, self.flipped * inside[:, 0]])
+        return np.vstack([wide, np.append(np.full(inside.shape[1], 1 - self.kept), 1 - self.flipped)])
+
+
+def cut(codes: U64, most: int, stream: ColumnStream, first_row: int) -> U64:
+    """Return the sets with at most ``most`` items: of larger ones a choice that the row's word makes.
+
+    The guarantee needs a choice that depends only on the row and its word.
+    """
+    large = np.flatnonzero(set_sizes(codes) > most)
+    if not len(large):
+        return codes
+    codes, width = codes.copy(), 64 * codes.shape[1]
+    words = stream.words(0, first_row, len(codes)).astype(np.uint64)
+    step = max(1, (1 << 20) // width)
+    for start in range(0, len(large), step):
+        rows = large[start : start + step]
+        held = np.unpackbits(codes[rows].astype("<u8").view(np.uint8), axis=1, bitorder="little").view(np.bool_)
+        lots = np.where(held, _mixed(words[rows], width) >> np.uint64(1), np.uint64(2**64 - 1))
+        kept = np.zeros(held.shape, dtype=np.uint8)
+        np.put_along_axis(kept, np.argpartition(lots, most - 1, axis=1)[:, :most], 1, axis=1)
+        codes[rows] = np.packbits(kept, axis=1, bitorder="little").view("<u8")
+    return codes
+
+
+def _mixed(words: U64, count: int) -> U64:
+    """Return ``count`` numbers per word (SplitMix64: Steele, Lea and Flood 2014)."""
+    z = words[:, None] + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)))

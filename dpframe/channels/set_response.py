@@ -1,0 +1,216 @@
+"""Randomised response on whole sets: a set is kept, or becomes any other with equal probability."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting.budget import round_down
+from dpframe.accounting.loss import ResponseLoss
+from dpframe.arrays import U64, FloatArray
+from dpframe.channels.base import IntArray, register
+from dpframe.channels.response_table import response_loss, response_table
+from dpframe.channels.set_channel import Levels, SetMechanism, cut
+from dpframe.channels.set_ranks import SetRanks, set_count, sums_over_sets
+from dpframe.errors import ParameterError
+from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.tables import ResponseTable
+from dpframe.spaces import Space
+
+MOST_SETS = 1 << 24
+"""Most sets of at most ``max_size`` items."""
+
+
+@register
+@dataclass(frozen=True)
+class SetResponse(SetMechanism):
+    """Randomised response whose values are all N sets of at most ``max_size`` of h items.
+
+    The set is kept with probability 1 − (N−1)t, else it is uniform over the others: t = (1−δ)/(e^ε + N − 1), as
+    `RandomizedResponse` has it (categorical paper, Theorems 8 and 10). Plans name it ``randomized_response``, too.
+
+    For a function f of a set, φ_f = (f(y) − tΣf)/(1 − Nt), and of "holds these r items" Σf is N_r = Σ_j C(h−r, j−r).
+    A rare item's support has about the variance N₁t/(1 − Nt)² per row: for few items, or few sets, that is less than
+    flips of bits have, which divide ε by the number of items.
+
+    Larger sets are first cut to ``max_size`` of their items.
+
+    Parameters
+    ----------
+    items
+        Number of items h.
+    max_size
+        Most items of a set, None for all; there are at most 2^24 such sets.
+    epsilon, delta
+        The budget; see `dpframe.accounting.budget`.
+
+    Raises
+    ------
+    ParameterError
+        For more sets, or an ε that is too small for so many.
+
+    Examples
+    --------
+    >>> response = SetResponse(items=4, max_size=2, epsilon=3.0)
+    >>> tuple(round(share, 3) for share in response.shown), 2.999 < response.loss.epsilon() <= 3.0
+    ((0.767, 0.133), True)
+    """
+
+    items: int
+    max_size: int | None
+    epsilon: float
+    delta: float = 0.0
+    size: int = field(init=False, repr=False, compare=False)
+
+    tag: ClassVar[str] = "set_response"
+    aliases: ClassVar[tuple[str, ...]] = ("randomized_response",)
+
+    def __post_init__(self) -> None:
+        self._check_shape()
+        if self.values > MOST_SETS:
+            raise ParameterError(
+                f"randomized_response is for at most {MOST_SETS:,} sets, and there are more of up to {self.most} of "
+                f"{self.items} items; lower max_size, or use bitflip"
+            )
+        _ = self.table
+
+    @cached_property
+    def values(self) -> int:
+        """Number of sets that may be released, and 1 for null where that is a value."""
+        return set_count(self.items, self.most, MOST_SETS) + self.nulls
+
+    @cached_property
+    def table(self) -> ResponseTable:
+        """The integers that are sampled."""
+        return response_table(self.values, self.epsilon, self.delta)
+
+    @cached_property
+    def loss(self) -> ResponseLoss:
+        """The exact privacy loss |ln(keep/t)|, and δ(ε) by Theorem 8."""
+        return response_loss(self.table)
+
+    @property
+    def blanket(self) -> float:
+        """γ = N·t, rounded down."""
+        return round_down(Fraction(self.values * self.table.threshold, 1 << self.table.bits))
+
+    @property
+    def other(self) -> float:
+        """Probability t of each value that is not the true one."""
+        return self.table.threshold / (1 << self.table.bits)
+
+    @property
+    def present(self) -> tuple[float, float]:
+        """Probabilities that a set is released for a set, and for null."""
+        return 1 - self.nulls * self.other, (self.values - self.nulls) * self.other
+
+    def _above(self, count: int) -> int:
+        """Return N_r, the number of sets that hold so many given items."""
+        return set_count(self.items - count, self.most - count)
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """(p, q): the probabilities that an item is shown by a released set if the set holds it, and if not."""
+        q = self._above(1) * self.other
+        return (q + self.table.signal) / self.present[0], q / self.present[0]
+
+    @property
+    def support_variances(self) -> tuple[float, float]:
+        """q(1−q)/(1−Nt)² of a rare item, with q = N₁t; p(1−p)/(1−Nt)² of one that nearly all sets hold."""
+        q, signal = self._above(1) * self.other, self.table.signal
+        return q * (1 - q) / signal**2, (q + signal) * (1 - q - signal) / signal**2
+
+    def _surrogate(self, f: FloatArray, total: int) -> Levels:
+        """Return (f − tΣf)/(1 − Nt), f being 0 at null."""
+        signal = self.table.signal
+        return Levels((f - self.other * total) / signal, -self.other * total / signal)
+
+    def holds_all(self, count: int) -> Levels:
+        """Return the surrogate of "holds all of so many items"."""
+        return self._surrogate(np.arange(count + 1) == np.float64(count), self._above(count))
+
+    def holds_none(self, count: int) -> Levels:
+        """Return the surrogate of "is a set that holds none of so many items"."""
+        return self._surrogate(np.arange(count + 1) == np.float64(0), set_count(self.items - count, self.most))
+
+    def sizes(self) -> tuple[Levels, Levels]:
+        """Return the surrogates of a set's size and of its square."""
+        size, (first, second) = np.arange(self.items + 1.0), sums_over_sets(self.items, self.most)
+        return self._surrogate(size, first), self._surrogate(size**2, second)
+
+    def size_law(self) -> FloatArray:
+        """Return P(released size | size): each other set alike, its own once more; null last where it is a value."""
+        of_size = [set_count(self.items, size) - set_count(self.items, size - 1) for size in range(self.most + 1)]
+        law = np.zeros((self.items + 1 + self.nulls, self.most + 1 + self.nulls))
+        law[: self.most + 1] = self.other * np.array(of_size, dtype=np.float64)[:, None]
+        law[self.items + 1 :] = self.other
+        own = np.arange(self.most + 1)
+        law[own, own] += self.table.signal
+        law[self.items + 1 :, self.most + 1 :] += self.table.signal
+        return law
+
+    @cached_property
+    def _ranks(self) -> SetRanks:
+        return SetRanks(self.items, self.most)
+
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        sets = np.asarray(codes, dtype=np.uint64)  # the first plane decides the cut
+        absent = self._is_null(sets)
+        ranks = self._ranks.rank(cut(sets, self.most, stream, first_row))
+        np.copyto(ranks, self.values - 1, where=absent)
+        drawn = np.empty_like(ranks)
+        self.table.sample(ranks, stream.skip(1), first_row, drawn)
+        hidden = np.asarray(drawn == self.values - 1) if self.nulls else absent
+        np.copyto(drawn, 0, where=hidden)
+        out[:] = 0
+        out[:, : self._ranks.words] = self._ranks.unrank(drawn)
+        if self.nulls:
+            out[:, self.items // 64] |= hidden.astype(np.uint64) << np.uint64(self.items % 64)
+
+    def _is_null(self, sets: U64) -> npt.NDArray[np.bool_]:
+        """Return which codes are null: the bit after the items, which no set has."""
+        if not self.nulls:
+            return np.zeros(len(sets), dtype=np.bool_)
+        return (sets[:, self.items // 64] >> np.uint64(self.items % 64) & np.uint64(1)).astype(np.bool_)
+
+    def _weights_of(self, code: int) -> tuple[list[int], int]:
+        keep, other = self.table.keep, self.table.threshold
+        held = [other if y.bit_count() <= self.most else 0 for y in range(1 << self.items)] + [other] * self.nulls
+        held[code] = keep
+        return held, 1 << self.table.bits
+
+    def expected_error(self, space: Space | None = None) -> float:
+        """Return the largest E[ρ(Y, x)] over sets x of at most ``max_size`` items, and null, far from all sets.
+
+        Σ_y |y Δ x| is |x|(N − N₁) + (h − |x|)N₁.
+        """
+        holding, every = self._above(1), self.values - self.nulls
+        sums = [size * (every - holding) + (self.items - size) * holding for size in (0, self.most)]
+        far = self.diameter * self.nulls
+        return self.other * max(*(total + far for total in sums), far * every)
+
+
+@register
+@dataclass(frozen=True)
+class NullableSetResponse(SetResponse):
+    """`SetResponse` with null as one more value.
+
+    Examples
+    --------
+    >>> NullableSetResponse(items=4, max_size=2, epsilon=3.0).values
+    12
+    """
+
+    tag: ClassVar[str] = "nullable_set_response"
+    metrics: ClassVar[frozenset[str]] = frozenset({"nullable symmetric difference"})
+    nulls: ClassVar[int] = 1
+
+    @property
+    def own_metric(self) -> str:
+        """Number of items in which two sets differ, with null at the diameter."""
+        return "nullable symmetric difference"

@@ -1,0 +1,304 @@
+"""The staircase mechanism on grids: near the value with one probability, anywhere with another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from dpframe.accounting.budget import DIGITS, round_down
+from dpframe.accounting.loss import ResponseLoss
+from dpframe.arrays import FloatArray
+from dpframe.channels.base import CodeFunction, IntArray, Mechanism, register
+from dpframe.channels.box_sums import BoxSums
+from dpframe.errors import ParameterError, check_whole
+from dpframe.noise.box_table import BoxTable
+from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.tables import WORD
+from dpframe.spaces import Space
+
+LARGEST_SPAN = 1 << 20
+"""Most steps: estimates work on arrays of all codes."""
+
+_HUGE = 1e4
+"""Above it e^ε is as good as infinite: no table resolves it, and a decimal may not hold it."""
+
+_NEAR = 1.05
+"""The narrowest box is taken whose error of a mean is within this factor of the least."""
+
+_PLACES = 1 << 20
+"""At so many values the expected error is looked at; it changes slowly between them."""
+
+
+@register
+@dataclass(frozen=True)
+class Staircase(Mechanism):
+    """Two steps of a staircase on 0…span: a box of codes about the value, and all codes a factor e^ε lower.
+
+    Noise of a staircase law has the least expected error of all additive noise (Geng, Kairouz, Oh and Viswanath 2015).
+    On a bounded grid only its first two steps are seen. Here the lower one does not move with the value, which additive
+    noise has to: P(y | x) = t·(1 + (e^ε − 1)·1[y in the box of x]), both clipped to the grid, with
+    t = (1−δ)/(width·e^ε + span), about half of what the lower steps of additive noise take. Up to clipping it is
+    randomised response on span/width + 1 points, dithered between them, so that loss and blanket are those of
+    randomised response, exactly.
+
+    Null is one more point.
+
+    Parameters
+    ----------
+    span
+        Largest code of a value, 1 to 2^20.
+    epsilon, delta
+        The budget; see `dpframe.accounting.budget`.
+    nullable
+        Whether the code span + 1 is null.
+    width
+        Number of codes in the box of a value far from the ends: a divisor of span or span − 1, as only then the matrix
+        can be inverted (`dpframe.channels.box_sums`), so that grids of many divisors have the better choice. By
+        default the one with about the least error of a mean. Plans hold it: a receiver searches for nothing.
+
+    Examples
+    --------
+    >>> from dpframe.channels import Geometric
+    >>> m = Staircase(120, 8.0)
+    >>> m.width, 7.9999 < m.loss.epsilon() <= 8.0
+    (5, True)
+    >>> round(m.expected_error(), 1), round(Geometric(120, 8.0).expected_error(), 1)
+    (1.7, 14.7)
+    """
+
+    span: int
+    epsilon: float
+    delta: float = 0.0
+    nullable: bool = False
+    width: int = 0
+    size: int = field(init=False, repr=False)
+
+    tag: ClassVar[str] = "staircase"
+    aliases: ClassVar[tuple[str, ...]] = ("square_wave",)
+    label: ClassVar[str] = "square_wave"
+    metrics: ClassVar[frozenset[str]] = frozenset({"line", "nullable line"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_SPAN))
+        if not isinstance(self.nullable, bool):
+            raise ParameterError("nullable must be True or False: whether null is a value")
+        object.__setattr__(self, "size", self.span + 1 + self.nullable)
+        self._check_budget(self.epsilon, self.delta)
+        object.__setattr__(self, "width", self._checked_width())
+        _ = self.table
+
+    def _checked_width(self) -> int:
+        width = check_whole(self.width, "width", 0, self.span)
+        if not width:
+            return _width(self.span, min(self.epsilon, _HUGE), self.nullable)
+        if self.span % width and (self.span - 1) % width:
+            raise ParameterError(f"width must divide {self.span} or {self.span - 1}, or no estimate could be had")
+        return width
+
+    @classmethod
+    def calibrate(cls, space: Space, epsilon: float, delta: float) -> Staircase:
+        """Make the mechanism for a grid.
+
+        Raises
+        ------
+        ParameterError
+            For more than 2^20 steps, or if ε is too small for so many.
+        """
+        if space.values - 1 > LARGEST_SPAN:
+            raise ParameterError(
+                f"mechanism staircase is for at most {LARGEST_SPAN} steps, and space {space.tag} has "
+                f"{space.values - 1}; use geometric or fewer steps"
+            )
+        return cls(space.values - 1, epsilon, delta, space.has_null)
+
+    @cached_property
+    def table(self) -> BoxTable:
+        """The integers that are sampled."""
+        return _table(self.span, self.width, self.epsilon, self.delta, self.nullable)
+
+    @property
+    def own_metric(self) -> str:
+        """Distance on a line, null at the diameter."""
+        return "nullable line" if self.nullable else "line"
+
+    @property
+    def diameter(self) -> float:
+        """The span."""
+        return float(self.span)
+
+    @cached_property
+    def loss(self) -> ResponseLoss:
+        """The exact loss: that of randomised response on boxes."""
+        return box_loss(self.table)
+
+    @property
+    def blanket(self) -> float:
+        """γ: the probability of all that is drawn independently of the value, rounded down."""
+        return round_down(Fraction(WORD - self.table.width * self.table.top, WORD))
+
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        self.table.sample(codes, stream, first_row, out)
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return the weights over 2^64."""
+        return self.table.weights(code), WORD
+
+    @cached_property
+    def _boxes(self) -> BoxSums:
+        return BoxSums(self.span, self.width, self.table.left)
+
+    @property
+    def _top(self) -> float:
+        return self.table.top / WORD
+
+    @cached_property
+    def _background(self) -> FloatArray:
+        return np.array(self.table.background) / WORD
+
+    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
+        """Return B⁻¹f/top, and f(null)/(width·top), less what the background gives of these."""
+        values = f(np.arange(self.size))
+        found = self._boxes.solve(values[: self.span + 1]) / self._top
+        found = np.append(found, values[self.span + 1 :] / self.table.signal)
+        return np.asarray((found - self._background @ found)[codes])
+
+    def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
+        """Return A (or Aᵀ) applied along axis 0: sums over boxes, and the background."""
+        values, nulls = counts[: self.span + 1], counts[self.span + 1 :]
+        inside = self._boxes.sums(values) if adjoint else self._boxes.spread(values)
+        near = np.concatenate([self._top * inside, self.table.signal * nulls])
+        if adjoint:
+            return np.asarray(near + np.tensordot(self._background, counts, axes=1))
+        return np.asarray(near + np.multiply.outer(self._background, counts.sum(axis=0)))
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Return A⁻¹ applied along axis 0, or its squared entries."""
+        counts = np.asarray(counts, dtype=np.float64)
+        total = counts.sum(axis=0)
+        if not squared:
+            return self._solved(counts - np.multiply.outer(self._background, total))
+        shift = self._solved(self._background).reshape(-1, *[1] * (counts.ndim - 1))
+        values, nulls = counts[: self.span + 1], counts[self.span + 1 :]
+        squares = np.concatenate([self._boxes.squares(values) / self._top**2, nulls / self.table.signal**2])
+        return np.asarray(squares - 2 * shift * self._solved(counts) + shift**2 * total)
+
+    def _solved(self, counts: FloatArray) -> FloatArray:
+        values, nulls = counts[: self.span + 1], counts[self.span + 1 :]
+        return np.concatenate([self._boxes.solve_adjoint(values) / self._top, nulls / self.table.signal])
+
+    def changes(self, edges: IntArray) -> IntArray:
+        """Return the edges, and the places of their chains."""
+        found = np.append(self._boxes.changes(np.asarray(edges[1:-1], dtype=np.int64) - 1), edges[:-1])
+        return np.unique(np.append(found, np.arange(self.span, self.size)))
+
+    def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
+        """Return P(y in a stretch of codes | x uniform in a cell), shape (stretches, cells)."""
+        low, high = np.asarray(edges[:-1], dtype=np.float64), np.asarray(edges[1:], dtype=np.float64)
+        c = np.asarray(starts, dtype=np.float64)[:, None]
+        inside = (c > 0) & (c <= self.span)
+        # Of the box of x the places below c are c + left − x, cut to 0…width; summed over the x of a cell.
+        below = c + self.table.left
+        box = (_ramp(below - low, self.width) - _ramp(below - high, self.width)) / (high - low)
+        under = np.where(inside, self._top * box + self._cumulative(starts)[:, None], (c > 0) * 1.0)
+        if self.nullable:
+            absent = self._cumulative(starts)[:, None]
+            under = np.where(c > self.span, absent, under)
+            under = np.where(c > self.span, under + self.table.signal, under)
+            under = np.hstack([under, absent])
+        return np.diff(np.vstack([under, np.ones((1, under.shape[1]))]), axis=0)
+
+    def _cumulative(self, starts: IntArray) -> FloatArray:
+        """Return what the background gives below each start."""
+        return np.append(0.0, np.cumsum(self._background))[np.asarray(starts)]
+
+    def expected_error(self, space: Space | None = None) -> float:
+        """Return the largest E|Y − x| in grid steps, null being at the diameter."""
+        if space is not None and "line" not in space.metric:
+            return super().expected_error(space)
+        return _farthest_error(self.table)
+
+
+def box_loss(table: BoxTable) -> ResponseLoss:
+    """Return the exact loss: two values whose boxes are disjoint differ as two points of randomised response do."""
+    return ResponseLoss(table.width * (table.top + table.low), table.width * table.low, WORD)
+
+
+def _ramp(m: FloatArray, width: int) -> FloatArray:
+    """Return Σ_{u ≤ m} of u cut to 0…width."""
+    m = np.maximum(m, 0.0)
+    inside = np.minimum(m, float(width))
+    return np.asarray(inside * (inside + 1) / 2 + (m - inside) * width)
+
+
+def _farthest_error(table: BoxTable) -> float:
+    """Return max over x of E|Y − x|."""
+    span, width, left = table.span, table.width, table.left
+    x = np.arange(span + 1.0) if span < _PLACES else np.linspace(0, span, _PLACES).round()
+
+    def within(reach: int, room: FloatArray) -> FloatArray:
+        steps = np.minimum(float(reach), room)
+        return np.asarray(steps * (steps + 1) / 2 + (reach - steps) * steps)
+
+    box = within(left, x) + within(width - 1 - left, span - x)
+    # Ends have more places than one.
+    everywhere = x * (x + 1) / 2 + (span - x) * (span - x + 1) / 2 + left * x + (width - 1 - left) * (span - x)
+    rest = table.rest * (np.full_like(x, span) if table.nullable else span - x)
+    hidden = float(table.low * width * span) if table.nullable else 0.0
+    of_values = float((table.top * box + table.low * everywhere + rest + hidden).max())
+    of_null = span * (WORD - width * (table.top + table.low) - table.rest) if table.nullable else 0
+    return max(of_values, float(of_null)) / WORD
+
+
+@lru_cache(maxsize=256)
+def _table(span: int, width: int, epsilon: float, delta: float, nullable: bool) -> BoxTable:
+    """Return the integers for a budget, their loss within it."""
+    elsewhere = span + width * nullable
+    with localcontext(DIGITS):
+        share = (1 - Decimal(delta)) / (width * Decimal(min(epsilon, _HUGE)).exp() + elsewhere)
+        low = max(1, math.ceil(share * WORD))
+    table = BoxTable(span, width, low, nullable)
+    if table.top < 1 or box_loss(table).delta(epsilon) > delta:
+        raise ParameterError(f"epsilon={epsilon} is too small for a grid of {span} steps; give it a larger share")
+    return table
+
+
+def _width(span: int, epsilon: float, nullable: bool) -> int:
+    """Return the box for means: of widths that divide span or span − 1, about the best and rather narrow."""
+    widths = np.array(sorted(_divisors(span) | (_divisors(span - 1) if span > 1 else set())))
+    errors = _mean_errors(span, widths, epsilon, nullable)
+    return int(widths[np.flatnonzero(errors <= errors.min() * _NEAR)[0]])
+
+
+def _mean_errors(span: int, widths: IntArray, epsilon: float, nullable: bool) -> FloatArray:
+    """Return the standard error of the mean, a row, of values that are spread evenly over the grid.
+
+    The mean's surrogate sees only the level ⌊(place + c)/width⌋, c = 0 where width divides span, else what makes
+    the first left + 1 places the lowest level: random rounding to points, then randomised response among them.
+    """
+    rounds, odd = span // widths, span % widths != 0
+    odds = math.exp(-min(epsilon, 700.0))
+    q = -math.expm1(-epsilon) / (1 + odds * (span / widths + nullable))
+    offset = np.where(odd, widths - 1 - widths // 2, 0)
+    at = (np.arange(2)[:, None] * span + offset) / widths
+    first = at.mean(axis=0)
+    second = first**2 + span * (span + 2) / (12 * widths.astype(np.float64) ** 2)
+    rounding = (1 - 1.0 / widths**2) / 6
+    # Levels have ``width`` places everywhere; levels of their own at the ends have ``left`` + 1 and width − left.
+    share = widths / (span + widths)
+    last = np.where(odd, (widths - widths // 2) / (span + widths), 0.0)
+    mean = share * rounds * (rounds + 1) / 2 + last * (rounds + 1)
+    square = share * rounds * (rounds + 1) * (2 * rounds + 1) / 6 + last * (rounds + 1) ** 2
+    drawn = q * (second + rounding) + (1 - q) * square
+    expected = q**2 * second + 2 * q * (1 - q) * first * mean + (1 - q) ** 2 * mean**2
+    return np.asarray(np.sqrt(drawn - expected) * widths / q)
+
+
+def _divisors(number: int) -> set[int]:
+    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
+    return {*small, *(number // k for k in small)}

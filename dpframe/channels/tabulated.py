@@ -1,0 +1,365 @@
+"""Finite channels given by their weights: the exponential mechanism, and any matrix at all.
+
+The weights are the parameter: a receiver reads exactly how values were randomised, and solves nothing again.
+All that is stated (law, loss, blanket, errors, inverse) is computed from them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import permutations
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpframe.accounting.bisection import bisected
+from dpframe.accounting.budget import check_delta, check_epsilon, round_up
+from dpframe.accounting.finite import FiniteLoss
+from dpframe.arrays import FloatArray
+from dpframe.channels.base import WRITTEN_METRICS, IntArray, Mechanism, distances, register
+from dpframe.errors import ParameterError
+from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.tables import ChannelTable, integer_weights
+from dpframe.spaces import Space
+
+Weights = tuple[tuple[int, ...], ...]
+
+WORD = 1 << 64
+LARGEST_TABLE = 256
+"""Most codes of a channel that is written out."""
+
+MOST_CONDITION = 1e10
+"""Largest condition number of a matrix that is inverted: estimates keep five digits or more."""
+
+_NOTHING = 1e-60
+"""An ε in place of 0 where δ is given: e^ε is above 1 by more than what its rounding takes away."""
+
+_STEEPEST = 42.0
+"""Largest log-ratio of two weights of one input that 64 bits resolve."""
+
+
+@dataclass(frozen=True)
+class Tabulated(Mechanism):
+    """A channel on a few codes, given by the integers that are sampled.
+
+    Parameters
+    ----------
+    table
+        One law per input: positive weights of all outputs that sum to 2^64 (of a `Matrix` some may be 0). In JSON a
+        law is one string of hexadecimal weights, equally wide.
+    epsilon, delta
+        The budget, which the loss of the weights must meet.
+    """
+
+    table: Weights = field(repr=False)
+    epsilon: float
+    delta: float = 0.0
+    size: int = field(init=False)
+
+    least: ClassVar[int] = 1
+    """Smallest weight of an output."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", _read_table(self.table, self.least))
+        object.__setattr__(self, "size", len(self.table))
+        self._check_budget(self.epsilon, self.delta)
+        if self.loss.delta(self.epsilon) > self.delta:
+            raise ParameterError(
+                f"table loses more than epsilon={self.epsilon:g}, delta={self.delta:g}: its loss is "
+                f"{self.loss.epsilon(self.delta):.9g} at that delta; calibrate it anew"
+            )
+        if not condition(self._matrix) < MOST_CONDITION:
+            raise ParameterError(
+                "table is singular, or so nearly that no estimate could be had of a release; "
+                "use a larger epsilon or another mechanism"
+            )
+
+    @cached_property
+    def _channel(self) -> ChannelTable:
+        return ChannelTable.build(self.table)
+
+    @cached_property
+    def _matrix(self) -> FloatArray:
+        return np.array([[w / WORD for w in law] for law in self.table]).T
+
+    @cached_property
+    def loss(self) -> FiniteLoss:
+        """The exact privacy loss, all inputs being neighbours."""
+        return FiniteLoss(self.table, WORD)
+
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        self._channel.sample(codes, stream, first_row, out)
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return the weights over 2^64, read back from the alias table."""
+        return self._channel.weights(code), WORD
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the mechanism as a JSON object, with a string of hexadecimal weights per input."""
+        digits = max(16, len(f"{max(map(max, self.table)):x}"))
+        return super().to_json() | {"table": ["".join(f"{w:0{digits}x}" for w in law) for law in self.table]}
+
+
+def condition(matrix: FloatArray) -> float:
+    """Return the condition number in the norm of columns, whose absolute sums are 1 in a channel's matrix."""
+    try:
+        return float(np.abs(np.linalg.inv(matrix)).sum(axis=0).max())
+    except np.linalg.LinAlgError:
+        return math.inf
+
+
+def _read_table(given: Any, least: int) -> Weights:
+    """Return weights as tuples of integers, from those or from strings of hexadecimal digits."""
+    kind = "positive integer" if least else "whole"
+    if not isinstance(given, list | tuple) or not 1 <= len(given) <= LARGEST_TABLE:
+        raise ParameterError(f"table must be a list of 1 to {LARGEST_TABLE} laws, one per input")
+    rows = tuple(_read_law(law, len(given)) for law in given)
+    for position, law in enumerate(rows):
+        whole = len(law) == len(rows) and all(type(w) is int and w >= least for w in law)
+        if not whole or sum(law) != WORD:
+            raise ParameterError(
+                f"table must have one {kind} weight per output, which sum to 2**64; "
+                f"the law at position {position} has not"
+            )
+    return rows
+
+
+def _read_law(law: Any, size: int) -> tuple[int, ...]:
+    if isinstance(law, str):
+        width = len(law) // size
+        digits = law.isascii() and law.isalnum() and width * size == len(law)
+        try:
+            return tuple(int(law[i : i + width], 16) for i in range(0, len(law), width)) if digits else ()
+        except ValueError:
+            return ()
+    return tuple(law) if isinstance(law, list | tuple) else ()
+
+
+@dataclass(frozen=True)
+class MetricChannel(Tabulated):
+    """A channel made for a metric on its codes."""
+
+    metric: str = "discrete"
+
+    metrics: ClassVar[frozenset[str]] = WRITTEN_METRICS
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.metric, str) or self.metric not in self.metrics:
+            raise ParameterError(f"metric must be one of {', '.join(sorted(self.metrics))}")
+        super().__post_init__()
+
+    @property
+    def own_metric(self) -> str:
+        """Metric that the mechanism is made for."""
+        return self.metric
+
+
+def check_size(space: Space, most: int, tag: str) -> None:
+    """Raise `ParameterError` if a space has more codes than a mechanism is for."""
+    if space.size > most:
+        raise ParameterError(
+            f"mechanism {tag} is for at most {most} codes, and space {space.tag} has {space.size}; "
+            f"use {space.mechanism} or fewer values"
+        )
+
+
+@register
+@dataclass(frozen=True)
+class Exponential(MetricChannel):
+    """The exponential mechanism, P(y|x) ∝ e^(−kρ(x, y)), with the largest k whose exact loss meets (ε, δ).
+
+    McSherry and Talwar's bound 2kΔρ on the loss is loose; the loss is read off the channel itself
+    (categorical paper, Definition 4, Theorems 2 to 4). See `Tabulated` for the parameters, and
+    `Exponential.calibrate` to make one.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Ordinal
+    >>> m = Exponential.calibrate(Ordinal(["low", "middle", "high"]), 2.0, 0.0)
+    >>> m.transition().round(3).tolist()
+    [[0.665, 0.212, 0.09], [0.245, 0.576, 0.245], [0.09, 0.212, 0.665]]
+    >>> 1.9999 < m.loss.epsilon() <= 2.0
+    True
+    """
+
+    tag: ClassVar[str] = "exponential"
+
+    @classmethod
+    def calibrate(cls, space: Space, epsilon: float, delta: float) -> Exponential:
+        """Make the mechanism for a space's distances.
+
+        Raises
+        ------
+        ParameterError
+            For more than 256 codes, or if ε is too small for estimates.
+        """
+        check_size(space, LARGEST_TABLE, cls.tag)
+        epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+        return cls(exponential_weights(space.metric, space.size, epsilon, delta), epsilon, delta, space.metric)
+
+
+@lru_cache(maxsize=256)
+def exponential_weights(metric: str, size: int, epsilon: float, delta: float) -> Weights:
+    """Return the weights for the largest k, found in floats and then lowered until the integers' loss fits."""
+    if size == 1:
+        return ((WORD,),)
+    rate = _steepest(metric, size, epsilon, delta)
+    for attempt in range(40):
+        table = _weights_at(metric, size, rate)
+        if FiniteLoss(table, WORD).delta(epsilon) <= delta:
+            return table
+        rate *= 1 - 2.0 ** (attempt - 46)
+    raise ParameterError(f"epsilon={epsilon:g} is too small for {size} codes; give it a larger share")
+
+
+def _weights_at(metric: str, size: int, rate: float) -> Weights:
+    rho = distances(metric, size).astype(int).tolist()
+    with localcontext(Context(prec=60)):
+        powers = [int((-Decimal(rate) * d).exp() * (1 << 180)) for d in range(max(map(max, rho)) + 1)]
+    return tuple(tuple(integer_weights([powers[d] for d in row])) for row in rho)
+
+
+def _steepest(metric: str, size: int, epsilon: float, delta: float) -> float:
+    """Return nearly the largest k that meets (ε, δ), in floats."""
+    rho = distances(metric, size)
+    high = _STEEPEST / float(rho.max())
+
+    def laws(rate: float) -> FloatArray:
+        powers = np.exp(-rate * rho)
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+    def excess(matrix: FloatArray) -> float:
+        if delta == 0:
+            return float(np.log(matrix.max(axis=0) / matrix.min(axis=0)).max()) - epsilon
+        odds = math.exp(min(epsilon, 700.0))
+        return max(float(np.maximum(row - odds * matrix, 0.0).sum(axis=1).max()) for row in matrix) - delta
+
+    if excess(laws(high)) <= 0:
+        return high
+
+    def fits(rate: float) -> bool:
+        matrix = laws(rate)
+        # A few inputs first: these are mostly the worst, and enough to refuse a rate.
+        return excess(matrix[[0, size // 2, size - 1]]) <= 0 and excess(matrix) <= 0
+
+    return bisected(fits, 0.0, high, 1e-13)
+
+
+@register
+@dataclass(frozen=True)
+class Matrix(Tabulated):
+    """Any channel, given by its matrix (post-randomisation, PRAM); its loss is computed.
+
+    See `Tabulated` for the parameters, and `Matrix.of` to make one from probabilities. What one input never gives and
+    another does must have no more than the probability δ in all; such a matrix is accounted for by its (ε, δ), without
+    credit for shuffling.
+
+    Examples
+    --------
+    >>> m = Matrix.of([[0.75, 0.25], [0.25, 0.75]])
+    >>> round(m.epsilon, 6)
+    1.098612
+    >>> ends = Matrix.of([[0.75, 0.25, 0], [0.25, 0.5, 0.25], [0, 0.25, 0.75]], delta=0.75)
+    >>> round(ends.epsilon, 6), ends.loss.epsilon()
+    (0.0, inf)
+    """
+
+    least: ClassVar[int] = 0
+    fixed: ClassVar[bool] = True
+    tag: ClassVar[str] = "matrix"
+    metrics: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def calibrate(cls, space: Space, epsilon: float, delta: float) -> Matrix:
+        """Refuse: a matrix is given, not calibrated."""
+        raise ParameterError("mechanism matrix is not calibrated; give a ready one, Matrix.of(rows)")
+
+    @classmethod
+    def of(cls, matrix: npt.ArrayLike, delta: float = 0.0) -> Self:
+        """Make the mechanism from a stochastic matrix; ε is its certified loss at ``delta``.
+
+        Parameters
+        ----------
+        matrix
+            ``matrix[x][y]`` is the probability that code x is released as y, shape (size, size): rows are
+            inputs and sum to 1. A released column stays in its space, so that there are as many outputs as inputs;
+            `dpframe.channels.RectangularMatrix` is for others.
+        delta
+            The δ at which the loss is stated.
+
+        Raises
+        ------
+        ParameterError
+            Unless rows are probabilities that sum to 1, δ is at least what an input gives and another never does (a
+            zero next to a non-zero is an infinite loss at δ = 0), and the matrix can be inverted.
+        """
+        table = _from_matrix(matrix)
+        loss = FiniteLoss(table, WORD).epsilon(check_delta(delta))
+        if math.isinf(loss):
+            refuse_zeros(table)
+        # A size of 1 loses nothing, and another perhaps no more than δ; a small float is used for 0.
+        return cls(table, loss or (_NOTHING if delta else 5e-324), delta)
+
+
+def _from_matrix(matrix: npt.ArrayLike) -> Weights:
+    """Return the weights of a square matrix that can be inverted, its refusals naming rows and columns by position."""
+    rows = _probabilities(matrix)
+    if rows.shape[0] != rows.shape[1] or len(rows) > LARGEST_TABLE:
+        raise ParameterError(
+            f"matrix must be square, with a row per input and a column per output, of at most {LARGEST_TABLE} codes, "
+            "as a released column stays in its space; dpframe.channels.RectangularMatrix takes any other"
+        )
+    table = law_weights(rows)
+    if not condition(rows.T) < MOST_CONDITION:
+        raise ParameterError("matrix is singular, or nearly: no estimate could be had of a release; give another one")
+    return table
+
+
+def _probabilities(matrix: npt.ArrayLike) -> FloatArray:
+    try:
+        rows = np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError):
+        rows = np.empty(0)
+    if rows.ndim != 2 or not rows.size:
+        raise ParameterError("matrix must be an array of probabilities, a row for each input")
+    return rows
+
+
+def law_weights(matrix: npt.ArrayLike) -> Weights:
+    """Return the weights of a stochastic matrix, a law for each row."""
+    rows = _probabilities(matrix)
+    _check_rows(rows)
+    return tuple(_with_zeros(row) for row in rows.tolist())
+
+
+def _with_zeros(row: list[float]) -> tuple[int, ...]:
+    """Return the weights of a law in which what has no probability has no weight."""
+    weights = iter(integer_weights([int(Fraction(p) * (1 << 1080)) for p in row if p]))
+    return tuple(next(weights) if p else 0 for p in row)
+
+
+def _check_rows(rows: FloatArray) -> None:
+    for position, row in enumerate(rows):
+        if not np.isfinite(row).all() or (row < 0).any():
+            raise ParameterError(f"matrix must hold probabilities; the row at position {position} does not")
+        if abs(math.fsum(row) - 1) > 1e-9:
+            raise ParameterError(
+                f"matrix must have rows that sum to 1 (rows are inputs); the one at position {position} does not"
+            )
+
+
+def refuse_zeros(table: Weights) -> NoReturn:
+    """Raise `ParameterError`, naming two inputs: one gives the most that the other never does."""
+    pairs = permutations(range(len(table)), 2)
+    masses = {(x, z): sum(p for p, q in zip(table[x], table[z], strict=True) if q == 0) for x, z in pairs}
+    x, z = max(masses, key=lambda pair: masses[pair])
+    y = next(y for y, (p, q) in enumerate(zip(table[x], table[z], strict=True)) if p and not q)
+    raise ParameterError(
+        f"matrix has an infinite loss: the output at column position {y} never comes from row position {z} but does "
+        f"from {x}; raise that zero, or give a delta of at least {round_up(Fraction(masses[x, z], WORD))!r}"
+    )

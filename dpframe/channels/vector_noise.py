@@ -1,0 +1,264 @@
+"""Vectors: two-sided geometric noise on every coordinate, saturated at the coordinate's ends (pure ε).
+
+Codes c, c' of vectors in the ball differ by at most Δ₁ = `Ball.farthest` in ℓ1, computed in integers: 2^bits − 1 steps
+in ℓ1 (the diameter, as of a single grid), at most √d times as many in ℓ2 and d times in ℓ∞. With the rate a a step
+P(y|c)/P(y|c') ≤ e^(a·‖c − c'‖₁ + d·s), s what rounding a table's weights may add to a log-ratio; coordinates in which
+both agree add nothing. Noise in proportion to the ℓ2 diameter itself, "iid Lap(Δ₂/ε)", would lose √d times ε.
+
+*Blanket.* With m the middle of the cube (between codes) |y − c| ≤ |y − m| + |m − c| and ‖m − c‖₁ ≤ Δ₁/2, so that
+P(y|c) ≥ e^(−aΔ₁/2)·Π_i C(y_i)·α^|y_i − m|, whose sum over all y is (2√α/(1 + α))^d, to e^(−d·s) for the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpframe.accounting.budget import round_down, round_up
+from dpframe.accounting.loss import NullFlagLoss, PrivacyLoss, RatioLoss, pure_rate
+from dpframe.arrays import FloatArray
+from dpframe.channels.ball_channel import CHUNK, BallChannel
+from dpframe.channels.base import LARGEST_MATRIX, Channel, IntArray, Mechanism, register
+from dpframe.channels.geometric import GivenNoise
+from dpframe.channels.response_table import response_loss, response_table
+from dpframe.errors import ParameterError
+from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread, geometric_table
+from dpframe.spaces import Space
+from dpframe.spaces.ball import Ball
+
+_PLANES = 2
+"""Planes of words that a coordinate has, whether its table needs both or not."""
+
+_FINEST = 42.0
+"""Largest log-ratio of one coordinate that 64-bit weights resolve; a larger ε gets this much."""
+
+_FLATTEST = 2.0**-100
+_LARGEST = 1e4
+_SAFE = 1 - Decimal(10) ** -50
+_DIGITS = Context(prec=60)
+
+
+class VectorChannel(BallChannel):
+    """Geometric noise on the coordinates of vectors in a ball: all that follows from the table of its integers."""
+
+    @property
+    @abstractmethod
+    def table(self) -> GeometricTable:
+        """The integers that every coordinate's noise is sampled from."""
+
+    @property
+    def noise(self) -> GivenNoise:
+        """What one coordinate's noise is: a channel on 0…2^bits − 1."""
+        return GivenNoise(self.table)
+
+    def _exponent(self, steps: int) -> Decimal:
+        """Return the log-ratio of vectors whose codes are so many steps apart in ℓ1, rounded up."""
+        with localcontext(_DIGITS):
+            return (Decimal(self.table.rate) * steps + self.ball.length * Decimal(self.table.spread)) / _SAFE
+
+    @cached_property
+    def loss(self) -> PrivacyLoss:
+        """The certified loss of the two vectors farthest apart in ℓ1, the weights' rounding included."""
+        return RatioLoss(round_up(self._exponent(self.ball.farthest)))
+
+    @property
+    def blanket(self) -> float:
+        """γ ≥ e^(−aΔ₁/2)·(2√α/(1 + α))^d, rounded down."""
+        return self._blanket
+
+    @cached_property
+    def _blanket(self) -> float:
+        with localcontext(_DIGITS):
+            half = (-Decimal(self.table.rate) / 2).exp()
+            middle = (2 * half / (1 + half * half)) ** self.ball.length
+            lost = (-self.ball.length * Decimal(self.table.spread)).exp()
+            return round_down(half**self.ball.farthest * middle * lost * _SAFE)
+
+    def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
+        """Return the loss over vector against vector, null against vector and back."""
+        half = RatioLoss(round_up(self._exponent(self.ball.from_centre)))
+        return NullFlagLoss(response_loss(flag), RatioLoss(self.loss.pure()), half, half)
+
+    def blanket_beside(self, flag: ResponseTable) -> float:
+        """Return P(null | vector) for null, and for vectors what each law has of the centre's, rounded down."""
+        with localcontext(_DIGITS):
+            keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
+            shown = min(keep * (-self._exponent(self.ball.from_centre)).exp(), flip)
+            return round_down((flip + shown) * _SAFE / (1 << flag.bits))
+
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        for start in range(0, len(codes), CHUNK):
+            part = self.ball.within(np.asarray(codes[start : start + CHUNK], dtype=np.uint64))
+            fields = np.ascontiguousarray(self.ball.unpack(part).T)
+            for i, coordinate in enumerate(fields):
+                self.table.sample(coordinate, stream.skip(_PLANES * i), first_row + start, coordinate)
+            out[start : start + CHUNK] = self.ball.pack(fields.T)
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return P(y | code) for all y as integers over a total, up to 4,097 vectors."""
+        if self.size > LARGEST_MATRIX:
+            raise ParameterError(
+                f"the law of vectors of {self.ball.length} coordinates is too long to write out; noise.law has one's"
+            )
+        words = np.array([[code]], dtype=np.uint64)
+        found = [1]
+        for coordinate in self.ball.unpack(self.ball.within(words))[0].tolist():
+            found = [w * v for v in self.table.weights(coordinate) for w in found]
+        return found, 1 << 128 * self.ball.length
+
+    @cached_property
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Surrogates of u and of u², by the released code of a coordinate, each of shape (2^bits,)."""
+        codes = np.arange(self.ball.last + 1)
+        return self.noise.surrogate_at(self._odd, codes), self.noise.surrogate_at(self._squares, codes)
+
+    def _odd(self, codes: IntArray) -> FloatArray:
+        return self.ball.odd(np.asarray(codes, dtype=np.int64)).astype(np.float64)
+
+    def _squares(self, codes: IntArray) -> FloatArray:
+        return np.asarray(self._odd(codes) ** 2)
+
+    @property
+    def variances(self) -> tuple[float, float]:
+        """Variance of the surrogate of u for a coordinate next to 0, and the largest."""
+        own = self._squares(np.arange(self.ball.last + 1))
+        found = self.noise.apply(self.moments[0] ** 2, adjoint=True) - own
+        return float(found[self.ball.last // 2]), float(found.max())
+
+    def expected_error(self, space: Space | None = None) -> float:
+        """Return a bound on E‖Y − x‖ in grid steps, over all vectors x of the cube."""
+        rate, span, d = self.table.rate, self.ball.last, self.ball.length
+        steps = np.arange(1, span + 1, dtype=np.float64)
+        beyond = np.exp(-rate * steps) / (1 + math.exp(-rate))
+        # Σ_j (2j − 1)·P(|D| ≥ j) towards each end is E D², Σ_j P(|D| ≥ j) is E|D|.
+        first, second = (np.append(0.0, np.cumsum(beyond * power)) for power in (1.0, 2 * steps - 1))
+        mean, square = (float((towards + towards[::-1]).max()) for towards in (first, second))
+        if self.ball.norm == "l1":
+            return d * mean
+        if self.ball.norm == "l2":
+            return math.sqrt(d * square)
+        return float((1 - (1 - np.minimum(2 * beyond, 1.0)) ** d).sum())
+
+
+@dataclass(frozen=True)
+class GivenVectorNoise(VectorChannel):
+    """Noise on vectors with given integers."""
+
+    given_ball: Ball
+    given: GeometricTable
+    size: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", self.given_ball.size)
+
+    @property
+    def ball(self) -> Ball:
+        """The ball that vectors are drawn to."""
+        return self.given_ball
+
+    @property
+    def table(self) -> GeometricTable:
+        """The integers that are sampled."""
+        return self.given
+
+
+@register
+@dataclass(frozen=True)
+class VectorNoise(VectorChannel, Mechanism):
+    """Two-sided geometric noise on every coordinate of a vector, with α = e^(−ε/Δ₁), saturated at both ends.
+
+    Δ₁ is the largest ℓ1 distance of two vectors' codes, so that the noise of a coordinate has the scale Δ₁/ε, which is
+    √d·Δ₂/ε in ℓ2. With δ > 0 the pure loss is what (ε, δ) allows any channel, ln((e^ε + δ)/(1 − δ)). Metric-spaces
+    paper, appendix A.2.4, with the scale that is private in more than one dimension.
+
+    Parameters
+    ----------
+    length, bits, norm
+        The ball, as of a `Vector`.
+    epsilon, delta
+        The budget; see `dpframe.accounting.budget`.
+
+    Examples
+    --------
+    >>> noise = VectorNoise(length=24, bits=16, norm="l2", epsilon=2.0)
+    >>> 1.9999999 < noise.loss.epsilon() <= 2.0, 0.3678 < noise.blanket < 0.3679  # e^(−ε/2)
+    (True, True)
+    """
+
+    length: int
+    bits: int
+    norm: str
+    epsilon: float
+    delta: float = 0.0
+    size: int = field(init=False, repr=False, compare=False)
+
+    tag: ClassVar[str] = "vector"
+    metrics: ClassVar[frozenset[str]] = frozenset({"vector"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", self.ball.size)
+        self._check_budget(self.epsilon, self.delta)
+        _ = self.table
+
+    @classmethod
+    def shape_of(cls, space: Space) -> tuple[Any, ...]:
+        """Return length, bits and norm.
+
+        Raises
+        ------
+        ParameterError
+            For a grid with room: this noise ends where the ball does.
+        """
+        vectors: Any = space
+        if vectors.ball.room > 1:
+            raise ParameterError("mechanism vector is for spaces without room; leave room out, or take gaussian")
+        return vectors.ball.length, vectors.ball.bits, vectors.ball.norm
+
+    @classmethod
+    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
+        """Return a flag at ε/2 and noise at ε: flag and the way from the centre, about half, come to ε too."""
+        ball, whole = Ball(*shape), min(pure_rate(epsilon, delta), _LARGEST)
+        parts = ((ball.farthest, whole), (ball.from_centre, whole / 2))
+        return response_table(2, whole / 2), GivenVectorNoise(ball, _fitting(ball, parts))
+
+    @cached_property
+    def ball(self) -> Ball:
+        """The ball that vectors are drawn to."""
+        return Ball(self.length, self.bits, self.norm)
+
+    @cached_property
+    def table(self) -> GeometricTable:
+        """The integers that are sampled."""
+        whole = min(pure_rate(self.epsilon, self.delta), _LARGEST)
+        return _fitting(self.ball, ((self.ball.farthest, whole),))
+
+
+@lru_cache(maxsize=256)
+def _fitting(ball: Ball, parts: tuple[tuple[int, float], ...]) -> GeometricTable:
+    """Return the table of least noise with which so many steps in ℓ1 cost at most so much, for all parts.
+
+    What rounding the weights adds is guessed, then read off the table.
+    """
+    spread = 0.0
+    for _ in range(50):
+        rate = _FINEST / ball.last
+        for steps, most in parts:
+            left = (Fraction(most) * (1 - Fraction(1, 10**12)) - ball.length * Fraction(spread)) / steps
+            rate = min(rate, round_down(left))
+        if rate <= _FLATTEST:
+            break
+        made = geometric_spread(ball.last, rate)
+        if made <= spread:
+            return geometric_table(ball.last, rate)
+        spread = max(made, 2 * spread)
+    raise ParameterError(
+        f"epsilon is too small for vectors of {ball.length} coordinates; give the column a larger share"
+    )

@@ -1,0 +1,210 @@
+"""CSV in: text in columns, whose types are those of the spaces that are declared or found, and no guess.
+
+Other readers take a column's type from its values, so that one row decides how every other is read. Here every column
+is text until its space is known; what private inference makes of it, it counts with noise. A release has its plan in a
+file of its own, which says the spaces.
+
+That files are well formed is taken as public: a row with more or fewer values than there are names, quotes that are
+left open, or a row of more than 16 MiB are refused. What a value says is not: where a space is inferred, none is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from dpframe.errors import ColumnError, FileError
+from dpframe.spaces import Space
+from dpframe.spaces.field import Field
+from dpframe.spaces.written_values import can_be_written, is_blank, read_written
+from dpframe.tables.files import SIDECAR, FileInput, attempt, repeated
+from dpframe.tables.types import is_text
+
+ENDING = ".csv"
+"""What the name of a CSV file ends with."""
+
+NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
+"""The texts of a missing value outside of quotes, as in pandas."""
+
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+"""Other separators of values in files that are called CSV."""
+
+_BLOCK = 1 << 24
+"""Bytes read at a time; no row may be longer."""
+
+_RULES: list[tuple[Callable[[pa.DataType], bool], str]] = [
+    (pa.types.is_boolean, "neither true nor false"),
+    (pa.types.is_integer, "no whole number"),
+    (pa.types.is_floating, "no number"),
+    (pa.types.is_date, "no date like 2024-01-31"),
+    (pa.types.is_timestamp, "no time like 2024-01-31 08:00"),
+]
+
+
+def is_csv(path: Path) -> bool:
+    """Return whether a file is CSV, by the ending of its name."""
+    return path.suffix.lower() == ENDING
+
+
+def sidecar(path: Path) -> Path:
+    """Return the path of the file that has the plan of a release in CSV."""
+    return path.with_name(path.name + SIDECAR)
+
+
+@dataclass(frozen=True)
+class CsvInput(FileInput):
+    """One or more CSV files with a line of names; made by `CsvInput.open`.
+
+    A first column without a name is the index that pandas stores: it is not read.
+    """
+
+    form: ClassVar[str] = "CSV"
+    objects: ClassVar[bool] = True
+    apart: ClassVar[bool] = True
+
+    types: Mapping[str, pa.DataType] = field(default_factory=lambda: MappingProxyType({}))
+    """Types of the columns that are read as such; others are text."""
+    lenient: frozenset[str] = frozenset()
+    """Columns in which text that is not of the type is null."""
+
+    @staticmethod
+    def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
+        names, rows = _header(path), 0
+        if len(names) == 1 and (found := next((mark for mark in _SEPARATORS if mark in names[0]), None)):
+            raise FileError(
+                f"{path} has one column by commas, and {_SEPARATORS[found]} in its line of names: write it with commas "
+                "between values, or rename the column if it is one"
+            )
+        if len(set(names)) == len(names):
+            for batch in _texts(path):
+                rows += batch.num_rows
+        beside = sidecar(path)
+        text = attempt(beside, "cannot be read", beside.read_text) if beside.exists() else None
+        return pa.schema([pa.field(name, pa.null()) for name in names]), text, rows
+
+    @staticmethod
+    def _indices(schema: pa.Schema) -> tuple[str, ...]:
+        return ("",) if schema.names[:1] == [""] else ()
+
+    def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
+        """Return the table with the types of its columns' spaces; others are text.
+
+        Raises
+        ------
+        ColumnError
+            For a space whose values are not written in CSV: sets and tuples, durations.
+        """
+        types = {}
+        for name, space in spaces.items():
+            if name in self.names:
+                types[name] = _type_of(space, name)
+        fields = [pa.field(name, types.get(name, pa.string())) for name in self.names]
+        return replace(self, schema=pa.schema(fields), types=types, lenient=frozenset(inferred))
+
+    def fields(self, names: Sequence[str]) -> list[Field]:
+        """Return what is public about columns: as long as no spaces are known, that they are written as text."""
+        return [replace(field, written=pa.types.is_null(field.type)) for field in super().fields(names)]
+
+    def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
+        first = 0
+        single = len(self.names) + len(self.indices) - len(self.partitions) == 1
+        for path, keys in self.files:
+            for block in _texts(path, self.alone):
+                for start in range(0, block.num_rows, rows):
+                    batch = block.slice(start, rows)
+                    stored = (name for name in names if name not in keys)
+                    columns = {name: _decoded(batch.column(name), single) for name in stored}
+                    columns |= {name: repeated(keys[name], batch.num_rows) for name in names if name in keys}
+                    yield {name: self._read(name, columns[name], first, name in plain) for name in names}
+                    first += batch.num_rows
+
+    def _read(self, name: str, texts: pa.Array, first_row: int, plain: bool) -> pa.Array:
+        """Return a column of the type that is known, or as text: a dictionary, but where it is to be plain."""
+        type_ = self.types.get(name, pa.string())
+        if is_text(type_):
+            return texts.dictionary_decode() if plain else texts
+        values = read_written(texts, type_)
+        wrong = np.asarray(values.is_null()) & ~is_blank(texts)
+        if wrong.any() and name not in self.lenient:
+            row = int(wrong.argmax())
+            rule = next(rule for fits, rule in _RULES if fits(type_))
+            raise ColumnError(f"is {rule}; correct it, or leave it empty", column=name, row=first_row + row)
+        return values
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """Return columns as one table."""
+        fields = [self.schema.field(name) for name in names]
+        schema = pa.schema([pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in fields])
+        batches = [pa.RecordBatch.from_pydict(batch, schema) for batch in self._every(names, self.n or 1, names)]
+        return pa.Table.from_batches(batches, schema)
+
+
+def _decoded(column: pa.Array, single: bool) -> pa.Array:
+    """Return bytes as a dictionary of text; what is no UTF-8 is null, for a refusal would reveal its row.
+
+    Nothing is null in a ``single`` column, which pandas writes in quotes there: an empty line would be lost.
+    """
+    coded = column.dictionary_encode()
+    texts = pa.array(list(map(_text, coded.dictionary.to_pylist())), pa.string())
+    if single:
+        texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    if not texts.null_count:
+        return pa.DictionaryArray.from_arrays(coded.indices, texts)
+    return texts.take(coded.indices).dictionary_encode()
+
+
+def _text(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _type_of(space: Space, name: str) -> pa.DataType:
+    """Return the type that a space's values are written as."""
+    days = pa.types.is_date32(space.natural_type)
+    type_ = pa.date32() if days else space.object_type
+    if not can_be_written(type_):
+        raise ColumnError(f"has values that CSV cannot hold ({space.tag}); convert it to Parquet", column=name)
+    return type_
+
+
+_READ = pa.csv.ReadOptions(block_size=_BLOCK)
+_DAMAGED = "is no CSV file in UTF-8 with a line of names and as many values in every row"
+
+
+def _header(path: Path) -> list[str]:
+    """Return the names of a file's columns."""
+    parse = pa.csv.ParseOptions(newlines_in_values=True)
+    with attempt(path, _DAMAGED, partial(pa.csv.open_csv, path, read_options=_READ, parse_options=parse)) as reader:
+        return attempt(path, _DAMAGED, lambda: list(reader.schema.names))
+
+
+def _texts(path: Path, alone: bool = False) -> Iterator[pa.RecordBatch]:
+    """Yield a file's rows as text."""
+    names = _header(path)
+    # Of a single column an empty line is a value that is missing.
+    parse = pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1)
+    convert = pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.binary()),
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=list(NULLS),
+    )
+    read = pa.csv.ReadOptions(block_size=_BLOCK, use_threads=not alone)
+    start = partial(pa.csv.open_csv, path, read_options=read, parse_options=parse, convert_options=convert)
+    with attempt(path, _DAMAGED, start) as reader:
+        if reader.schema.names != names:
+            raise FileError(f"{path} begins with an empty line; drop it, so that the line of names is the first")
+        while (batch := attempt(path, _DAMAGED, partial(next, reader, None))) is not None:
+            yield batch

@@ -1,0 +1,299 @@
+"""Files in: one or more of one schema, read as one table in batches; what a format is says its subclass."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import itertools
+import os
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Self, TypeVar
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.errors import ColumnError, FileError, ParameterError
+from dpframe.infer.column import Counter
+from dpframe.infer.private import counting
+from dpframe.ledger.job_keys import digest_files
+from dpframe.spaces import Space
+from dpframe.spaces.field import Field
+from dpframe.tables.checks import check_types, located
+from dpframe.tables.kinds import coded_field
+from dpframe.tables.persons import row_counts
+from dpframe.tables.streamed import Streamed
+from dpframe.tables.table import Codes
+
+BATCH_ROWS = 1 << 17
+"""Rows read at a time, where nothing else is said."""
+
+
+SIDECAR = ".dpframe.json"
+"""What the name of a release's description ends with, after the release's own, where the format has no metadata."""
+
+
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+File = tuple[Path, dict[str, str | None]]
+"""A file and its Hive partition keys."""
+
+
+def shown(path: Path) -> str:
+    """Return a path for a message: the names of partition folders hold values, which are masked."""
+    *folders, name = path.parts
+    return str(Path(*(re.sub(r"=.*", "=…", part, flags=re.DOTALL) for part in folders), name))
+
+
+T = TypeVar("T")
+
+
+def attempt(path: Path, rule: str, work: Callable[[], T]) -> T:
+    """Return what work with a file returns, or say in one line that it failed.
+
+    Not in the ``except`` block: the error there may quote values or partition folders, and would be kept.
+    """
+    with contextlib.suppress(pa.ArrowException, OSError, ValueError):
+        return work()
+    raise FileError(f"{shown(path)} {rule}")
+
+
+def paths_of(source: str | Path) -> list[File]:
+    """Return the files of a source in order, each with its Hive partition keys; `FileError` for what is no path."""
+    try:
+        return _found(source)
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise FileError(f"{shown(Path(source))} cannot be opened: {error.strerror}") from None
+
+
+def _found(source: str | Path) -> list[File]:
+    root = Path(source)
+    if root.is_dir():
+        return _listed(root, root.rglob("*"))
+    if root.exists():
+        return [(root, {})]
+    fixed = itertools.takewhile(lambda part: not glob.has_magic(part), root.parts)
+    # Path.glob takes no absolute pattern.
+    return _listed(Path(*fixed), map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
+
+
+def _listed(root: Path, paths: Iterable[Path]) -> list[File]:
+    """Return files under a folder in order, without those that are hidden from tables by their names."""
+    inner_paths = [(path, path.relative_to(root)) for path in sorted(set(paths)) if path.is_file()]
+    return [
+        (path, _partition_keys(inner))
+        for path, inner in inner_paths
+        if not any(part.startswith(("_", ".")) for part in inner.parts) and not inner.name.endswith(SIDECAR)
+    ]
+
+
+def _partition_keys(path: Path) -> dict[str, str | None]:
+    pairs = (part.split("=", 1) for part in path.parts[:-1] if "=" in part)
+    return {unquote(key): None if value == _NULL_PARTITION else unquote(value) for key, value in pairs}
+
+
+@dataclass(frozen=True)
+class FileInput(Streamed):
+    """One or more files of one schema, read as a table; made by ``open`` of a format's class.
+
+    Hive partition keys of a directory (``region=north/part-0.parquet``) are always columns of text;
+    ``__HIVE_DEFAULT_PARTITION__`` is null.
+    """
+
+    form: ClassVar[str]
+    """The name of the format."""
+    held: ClassVar[bool] = False
+    objects: ClassVar[bool] = False
+
+    source: str
+    files: tuple[File, ...]
+    schema: pa.Schema
+    n: int
+    text: str | None
+    pandas_types: dict[str, str]
+    indices: tuple[str, ...] = ()
+    """Columns in which pandas stored an index that has no name: they are not read."""
+    counts: npt.NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
+    """How often each row is read; None for every row once."""
+    alone: bool = field(default=False, repr=False, compare=False)
+    """Whether the thread that reads does so by itself: Arrow takes as many as there are processors otherwise."""
+
+    @classmethod
+    def open(cls, source: str | Path) -> Self:
+        """Read what every file says of itself.
+
+        Raises
+        ------
+        FileError
+            If nothing is there, a file is not of the format, or the files differ in columns, types or release
+            metadata.
+        ColumnError
+            If a partition key is also a column of the files.
+        ParameterError
+            If a column name appears twice or is empty.
+        """
+        if not isinstance(source, str | os.PathLike):
+            raise ParameterError(f"a {cls.form} source is a path: of a file, a directory or a quoted glob")
+        files = paths_of(source)
+        if not files:
+            raise FileError(f"{source} does not exist or holds no {cls.form} file")
+        first = shown(files[0][0])
+        schema, text, rows = cls._described(files[0][0])
+        for path, keys in files[1:]:
+            other_schema, other_text, count = cls._described(path)
+            rows += count
+            if not other_schema.equals(schema) or set(keys) != set(files[0][1]):
+                raise FileError(f"{shown(path)} has other columns or types than {first}; convert them separately")
+            if other_text != text:
+                raise FileError(f"{shown(path)} carries another release plan than {first}; read them separately")
+        for name in files[0][1]:
+            if name in schema.names:
+                raise ColumnError("is both a partition key and a column of the files", column=name)
+            # Always text: a type chosen by the values would reveal them.
+            schema = schema.append(pa.field(name, pa.string()))
+        twice = next((name for i, name in enumerate(schema.names) if name in schema.names[:i]), None)
+        if twice is not None:
+            raise ParameterError(f"column name {twice!r} appears twice; names must be unique")
+        types, indices = cls._pandas_types(schema), cls._indices(schema)
+        for name in indices:
+            schema = schema.remove(schema.get_field_index(name))
+        if "" in schema.names:
+            raise ParameterError("a column has an empty name; rename it")
+        return cls(str(source), tuple(files), schema.remove_metadata(), rows, text, types, indices)
+
+    @staticmethod
+    @abstractmethod
+    def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
+        """Return a file's schema, the release description it carries, and its number of rows."""
+
+    @staticmethod
+    def _pandas_types(schema: pa.Schema) -> dict[str, str]:
+        """Return the pandas extension dtypes that the columns of a file had."""
+        return {}
+
+    @staticmethod
+    def _indices(schema: pa.Schema) -> tuple[str, ...]:
+        """Return the columns in which pandas stored an index that has no name."""
+        return ()
+
+    def digest(self) -> bytes:
+        """Return a digest of the input, by which an interrupted job knows it again."""
+        return digest_files([path for path, _ in self.files])
+
+    @property
+    def keyed_digest(self) -> Callable[[bytes], bytes] | None:
+        """What gives a digest under a key, for an input that has no files with names."""
+        return None
+
+    def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
+        """Return the table with the types that columns are read as, where the files do not say them.
+
+        Parameters
+        ----------
+        spaces
+            The space of each column that is coded.
+        inferred
+            Columns whose spaces private inference gave: what is not of the type is null there, and refused elsewhere.
+        """
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """Column names, in order."""
+        return list(self.schema.names)
+
+    @property
+    def partitions(self) -> list[str]:
+        """Hive partition keys, by which rows are grouped."""
+        return [name for _, keys in self.files[:1] for name in keys]
+
+    def fields(self, names: Sequence[str]) -> list[Field]:
+        """Return what is public about columns."""
+        return [coded_field(f.name, f.type, f.nullable) for f in map(self.schema.field, names)]
+
+    def batches(
+        self, names: Sequence[str], rows: int = BATCH_ROWS, plain: Collection[str] = ()
+    ) -> Iterator[dict[str, pa.Array]]:
+        """Yield up to ``rows`` rows of the files at a time, each as often as it is read; batches end where files do.
+
+        Strings, and those in lists, come as dictionaries, except the columns in ``plain``.
+        """
+        first = 0
+        for batch in self._every(names, rows, plain):
+            if self.counts is None:
+                yield batch
+                continue
+            count = len(next(iter(batch.values()), ()))
+            chosen = np.repeat(np.arange(count), self.counts[first : first + count])
+            for start in range(0, len(chosen), rows):
+                part = pa.array(chosen[start : start + rows])
+                yield {name: column.take(part) for name, column in batch.items()}
+            first += count
+
+    @abstractmethod
+    def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]: ...
+
+    def count(self, counters: Mapping[str, Counter]) -> None:
+        """Add all rows of columns to a counter for each."""
+        counting(self.batches)(counters)
+
+    def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
+        """Return how often each row is taken, so that there are so many of every person."""
+        return row_counts(partial(self.arrays, person), self.n, rows, key)
+
+    def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
+        """Return a table that is read with each row as often as is said, without the column that names persons."""
+        schema = self.schema.remove(self.schema.get_field_index(person))
+        return replace(self, schema=schema, n=int(counts.sum(dtype=np.int64)), counts=counts)
+
+    def arrays(self, name: str) -> Iterator[pa.Array]:
+        """Yield one column, in batches."""
+        for batch in self.batches([name], 1 << 18):
+            yield batch[name]
+
+    def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
+        """Read every value, so that one that is refused is found; return no codes, see `Table.codes`.
+
+        Rows that were not chosen are read as well: a refusal reveals nothing of the choice.
+        """
+        table = self.typed(spaces, inferred)
+        check_types(table.fields(list(spaces)), spaces)
+        first_row = 0
+        for batch in table._every(list(spaces), BATCH_ROWS, ()) if spaces else ():
+            for name, space in spaces.items():
+                try:
+                    own = name in inferred
+                    space.encode(batch[name], nulls="impute" if own else nulls, tolerant=own)
+                except ColumnError as error:
+                    raise located(error, name, first_row) from None
+            first_row += len(next(iter(batch.values()), ()))
+        return {}
+
+    def coded(self, spaces: Mapping[str, Space], rows: int) -> Iterator[Codes]:
+        """Yield the codes of columns, in batches; see `Streamed.coded`."""
+        first_row = 0
+        for batch in self.batches(list(spaces), rows):
+            codes = {}
+            for name, space in spaces.items():
+                try:
+                    codes[name] = space.encode(batch[name])
+                except ColumnError as error:
+                    raise located(error, name, first_row) from None
+            yield codes
+            first_row += len(next(iter(batch.values()), ()))
+
+    @abstractmethod
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """Return columns as one table."""
+
+
+def repeated(value: str | None, count: int) -> pa.Array:
+    """Return a column of one value, as a dictionary."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))

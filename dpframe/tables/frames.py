@@ -1,0 +1,564 @@
+"""Tables of any kind become Arrow columns here, and come back as their own kind.
+
+Nothing of the input reaches the output but names and types: no index, attrs, metadata or dictionary.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from dpframe.arrays import U64
+from dpframe.errors import ColumnError, ParameterError
+from dpframe.infer.column import Counter
+from dpframe.infer.private import counting
+from dpframe.plan.plan import Plan
+from dpframe.release.info import METADATA_KEY, arrow_metadata, metadata_text
+from dpframe.spaces import Space, as_arrow
+from dpframe.spaces.entries import Entries
+from dpframe.spaces.field import Field
+from dpframe.spaces.object_reading import read_as
+from dpframe.spaces.python_values import elements
+from dpframe.tables.checks import located
+from dpframe.tables.kinds import as_coded, as_stored, coded_field, coded_type
+from dpframe.tables.passthrough import Order, copied, passed
+from dpframe.tables.persons import row_counts
+from dpframe.tables.table import Codes
+from dpframe.tables.types import output_type
+
+_MOST_CATEGORIES = 1_000_000
+"""More than these a pandas categorical column is not given."""
+
+
+class Frame(ABC):
+    """A table of one kind, read column by column."""
+
+    kind: str
+    held: ClassVar[bool] = True
+    objects: ClassVar[bool] = False
+
+    chosen: tuple[Frame, npt.NDArray[np.intp]] | None = None
+    """The table that rows were chosen from, and their places."""
+    origin: U64 | None = None
+    """The places of that table's rows in a larger one."""
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Column names, in order."""
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Number of rows."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str | None:
+        """The description that a release carries, if the table is one."""
+
+    @abstractmethod
+    def fields(self, names: Sequence[str]) -> list[Field]:
+        """Return what is public about columns."""
+
+    @abstractmethod
+    def array(self, name: str) -> pa.Array:
+        """Return a column as one Arrow array."""
+
+    def arrays(self, name: str) -> Iterator[pa.Array]:
+        """Yield a column as one Arrow array."""
+        yield self.array(name)
+
+    def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield all rows at once, as Arrow arrays; of object columns the objects."""
+        yield {name: self.array(name) for name in names}
+
+    def count(self, counters: Mapping[str, Counter]) -> None:
+        """Add all rows of columns to a counter for each."""
+        counting(self.batches)(counters)
+
+    def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
+        """Return how often each row is taken, so that there are so many of every person."""
+        return row_counts(partial(self.arrays, person), self.n, rows, key)
+
+    def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
+        """Return a table with each row as often as is said, without the column that names persons."""
+        rows = np.repeat(np.arange(self.n), counts)
+        made = self._taken(rows, person)
+        made.chosen = self, rows
+        return made
+
+    @abstractmethod
+    def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
+        """Return some rows, each as often as it is named, without a column."""
+
+    @abstractmethod
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
+        """Return released codes, decoded, with the columns passed through, as a table of this kind."""
+
+    @abstractmethod
+    def emptied(self, table: Any, names: Collection[str]) -> Any:
+        """Return a table of this kind whose columns of these names are null."""
+
+    def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
+        """Return the codes of columns, in the order of their spaces; see `Table.codes`.
+
+        Rows that were not chosen are read as well: a refusal reveals nothing of the choice.
+        """
+        if self.chosen is not None:
+            whole, rows = self.chosen
+            return {name: codes[rows] for name, codes in whole.codes(spaces, nulls, inferred).items()}
+        return {
+            name: self.encode(name, space, "impute" if name in inferred else nulls, name in inferred)
+            for name, space in spaces.items()
+        }
+
+    def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
+        """Return a column's codes; a tolerant one takes what the space cannot hold for null."""
+        try:
+            array = self.array(name)
+            space.check_type(output_type(self.fields([name])[0].type))
+            return space.encode(array, nulls=nulls, tolerant=tolerant)
+        except ColumnError as error:
+            raise located(error, name) from None
+
+    def output_names(self, plan: Plan) -> list[str]:
+        """Return the names of the output's columns, in the table's order."""
+        kept = {*plan.names, *plan.passthrough}
+        return [name for name in self.names if name in kept]
+
+
+class ArrowFrame(Frame):
+    """A `pyarrow.Table`, or anything that speaks the Arrow C stream and was read into one."""
+
+    kind = "arrow"
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    @property
+    def names(self) -> list[str]:
+        """Column names, in order."""
+        return list(self.table.column_names)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.table.num_rows)
+
+    @property
+    def text(self) -> str | None:
+        """The description that a release carries."""
+        return metadata_text(self.table.schema.metadata)
+
+    def fields(self, names: Sequence[str]) -> list[Field]:
+        """Return what is public about columns."""
+        return [coded_field(f.name, f.type, f.nullable) for f in map(self.table.schema.field, names)]
+
+    def array(self, name: str) -> pa.Array:
+        """Return a column as one Arrow array."""
+        return as_coded(as_arrow(self.table.column(name)))
+
+    def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
+        made, table = copy(self), self.table.drop_columns([without])
+        made.table = table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema])).take(rows)
+        return made
+
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pa.Table:
+        """Return a Table with fresh metadata."""
+        columns, fields = [], []
+        for name in self.output_names(plan):
+            field = self.table.schema.field(name)
+            if name in codes:
+                space = plan[name].space
+                released = codes[name] if order is None else codes[name][order]
+                array = as_stored(space.decode(released, output_type(coded_type(field.type))), field.type)
+                fields.append(pa.field(name, array.type, nullable=field.nullable or space.has_null))
+            else:
+                array = copied(_without_inner_views(self.table.column(name)), order)
+                fields.append(pa.field(name, array.type, nullable=field.nullable))
+            columns.append(array)
+        return pa.table(columns, schema=pa.schema(fields, metadata=arrow_metadata(text)))
+
+    def emptied(self, table: Any, names: Collection[str]) -> Any:
+        """Return a Table whose columns of these names are null."""
+        for name in names:
+            place = table.schema.get_field_index(name)
+            field = table.schema.field(place).with_nullable(True)
+            table = table.set_column(place, field, pa.nulls(table.num_rows, field.type))
+        return table
+
+
+class BatchFrame(ArrowFrame):
+    """A `pyarrow.RecordBatch`."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__(pa.Table.from_batches([batch]))
+
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pa.RecordBatch:
+        """Return a RecordBatch with fresh metadata."""
+        return _batch(super().rebuild(plan, codes, order, text))
+
+    def emptied(self, table: Any, names: Collection[str]) -> Any:
+        """Return a RecordBatch whose columns of these names are null."""
+        return _batch(super().emptied(pa.Table.from_batches([table]), names))
+
+
+def _batch(table: pa.Table) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=table.schema)
+
+
+def _stored(type_: pa.DataType) -> pa.DataType:
+    """Return a type without views: short texts leave views without data, on which polars crashes before pyarrow 26."""
+    if pa.types.is_large_list(type_):
+        return pa.large_list(type_.value_field.with_type(_stored(type_.value_type)))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_stored(type_.value_type)))
+    if pa.types.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _stored(type_.value_type), type_.ordered)
+    if pa.types.is_string_view(type_):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(type_) else type_
+
+
+def _without_inner_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column whose lists and dictionaries have no views, whose rows Arrow cannot take."""
+    t = pa.types
+    return (
+        column if t.is_string_view(column.type) or t.is_binary_view(column.type) else column.cast(_stored(column.type))
+    )
+
+
+def without_views(table: pa.Table) -> pa.Table:
+    """Return a table whose columns are no views, whose rows Arrow cannot take."""
+    return table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema]))
+
+
+class PolarsFrame(ArrowFrame):
+    """A polars DataFrame; polars keeps no metadata, so attach the plan to estimate."""
+
+    kind = "polars"
+
+    def __init__(self, table: pa.Table, schema: Any) -> None:
+        super().__init__(table)
+        self.schema = schema
+
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
+        """Return a polars DataFrame."""
+        import polars as pl
+
+        table = super().rebuild(plan, codes, order, text)
+        frame = pl.from_arrow(without_views(table))
+        assert isinstance(frame, pl.DataFrame)
+        # In Arrow an Enum is a dictionary like any other; its categories are those declared.
+        enums: Any = {}
+        for name in codes:
+            space, dtype = plan[name].space, self.schema[name]
+            if isinstance(dtype, pl.Enum):
+                enums[name] = pl.Enum([label for label in space.labels() if label is not None])
+            elif isinstance(getattr(dtype, "inner", None), pl.Enum):
+                items: Any = space.inner_space
+                enums[name] = pl.List(pl.Enum(items.listed.labels()))
+        return frame.cast(enums)
+
+    def emptied(self, table: Any, names: Collection[str]) -> Any:
+        """Return a polars DataFrame whose columns of these names are null."""
+        import polars as pl
+
+        return table.with_columns([pl.lit(None, dtype=table.schema[name]).alias(name) for name in names])
+
+
+_CONVERSIONS: Mapping[type, str] = {
+    pd.PeriodDtype: "convert it with .dt.to_timestamp(), or with .astype(str) for categories",
+    pd.IntervalDtype: "convert it with .astype(str) for categories, or take the middle, pd.arrays.IntervalArray(…).mid",
+}
+"""What to do with dtypes that are not coded."""
+
+
+class PandasFrame(Frame):
+    """A pandas DataFrame; every dtype arrives as Arrow and comes back as it was."""
+
+    kind = "pandas"
+    objects = True
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        for name in frame.columns:
+            if not isinstance(name, str):
+                raise ParameterError(
+                    f"column names must be strings, one level; rename {type(name).__name__} names with "
+                    "df.set_axis(map(str, df.columns), axis=1)"
+                )
+        self.frame = frame
+
+    @property
+    def names(self) -> list[str]:
+        """Column names, in order."""
+        return list(self.frame.columns)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.frame)
+
+    @property
+    def text(self) -> str | None:
+        """The description that a release carries in ``attrs``."""
+        return release_text(self.frame)
+
+    def fields(self, names: Sequence[str]) -> list[Field]:
+        """Return what is public about columns; the content of an object column is not."""
+        return [self._field(name) for name in names]
+
+    def _column(self, name: str) -> pd.Series[Any]:
+        """Return a column as it is coded: what is sparse dense, categories that are intervals their text."""
+        series: Any = self.frame[name]
+        coded: pd.Series[Any] = series
+        if isinstance(series.dtype, pd.SparseDtype):
+            # Not as pandas makes it dense, which chooses between text and objects by the values.
+            coded = pd.Series(series.sparse.to_dense().to_numpy(), index=series.index, dtype=series.dtype.subtype)
+        elif _is_category_of_intervals(series.dtype):
+            # In no order: pandas takes the bounds from the data more often than not, so they are to be found.
+            texts = pd.Index(_interval_texts(series.dtype), dtype="string")
+            coded = series.cat.rename_categories(texts).cat.as_unordered()
+        return coded
+
+    def _field(self, name: str) -> Field:
+        dtype: Any = self._column(name).dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            # The entries and their dtype are no fact of the schema, except for an order of text.
+            order = read_as(dtype.categories.tolist(), pa.string()).drop_null().to_pylist() if dtype.ordered else ()
+            type_ = pa.dictionary(pa.int32(), pa.null(), ordered=bool(dtype.ordered))
+            return Field(name, type_, True, tuple(order), listed=True)
+        if _is_open(dtype):
+            return Field(name, pa.null(), True)
+        remedy = _CONVERSIONS.get(type(dtype))
+        if remedy is not None:
+            raise ColumnError(f"has dtype {dtype}, which has no space; {remedy}, or pass drop=[…]", column=name)
+        type_ = _type_of(dtype)
+        if type_ is None:
+            raise ColumnError(f"has dtype {dtype}, which is not supported; pass drop=[…]", column=name)
+        return coded_field(name, type_, not (isinstance(dtype, np.dtype) and dtype.kind in "biu"))
+
+    def array(self, name: str) -> pa.Array:
+        """Return a column as one Arrow array; NaN is null."""
+        series = self._column(name)
+        if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
+            # Its strings may hold lone surrogates, which Arrow refuses: a refusal would reveal one row.
+            series = series.map(_storable, na_action="ignore")
+        return as_coded(as_arrow(list(series) if _is_open(series.dtype) else series))
+
+    def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield all rows at once, as Arrow arrays; of object columns the objects."""
+        yield {name: self._batch(name) for name in names}
+
+    def _batch(self, name: str) -> Any:
+        dtype: Any = self.frame[name].dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            entries = self._entries(name)
+            return entries.read_as(pa.string()) if self._field(name).order else entries
+        return self._listed(name) if _is_open(dtype) else self.array(name)
+
+    def _listed(self, name: str) -> list[Any]:
+        """Return the objects of a column."""
+        listed: list[Any] = self.frame[name].to_numpy(dtype=object).tolist()
+        return listed
+
+    def _entries(self, name: str) -> Entries:
+        """Return a categorical column as entries and their numbers."""
+        column = self._column(name).cat
+        short = column.categories.dtype == np.dtype(np.float32)  # its floats are those written so in short
+        listed = [*column.categories.to_numpy()] if short else column.categories.tolist()
+        return Entries(list(map(_entry, listed)), np.asarray(column.codes))
+
+    def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
+        """Return a column's codes; those of an object column are found value by value."""
+        field = self.fields([name])[0]
+        if field.listed and space.size > _MOST_CATEGORIES:
+            raise ColumnError(
+                "is categorical, with more values than can be listed; convert the column to numbers", column=name
+            )
+        if field.listed and space.code_words:
+            raise ColumnError(
+                f"is categorical, and {space.noun} cannot be; convert the column with astype(object)", column=name
+            )
+        if not field.nullable and "nullable" in space.tag:
+            dtype = self.frame[name].dtype
+            raise ColumnError(
+                f"has dtype {dtype}, which holds no nulls, but a Nullable space; declare the inner space, or "
+                "convert_dtypes() first",
+                column=name,
+            )
+        try:
+            if tolerant and field.order:
+                texts = self._entries(name).read_as(pa.string())
+                return space.encode(_nearest(texts, space, field.order), nulls=nulls)
+            if field.listed:
+                return space.encode(self._entries(name), nulls=nulls, tolerant=tolerant)
+            if _is_open(self.frame[name].dtype):
+                return space.encode(self._listed(name), nulls=nulls, tolerant=tolerant)
+            space.check_type(output_type(field.type))
+            return space.encode(self.array(name), nulls=nulls, tolerant=tolerant)
+        except ColumnError as error:
+            raise located(error, name) from None
+
+    def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
+        return type(self)(self.frame.drop(columns=without).iloc[rows])
+
+    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pd.DataFrame:
+        """Return a DataFrame with a fresh index, unless the plan keeps the input's, and the plan in ``attrs``."""
+        data = {}
+        rows = self.n if order is None else len(order)
+        index: pd.Index = pd.RangeIndex(rows, name="shuffled" if plan.shuffle else None)
+        if plan.keeps_index:
+            index = self.frame.index if order is None else self.frame.index[order]
+        for name in self.output_names(plan):
+            series = self.frame[name]
+            if name in codes:
+                released = codes[name] if order is None else codes[name][order]
+                data[name] = _restore(plan[name].space, released, series.dtype, index)
+            else:
+                data[name] = passed(series, order).set_axis(index)
+        out = pd.DataFrame(data, index=index)
+        out.attrs = {METADATA_KEY: text}
+        return out
+
+    def emptied(self, table: Any, names: Collection[str]) -> Any:
+        """Return a DataFrame whose columns of these names are null."""
+        for name in names:
+            table[name] = table[name].where(np.zeros(len(table), dtype=np.bool_))
+        return table
+
+
+def _entry(entry: Any) -> Any:
+    """Return an entry as it is however pandas stores it: whole numbers among fractions are floats, bins intervals."""
+    if type(entry) in (float, np.float64, np.float32):
+        return int(entry) if entry.is_integer() else entry
+    return str(entry) if type(entry) is pd.Interval else entry
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _nearest(array: pa.DictionaryArray, space: Space, order: Sequence[str]) -> pa.Array:
+    """Return an ordered column with the entries that ranks lack replaced by the nearest ones in a declared order."""
+    kept = {label for label in space.labels() if label is not None} if "line" in space.metric else set()
+    places = [place for place, entry in enumerate(order) if entry in kept]
+    if not places:
+        return array
+    nearest = np.abs(np.subtract.outer(np.arange(len(order)), places)).argmin(axis=1)
+    near = {entry: order[places[at]] for entry, at in zip(order, nearest.tolist(), strict=True)}
+    entries = pa.array([near.get(entry) for entry in array.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(array.indices, entries)
+
+
+def _is_category_of_intervals(dtype: Any) -> bool:
+    """Return whether a dtype is categorical with intervals, as pandas' cut makes them, that differ as text."""
+    if not isinstance(dtype, pd.CategoricalDtype) or not isinstance(dtype.categories.dtype, pd.IntervalDtype):
+        return False
+    return len(set(_interval_texts(dtype))) == len(dtype.categories)
+
+
+def _interval_texts(dtype: pd.CategoricalDtype) -> list[str]:
+    return [str(interval) for interval in dtype.categories]
+
+
+def _is_empty(dtype: Any) -> bool:
+    """Return whether a dtype is categorical without entries, which pandas makes of a column without values."""
+    return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
+
+
+def _is_open(dtype: Any) -> bool:
+    """Return whether a dtype leaves the values' types open, so that they are to be read one by one."""
+    return _is_empty(dtype) or elements(pd.Series([], dtype=dtype)) is not None
+
+
+def _type_of(dtype: Any) -> pa.DataType | None:
+    """Return the Arrow type of a dtype, which an empty column has, and nothing else; None if Arrow has no such type."""
+    try:
+        return pa.array(pd.Series([], dtype=dtype), from_pandas=True).type
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+
+
+def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series:
+    """Decode codes into a Series of the dtype a column had."""
+    if isinstance(dtype, pd.SparseDtype):
+        return _restore(space, codes, dtype.subtype, index).astype(dtype)
+    if isinstance(dtype, pd.CategoricalDtype):
+        labels: Any = space.labels()
+        values = codes.astype(np.int64)
+        if labels[-1] is None:
+            labels, values = labels[:-1], np.where(values == len(labels) - 1, -1, values)
+        ordered = dtype.ordered and (not _is_category_of_intervals(dtype) or "line" in space.metric)
+        return pd.Series(pd.Categorical.from_codes(values, labels, ordered=bool(ordered)), index=index)
+    if _is_open(dtype):
+        # Decoded only by the space: what type the values had is not in the schema.
+        read: pd.Series[Any] = pd.Series(space.objects(codes), index=index, dtype=dtype)
+        return read
+    if isinstance(dtype, pd.ArrowDtype):
+        type_ = dtype.pyarrow_dtype
+        array = as_stored(space.decode(codes, output_type(coded_type(type_))), type_)
+        return pd.Series(pd.arrays.ArrowExtensionArray(array), index=index)
+    array = space.decode(codes, _type_of(dtype))
+    if hasattr(dtype, "__from_arrow__"):
+        restored: pd.Series[Any] = pd.Series(dtype.__from_arrow__(pa.chunked_array([array])), index=index)
+        return restored
+    series: pd.Series[Any] = pd.Series(array.to_pandas(), dtype=dtype)
+    series.index = index
+    return series
+
+
+def release_text(frame: pd.DataFrame) -> str | None:
+    """Return the description in ``attrs`` of a DataFrame, if there is one."""
+    text = frame.attrs.get(METADATA_KEY)
+    return text if isinstance(text, str) else None
+
+
+def wrap(table: Any) -> Frame:
+    """Return a table of any kind as a `Frame`.
+
+    Raises
+    ------
+    ParameterError
+        If it is no table, or its column names are not unique strings that are not empty.
+    """
+    frame = _wrap(table)
+    names = frame.names
+    if "" in names:
+        raise ParameterError("a column has an empty name; rename it")
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ParameterError(f"column name {twice!r} appears twice; names must be unique")
+    return frame
+
+
+def _wrap(table: Any) -> Frame:
+    if isinstance(table, pd.DataFrame):
+        return PandasFrame(table)
+    if isinstance(table, pa.RecordBatch):
+        return BatchFrame(table)
+    if isinstance(table, pa.Table):
+        return ArrowFrame(table)
+    if type(table).__module__.split(".")[0] == "polars" and hasattr(table, "collect"):
+        table = table.collect()  # of a LazyFrame nothing is known before
+    try:
+        arrow = pa.table(table) if hasattr(table, "__arrow_c_stream__") else None
+    except pa.ArrowInvalid:  # the stream is of single values, as of a polars Series
+        arrow = None
+    if arrow is None:
+        raise ParameterError(
+            f"{type(table).__name__} is no table; pass a pandas DataFrame, a polars DataFrame or LazyFrame, a "
+            "pyarrow Table, or anything with __arrow_c_stream__"
+        )
+    if type(table).__module__.split(".")[0] == "polars":
+        return PolarsFrame(arrow, table.schema)
+    return ArrowFrame(arrow)

@@ -1,0 +1,151 @@
+"""One file out of a table, a plan and a key: stream, randomise, shuffle, write."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.arrays import U64
+from dpframe.errors import ColumnError
+from dpframe.plan.columns import Column
+from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.order_watch import SortedWatch
+from dpframe.release.release import Digest, Selection, order_words, release
+from dpframe.release.tables import Tables
+from dpframe.tables.batches import Batch, length, row_groups
+from dpframe.tables.checks import check_types, located
+from dpframe.tables.files import FileInput
+from dpframe.tables.parquet_form import ParquetForm
+from dpframe.tables.pipeline import ahead, ordered, written
+from dpframe.tables.sinks import Sink
+from dpframe.tables.spill import BUCKET_ROWS, Spill
+
+Progress = Callable[[int, int], None]
+"""Called with the rows done and the rows in all."""
+
+
+@dataclass
+class Job:
+    """One conversion: reads batches, releases them, orders them if asked, writes row groups."""
+
+    table: FileInput
+    plan: Plan
+    measured: bool
+    key: bytes
+    batch_rows: int
+    progress: Progress
+    threads: int = 1
+    """One does everything, one thing after the other; of several, some read, code and randomise, and one writes."""
+    part: str | None = None
+
+    def __post_init__(self) -> None:
+        spaces = {column.name: column.space for column in self.plan.columns}
+        self.table = self.table.typed(spaces, self.plan.imputed)
+        self.table = replace(self.table, alone=self.threads == 1)
+        self.form = ParquetForm(self.plan, self.table.schema, self.table.pandas_types)
+        check_types(self.table.fields(self.plan.names), spaces)
+        self.digest = Digest(self.plan)
+        # Whole numbers may be added up in any order.
+        self.counting = threading.Lock()
+        self.tables = Tables(self.plan, self.key)
+        self.selection = Selection(self.plan, self.key, self.table.n)
+        self.watch = None if self.plan.shuffle else SortedWatch(self.table.partitions)
+
+    def run(self, file: IO[bytes], sink: Sink) -> ReleaseInfo:
+        """Write the whole output file; what is spilled goes to the folder of the sink."""
+        sink.check(self.form.schema)
+        batches = self._shuffled(sink.path.parent) if self.plan.shuffle else self._released()
+        # Closed by hand: an error that is kept would keep threads and what is spilled, too.
+        with closing(batches), sink.open(file, self.form.schema) as writer:
+            outputs = map(self.form.decoded, row_groups(batches, self.form.group_rows))
+            rows = written(lambda table: writer.write(table, self.form.group_rows), outputs, self.threads)
+            if self.watch is not None:
+                self.watch.warn()
+            drawn_from = None if self.plan.sample is None else self.table.n
+            tables = self.tables.measured()
+            digest = self.digest.hexdigest(tables)
+            info = ReleaseInfo(self.plan, rows, digest, drawn_from, self.measured, tables, self.part)
+            writer.describe(self.form.metadata(info))
+        return info
+
+    def _released(self) -> Generator[Batch, None, None]:
+        """Yield released codes, and columns passed through, in input order."""
+        with closing(self._done()) as batches:
+            for done in batches:
+                yield done.released
+
+    def _done(self) -> Generator[_Done, None, None]:
+        """Yield the batches of the table when they are randomised, in input order, and take account of each."""
+        # While rows are spilled nothing else is written; otherwise one of the threads writes.
+        workers = self.threads if self.plan.shuffle else max(1, self.threads - 1)
+        with closing(ordered(self._randomised, self._batches(), workers)) as batches:
+            for done in batches:
+                if self.watch is not None:
+                    self.watch.update(done.codes)
+                self.digest.merge(done.digest)
+                yield done
+                self.progress(done.first_row + done.count, self.table.n)
+
+    def _batches(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Yield batches of the table with the number of their first row."""
+        first_row = 0
+        for batch in self.table.batches(self.form.names, self.batch_rows, self.plan.passthrough):
+            yield first_row, batch
+            first_row += length(batch)
+
+    def _randomised(self, numbered: tuple[int, dict[str, pa.Array]]) -> _Done:
+        """Randomise a batch: what that gives depends only on the key, the batch and its first row's number."""
+        first_row, batch = numbered
+        codes = {c.name: self._encode(c, batch[c.name], first_row) for c in self.plan.columns}
+        with self.counting:
+            self.tables.add(codes, first_row)
+        released: Batch = dict(release(codes, self.plan, self.key, first_row))
+        released.update((name, self.form.plain(name, batch[name])) for name in self.plan.passthrough)
+        count, digest = length(batch), Digest(self.plan)
+        words = order_words(self.plan, self.key, first_row, count) if self.plan.shuffle else None
+        mask = self.selection.mask(first_row, count)
+        if mask is not None:
+            rows = np.flatnonzero(mask)
+            released = {name: column.take(rows) for name, column in released.items()}
+            words = None if words is None else words[rows]
+        digest.update(released)
+        return _Done(first_row, count, codes, released, words, digest)
+
+    def _encode(self, column: Column, array: pa.Array, first_row: int) -> npt.NDArray[np.unsignedinteger]:
+        try:
+            own = column.name in self.plan.imputed
+            return column.space.encode(array, nulls=self.plan.nulls_of(column.name), tolerant=own)
+        except ColumnError as error:
+            raise located(error, column.name, first_row) from None
+
+    def _shuffled(self, folder: Path) -> Generator[Batch, None, None]:
+        """Yield the released rows in their shuffled order, through encrypted buckets on disk."""
+        with Spill(folder, ((self.plan.sample or self.table.n) // BUCKET_ROWS).bit_length()) as spill:
+            with closing(self._done()) as batches:
+                for done in batches:
+                    if done.words is not None:
+                        spill.add(done.words, done.released)
+            yield from ahead(map(spill.read, range(spill.buckets)), self.threads)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A batch that is randomised."""
+
+    first_row: int
+    count: int
+    codes: Mapping[str, npt.NDArray[np.unsignedinteger]]
+    """What the rows were, for the watch."""
+    released: Batch
+    words: U64 | None
+    """Order words of the released rows, where their order is secret."""
+    digest: Digest

@@ -1,0 +1,131 @@
+"""The form of a release in Parquet: its types and metadata, from only the input's types and the plan."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo, arrow_metadata
+from dpframe.tables.batches import Batch, indexed
+from dpframe.tables.kinds import as_stored, coded_type
+from dpframe.tables.types import is_list, is_text, output_type, plain_type
+
+ROW_GROUP_ROWS = 1 << 19
+
+
+GROUP_ITEMS = 32
+"""Bits a row up to which row groups are whole: more would take more than 500 MiB before they are written."""
+
+
+@dataclass(frozen=True)
+class ParquetForm:
+    """How released codes, and columns passed through, are written.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    source
+        Columns and types of the input.
+    pandas_types
+        The pandas extension dtypes that the input's columns had.
+    """
+
+    plan: Plan
+    source: pa.Schema
+    pandas_types: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns that are released, in the input's order."""
+        kept = {*self.plan.names, *self.plan.passthrough}
+        return [name for name in self.source.names if name in kept]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The types that are written."""
+        return pa.schema([self._field(name, self._stored_type(name)) for name in self.names])
+
+    @cached_property
+    def seen(self) -> pa.Schema:
+        """The types that readers shall see."""
+        return pa.schema([self._field(name, self._seen_type(name)) for name in self.names])
+
+    def plain(self, name: str, array: pa.Array) -> pa.Array:
+        """Return a column that is passed through, in the type in which it is written."""
+        stored = plain_type(self.source.field(name).type)
+        return array if array.type.equals(stored) else array.cast(stored)
+
+    @property
+    def group_rows(self) -> int:
+        """Rows of a group: fewer where a row's sets may hold many items, which the plan says."""
+        words = sum(column.space.code_words for column in self.plan.columns)
+        return ROW_GROUP_ROWS // max(1, words * 64 // GROUP_ITEMS)
+
+    def decoded(self, group: Batch, schema: pa.Schema | None = None) -> pa.Table:
+        """Return released codes as values, in the types that are written, or in others that can hold them."""
+        schema = self.schema if schema is None else schema
+        arrays = [
+            self._values(name, group[name], schema.field(name).type) if name in self.plan.names else group[name]
+            for name in self.names
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _values(self, name: str, codes: Any, stored: pa.DataType) -> pa.Array:
+        return as_stored(self.plan[name].space.decode(codes, coded_type(stored)), stored)
+
+    def _stored_type(self, name: str) -> pa.DataType:
+        """Return the type that is written; strings to decode are dictionaries, so that none is touched per row."""
+        type_ = self.source.field(name).type
+        if name in self.plan.passthrough:
+            return plain_type(type_)
+        if is_list(type_) and is_text(type_.value_type):
+            space: Any = self.plan[name].space
+            # By the space, not the column; items are many, and a byte for each is enough more often than not.
+            narrow = space.inner_space.listed.natural_type.index_type
+            inner = pa.dictionary(narrow, indexed(type_.value_type).value_type)
+            items = pa.field(type_.value_field.name, inner, type_.value_field.nullable)
+            return pa.large_list(items) if pa.types.is_large_list(type_) else pa.list_(items)
+        return indexed(type_) if is_text(type_) else output_type(type_)
+
+    def _seen_type(self, name: str) -> pa.DataType:
+        type_ = self.source.field(name).type
+        return plain_type(type_) if type_.num_fields and name in self.plan.passthrough else output_type(type_)
+
+    def _field(self, name: str, type_: pa.DataType) -> pa.Field:
+        may_be_null = name in self.plan.names and "nullable" in self.plan[name].space.tag
+        return pa.field(name, type_, nullable=self.source.field(name).nullable or may_be_null)
+
+    @property
+    def pandas_metadata(self) -> str:
+        """What pandas reads its dtypes from."""
+        return _pandas_metadata(list(self.seen), self.pandas_types)
+
+    def metadata(self, info: ReleaseInfo) -> dict[str, str]:
+        """Return fresh file metadata: the plan, pandas' dtypes, and the schema that readers shall see."""
+        metadata = arrow_metadata(info.to_json()) | {"pandas": self.pandas_metadata}
+        schema = self.seen.with_metadata(metadata)
+        return metadata | {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
+
+
+def _pandas_metadata(fields: list[pa.Field], dtypes: Mapping[str, str]) -> str:
+    """Return pandas' schema metadata with dtypes only: no index, no names of index levels."""
+    columns = [
+        {
+            "name": field.name,
+            "field_name": field.name,
+            "pandas_type": "unicode" if is_text(field.type) else str(field.type),
+            "numpy_type": dtypes.get(field.name, "object"),
+            "metadata": None,
+        }
+        for field in fields
+    ]
+    return json.dumps({"index_columns": [], "column_indexes": [], "columns": columns, "pandas_version": pd.__version__})

@@ -1,0 +1,343 @@
+"""The one reader of releases: a released table of any kind, as codes in batches, and whether it is still itself.
+
+What is costly is done once. A description is a text, and one text is read into one plan. A table in memory may
+be altered in place between two questions, and only its content shows it: so its digest, for which every value is
+encoded, is kept under a SHA-256 of all bytes of its randomised columns, which takes a small part of the time and is
+taken anew for every question. Columns of Python objects have no bytes to take it of, and are encoded each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError, warn
+from dpframe.plan.columns import Column
+from dpframe.plan.measures import MeasuredTable
+from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.release import Digest
+from dpframe.spaces.field import is_open
+from dpframe.tables.files import FileInput
+from dpframe.tables.frames import Frame, wrap
+from dpframe.tables.inputs import open_input
+from dpframe.tables.streamed import Streamed, of_engine
+
+TARGETS = ("table", "population")
+
+BATCH_ROWS = 1 << 18
+
+CHECKED_ROWS = 1 << 18
+"""Tables in memory of no more rows are compared with the release's digest when they are opened; `verify` checks any."""
+
+KNOWN_DIGESTS = 32
+"""Tables whose digests are kept."""
+
+_digests: dict[tuple[bytes, bytes], str | ColumnError] = {}
+"""By plan and content, the latest last: the digest, or what is wrong with a value."""
+
+
+SYNTHETIC = "synthetic"
+"""Key of the description that synthetic rows carry in place of a release's."""
+
+
+def is_synthetic(text: str) -> bool:
+    """Return whether a description is that of synthetic rows."""
+    try:
+        data = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return isinstance(data, dict) and SYNTHETIC in data
+
+
+@lru_cache(maxsize=KNOWN_DIGESTS)
+def read_info(text: str) -> ReleaseInfo:
+    """Return what a release says about itself; `PlanError` for a text that is no description of one.
+
+    Raises
+    ------
+    NotSanitizedError
+        For the text of synthetic rows.
+    """
+    if is_synthetic(text):
+        raise NotSanitizedError(
+            "the table is synthetic and carries no plan: plain pandas is right for it on average; for intervals ask "
+            "the release that it was drawn from"
+        )
+    return ReleaseInfo.from_json(text)
+
+
+class Source:
+    """A released table: its plan, its rows, and the codes of its columns."""
+
+    def __init__(self, table: Any, plan: Plan | None, *, quiet: bool = False) -> None:
+        if plan is not None and not isinstance(plan, Plan):
+            raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
+        self._table = _opened(table)
+        self.info: ReleaseInfo | None = None
+        if self._table.text is not None:
+            self.info = read_info(self._table.text)
+        if plan is not None:
+            self.plan = plan
+        elif self.info is not None:
+            self.plan = self.info.plan
+        else:
+            raise NotSanitizedError(
+                "the table carries no release plan; sanitise it first, or, if it was released and lost its metadata, "
+                "give it back with attach(table, plan)"
+            )
+        if isinstance(self._table, Streamed):
+            self._table = self._table.typed({c.name: c.space.released for c in self.plan.columns})
+        self.n = int(self._table.n)
+        self.rows = self._table_rows()
+        self._check_columns()
+        if not quiet:
+            self._check_release()
+
+    def _table_rows(self) -> int:
+        """Return the rows of the table: as many as there are here, or more if they are a sample.
+
+        The table may have had more rows than its plan was made for: then the release says how many.
+        """
+        if self.plan.sample is None or self.plan.n is None:
+            return self.n
+        told = self.info is not None and self.plan == self.info.plan
+        return (self.info.rows if told and self.info is not None else None) or self.plan.n
+
+    @property
+    def tables(self) -> tuple[MeasuredTable, ...]:
+        """The tables that were measured with these rows; none under another plan than the release's own."""
+        return self.info.tables if self.info is not None and self.plan == self.info.plan else ()
+
+    @property
+    def weight(self) -> float:
+        """Rows of the table that a released row represents."""
+        return 1.0 if self.plan.sample is None else self.rows / self.plan.sample
+
+    def sampling(self, target: str) -> float:
+        """Return how much of the values' own variance errors have, or raise `ParameterError` for an unknown target.
+
+        All of it for the population, none for a table that was released whole; of a sample of m of N rows the
+        table's are short of the finite-population correction, (N−m)/(N−1).
+        """
+        if target not in TARGETS:
+            raise ParameterError('target must be "table" or "population"')
+        if target == "population":
+            return 1.0
+        return 0.0 if self.plan.sample is None else (self.rows - self.plan.sample) / max(self.rows - 1, 1)
+
+    def _check_columns(self) -> None:
+        """Refuse a table without any of the plan's columns."""
+        missing = [name for name in self.plan.names if name not in self._table.names]
+        if len(missing) == len(self.plan.names) and missing:
+            raise NotSanitizedError("the table has none of the plan's columns; pass the plan it was released under")
+        self.missing = missing
+
+    def _check_release(self) -> None:
+        """Warn of a table that is not, or not all of, what was released."""
+        if self.info is None or self.plan != self.info.plan:
+            return
+        if self.n != self.info.n:
+            warn(
+                f"the table has {self.n:,} rows, the release {self.info.n:,}: rows chosen by noisy values are a biased "
+                "choice, and repeated ones count twice; estimate on the whole release (mean has by=, joint has given=)",
+                AlteredReleaseWarning,
+            )
+        elif self._is_small and not self.missing and not self.verify():
+            warn("the table is not what was released, cell by cell; use the release itself", AlteredReleaseWarning)
+
+    @property
+    def _is_small(self) -> bool:
+        table = self._table
+        return self.n <= CHECKED_ROWS and (table.apart if isinstance(table, Streamed) else True)
+
+    def column(self, name: str) -> Column:
+        """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""
+        if not isinstance(name, str):
+            raise ParameterError("a column is given by its name; several together are for joint([…]), or by= of a mean")
+        if name in self.plan.names and name not in self.missing:
+            return self.plan[name]
+        if name in self.plan.passthrough:
+            raise ParameterError(f"column {name!r} was passed through unprotected: plain pandas is exact for it")
+        why = "is not in the release"
+        if name in self.plan.drop:
+            why = "was dropped"
+        elif name in self.missing:
+            why = "was released, but is not in this table"
+        there = [known for known in self.plan.names if known not in self.missing]
+        raise ParameterError(f"column {name!r} {why}; randomised columns are {', '.join(there)}")
+
+    def drawn(
+        self, codes: Mapping[str, npt.NDArray[Any]], fresh: int | None, text: str, nulls: Collection[str] = ()
+    ) -> Any:
+        """Return codes of original rows as a table of this kind, under another description.
+
+        Parameters
+        ----------
+        codes
+            Codes of the randomised columns.
+        fresh
+            How many they are, where they are no released rows': columns passed through and the index are left out.
+        text
+            The description.
+        nulls
+            Columns that are null instead.
+        """
+        table = self._table
+        if isinstance(table, FileInput):
+            # Of fresh rows no more than the columns' types are needed.
+            whole = table.read(table.names) if fresh is None else _empty(table)
+            table = wrap(whole)
+        if isinstance(table, Streamed):
+            raise ParameterError("synthetic rows are not drawn by an engine; write the release, and draw them from it")
+        if fresh is None:
+            return table.emptied(table.rebuild(self.plan, codes, None, text), nulls)
+        plan = replace(self.plan, passthrough=(), keeps_index=False)
+        return table.emptied(table.rebuild(plan, codes, np.arange(fresh), text), nulls)
+
+    def drawn_batches(
+        self,
+        draw: Callable[[dict[str, npt.NDArray[Any]]], Mapping[str, npt.NDArray[Any]]],
+        text: str,
+        rows: int,
+        nulls: Collection[str] = (),
+    ) -> Iterator[pa.Table]:
+        """Yield what is drawn for each released row of a file, as Arrow tables with the columns passed through."""
+        assert isinstance(self._table, FileInput)
+        columns = [self.plan[name] for name in self.plan.names if name not in self.missing]
+        names = [name for name in self._table.names if name in {*self.plan.names, *self.plan.passthrough}]
+        fields = {field.name: field.type for field in self._table.fields(names)}
+        for batch in self._table.batches(names, rows, names):
+            codes = {column.name: column.space.released.encode(batch[column.name]) for column in columns}
+            arrays = [batch[name].cast(fields[name]) for name in names]
+            frame = wrap(pa.table(arrays, names=names))
+            table: pa.Table = frame.emptied(frame.rebuild(self.plan, draw(codes), None, text), nulls)
+            yield table
+
+    def zone(self, name: str) -> str | None:
+        """Return the time zone of a column, if its type has one."""
+        return getattr(self._table.fields([name])[0].type, "tz", None)
+
+    def codes(self, names: Sequence[str]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
+        """Yield the released codes of columns, in batches."""
+        try:
+            yield from self._encoded([self.column(name) for name in names])
+        except ColumnError as error:
+            raise _not_released(error) from None
+
+    def _encoded(self, columns: Sequence[Column]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
+        """Yield the codes of columns, or raise `ColumnError` with the position of a value that is no code."""
+        if not isinstance(self._table, Streamed):
+            yield {c.name: self._table.encode(c.name, c.space.released, "error") for c in columns}
+            return
+        yield from self._table.coded({c.name: c.space.released for c in columns}, BATCH_ROWS)
+
+    def verify(self) -> bool:
+        """Return whether the randomised columns are those that were released, by count and digest.
+
+        Raises
+        ------
+        NotSanitizedError
+            If the table carries no digest to compare with.
+        """
+        if self.info is None:
+            raise NotSanitizedError("the table carries no digest; only a release with its metadata can be checked")
+        return not self.missing and self.n == self.info.n and self.row_failure() is None
+
+    def row_failure(self) -> str | None:
+        """Return how the rows differ from those released, or None."""
+        try:
+            same = self.info is not None and self._digest() == self.info.row_digest
+        except ColumnError as error:
+            return str(error)
+        return None if same else "the rows are not those that were released under this plan: their digest is another"
+
+    def digest(self) -> str:
+        """Return the digest of the randomised columns as they are; empty if one of them is missing."""
+        if self.missing:
+            return ""
+        try:
+            return self._digest()
+        except ColumnError as error:
+            raise _not_released(error) from None
+
+    def _digest(self) -> str:
+        """Return the digest, or raise `ColumnError`; that of content that was seen before is known."""
+        content = None if isinstance(self._table, Streamed) else _content(self._table, self.plan.names)
+        if content is None:
+            return self._computed_digest()
+        key = self.plan.digest, content
+        known = _digests.get(key)
+        if known is None:
+            try:
+                known = self._computed_digest()
+            except ColumnError as error:
+                known = error.with_traceback(None)
+            while len(_digests) >= KNOWN_DIGESTS:
+                _digests.pop(next(iter(_digests)), None)
+            _digests[key] = known
+        if isinstance(known, ColumnError):
+            raise ColumnError(known.rule, column=known.column, row=known.row)
+        return known
+
+    def _computed_digest(self) -> str:
+        digest = Digest(self.plan)
+        for codes in self._encoded(self.plan.columns):
+            digest.update(codes)
+        return digest.hexdigest()
+
+
+def _empty(table: FileInput) -> pa.Table:
+    fields = [pa.field(field.name, field.type, field.nullable) for field in table.fields(table.names)]
+    return pa.schema(fields).empty_table()
+
+
+def _opened(table: Any) -> Frame | Streamed:
+    if isinstance(table, Streamed):
+        return table
+    frame = of_engine(table)
+    if frame is not None:
+        return frame
+    return open_input(table) if isinstance(table, str | Path) else wrap(table)
+
+
+def _not_released(error: ColumnError) -> ColumnError:
+    rule = f"is not what was released ({error.rule}); estimate on the release itself"
+    return ColumnError(rule, column=error.column)
+
+
+def _content(table: Frame, names: Sequence[str]) -> bytes | None:
+    """Return a hash of all that columns hold, or None where one of them holds Python objects."""
+    content = hashlib.sha256()
+    for field in table.fields(names):
+        if pa.types.is_null(field.type):
+            return None
+        content.update(repr(field).encode())
+        try:
+            array = table.array(field.name)
+        except ColumnError:
+            return None
+        if is_open(field.type) and not pa.types.is_dictionary(array.type):
+            return None
+        _add_bytes(array, content)
+    return content.digest()
+
+
+def _add_bytes(array: pa.Array, content: Any) -> None:
+    """Add an array's shape and buffers to a hash: what lies outside a slice counts too, and does no harm."""
+    content.update(repr((array.type, len(array), array.offset)).encode())
+    for buffer in array.buffers():
+        content.update(b"\0" if buffer is None else buffer.size.to_bytes(8, "little"))
+        if buffer is not None:
+            content.update(buffer)
+    if pa.types.is_dictionary(array.type):
+        _add_bytes(array.dictionary, content)

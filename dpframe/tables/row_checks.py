@@ -1,0 +1,152 @@
+"""A keyed check of every row: it distinguishes two passes over a table, and the tables of two jobs.
+
+A row is a record: its address, its codes, and a keyed hash of each value that leaves as it is. Records of one table are
+of one length, so that their CBC-MAC (AES-256) is a pseudorandom function of the row (Bellare, Kilian & Rogaway,
+*The Security of the Cipher Block Chaining Message Authentication Code*, 2000). Its values are added up, in any
+order and partitions: addresses differ, so that two tables that were made without the key have one sum of 128 bits
+with probability 2⁻¹²⁸, however they were made (Clarke et al., *Incremental multiset hash functions*, 2003).
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.arrays import U64
+from dpframe.noise.keystream import BLOCK_BYTES, Rows, block_cipher
+from dpframe.spaces.entries import Entries
+from dpframe.tables.frames import Frame
+from dpframe.tables.table import Codes
+
+_AT_ONCE = 1 << 14
+"""Rows whose records are encrypted at a time: they stay in the cache."""
+
+
+@dataclass(frozen=True)
+class RowChecks:
+    """Gives 128 bits for every row, shape (rows, 2).
+
+    Parameters
+    ----------
+    key
+        32 secret bytes.
+    plain
+        Columns that leave as they are, or decide which rows leave.
+
+    Examples
+    --------
+    >>> checks = RowChecks(bytes(32))
+    >>> codes = {"age": np.array([3, 3, 4], dtype=np.uint8)}
+    >>> words = checks(codes, 7, 3)
+    >>> len(np.unique(words)), bool((checks({"age": codes["age"][1:]}, 8, 2) == words[1:]).all())
+    (6, True)
+    """
+
+    key: bytes = field(repr=False)
+    plain: tuple[str, ...] = ()
+
+    def __call__(self, codes: Codes, rows: Rows, count: int, frame: Frame | None = None) -> U64:
+        """Return the checks of some rows, by their codes and addresses, and the frame that has the plain columns."""
+        places = rows if isinstance(rows, np.ndarray) else np.arange(rows, rows + count, dtype=np.uint64)
+        parts: dict[str, npt.NDArray[Any]] = {**codes}
+        if frame is not None:
+            parts |= {f"={name}": value_words(values_of(frame, name), self.key) for name in self.plain}
+        cipher = block_cipher(self._subkey(places, parts))
+        columns = [places, *parts.values()]
+        out = np.zeros((count, 2), np.uint64)
+        for start in range(0, count, _AT_ONCE):
+            state = np.zeros((min(_AT_ONCE, count - start), 2), np.uint64)
+            for block in _blocks([column[start : start + _AT_ONCE] for column in columns]):
+                state = np.frombuffer(cipher.update((state ^ block).tobytes()), "<u8").reshape(-1, 2)
+            out[start : start + _AT_ONCE] = state
+        return out
+
+    def _subkey(self, places: U64, parts: Mapping[str, npt.NDArray[Any]]) -> bytes:
+        """Return a key for records of this form."""
+        form = [(name, column.dtype.str, column.shape[1:]) for name, column in {"": places, **parts}.items()]
+        return hmac.digest(self.key, repr(form).encode(), "sha256")
+
+
+def _blocks(columns: Sequence[npt.NDArray[Any]]) -> Iterator[U64]:
+    """Yield the blocks of records, of all rows at a time; the last one is filled up with zeros."""
+    fields = [(str(i), column.dtype, column.shape[1:]) for i, column in enumerate(columns)]
+    width = np.dtype(fields).itemsize
+    whole = np.zeros((len(columns[0]), -(-width // BLOCK_BYTES) * 2), np.uint64)
+    records = whole.view(np.uint8)[:, :width].view(fields)
+    for i, column in enumerate(columns):
+        records[str(i)] = column.reshape(len(column), 1, *column.shape[1:])
+    for word in range(0, whole.shape[1], 2):
+        yield whole[:, word : word + 2]
+
+
+def added(checks: U64) -> tuple[int, int]:
+    """Return the sum of checks, each half of it mod 2⁶⁴."""
+    low, high = checks.sum(axis=0, dtype=np.uint64).tolist()
+    return low, high
+
+
+def values_of(frame: Frame, name: str) -> Any:
+    """Return the values of a column, as Arrow has them or as objects."""
+    return next(iter(frame.batches([name])))[name]
+
+
+def value_words(values: Any, key: bytes) -> U64:
+    """Return 128 bits for every value, shape (rows, 2): its own of a number or a time, else a keyed hash.
+
+    Examples
+    --------
+    >>> words = value_words(pa.array(["a", None, "a"]), bytes(32))
+    >>> words.shape, bool((words[0] == words[2]).all()), bool((words[0] == words[1]).any())
+    ((3, 2), True, False)
+    """
+    if isinstance(values, Entries):
+        return _hashes(values.listed, key).take(values.codes, axis=0)
+    if not isinstance(values, list):
+        values = values.cast(_in_numbers(values.type))
+    if isinstance(values, list) or pa.types.is_nested(values.type):
+        objects = values if isinstance(values, list) else values.to_pylist()
+        values = pa.array(map(_text, objects), pa.large_string())
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        numbers = values.fill_null(0).cast(pa.float64() if pa.types.is_floating(values.type) else values.type)
+        own = np.asarray(numbers)
+        own = own.view(np.uint64) if own.dtype.itemsize == 8 else own.astype(np.uint64)
+        return np.stack([own, np.asarray(values.is_valid()).astype(np.uint64)], axis=1)
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    entries = _hashes(values.dictionary.to_pylist(), key)
+    places = np.asarray(values.indices.fill_null(len(entries) - 1).cast(pa.int64()))
+    return entries.take(places, axis=0)
+
+
+def _hashes(entries: Sequence[Any], key: bytes) -> U64:
+    """Return a keyed hash of every entry, and behind the last zeros for null."""
+    hashes = [blake2b(_text(entry).encode(), key=key, digest_size=16).digest() for entry in entries]
+    return np.frombuffer(b"".join([*hashes, bytes(16)]), "<u8").reshape(-1, 2)
+
+
+def _in_numbers(type_: pa.DataType) -> pa.DataType:
+    """Return a type with numbers for times, as Python and its time zones cannot represent all."""
+    t = pa.types
+    if t.is_temporal(type_) and type_.bit_width in (32, 64):
+        return pa.int32() if type_.bit_width == 32 else pa.int64()
+    if t.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _in_numbers(type_.value_type))
+    if t.is_struct(type_):
+        return pa.struct([field.with_type(_in_numbers(field.type)) for field in type_])
+    if t.is_list(type_) or t.is_large_list(type_):
+        inner = type_.value_field.with_type(_in_numbers(type_.value_type))
+        return pa.list_(inner) if t.is_list(type_) else pa.large_list(inner)
+    return type_
+
+
+def _text(value: object) -> str:
+    # Different values have different texts: sets have no order of their own, and lone surrogates no bytes.
+    return f"{{{sorted(map(repr, value))}}}" if isinstance(value, set | frozenset) else ascii(value)

@@ -1,0 +1,145 @@
+"""Files out: Parquet, whose footer has the release's description, and CSV, with a second file that has it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from dpframe.errors import ColumnError, FileError
+from dpframe.tables.atomic import atomic
+from dpframe.tables.csv_reader import is_csv, sidecar
+from dpframe.tables.types import is_text
+
+# fmt: off
+OTHER_FORMATS = {
+    ".arrow", ".avro", ".bz2", ".db", ".dta", ".feather", ".gz", ".h5", ".html", ".ipc", ".json", ".jsonl",
+    ".ndjson", ".ods", ".orc", ".pickle", ".pkl", ".rds", ".sas7bdat", ".sav", ".sqlite", ".tsv", ".txt", ".xls",
+    ".xlsb", ".xlsm", ".xlsx", ".xml", ".xz", ".yaml", ".zip", ".zst",
+}
+# fmt: on
+"""Endings that promise a format that is not written: programs would refuse such a file, or show noise as text."""
+
+
+def check_ending(path: Path) -> None:
+    """Raise `FileError` for a name that promises another format than Parquet or CSV.
+
+    Examples
+    --------
+    >>> check_ending(Path("release.xlsx"))
+    Traceback (most recent call last):
+    ...
+    dpframe.errors.FileError: release.xlsx: .xlsx is not written; name a .parquet or .csv file
+    """
+    if path.suffix.lower() in OTHER_FORMATS:
+        raise FileError(f"{path}: {path.suffix} is not written; name a .parquet or .csv file")
+
+
+class Writer(AbstractContextManager["Writer"], ABC):
+    """An open file that tables are written to."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._inner.close()
+
+    @abstractmethod
+    def write(self, table: pa.Table, group_rows: int) -> None:
+        """Write rows, in groups of so many where the format has groups."""
+
+    def describe(self, metadata: Mapping[str, str]) -> None:
+        """Write what the release says about itself, where the format has room for it; the last thing."""
+
+
+class _ParquetWriter(Writer):
+    def write(self, table: pa.Table, group_rows: int) -> None:
+        self._inner.write_table(table, row_group_size=group_rows)
+
+    def describe(self, metadata: Mapping[str, str]) -> None:
+        self._inner.add_key_value_metadata(metadata)
+
+
+class _CsvWriter(Writer):
+    def write(self, table: pa.Table, group_rows: int) -> None:
+        if table.num_columns == 1:
+            # Other readers skip the empty line that a null would be.
+            texts = table.column(0).cast(pa.string()).fill_null("")
+            table = pa.table([texts], names=table.column_names)
+        self._inner.write_table(table)
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A file to write: Parquet, or CSV where its name ends with ``.csv``; `FileError` for other formats' endings."""
+
+    path: Path
+    compression: str
+
+    def __post_init__(self) -> None:
+        check_ending(self.path)
+
+    def check(self, fields: Iterable[pa.Field]) -> None:
+        """Raise `ColumnError` for a column that the format cannot hold."""
+        for field in fields:
+            if is_csv(self.path) and not _is_flat(field.type):
+                raise ColumnError(f"has type {field.type}, which CSV cannot hold; write Parquet", column=field.name)
+
+    def open(self, file: IO[bytes], schema: pa.Schema, store_schema: bool = False) -> Writer:
+        """Begin to write to an open file."""
+        if is_csv(self.path):
+            texts = pa.schema([pa.field(schema.names[0], pa.string())]) if len(schema) == 1 else schema
+            return _CsvWriter(pa.csv.CSVWriter(file, texts))
+        return _ParquetWriter(pq.ParquetWriter(file, schema, compression=self.compression, store_schema=store_schema))
+
+    @contextmanager
+    def publishing(self) -> Iterator[tuple[IO[bytes], Callable[[str], None]]]:
+        """Give the file to write, and what takes the release's description, if that goes to a file of its own.
+
+        An older description is gone before the file has its name, and the new one comes after: at no time does one
+        describe another's rows.
+        """
+        told: list[str] = []
+        with self._without_older_plan() as withdraw, atomic(self.path) as file:
+            yield file, told.append
+            withdraw()
+        if is_csv(self.path) and told:
+            with atomic(sidecar(self.path)) as beside:
+                beside.write(told[-1].encode())
+
+    @contextmanager
+    def _without_older_plan(self) -> Iterator[Callable[[], None]]:
+        """Give what takes away an older release's plan; it is back if the block fails after that."""
+        beside = sidecar(self.path)
+        aside = beside.with_name(f".{beside.name}.old")
+
+        def withdraw() -> None:
+            if is_csv(self.path) and beside.exists():
+                beside.replace(aside)
+
+        try:
+            yield withdraw
+        except BaseException:
+            if aside.exists():
+                aside.replace(beside)
+            raise
+        aside.unlink(missing_ok=True)
+
+
+def _is_flat(type_: pa.DataType) -> bool:
+    """Return whether values are written as text that is read back."""
+    t = pa.types
+    inner = type_.value_type if t.is_dictionary(type_) else type_
+    plain = t.is_primitive(inner) and not (t.is_duration(inner) or t.is_time(inner) or t.is_interval(inner))
+    return bool(plain or is_text(inner) or t.is_boolean(inner) or t.is_decimal(inner) or t.is_null(inner))

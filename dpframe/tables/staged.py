@@ -1,0 +1,187 @@
+"""Tables that can be gone through once, or whose rows may have another order the next time, as files are read.
+
+A polars LazyFrame, a relation of DuckDB or any Arrow stream is read once, in batches, into a hidden file, and from
+there as often as a release goes through its rows. Memory holds a block of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, Self
+
+import pandas as pd
+import pyarrow as pa
+
+from dpframe.errors import FileError, ParameterError
+from dpframe.release.info import metadata_text
+from dpframe.tables.files import BATCH_ROWS, FileInput
+from dpframe.tables.frames import ArrowFrame, without_views, wrap
+from dpframe.tables.hidden_file import HiddenFile
+from dpframe.tables.inputs import open_input
+from dpframe.tables.kinds import as_coded
+from dpframe.tables.row_checks import RowChecks, added
+from dpframe.tables.types import is_text
+
+Stream = tuple[pa.Schema, Iterator[pa.Table]]
+"""The schema of a table without views, and its rows, some at a time."""
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class StagedInput(FileInput):
+    """A table in a hidden file, by blocks of rows and columns; made by `staged`."""
+
+    form: ClassVar[str] = "a stream"
+
+    hidden: HiddenFile | None = field(default=None, repr=False, compare=False)
+    blocks: tuple[dict[str, Place], ...] = field(default=(), repr=False, compare=False)
+    """Where the columns of each block lie."""
+
+    @classmethod
+    def of(cls, source: str, stream: Stream, hidden: HiddenFile) -> Self:
+        """Read a stream to its end into a hidden file."""
+        schema, tables = stream
+        wrap(schema.empty_table())  # whose column names are checked there
+        blocks, rows = [], 0
+        for table in _blocks(tables, BATCH_ROWS):
+            blocks.append({name: hidden.append_table(_listed(table.select([name]))) for name in schema.names})
+            rows += table.num_rows
+        text = metadata_text(schema.metadata)
+        return cls(source, (), schema.remove_metadata(), rows, text, {}, hidden=hidden, blocks=tuple(blocks))
+
+    @staticmethod
+    def _described(path: Path) -> NoReturn:
+        raise FileError(f"{path} is no stream; name a Parquet or CSV file")
+
+    def _column(self, place: Place, name: str) -> pa.ChunkedArray:
+        assert self.hidden is not None
+        return self.hidden.fetch_table(*place).column(name)
+
+    def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
+        for block in self.blocks:
+            columns = {name: self._column(block[name], name).combine_chunks() for name in names}
+            for name, column in columns.items():
+                columns[name] = column.cast(self.schema.field(name).type) if name in plain else as_coded(column)
+            count = len(next(iter(columns.values()), ()))
+            for start in range(0, count, rows):
+                yield {name: column[start : start + rows] for name, column in columns.items()}
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """Return columns as one table."""
+        schema = pa.schema([self.schema.field(name) for name in names])
+        batches = self._every(names, BATCH_ROWS, names)
+        return pa.concat_tables([schema.empty_table(), *(pa.table(batch, schema) for batch in batches)])
+
+    def digest(self) -> bytes:
+        """Return what is public of the input: its columns, their types, and the number of rows."""
+        return repr(([(f.name, str(f.type)) for f in self.schema], self.n)).encode()
+
+    @property
+    def keyed_digest(self) -> Callable[[bytes], bytes]:
+        """A function that gives a digest of all values under a key, the same for any batches."""
+        return self._keyed_digest
+
+    def _keyed_digest(self, key: bytes) -> bytes:
+        checks, first, low, high = RowChecks(key, tuple(self.schema.names)), 0, 0, 0
+        for batch in self._every(self.schema.names, BATCH_ROWS, self.schema.names):
+            frame = ArrowFrame(pa.table(batch))
+            sums = added(checks({}, first, frame.n, frame))
+            first, low, high = first + frame.n, low + sums[0], high + sums[1]
+        return b"".join((half % (1 << 64)).to_bytes(8, "little") for half in (low, high))
+
+
+def _blocks(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Yield tables of so many rows, the last one of fewer."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        while sum(part.num_rows for part in waiting) >= rows:
+            whole = pa.concat_tables(waiting)
+            yield whole[:rows]
+            waiting = [whole[rows:]]
+    if sum(part.num_rows for part in waiting):
+        yield pa.concat_tables(waiting)
+
+
+def _listed(table: pa.Table) -> pa.Table:
+    """Return a column as it is kept: texts as dictionaries, as files give them."""
+    column = table.column(0).combine_chunks()
+    column = column.dictionary_encode() if is_text(column.type) else column
+    return pa.table([column], names=table.column_names)
+
+
+def stream_of(source: Any) -> Stream | None:
+    """Return a table as a stream; None if it is not one."""
+    if isinstance(source, pd.DataFrame):
+        return None
+    if type(source).__module__.split(".")[0] == "polars" and hasattr(source, "collect_schema"):
+        return _of_polars(source)
+    if not hasattr(source, "__arrow_c_stream__"):
+        return None
+    return _of_arrow(source)
+
+
+def _of_arrow(source: Any) -> Stream:
+    try:
+        reader = pa.RecordBatchReader.from_stream(source)
+    except (pa.ArrowException, TypeError, ValueError):
+        raise ParameterError(f"{type(source).__name__} is no stream of rows; pass a table") from None
+    schema = without_views(reader.schema.empty_table()).schema
+    return schema.with_metadata(reader.schema.metadata), _tables(reader)
+
+
+def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    try:
+        for batch in reader:
+            yield without_views(pa.Table.from_batches([batch]))
+    except (pa.ArrowException, OSError):
+        failed = True
+    else:
+        failed = False
+    if failed:  # not in the block: the error there may quote values
+        raise FileError("the stream broke off while its rows were read; make it anew, and try again")
+
+
+def _of_polars(source: Any) -> Stream:
+    import polars as pl
+
+    oldest = pl.CompatLevel.oldest()  # later ones have categories that Arrow does not decode
+    schema = pl.DataFrame(schema=source.collect_schema()).to_arrow(compat_level=oldest).schema
+    if isinstance(source, pl.LazyFrame):
+        # Older versions of polars give no batches.
+        frames = source.collect_batches() if hasattr(source, "collect_batches") else [source.collect()]
+    else:
+        frames = source.iter_slices(BATCH_ROWS)
+    return schema, (frame.to_arrow(compat_level=oldest).cast(schema) for frame in frames)
+
+
+@contextmanager
+def staged(source: Any, folder: Path) -> Iterator[FileInput]:
+    """Give a source as a table that can be read again and again: files as they are, streams in a folder's hidden file.
+
+    Raises
+    ------
+    FileError
+        If the files are missing or damaged, the stream breaks off, or the hidden file cannot be written.
+    ParameterError
+        If it is neither.
+    """
+    stream = stream_of(source)
+    if stream is None:
+        yield open_input(source)
+        return
+    with ExitStack() as stack:
+        try:
+            hidden = stack.enter_context(HiddenFile(folder))
+            table = StagedInput.of(f"a {type(source).__name__}", stream, hidden)
+        except OSError as error:
+            if isinstance(error, FileError):
+                raise
+            reason = error.strerror or "input/output error"
+            raise FileError(
+                f"{folder} takes no file of the table's rows: {reason}; make room, or name another"
+            ) from None
+        yield table

@@ -1,0 +1,170 @@
+"""Verification of a released file from just the file: its plan's claims, and that its rows are the released ones."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dpframe.accounting.budget import Budget
+from dpframe.errors import ColumnError, NotSanitizedError, ParameterError, PlanError
+from dpframe.plan.certificate import Certificate, certify
+from dpframe.plan.plan import Plan
+from dpframe.plan.text import SCHEMA
+from dpframe.release.info import ReleaseInfo
+from dpframe.tables.files import FileInput
+from dpframe.tables.inputs import open_input
+from dpframe.tables.released import Source, read_info
+
+
+def verify_file(path: str | Path) -> Certificate:
+    """Verify a released Parquet file, directory or glob from what it says about itself.
+
+    The plan's claims are proved anew (see `Certificate`), and the rows are compared with the release's own
+    account of them: number, columns, types, values within their spaces, digest. The digest detects damage and
+    mistakes; it is no signature: somebody who rewrites a file can make another.
+
+    Parameters
+    ----------
+    path
+        What `sanitize_parquet` wrote.
+
+    Returns
+    -------
+    A certificate; ``failures`` names every claim that does not hold.
+
+    Raises
+    ------
+    FileError
+        If nothing is there, or no Parquet.
+    NotSanitizedError
+        If the file carries no release plan.
+    PlanError
+        If the release has a newer schema than this version reads.
+
+    Examples
+    --------
+    >>> import tempfile, pandas as pd, dpframe as dpf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     source, target = f"{folder}/in.parquet", f"{folder}/out.parquet"
+    ...     pd.DataFrame({"sex": ["F", "M", "F"]}).to_parquet(source, index=False)
+    ...     info = dpf.sanitize_parquet(source, target, epsilon=1, spaces={"sex": ["F", "M"]})
+    ...     verify_file(target).ok
+    True
+    """
+    table = open_input(path)
+    if table.text is None:
+        raise NotSanitizedError(f"{path} carries no release plan: there is nothing to verify")
+    try:
+        info = read_info(table.text)
+    except PlanError as error:
+        return _refuted(table.text, error)
+    certificate = certify(info.plan)
+    failures = _table_failures(table, info)
+    checks = [] if failures else [f"the file holds the {info.n:,} rows that were released (number, types, digest)"]
+    return replace(
+        certificate,
+        checks=(*certificate.checks, *checks),
+        failures=(*certificate.failures, *failures),
+    )
+
+
+def _table_failures(table: FileInput, info: ReleaseInfo) -> list[str]:
+    """Return how a table differs from the released one, beginning with what is plainest."""
+    plan = info.plan
+    table = table.typed({column.name: column.space.released for column in plan.columns})
+    kept = [*plan.names, *plan.passthrough]
+    stored = [*table.names, *(() if plan.keeps_index else table.indices)]
+    failures = [f"column {name!r} of the plan is not in the file" for name in kept if name not in table.names]
+    failures += [f"column {name!r} is in the file but not in the plan" for name in stored if name not in kept]
+    if table.n != info.n:
+        failures.append(f"the file has {table.n:,} rows, the release had {info.n:,}")
+    failures += _row_failures(info)
+    if plan.measures and not info.tables:
+        failures.append(
+            f"the plan measures {len(plan.measures)} tables, and the file's description has none of them: they were "
+            "taken out, or a curator's pad was withheld"
+        )
+    for field in table.fields([name for name in plan.names if name in table.names]):
+        try:
+            plan[field.name].space.check_type(field.type)
+        except ColumnError as error:
+            failures.append(str(error.located(field.name)))
+    if failures:
+        return failures
+    failure = Source(table, None, quiet=True).row_failure()
+    return [] if failure is None else [failure]
+
+
+def _row_failures(info: ReleaseInfo) -> list[str]:
+    """Return whether a release had fewer rows, or another sample, than its plan's credit rests on."""
+    plan = info.plan
+    if plan.sample is not None:
+        sampled = f"the plan samples {plan.sample:,} rows, the release had {info.n:,}"
+        return [] if info.n == plan.sample else [sampled]
+    try:
+        plan.check_rows(info.n)
+    except PlanError:
+        return [f"the plan counts on {plan.n:,} rows, the release had {info.n:,}"]
+    return []
+
+
+def _refuted(text: str, error: PlanError) -> Certificate:
+    """Return a certificate of a plan that cannot be read, with all that is wrong."""
+    data = _objects(text)
+    for part in (data, data.get("plan")):
+        if isinstance(part, dict) and type(part.get("schema")) is int and part["schema"] > SCHEMA:
+            raise error
+    plan: Any = data.get("plan")
+    if not isinstance(plan, dict) or not isinstance(plan.get("columns"), list):
+        return _unreadable([str(error)])
+    failures = [str(failure) for part in _parts(plan) if (failure := _failure(part)) is not None]
+    if failures:
+        return _unreadable(failures)
+    try:
+        # Without a claim that it could break, the plan is certified like any other, and compared with its claim.
+        claimed, rows = Budget(plan["epsilon"], plan.get("delta", 0.0)), plan.get("contributions", 1)
+        _ = claimed.per_row(rows)
+        certificate = certify(_lenient(plan | {"contributions": 1}), claimed, rows)
+    except (PlanError, ParameterError, KeyError):
+        return _unreadable([str(error)])
+    return replace(certificate, failures=certificate.failures or (str(error),))
+
+
+def _parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a plan of its own for every column, or group of columns, that is randomised on its own."""
+    columns = [column for column in plan["columns"] if isinstance(column, dict)]
+    groups = plan.get("groups")
+    groups = [g for g in groups if isinstance(g, dict)] if isinstance(groups, list) else []
+    named = [names if isinstance(names := g.get("names"), list) else [] for g in groups]
+    members = [[column for column in columns if column.get("name") in names] for names in named]
+    grouped = {id(column) for inner in members for column in inner}
+    together = [{"columns": inner, "groups": [g]} for g, inner in zip(groups, members, strict=True)]
+    return together + [{"columns": [column]} for column in columns if id(column) not in grouped]
+
+
+def _failure(part: dict[str, Any]) -> PlanError | None:
+    try:
+        _lenient(part)
+    except PlanError as error:
+        return error
+    return None
+
+
+def _lenient(plan: dict[str, Any]) -> Plan:
+    """Read a plan as if it claimed nothing."""
+    return Plan.from_json(json.dumps(plan | {"schema": SCHEMA, "epsilon": 1e300, "delta": math.nextafter(1, 0)}))
+
+
+def _objects(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _unreadable(failures: list[str]) -> Certificate:
+    return Certificate(None, 1, math.inf, 1.0, (), (), (), (), tuple(failures))

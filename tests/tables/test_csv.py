@@ -1,0 +1,321 @@
+"""CSV in and out: no type is guessed, one row changes nothing about another, the plan lies beside a release."""
+
+import io
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+from dpframe.api.synthetic_parquet import synthesize_parquet
+from dpframe.cli import main
+from dpframe.errors import ColumnError, FileError, InferenceWarning, NotSanitizedError, ParameterError
+from dpframe.spaces import as_space
+from dpframe.tables.csv_reader import sidecar
+from dpframe.tables.inputs import open_input
+
+SPACES = {
+    "age": (0, 120),
+    "sex": ["F", "M"],
+    "income": dpf.Nullable(dpf.Real(0, 250_000)),
+    "birth_date": dpf.Datetime("1920-01-01", "2020-01-01"),
+}
+
+
+@pytest.fixture(scope="module")
+def census():
+    return dpf.datasets.make_census(4_000, columns=[*SPACES, "region"])
+
+
+@pytest.fixture
+def files(tmp_path, census):
+    census.to_csv(tmp_path / "in.csv", index=False)
+    census.to_parquet(tmp_path / "in.parquet", index=False)
+    return tmp_path
+
+
+def test_the_same_key_releases_the_same_rows_of_csv_and_of_parquet(files, census):
+    spaces = SPACES | {"region": sorted(census["region"].unique())}
+    plan = dpf.plan_parquet(files / "in.csv", 2, spaces=spaces)
+    assert plan == dpf.plan_parquet(files / "in.parquet", 2, spaces=spaces)
+    texts = set()
+    for source in ("in.csv", "in.parquet"):
+        for target in ("out.csv", "out.parquet"):
+            info = dpf.sanitize_parquet(files / source, files / target, plan=plan, key=bytes(32))
+            read = dpf.read_csv if target.endswith("csv") else dpf.read_parquet
+            safe = read(files / target)
+            assert safe.dp.release == info
+            assert dpf.Estimates(files / target).mean("age").equals(safe.dp.mean("age"))
+            text = safe.astype({"sex": str, "region": str, "birth_date": "datetime64[us]"}).to_csv()
+            texts.add(text)
+    assert len(texts) == 1
+
+
+def test_one_call_finds_kinds_bounds_and_categories(files, census):
+    with warnings.catch_warnings(action="error", category=InferenceWarning):
+        dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 4, key=b"\1" * 32)
+    ask = dpf.Estimates(files / "safe.csv")
+    kinds = {c.name: c.space.inner_space.tag for c in ask.plan.columns}
+    assert kinds["age"] == "integer"
+    assert kinds["income"] == "real"
+    assert kinds["birth_date"] == "datetime"
+    assert kinds["sex"] == "categorical"
+    # Five standard errors: wrong with probability below 1e-5 for a key that is fixed anyway.
+    row = ask.mean("age")
+    assert abs(row["estimate"] - census["age"].mean()) < 5 * row["std_error"] + 0.5
+    assert dpf.verify_file(files / "safe.csv").ok
+
+
+def test_leak_one_row_changes_neither_types_nor_sizes(files):
+    lines = (files / "in.csv").read_text().splitlines()
+    plan = dpf.plan_parquet(files / "in.csv", 2)
+    assert open_input(files / "in.csv").fields(["age"])[0].written
+    (files / "other.csv").write_text("\n".join([*lines[:-1], "word,word,word,word,word"]) + "\n")
+    for name in ("in", "other"):
+        dpf.sanitize_parquet(files / f"{name}.csv", files / f"{name}_safe.parquet", plan=plan, key=bytes(32))
+    a, b = (dpf.read_parquet(files / f"{name}_safe.parquet") for name in ("in", "other"))
+    assert (a.dtypes == b.dtypes).all()
+    assert int(((a != b) & ~(a.isna() & b.isna())).any(axis=1).sum()) <= 1
+
+
+def test_an_index_without_a_name_is_left_out(tmp_path, census):
+    census.to_csv(tmp_path / "in.csv")
+    assert open_input(tmp_path / "in.csv").names == list(census.columns)
+
+
+def test_partitions_of_csv_are_columns(tmp_path, census):
+    for sex, part in census.groupby("sex", observed=True):
+        (tmp_path / "in" / f"sex={sex}").mkdir(parents=True)
+        part[["age"]].to_csv(tmp_path / "in" / f"sex={sex}" / "part.csv", index=False)
+    info = dpf.sanitize_parquet(tmp_path / "in", tmp_path / "safe.csv", 5, spaces={"age": (0, 120), "sex": ["F", "M"]})
+    assert info.n == len(census)
+    counts = dpf.Estimates(tmp_path / "safe.csv").value_counts("sex")["estimate"]
+    assert abs(counts["F"] - (census["sex"] == "F").sum()) < 200
+
+
+def test_nulls_of_a_single_column_and_text_that_looks_null(tmp_path):
+    frame = pd.DataFrame({"x": ["NA", "b", None, 'a,\n"q"'] * 500})
+    frame.to_csv(tmp_path / "in.csv", index=False, quoting=1)
+    space = dpf.Nullable(dpf.Categorical(["NA", "b", 'a,\n"q"']))
+    assert open_input(tmp_path / "in.csv").n == 2_000
+    (tmp_path / "in.csv").write_text('x\n"NA"\nb\n\n"a,\n""q"""\n' + "b\n" * 96)
+    info = dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "safe.csv", 9, spaces={"x": space}, shuffle=False)
+    assert info.n == 100
+    assert dpf.verify_file(tmp_path / "safe.csv").ok
+    safe = dpf.read_csv(tmp_path / "safe.csv")
+    assert safe["x"].isna().any()
+    assert {"NA", "b", 'a,\n"q"'} == set(safe["x"].dropna())
+
+
+def test_a_person_has_rows_in_csv(tmp_path):
+    people = np.repeat(np.arange(300), 3)
+    pd.DataFrame({"who": [f"p{p}" for p in people], "x": people % 7}).to_csv(tmp_path / "in.csv", index=False)
+    info = dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 3, spaces={"x": (0, 6)}, privacy_id="who")
+    assert (info.n, list(dpf.read_csv(tmp_path / "o.csv"))) == (300, ["x"])
+
+
+def test_spaces_may_be_read_off_csv(files):
+    with pytest.warns(dpf.PrivacyLeakWarning):
+        plan = dpf.plan_parquet(files / "in.csv", 1, infer="data")
+    assert [c.space.inner_space.tag for c in plan.columns][:3] == ["integer", "categorical", "real"]
+
+
+def test_a_folder_may_hold_a_release_and_its_plan(files):
+    (files / "out").mkdir()
+    dpf.sanitize_parquet(files / "in.csv", files / "out" / "safe.csv", 2, spaces=SPACES, drop=["region"])
+    assert sidecar(files / "out" / "safe.csv").exists()
+    assert dpf.verify_file(files / "out").ok
+    assert len(dpf.read_csv(files / "out")) == 4_000
+
+
+def test_questions_to_csv(files, census):
+    asked = dpf.Queries(files / "in.csv", 1.0, delta=1e-6, spaces=SPACES)
+    row = asked.mean("age", share=0.5)
+    # Five standard errors: wrong once in 1.7e6 runs.
+    assert abs(row["estimate"] - census["age"].mean()) < 5 * row["std_error"]
+    lines = (files / "in.csv").read_text().splitlines()
+    (files / "odd.csv").write_text("\n".join([*lines, "word,word,word,word,word"]) + "\n")
+    odd = dpf.Queries(files / "odd.csv", 1.0, delta=1e-6, spaces=SPACES)
+    assert odd.histogram("sex", share=0.5)["estimate"].sum() == pytest.approx(len(census), abs=200)
+
+
+def test_synthetic_rows_in_csv(files):
+    dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 2, spaces=SPACES, drop=["region"])
+    assert synthesize_parquet(files / "safe.csv", files / "syn.csv") == 4_000
+    assert list(pd.read_csv(files / "syn.csv").columns) == list(SPACES)
+    with pytest.raises(NotSanitizedError, match="synthetic"):
+        dpf.read_csv(files / "syn.csv")
+
+
+def test_long_whole_numbers_are_exact(tmp_path):
+    ids = [1234567890123456789, 1234567890123456790, 5]
+    frame = pd.DataFrame({"big": np.array(ids)[np.arange(3_000) % 3], "x": 1})
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    spaces = {"big": dpf.Categorical(ids), "x": (0, 1)}
+    dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 20, delta=0, spaces=spaces, key=bytes(32))
+    assert set(dpf.read_csv(tmp_path / "o.csv")["big"]) == set(ids)
+    assert dpf.verify_file(tmp_path / "o.csv").ok
+    counts = dpf.Queries(tmp_path / "in.csv", 20.0, delta=0, spaces=spaces).histogram("big", share=1)["estimate"]
+    assert (abs(counts - 1_000) < 10).all()  # wrong once in e^90 runs
+
+
+def test_leak_bytes_that_are_no_text_are_null(tmp_path):
+    good = b"x,note\n" + b"".join(b"%d,n%d\n" % (i % 50, i % 3) for i in range(1_000))
+    (tmp_path / "in.csv").write_bytes(good.replace(b"7,n1\n", b"7,\xff\n", 1).replace(b"8,n2", b"8,\xed\xb2\x80", 1))
+    asked = dpf.Queries(tmp_path / "in.csv", 1.0, delta=0, spaces={"x": (0, 50), "note": ["n0", "n1", "n2"]})
+    assert asked.mean("x", share=0.5)["estimate"] == pytest.approx(24.5, abs=5)
+    with warnings.catch_warnings(action="ignore", category=InferenceWarning):
+        assert dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 8).n == 1_000
+    with pytest.raises(ColumnError, match="row position"):
+        dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 8, spaces={"x": (0, 50), "note": ["n0", "n1"]})
+
+
+def test_a_plan_never_lies_beside_other_rows(files, monkeypatch):
+    options = {"spaces": SPACES, "drop": ["region"]}
+    dpf.sanitize_parquet(files / "in.csv", files / "a.csv", 0.5, **options)
+    dpf.sanitize_parquet(files / "in.csv", files / "b.csv", 2.0, **options)
+    (files / "a.csv.dpframe.json").write_bytes((files / "b.csv.dpframe.json").read_bytes())
+    with pytest.warns(dpf.AlteredReleaseWarning, match="not what was released"):
+        dpf.Estimates(files / "a.csv")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(FileError, match="could not be written"):
+        dpf.sanitize_parquet(files / "in.csv", files / "b.csv", 1.0, **options)
+    # The older release stands, with its own plan.
+    assert dpf.verify_file(files / "b.csv").ok
+    assert not list(files.glob(".*"))
+
+
+def test_a_single_column_keeps_its_nulls_in_other_readers(tmp_path):
+    values = ["b", None, "c"] * 100
+    pd.DataFrame({"x": values}).to_csv(tmp_path / "in.csv", index=False)
+    space = dpf.Nullable(dpf.Categorical(["b", "c"]))
+    dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 9, delta=0, spaces={"x": space})
+    assert len(pd.read_csv(tmp_path / "o.csv")) == 300
+    assert dpf.verify_file(tmp_path / "o.csv").ok
+    assert dpf.read_csv(tmp_path / "o.csv")["x"].isna().sum() > 60
+    pd.DataFrame({"x": [1.5, None, 3.0] * 100}).to_csv(tmp_path / "in.csv", index=False)
+    spaces = {"x": dpf.Nullable(dpf.Real(0, 4))}
+    dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 9, delta=0, spaces=spaces)
+    assert pd.read_csv(tmp_path / "o.csv")["x"].isna().sum() == dpf.read_csv(tmp_path / "o.csv")["x"].isna().sum() > 60
+
+
+class TestRefusals:
+    def refused(self, tmp_path, text, error, rule, **options):
+        (tmp_path / "bad.csv").write_bytes(text.encode() if isinstance(text, str) else text)
+        target = tmp_path / "out.csv"
+        with pytest.raises(error, match=rule) as caught:
+            dpf.sanitize_parquet(tmp_path / "bad.csv", target, 1, **options)
+        assert "secret" not in str(caught.value)
+        assert caught.value.__context__ is None or caught.value.__suppress_context__
+        assert not target.exists()
+        assert not sidecar(target).exists()
+
+    def test_files(self, tmp_path):
+        for text in ("", "a,b\n1,secret,3\n", b"a,\xffsecret\n1,2\n"):
+            self.refused(tmp_path, text, FileError, "no CSV file in UTF-8 with a line of names")
+        self.refused(tmp_path, "a,a\n1,2\n", ParameterError, "appears twice")
+        for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+            self.refused(tmp_path, f"a{mark}b\n1{mark}secret\n", FileError, f"one column by commas, and {name} in its")
+        self.refused(tmp_path, "a,\n1,2\n", ParameterError, "empty name; rename")
+        self.refused(tmp_path, "\nx\n1\n2\n", FileError, "begins with an empty line; drop it")
+        (tmp_path / "in.csv").write_text("x\n1\n")
+        with pytest.raises(FileError, match="ends as the plan of a release"):
+            dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "in.csv.dpframe.json", 1)
+        sidecar(tmp_path / "o.csv").mkdir()
+        with pytest.raises(FileError, match="is a directory, and the plan goes there; name another"):
+            dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 1)
+
+    @pytest.mark.parametrize(
+        ("space", "rule"),
+        [
+            ((0, 9), "no whole number; correct it"),
+            (dpf.Real(0, 1), "no number"),
+            (dpf.Boolean(), "neither true nor false"),
+            (dpf.Datetime("2020-01-01", "2021-01-01"), "no date like"),
+            (dpf.Datetime("2020-01-01", "2021-01-01", "h"), "no time like"),
+        ],
+    )
+    def test_values(self, tmp_path, space, rule):
+        text = "a,b\n,x\nsecret,y\n"
+        spaces = {"a": dpf.Nullable(as_space(space)), "b": ["x", "y"]}
+        self.refused(tmp_path, text, ColumnError, f"column 'a' at row position 1.*{rule}", spaces=spaces)
+
+    def test_sets_and_durations(self, tmp_path):
+        text = "a,b\n1,x\n"
+        for space in (dpf.Subset(["x", "y"]), dpf.Datetime("08:00", "18:00", "min")):
+            self.refused(tmp_path, text, ColumnError, "CSV cannot hold", spaces={"a": (0, 9), "b": space})
+
+    def test_a_set_column_of_parquet_costs_nothing(self, tmp_path):
+        dpf.datasets.make_census(50, columns=["hobbies"]).to_parquet(tmp_path / "in.parquet")
+        ledger = dpf.Ledger(tmp_path / "l.db")
+        ledger.create("d", 5, 1e-6)
+        with pytest.raises(ColumnError, match=r"'hobbies'.*CSV cannot hold; write Parquet"):
+            dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "o.csv", 1, ledger=ledger, dataset="d")
+        assert ledger.remaining("d").epsilon == 5
+
+    def test_other_readers_and_writers(self, tmp_path, census):
+        census.to_csv(tmp_path / "in.csv")
+        with pytest.raises(NotSanitizedError, match=r"pandas\.read_csv"):
+            dpf.read_csv(tmp_path / "in.csv")
+        safe = dpf.sanitize(census, 1, spaces=SPACES, drop=["region"])
+        with pytest.raises(FileError, match=r"name it \.parquet"):
+            dpf.write_parquet(safe, tmp_path / "safe.csv")
+        with pytest.raises(FileError, match="does not exist"):
+            dpf.read_csv(tmp_path / "no.csv")
+
+    def test_a_release_without_its_plan_or_altered(self, files):
+        dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 2, spaces=SPACES, drop=["region"])
+        text = (files / "safe.csv").read_text().splitlines()
+        (files / "safe.csv").write_text("\n".join([text[0], text[2], text[2], *text[3:]]) + "\n")
+        assert not dpf.verify_file(files / "safe.csv").ok
+        (files / "safe.csv").write_text("\n".join([text[0], "word" + text[1], *text[2:]]) + "\n")
+        assert not dpf.verify_file(files / "safe.csv").ok
+        sidecar(files / "safe.csv").unlink()
+        with pytest.raises(NotSanitizedError, match="no release plan"):
+            dpf.verify_file(files / "safe.csv")
+        with pytest.raises(NotSanitizedError, match="carries no release plan"):
+            dpf.Estimates(files / "safe.csv")
+
+
+class TestPipes:
+    @pytest.fixture
+    def run(self, capsysbinary, monkeypatch):
+        def call(*arguments, given=b""):
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+            with pytest.raises(SystemExit) as stopped:
+                main.main([str(argument) for argument in arguments])
+            out, err = capsysbinary.readouterr()
+            return stopped.value.code, out, err.decode()
+
+        monkeypatch.setattr("warnings.showwarning", print)
+        return call
+
+    def test_csv_and_parquet_go_through_pipes(self, files, run):
+        (files / "spaces.json").write_text(json.dumps({"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"]}))
+        more = ["--spaces", files / "spaces.json", "--drop", "income", "--drop", "birth_date", "--drop", "region"]
+        for name in ("in.csv", "in.parquet"):
+            given = (files / name).read_bytes()
+            code, out, err = run("sanitize", "-", "-", "--epsilon", 2, *more, given=given)
+            assert (code, out[:4]) == (0, b"PAR1"), err
+            assert "-: 4,000 rows" in err
+            code, text, err = run("estimate", "-", "mean", "age", given=out)
+            assert code == 0, err
+            assert b"estimate" in text
+
+    def test_a_ledger_wants_files(self, files, run):
+        code, out, err = run(
+            "sanitize", "-", "-", "--epsilon", 1, "--ledger", files / "l.db", "--dataset", "d", given=b"a\n1\n"
+        )
+        assert (code, out) == (2, b"")
+        assert "interrupted job is repeated from files; name them" in err
+
+    def test_nothing_through_the_pipe(self, run):
+        code, _, err = run("sanitize", "-", "-", "--epsilon", 1)
+        assert code == 2
+        assert "no CSV file" in err

@@ -1,0 +1,220 @@
+"""Tables that are read once, in batches, give the values of the same table in memory."""
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpframe as dpf
+from dpframe.api import parquet, planning
+from dpframe.tables import staged
+
+KEY = bytes(range(32))
+ROWS = 3_000
+SPACES = {
+    "age": (0, 120),
+    "sex": ["F", "M"],
+    "income": dpf.Nullable(dpf.Real(0, 250_000)),
+    "hobbies": dpf.Subset(dpf.datasets.HOBBIES, max_size=3),
+    "hour": ("00:00", "23:59"),
+    "price": dpf.Real(0, 10, steps=1001),
+    "level": dpf.Ordinal(["low", "high"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(staged, "BATCH_ROWS", 700)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    people = dpf.datasets.make_census(ROWS, columns=["age", "sex", "income", "hobbies"])
+    rng = np.random.default_rng(2)
+    return pl.from_pandas(
+        people.assign(hobbies=people["hobbies"].map(sorted), sex=people["sex"].astype(str))
+    ).with_columns(
+        hour=pl.Series([dt.time(int(h), 30) for h in rng.integers(0, 24, ROWS)]),
+        price=pl.Series([Decimal(int(x)) / 100 for x in rng.integers(0, 1_000, ROWS)], dtype=pl.Decimal(10, 2)),
+        level=pl.Series(rng.choice(["low", "high"], ROWS), dtype=pl.Enum(["low", "high"])),
+        person=pl.Series(rng.integers(0, 900, ROWS)),
+    )
+
+
+@pytest.fixture(scope="module")
+def plan(frame):
+    return dpf.make_plan(frame, epsilon=3, spaces=SPACES, drop=["person"])
+
+
+def stream(frame, *sizes):
+    """A reader of batches of these sizes, one after the other, which can be gone through once."""
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    batches = np.split(np.arange(ROWS), np.cumsum(sizes))
+    return pa.RecordBatchReader.from_batches(
+        table.schema, (batch for rows in batches for batch in table.take(rows).to_batches())
+    )
+
+
+def sources(frame, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    frame.write_parquet(tmp_path / "in.parquet", row_group_size=512)
+    return {
+        "lazy": frame.lazy().with_columns(pl.col("age") + 0),
+        "scanned": pl.scan_parquet(tmp_path / "in.parquet"),
+        "polars": frame,
+        "reader": stream(frame, 10, 2_000, 0, 1),
+        "arrow": frame.to_arrow(),
+        "duckdb": duckdb.sql(f"select * from '{tmp_path}/in.parquet'"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["lazy", "scanned", "polars", "reader", "arrow", "duckdb"])
+def test_the_values_of_the_table_in_memory(frame, plan, kind, tmp_path):
+    told = dpf.sanitize_parquet(sources(frame, tmp_path)[kind], tmp_path / "out.parquet", plan=plan, key=KEY)
+    expected = dpf.sanitize(frame, plan=plan, key=KEY)
+    out = pl.read_parquet(tmp_path / "out.parquet")
+    assert out.columns == expected.columns
+    for name in out.columns:
+        assert out[name].to_list() == expected[name].to_list(), name
+    assert dpf.verify_file(tmp_path / "out.parquet").ok
+    assert dpf.read_parquet(tmp_path / "out.parquet").dp.release == told
+    assert {path.name for path in tmp_path.iterdir()} == {"in.parquet", "out.parquet"}
+
+
+@pytest.mark.parametrize("options", [{"shuffle": False}, {"sample": 400}, {"passthrough": ["sex", "level", "hobbies"]}])
+def test_other_plans(frame, plan, options, tmp_path):
+    spaces = {name: space for name, space in SPACES.items() if name not in options.get("passthrough", ())}
+    plan = dpf.make_plan(frame, epsilon=3, spaces=spaces, drop=["person"], **options)
+    dpf.sanitize_parquet(frame.lazy(), tmp_path / "out.parquet", plan=plan, key=KEY)
+    expected = dpf.sanitize(frame, plan=plan, key=KEY)
+    out = pl.read_parquet(tmp_path / "out.parquet")
+    for name in out.columns:
+        assert out[name].to_list() == expected[name].to_list(), name
+
+
+def test_rows_of_persons(frame, tmp_path):
+    options = {"epsilon": 2, "delta": 1e-6, "spaces": SPACES, "privacy_id": "person", "contributions": 2, "key": KEY}
+    dpf.sanitize_parquet(frame.lazy(), tmp_path / "out.parquet", **options)
+    out = pl.read_parquet(tmp_path / "out.parquet")
+    assert out["age"].to_list() == dpf.sanitize(frame, **options)["age"].to_list()
+
+
+@pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
+def test_plans(frame, monkeypatch, tmp_path):
+    """Spaces are found as in a file."""
+    monkeypatch.setattr(planning.secrets, "token_bytes", lambda size: KEY)
+    some = frame.select("age", "sex", "income")
+    some.write_parquet(tmp_path / "in.parquet")
+    options = {"epsilon": 3, "spaces": {"age": (0, 120)}}
+    assert dpf.plan_parquet(some.lazy(), **options) == dpf.plan_parquet(tmp_path / "in.parquet", **options)
+
+
+def test_memory_holds_a_block_of_rows(tmp_path):
+    """Forty batches of a megabyte, of which Arrow holds no tenth."""
+    held = []
+
+    def batches():
+        for number in range(40):
+            held.append(pa.total_allocated_bytes() - before)
+            yield pa.record_batch({"x": pa.array(np.arange(1 << 17) % 100 + number)})
+
+    before = pa.total_allocated_bytes()
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), batches())
+    dpf.sanitize_parquet(reader, tmp_path / "out.parquet", 1, spaces={"x": (0, 200)})
+    assert len(held) == 40
+    assert max(held) < 4 << 20
+
+
+def test_rows_on_disk_are_hidden(frame, plan, tmp_path):
+    """While a stream is read its rows are in a file without a name, in which no value stands."""
+    seen = []
+
+    def watched():
+        for frame_of_some in frame.iter_slices(100):
+            yield from frame_of_some.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+            seen.append([path.name for path in tmp_path.iterdir()])
+
+    schema = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).schema
+    hidden = staged.HiddenFile(tmp_path)
+    with hidden:
+        table = staged.StagedInput.of(
+            "a stream", staged.stream_of(pa.RecordBatchReader.from_batches(schema, watched())), hidden
+        )
+        assert table.n == ROWS
+        content = hidden._file.seek(0), hidden._file.read()
+    assert len(content[1]) > 10_000
+    # Shorter words than of six bytes are found in random ones every now and then.
+    words = (b"income", b"hobbies", b"ARROW1", frame["person"].to_numpy()[:3].tobytes())
+    assert not any(word in content[1] for word in words)
+    assert seen == [[]] * 30
+
+
+class TestLedger:
+    @pytest.fixture
+    def account(self, tmp_path):
+        ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+        ledger.create("survey", epsilon=3.1, delta=1e-5)
+        return {"ledger": ledger, "dataset": "survey"}
+
+    def test_an_interrupted_job_is_repeated_whatever_the_batches(self, frame, plan, account, tmp_path, monkeypatch):
+        out = tmp_path / "out.parquet"
+        with monkeypatch.context() as patch:
+            patch.setattr(parquet.Job, "run", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                dpf.sanitize_parquet(stream(frame, 10, 20), out, plan=plan, **account)
+        for other in (frame.with_columns(age=pl.col("age").reverse()), frame.with_columns(person=pl.col("person") + 1)):
+            with pytest.raises(
+                dpf.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"
+            ):
+                dpf.sanitize_parquet(other.lazy(), out, plan=plan, **account)
+        dpf.sanitize_parquet(stream(frame, 2_000), out, plan=plan, **account)
+        assert len(account["ledger"].history("survey")) == 1
+
+    def test_a_refused_value_costs_nothing(self, frame, plan, account, tmp_path):
+        bad = frame.with_columns(age=pl.when(pl.int_range(pl.len()) == 2_345).then(None).otherwise(pl.col("age")))
+        with pytest.raises(dpf.ColumnError, match="'age' at row position 2345: is null"):
+            dpf.sanitize_parquet(bad.lazy(), tmp_path / "out.parquet", plan=plan, **account)
+        assert account["ledger"].history("survey").empty
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+class TestRefusals:
+    def test_a_release(self, frame, plan, tmp_path):
+        safe = dpf.sanitize(frame.to_arrow(), plan=plan)
+        with pytest.raises(dpf.AlreadySanitizedError, match="is a release already"):
+            dpf.sanitize_parquet(safe, tmp_path / "out.parquet", plan=plan)
+
+    def test_a_stream_that_breaks_off(self, frame, plan, tmp_path):
+        def broken():
+            yield from whole.to_batches(max_chunksize=100)
+            raise ValueError("value 37")
+
+        whole = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+        reader = pa.RecordBatchReader.from_batches(whole.schema, broken())
+        with pytest.raises(
+            dpf.FileError, match="the stream broke off while its rows were read; make it anew"
+        ) as caught:
+            dpf.sanitize_parquet(reader, tmp_path / "out.parquet", plan=plan)
+        assert "37" not in str(caught.value)
+        assert caught.value.__context__ is None
+        assert not list(tmp_path.iterdir())
+
+    def test_what_is_no_stream(self, frame, plan, tmp_path):
+        for source in (frame.to_pandas(), 7):
+            with pytest.raises(dpf.ParameterError, match="a Parquet source is a path: of a file, a directory or"):
+                dpf.sanitize_parquet(source, tmp_path / "out.parquet", plan=plan)
+        with pytest.raises(dpf.ParameterError, match="is no stream of rows; pass a table"):
+            dpf.sanitize_parquet(frame["age"], tmp_path / "out.parquet", plan=plan)
+        with pytest.raises(dpf.ParameterError, match="has an empty name"):
+            dpf.sanitize_parquet(frame.rename({"age": ""}), tmp_path / "out.parquet", plan=plan)
+
+    def test_where_it_cannot_go(self, frame, plan, tmp_path):
+        for target, rule in ((tmp_path, "is a directory; name a file"), (tmp_path / "no" / "x", "is not a directory")):
+            with pytest.raises(dpf.FileError, match=rule):
+                dpf.sanitize_parquet(frame.lazy(), target, plan=plan)
