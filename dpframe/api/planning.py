@@ -43,10 +43,11 @@ from dpframe.noise.keystream import Keystream, choice_key, inference_id
 from dpframe.plan.asked import AskedOf
 from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.calibration import Terms, check_ready
+from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.findings import judge_spaces
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measuring import Wish
-from dpframe.plan.plan import MOST_PERSON_ROWS, Plan
+from dpframe.plan.plan import Plan
 from dpframe.plan.rules import BoundRules
 from dpframe.plan.steps import row_cap
 from dpframe.release.order_watch import SortedWatch

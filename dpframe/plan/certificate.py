@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from dpframe.accounting import Bound, ColumnLoss, sampled
 from dpframe.accounting.budget import Budget, round_down, round_up
@@ -31,11 +31,10 @@ from dpframe.channels.flip_loss import FlipLoss
 from dpframe.errors import ParameterError, name_list
 from dpframe.plan.accounting_gains import ORDER_METHODS
 from dpframe.plan.calibration import Terms
-from dpframe.plan.inferred import Inferred
-from dpframe.plan.measures import Measure, measures_step
+from dpframe.plan.data import PlanData
+from dpframe.plan.measures import measures_step
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.proved_inference import prove_inference
-from dpframe.spaces import Space
 
 ENUMERATED = 256
 """Most codes for which every pair of inputs is enumerated; with δ > 0, when it takes longer, half as many."""
@@ -79,82 +78,6 @@ class Proof:
     def __str__(self) -> str:
         claim = f"claims epsilon={self.claimed.epsilon:.9g}, loses {self.epsilon:.9g}"
         return f"{self.unit} ({self.mechanism}): {claim}, at delta={self.claimed.delta:.6g}; {self.method}"
-
-
-class Certified(Protocol):
-    """A column of a plan, or columns that are randomised together."""
-
-    @property
-    def label(self) -> str:
-        """Its name, or names."""
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """Its channel."""
-
-
-class Promise(Protocol):
-    """What a certificate reads of a plan."""
-
-    @property
-    def units(self) -> Sequence[Certified]:
-        """All that is randomised on its own."""
-
-    @property
-    def release(self) -> Budget:
-        """The promise for a person."""
-
-    @property
-    def local(self) -> Budget:
-        """The promise for each row on its own, composed of the units' losses and what inference spent."""
-
-    @property
-    def contributions(self) -> int:
-        """Rows that one person may own."""
-
-    @property
-    def privacy_id(self) -> str | None:
-        """The column that names persons, if rows are chosen by it."""
-
-    @property
-    def n(self) -> int | None:
-        """Rows, where known."""
-
-    @property
-    def terms(self) -> Terms:
-        """What the promise rests on."""
-
-    @property
-    def inferred(self) -> Inferred | None:
-        """What private inference of spaces spent."""
-
-    @property
-    def reused(self) -> Inferred | None:
-        """What the inference of another plan cost whose spaces were taken."""
-
-    @property
-    def spaces(self) -> Mapping[str, Space]:
-        """The space of each randomised column."""
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """Tables that are measured beside the rows."""
-
-    @property
-    def shuffle(self) -> bool:
-        """Whether rows leave in a secret order."""
-
-    @property
-    def passthrough(self) -> tuple[str, ...]:
-        """Columns copied as they are."""
-
-    @property
-    def keeps_index(self) -> bool:
-        """Whether a DataFrame's index is copied as it is."""
-
-    @property
-    def leaks(self) -> tuple[str, ...]:
-        """Columns whose spaces were read off the data."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +170,7 @@ class Certificate:
         return json.dumps(data, ensure_ascii=False)
 
 
-def certify(plan: Promise, claimed: Budget | None = None, contributions: int | None = None) -> Certificate:
+def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | None = None) -> Certificate:
     """Compare a plan's claims with values computed from its tables.
 
     ``claimed`` and ``contributions`` stand for other claims than the plan's own: a total, rows per person.
@@ -301,7 +224,7 @@ def certify(plan: Promise, claimed: Budget | None = None, contributions: int | N
     )
 
 
-def _of_less(plan: Promise, unit: Unit) -> list[str]:
+def _of_less(plan: PlanData, unit: Unit) -> list[str]:
     """Return what spaces were found for less than the plan promises for; without a word, taken spaces for a row."""
     found = [(plan.inferred, unit), (plan.reused, ROW)]
     refusals = [None if inferred is None else inferred.refusal(unit, own) for inferred, own in found]
@@ -312,7 +235,7 @@ _LOCAL = "each row, even against someone who knows which output row it became"
 
 
 def _in_steps(
-    plan: Promise, proofs: Sequence[Proof], claimed: Budget, contributions: int, whole: float
+    plan: PlanData, proofs: Sequence[Proof], claimed: Budget, contributions: int, whole: float
 ) -> tuple[float, float, str]:
     """Return the (ε, δ) of a person by composing steps, from the losses and blankets that were proved, and how."""
     try:
@@ -348,7 +271,7 @@ def _in_steps(
     return claimed.epsilon, bound.value, "; ".join(how)
 
 
-def _central(plan: Promise, contributions: int, delta: float) -> dict[str, Step]:
+def _central(plan: PlanData, contributions: int, delta: float) -> dict[str, Step]:
     """Return what is given away beside the rows: tables' steps anew from the noise that the plan states."""
     found = {}
     if plan.inferred is not None and plan.inferred.step is not None:
@@ -357,7 +280,7 @@ def _central(plan: Promise, contributions: int, delta: float) -> dict[str, Step]
     return found if tables is None else found | {"tables": tables}
 
 
-def _released(plan: Promise, claimed: Budget, contributions: int) -> Budget | None:
+def _released(plan: PlanData, claimed: Budget, contributions: int) -> Budget | None:
     """Return what is claimed less what is subtracted of it, or None if inference leaves nothing of the claim."""
     try:
         subtracted = plan.inferred is not None and plan.inferred.step is None
@@ -555,7 +478,7 @@ def _composition(contributions: int, epsilon: float, delta: float) -> str:
     return f"total: epsilon={epsilon:.9g}, delta={delta:g} per person; {how}"
 
 
-def _attested(plan: Promise, contributions: int) -> list[str]:
+def _attested(plan: PlanData, contributions: int) -> list[str]:
     rows = "one row" if contributions == 1 else f"{contributions} rows"
     lines = [
         "the key was secret, served this table alone, and is gone",
@@ -591,7 +514,7 @@ def _attested(plan: Promise, contributions: int) -> list[str]:
     return lines
 
 
-def _unprotected(plan: Promise) -> list[str]:
+def _unprotected(plan: PlanData) -> list[str]:
     lines = [] if plan.shuffle else ["the order of the rows: it was kept"]
     if plan.passthrough:
         lines.append("copied as they are: " + name_list(plan.passthrough))

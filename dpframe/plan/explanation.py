@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpframe.accounting.budget import Budget
 from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError
+from dpframe.plan.accounting_gains import gains_table
 from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.calibration import recalibrate
 from dpframe.plan.choice import ADDITIVE, stand_in
-from dpframe.plan.columns import Column, parted
+from dpframe.plan.columns import parted
+from dpframe.plan.data import PlanData
+from dpframe.plan.measured_forecast import forecast_of
 from dpframe.plan.measures import measures_step
 from dpframe.plan.measuring import Wish
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.steps import terms_of
-from dpframe.plan.words import Described, digits
+from dpframe.plan.words import digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,34 +30,6 @@ if TYPE_CHECKING:
 _LEAST_GAIN = 0.99
 """A lever that leaves more of the errors is not worth a line."""
 _DELTA = 1e-6
-
-
-class Explained(Described, Protocol):
-    """What an explanation reads of a plan, which is a dataclass."""
-
-    @property
-    def epsilon(self) -> float:
-        """Of the promise."""
-
-    @property
-    def delta(self) -> float:
-        """Of the promise."""
-
-    @property
-    def located(self) -> Budget:
-        """The promise for a person whose released rows are known."""
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The randomised columns."""
-
-    def __getitem__(self, name: str) -> Column: ...
-
-    def forecast(self) -> pd.DataFrame:
-        """Return standard errors to expect."""
-
-    def accounting_gains(self) -> pd.DataFrame:
-        """Return what each accounting contributes."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +79,18 @@ class Explanation:
         return first + notebook_html("What the accounting contributes", lists, self.gains, digits)
 
 
-def explained(plan: Explained) -> Explanation:
+def explained(plan: PlanData) -> Explanation:
     """Return the explanation of a plan."""
     known = bool(plan.n and plan.columns)
     return Explanation(
         tuple(person_lines(plan)),
         lever_table(plan),
-        plan.accounting_gains() if known else None,
-        plan.forecast() if known else None,
+        gains_table(plan.units, plan.terms) if known else None,
+        forecast_of(plan) if known else None,
     )
 
 
-def person_lines(plan: Explained) -> Iterator[str]:
+def person_lines(plan: PlanData) -> Iterator[str]:
     """Say what a plan's promise means for one person, in sentences."""
     yield _odds("Against anyone who sees the release, even if they know everybody else's row", plan.release)
     if plan.located != plan.release:
@@ -135,7 +110,7 @@ def _odds(whom: str, budget: Budget) -> str:
     )
 
 
-def lever_table(plan: Explained) -> pd.DataFrame:
+def lever_table(plan: PlanData) -> pd.DataFrame:
     """Return by which factor each lever would change the errors that are forecast, the best first."""
     import pandas as pd
 
@@ -156,7 +131,7 @@ def lever_table(plan: Explained) -> pd.DataFrame:
     return table
 
 
-def _levers(plan: Explained) -> dict[str, dict[str, Any]]:
+def _levers(plan: PlanData) -> dict[str, dict[str, Any]]:
     """Return what may be changed of a plan, in words and as arguments of `_remade`."""
     levers: dict[str, dict[str, Any]] = {
         f"twice the epsilon ({2 * plan.epsilon:g})": {"epsilon": 2 * plan.epsilon},
@@ -183,7 +158,7 @@ def _levers(plan: Explained) -> dict[str, dict[str, Any]]:
     return levers
 
 
-def _remade(plan: Explained, **changes: Any) -> Explained:
+def _remade(plan: PlanData, **changes: Any) -> PlanData:
     """Return a plan like another without what inference has cost, with some things changed."""
     names = changes.get("names", [column.name for column in plan.columns])
     units = tuple(unit for unit in plan.units if set(unit.names) <= set(names))
@@ -198,9 +173,8 @@ def _remade(plan: Explained, **changes: Any) -> Explained:
     cap, secret = plan.local_epsilon, shuffle and not plan.passthrough
     terms = terms_of(budget, None, n, sample, secret, plan.contributions, cap, tables)
     columns, groups = parted(recalibrate(units, terms), spaces)
-    whole: Any = plan
-    other: Explained = replace(
-        whole,
+    return replace(
+        plan,
         epsilon=budget.epsilon,
         delta=budget.delta,
         n=n,
@@ -214,7 +188,6 @@ def _remade(plan: Explained, **changes: Any) -> Explained:
         reused=None,
         measures=measures,
     )
-    return other
 
 
 def _square(unit: Any) -> Any:
@@ -228,8 +201,8 @@ def _square(unit: Any) -> Any:
         return unit
 
 
-def _errors(plan: Explained) -> pd.Series[float]:
-    return plan.forecast()["std_error"]
+def _errors(plan: PlanData) -> pd.Series[float]:
+    return forecast_of(plan)["std_error"]
 
 
 def _ratio(other: pd.Series[float], base: pd.Series[float]) -> float:

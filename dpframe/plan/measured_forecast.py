@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpframe.plan.forecast import number_of, vector_scale
+from dpframe.errors import check_whole
+from dpframe.plan.accounting_gains import split_mechanisms
+from dpframe.plan.data import PlanData
+from dpframe.plan.forecast import forecast_table, number_of, vector_scale
 from dpframe.plan.measures import Measure
 from dpframe.spaces import Space
 from dpframe.totals.cells import ball_of, cell_count, is_cut
@@ -19,6 +22,17 @@ if TYPE_CHECKING:
 
 BESIDE = "rows_alone"
 """The column that tells what the rows' own error is."""
+
+
+def forecast_of(plan: PlanData, n_rows: int | None = None, types: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Return the standard errors that a plan lets expect; see `Plan.forecast`."""
+    n = check_whole(plan.n if n_rows is None else n_rows, "n_rows", of="rows")
+    split = split_mechanisms(plan.units, plan.terms) if plan.groups else None
+    if plan.sample is None or plan.n is None:
+        table = forecast_table(plan.columns, n, types, plan.groups, split=split)
+    else:
+        table = forecast_table(plan.columns, max(1, plan.sample * n // plan.n), types, plan.groups, n, split)
+    return with_tables(table, plan.measures, plan.spaces, n) if plan.measures else table
 
 
 def with_tables(

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from dpframe.accounting.gaussian_dp import Step
-from dpframe.accounting.unit import ROW, Unit
+from dpframe.accounting.unit import ROW
 from dpframe.channels.base import label_of
 from dpframe.errors import name_list
 from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines
-from dpframe.plan.certificate import Promise
-from dpframe.plan.columns import Group, Randomised
-from dpframe.plan.findings import NotFound
+from dpframe.plan.columns import Randomised
+from dpframe.plan.data import PlanData
 from dpframe.plan.measures import measure_lines
-from dpframe.plan.rules import Rule
 from dpframe.plan.steps import step_lines
 
 if TYPE_CHECKING:
@@ -31,54 +28,7 @@ _WIDEST = 200
 """Letters of each of them."""
 
 
-class Described(Promise, Protocol):
-    """What is said of a plan, beyond what its certificate reads."""
-
-    @property
-    def units(self) -> tuple[Randomised, ...]:
-        """All that is randomised on its own."""
-
-    @property
-    def local_epsilon(self) -> float | None:
-        """The most that a row may lose."""
-
-    @property
-    def privacy_id(self) -> str | None:
-        """The column that names persons, if rows are chosen by it."""
-
-    @property
-    def unit(self) -> Unit:
-        """Whom the promise is for."""
-
-    @property
-    def sample(self) -> int | None:
-        """Rows that are chosen in secret."""
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """Columns that are randomised together."""
-
-    @property
-    def drop(self) -> tuple[str, ...]:
-        """Columns that are left out."""
-
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        """Public facts between columns."""
-
-    @property
-    def not_found(self) -> tuple[NotFound, ...]:
-        """Columns whose spaces inference did not find."""
-
-    @property
-    def steps(self) -> Mapping[str, Step]:
-        """What each part costs."""
-
-    def summary(self) -> pd.DataFrame:
-        """Return a table of the columns."""
-
-
-def plan_lines(plan: Described) -> list[str]:
+def plan_lines(plan: PlanData) -> list[str]:
     """Return the promise and what it does not cover, in plain words."""
     people = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
     people += "" if plan.unit.person is None else f", by column {plan.unit.person!r}"
@@ -135,7 +85,7 @@ def plan_lines(plan: Described) -> list[str]:
     return text
 
 
-def _order(plan: Described) -> str:
+def _order(plan: PlanData) -> str:
     if not plan.shuffle:
         return "kept: positions are not protected"
     if plan.terms.shuffled_rows is None:
@@ -148,14 +98,14 @@ def _order(plan: Described) -> str:
     return f"secret, uniformly random among {plan.terms.shuffled_rows:,} rows; {credit}"
 
 
-def plan_text(plan: Described) -> str:
+def plan_text(plan: PlanData) -> str:
     """Return the lines and the table of the columns."""
     return "\n".join([*plan_lines(plan), "", table_text(plan)])
 
 
-def table_text(plan: Described) -> str:
+def table_text(plan: PlanData) -> str:
     """Return the table of the columns as text."""
-    return plan.summary().to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
+    return summary_of(plan).to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
 
 
 def on_a_screen(text: str) -> str:
@@ -167,7 +117,12 @@ def on_a_screen(text: str) -> str:
     return "\n".join(lines)
 
 
-def summary_table(units: Sequence[Randomised], not_found: Collection[str]) -> pd.DataFrame:
+def summary_of(plan: PlanData) -> pd.DataFrame:
+    """Return a row per randomised unit of a plan; see `Plan.summary`."""
+    return _summary_table(plan.units, {missing.column for missing in plan.not_found})
+
+
+def _summary_table(units: Sequence[Randomised], not_found: Collection[str]) -> pd.DataFrame:
     """Return a row per unit; see `Plan.summary`."""
     import pandas as pd
 

@@ -226,7 +226,7 @@ def test_the_certificate_finds_a_plan_that_forgets_its_tables(monkeypatch):
     def forgets(*terms):
         return terms_of(*terms[:7])
 
-    for module in ("plan", "build"):
+    for module in ("data", "build"):
         monkeypatch.setattr(f"dpframe.plan.{module}.terms_of", forgets)
     forgetful = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=AUTO)
     certificate = forgetful.verify()
