@@ -71,3 +71,16 @@ def test_import_is_quiet_and_leaves_heavy_modules_alone():
     code = code.replace("import sys, dpframe;", "import sys, dpframe; dpframe.Sanitizer;")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "sklearn" in done.stdout
+
+
+def test_a_first_answer_leaves_scipy_stats_alone():
+    code = """
+import sys, warnings, dpframe as dpf
+warnings.simplefilter("ignore")
+frame = dpf.datasets.make_census(2_000, columns=["sex", "age", "hobbies"])
+safe = dpf.sanitize(frame, epsilon=4, delta=1e-6, key=bytes(32))
+safe.dp.value_counts("sex"), safe.dp.quantile("age"), safe.dp.support("hobbies"), safe.dp.count({"age": (20, 40)})
+print([m for m in ("scipy.stats", "sklearn") if m in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -11,6 +11,7 @@ from itertools import accumulate, repeat
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import gammaln, xlog1py, xlogy
 
 from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import round_down
@@ -111,13 +112,8 @@ class FlipChannel(SetChannel):
 
     def size_law(self) -> FloatArray:
         """Return P(released size | size): Bin(size, p) items of the set and Bin(h − size, q) others."""
-        from scipy.stats import binom
-
         (p, q), h = self.shown, self.items
-        columns = [
-            np.convolve(binom.pmf(np.arange(s + 1), s, p), binom.pmf(np.arange(h - s + 1), h - s, q))
-            for s in range(self.most + 1)
-        ]
+        columns = [np.convolve(_binomial(s, p), _binomial(h - s, q)) for s in range(self.most + 1)]
         return np.stack(columns, axis=1)
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
@@ -309,3 +305,11 @@ class AsymmetricBitFlip(FlipMechanism):
     def flips(self) -> FlipLoss:
         """The integers that items are shown with, and their loss."""
         return fitting_flips(self.items, self.most, self.epsilon, self.delta, True)
+
+
+def _binomial(n: int, p: float) -> FloatArray:
+    """Return the binomial law of 0 to n."""
+    # By scipy.special: scipy.stats takes half a second to import.
+    k = np.arange(n + 1)
+    ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    return np.asarray(np.exp(ways + xlogy(k, p) + xlog1py(n - k, -p)))
