@@ -309,6 +309,19 @@ def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised
     return tuple(by_names[unit.names] for unit in units)
 
 
+def likely_units(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
+    """Return about the units of `recalibrate`, their losses within 1 % of its own, without proof: for forecasts."""
+    if any(unit.mechanism.fixed or unit.takes_delta for unit in units):
+        return recalibrate(units, terms)
+    total = math.fsum(unit.mechanism.epsilon for unit in units)
+    shares = [unit.mechanism.epsilon / total for unit in units]
+    model = _Model.beside([], shares, terms)
+    if not model.curved:
+        return recalibrate(units, terms)
+    guess = _guessed([unit.remade for unit in units], shares, model)[0]
+    return tuple(unit.remade(guess * share, 0.0) for unit, share in zip(units, shares, strict=True))
+
+
 _CENTRAL = "epsilon is too small beside what is spent centrally; raise it, or declare spaces"
 _READY = (
     "epsilon is too small for the mechanisms that are given ready; raise it, or spend less besides (infer_share, "
@@ -387,18 +400,11 @@ def _curved(
 ) -> list[Randomised]:
     """Return the same for rows in secret order beside central steps: the model says where, units are then proved."""
     inside, most = terms.sampled_budget, _MOST / min(shares)
-    total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
+    total, slope = _guessed(makers, shares, model)
     best: list[Randomised] | None = None
     low, high, last = 0.0, math.inf, (0.0, 0.0)
-
-    def made(total: float) -> list[Randomised]:
-        return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
-
-    for _ in range(_GUESSES):
-        model.learn(total, [unit.column_loss for unit in made(total)])
-        total, slope = model.under_curve(most)
     for _ in range(_CURVED_TURNS):
-        units = made(total)
+        units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
         ratio = _cover(tuple(unit.column_loss for unit in [*ready, *units]), terms).ratio
         fits = terms.delta_of([*ready, *units]).value <= inside.delta
         if fits:
@@ -418,6 +424,16 @@ def _curved(
     if best is None:
         raise ParameterError(_READY if any(unit.mechanism.fixed for unit in ready) else _CENTRAL)
     return best
+
+
+def _guessed(makers: Sequence[Maker], shares: Sequence[float], model: _Model) -> tuple[float, float]:
+    """Return about the largest total loss that lies under the curve, and how μ grows, by a model of units made."""
+    most = _MOST / min(shares)
+    total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
+    for _ in range(_GUESSES):
+        model.learn(total, [make(total * share, 0.0).column_loss for make, share in zip(makers, shares, strict=True)])
+        total, slope = model.under_curve(most)
+    return total, slope
 
 
 def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, model: _Model) -> list[Randomised]:

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpframe.accounting.budget import Budget
-from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError
 from dpframe.plan.accounting_gains import gains_table
 from dpframe.plan.beliefs import after, best_guess, chance, percent
-from dpframe.plan.calibration import recalibrate
-from dpframe.plan.choice import ADDITIVE, stand_in
-from dpframe.plan.columns import parted
 from dpframe.plan.data import PlanData
 from dpframe.plan.measured_forecast import forecast_of
-from dpframe.plan.measures import measures_step
-from dpframe.plan.measuring import Wish
 from dpframe.plan.notebook import notebook_html
-from dpframe.plan.steps import terms_of
+from dpframe.plan.setting import Setting
 from dpframe.plan.words import digits
 
 if TYPE_CHECKING:
@@ -116,93 +110,47 @@ def lever_table(plan: PlanData) -> pd.DataFrame:
 
     found: dict[str, float] = {}
     if plan.n and plan.columns:
-        base = _errors(_remade(plan))
-        for lever, changes in _levers(plan).items():
+        own = Setting.of(plan)
+        base = own.forecast()["std_error"]
+        for lever, other in _levers(plan, own).items():
             try:
-                other = _errors(_remade(plan, **changes))
+                found[lever] = _ratio(other.forecast()["std_error"], base)
             except ParameterError:
                 continue
-            found[lever] = _ratio(other, base)
         if plan.inferred is not None:
-            found["spaces that are declared, so that finding them costs nothing"] = _ratio(base, _errors(plan))
+            declared = "spaces that are declared, so that finding them costs nothing"
+            found[declared] = _ratio(base, forecast_of(plan)["std_error"])
     worth = {lever: factor for lever, factor in sorted(found.items(), key=lambda item: item[1]) if factor < _LEAST_GAIN}
     table = pd.DataFrame({"errors": worth}, dtype=np.float64)
     table.index.name = "lever"
     return table
 
 
-def _levers(plan: PlanData) -> dict[str, dict[str, Any]]:
-    """Return what may be changed of a plan, in words and as arguments of `_remade`."""
-    levers: dict[str, dict[str, Any]] = {
-        f"twice the epsilon ({2 * plan.epsilon:g})": {"epsilon": 2 * plan.epsilon},
-        f"twice the rows ({2 * (plan.n or 0):,})": {"n": 2 * (plan.n or 0)},
+def _levers(plan: PlanData, own: Setting) -> dict[str, Setting]:
+    """Return what may be changed of a plan, in words, and the setting that it leads to."""
+    promise = own.promise
+    levers = {
+        f"twice the epsilon ({2 * plan.epsilon:g})": replace(own, promise=Budget(2 * promise.epsilon, promise.delta)),
+        f"twice the rows ({2 * own.n:,})": replace(own, n=2 * own.n),
     }
-    delta = plan.delta or min(_DELTA, (plan.n or 1) ** -1.5)
     if plan.delta == 0:
-        levers[f"delta={delta:.2g}, which the credit of a secret order needs"] = {
-            "delta": delta,
-            "shuffle": True,
-        }
+        delta = min(_DELTA, own.n**-1.5)
+        shuffled = replace(own, promise=Budget(promise.epsilon, delta), shuffle=True)
+        levers[f"delta={delta:.2g}, which the credit of a secret order needs"] = shuffled
     elif not plan.shuffle:
-        levers["rows in a secret order (shuffle=True)"] = {"shuffle": True}
+        levers["rows in a secret order (shuffle=True)"] = replace(own, shuffle=True)
     if not plan.measures and plan.delta > 0 and plan.shuffle and not plan.passthrough:
-        levers['tables measured beside the rows (measure="auto")'] = {"measure": "auto"}
-    if any(_square(unit) is not unit for unit in plan.units):
-        levers['the square wave for numbers (numbers="square_wave")'] = {"numbers": "square_wave"}
+        levers['tables measured beside the rows (measure="auto")'] = replace(own, measure="auto")
+    if (square := own.with_square_waves()) is not own:
+        levers['the square wave for numbers (numbers="square_wave")'] = square
     if plan.sample is not None:
-        levers["all rows instead of a sample"] = {"sample": None}
+        levers["all rows instead of a sample"] = replace(own, sample=None)
     if len(plan.units) > 1:
         units = [unit.names for unit in plan.units]
         kept = [name for unit in units[: (len(units) + 1) // 2] for name in unit]
-        levers[f"half of the columns left out, of those that stay ({', '.join(map(repr, kept))})"] = {"names": kept}
+        what = f"half of the columns left out, of those that stay ({', '.join(map(repr, kept))})"
+        levers[what] = own.of_columns(kept)
     return levers
-
-
-def _remade(plan: PlanData, **changes: Any) -> PlanData:
-    """Return a plan like another without what inference has cost, with some things changed."""
-    names = changes.get("names", [column.name for column in plan.columns])
-    units = tuple(unit for unit in plan.units if set(unit.names) <= set(names))
-    if "numbers" in changes:
-        units = tuple(_square(unit) for unit in units)
-    spaces = {name: plan[name].space for unit in units for name in unit.names}
-    budget = Budget(changes.get("epsilon", plan.epsilon), changes.get("delta", plan.delta))
-    n, sample, shuffle = (changes.get(name, getattr(plan, name)) for name in ("n", "sample", "shuffle"))
-    wish = Wish(changes.get("measure", "auto" if plan.measures else None))
-    measures = wish.measures(spaces, budget, None, n, plan.contributions)
-    tables = measures_step(measures, spaces, plan.contributions, budget.delta)
-    cap, secret = plan.local_epsilon, shuffle and not plan.passthrough
-    terms = terms_of(budget, None, n, sample, secret, plan.contributions, cap, tables)
-    columns, groups = parted(recalibrate(units, terms), spaces)
-    return replace(
-        plan,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        n=n,
-        sample=sample,
-        shuffle=shuffle,
-        keeps_index=plan.keeps_index and not shuffle,
-        columns=columns,
-        groups=groups,
-        leaks=(),
-        inferred=None,
-        reused=None,
-        measures=measures,
-    )
-
-
-def _square(unit: Any) -> Any:
-    """Return a column of numbers that has Laplace noise with a square wave in its place; others as they are."""
-    tag = None if unit.mechanism.tag not in ADDITIVE or unit.space.is_listed else stand_in(unit.space, "square_wave")
-    if tag is None:
-        return unit
-    try:
-        return replace(unit, mechanism=mechanism_for(unit.space, unit.mechanism.epsilon, unit.mechanism.delta, tag))
-    except ParameterError:  # an ε too small for it
-        return unit
-
-
-def _errors(plan: PlanData) -> pd.Series[float]:
-    return forecast_of(plan)["std_error"]
 
 
 def _ratio(other: pd.Series[float], base: pd.Series[float]) -> float:

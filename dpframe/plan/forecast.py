@@ -30,8 +30,8 @@ MOST_CELLS = 1_024
 NOTHING = "share: no information"
 """The unit of shares that are forecast an error above 1: such an error says nothing of a share."""
 
-FINEST = 1 << 20
-"""A finer grid is forecast by this one: errors depend on its steps by no more than rounding does."""
+FINEST = 1 << 12
+"""A finer grid is forecast by this one where values are taken as uniform: errors differ by 0.03 % at most."""
 
 
 def marginal_errors(mechanism: Mechanism, shares: FloatArray, n: int, sampled: float = 0.0) -> tuple[float, float]:
@@ -74,9 +74,9 @@ def mean_errors(
     null = space.has_null
     values = space.values
     width = float(values - 1)
-    if values - 1 > FINEST and not isinstance(mechanism, ResponseChannel):
+    if values - 1 > FINEST and shares is None and not isinstance(mechanism, ResponseChannel):
         coarse = Nullable(Integer(0, FINEST)) if null else Integer(0, FINEST)
-        mechanism, shares = mechanism.recalibrated(coarse, mechanism.epsilon, mechanism.delta), None
+        mechanism = mechanism.recalibrated(coarse, mechanism.epsilon, mechanism.delta)
         values = FINEST + 1
     first, second = number_of(space, np.array([0, 1]))
     numbers = np.append(np.linspace(-0.5, 0.5, values), np.zeros(int(null)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 import dpframe as dpf
 from dpframe.cli.main import main
 from dpframe.plan import build_plan
+from dpframe.plan.setting import Setting
 
 SPACES = {"age": (0, 99), "sex": ["F", "M"], "region": ["a", "b", "c", "d"]}
 
@@ -92,3 +95,14 @@ def test_a_lever_leaves_whole_groups():
     plan = build_plan(SPACES | {"b": (0, 4)}, epsilon=1.0, n=1_000, groups=[("age", "region")])
     (lever,) = [name for name in plan.explain().levers.index if name.startswith("half of the columns")]
     assert "('age', 'region', 'sex')" in lever
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 3.0])
+@pytest.mark.parametrize("options", [{}, {"sample": 500}, {"groups": [("sex", "region")]}, {"measure": None}])
+def test_a_setting_forecasts_what_its_plan_would(epsilon, options):
+    census = dpf.datasets.make_census(6_000, columns=["age", "sex", "region"])
+    spaces = {"age": (0, 120), "sex": list(dpf.datasets.SEXES), "region": list(dpf.datasets.REGIONS)}
+    own = Setting.of(dpf.make_plan(census, 1.0, spaces=spaces, **options))
+    plan = dpf.make_plan(census.head(2_000), epsilon, spaces=spaces, **options)
+    other = replace(own, promise=plan.release, n=2_000).forecast()["std_error"]
+    pd.testing.assert_series_equal(other, plan.forecast()["std_error"], rtol=0.05)

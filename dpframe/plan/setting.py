@@ -1,0 +1,111 @@
+"""A plan as it might have been made: other numbers, the same spaces. For forecasts, as nothing of it is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpframe.accounting.budget import Budget
+from dpframe.channels import mechanism_for
+from dpframe.errors import ParameterError
+from dpframe.plan.accounting_gains import split_mechanisms
+from dpframe.plan.calibration import likely_units
+from dpframe.plan.choice import ADDITIVE, stand_in
+from dpframe.plan.columns import Randomised, parted
+from dpframe.plan.data import PlanData
+from dpframe.plan.forecast import forecast_table
+from dpframe.plan.measured_forecast import with_tables
+from dpframe.plan.measuring import Wish
+from dpframe.plan.steps import terms_of
+from dpframe.spaces import Space
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What decides the errors of a plan whose spaces are declared; `dataclasses.replace` makes another one.
+
+    Losses and noise are those of the planner's own search before its proof: within a few percent of a plan's, and not fit for
+    a release.
+
+    Examples
+    --------
+    >>> from dpframe.plan import build_plan
+    >>> plan = build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000)
+    >>> own = Setting.of(plan).forecast()["std_error"]
+    >>> bool(abs(own / plan.forecast()["std_error"] - 1).max() < 0.01)
+    True
+    """
+
+    units: tuple[Randomised, ...]
+    spaces: Mapping[str, Space]
+    promise: Budget
+    n: int
+    sample: int | None = None
+    shuffle: bool = True
+    copied: bool = False
+    contributions: int = 1
+    local: float | None = None
+    measure: str | None = None
+
+    @classmethod
+    def of(cls, plan: PlanData) -> Setting:
+        """Return the setting of a plan that has a number of rows; tables of its choice become those chosen for it."""
+        assert plan.n
+        return cls(
+            plan.units,
+            plan.spaces,
+            plan.release,
+            plan.n,
+            plan.sample,
+            plan.shuffle,
+            bool(plan.passthrough),
+            plan.contributions,
+            plan.local_epsilon,
+            "auto" if plan.measures else None,
+        )
+
+    def of_columns(self, names: Collection[str]) -> Setting:
+        """Return the setting of only these columns; groups that are not among them as a whole are left out."""
+        units = tuple(unit for unit in self.units if set(unit.names) <= set(names))
+        kept = {name for unit in units for name in unit.names}
+        return replace(self, units=units, spaces={name: self.spaces[name] for name in self.spaces if name in kept})
+
+    def with_square_waves(self) -> Setting:
+        """Return the setting with square waves for numbers that have Laplace noise; the same one where none has."""
+        units = tuple(map(_square, self.units))
+        same = all(one is other for one, other in zip(units, self.units, strict=True))
+        return self if same else replace(self, units=units)
+
+    def forecast(self) -> pd.DataFrame:
+        """Return the standard errors to expect, as `Plan.forecast` does.
+
+        Raises
+        ------
+        ParameterError
+            If no noise is large enough.
+        """
+        wish, secret = Wish(self.measure), self.shuffle and not self.copied
+        measures = wish.measures(self.spaces, self.promise, None, self.n, self.contributions, proved=False)
+        tables = wish.most(self.promise, None) if measures else None
+        terms = terms_of(self.promise, None, self.n, self.sample, secret, self.contributions, self.local, tables)
+        units = likely_units(self.units, terms)
+        columns, groups = parted(units, self.spaces)
+        split = split_mechanisms(units, terms) if groups else None
+        rows, population = (self.n, None) if self.sample is None else (self.sample, self.n)
+        table = forecast_table(columns, rows, None, groups, population, split)
+        return with_tables(table, measures, self.spaces, self.n) if measures else table
+
+
+def _square(unit: Any) -> Any:
+    """Return a column of numbers that has Laplace noise with a square wave in its place; others as they are."""
+    tag = None if unit.mechanism.tag not in ADDITIVE or unit.space.is_listed else stand_in(unit.space, "square_wave")
+    if tag is None:
+        return unit
+    try:
+        return replace(unit, mechanism=mechanism_for(unit.space, unit.mechanism.epsilon, unit.mechanism.delta, tag))
+    except ParameterError:  # an ε too small for it
+        return unit
