@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Setting:
     """What decides the errors of a plan whose spaces are declared; `dataclasses.replace` makes another one.
 
-    Losses and noise are those of the planner's own search before its proof: within a few percent of a plan's, and not fit for
-    a release.
+    Losses and noise are those of the planner's own search before its proof: within a few percent of a plan's, and not
+    fit for a release.
 
     Examples
     --------
