@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.estimate.measured_tables import MeasuredTables
-from dpframe.estimate.tables.dependence import SHOWS, dependence_score
-from dpframe.estimate.tables.tables import Table
+from dpframe.estimate.tables.tables import SHOWS, Table, dependence_score
 from dpframe.plan.plan import Plan
 
 
@@ -26,7 +25,7 @@ def fidelity_table(plan: Plan, tables: MeasuredTables) -> pd.DataFrame:
         found = name not in lost
         source = tables.told([name]) if found and name in tables.columns else "rows" if found else "none"
         rows[name, ""] = (source, math.nan, math.nan, found)
-    known = {(t.columns[0], t.columns[1]): t for t in tables.evidence.rows} | dict(tables.evidence.pairs)
+    known = tables.evidence.row_pairs | tables.evidence.pairs
     for i, j in combinations(range(len(tables.names)), 2):
         names, table = (tables.names[i], tables.names[j]), known.get((i, j))
         if lost & set(names) or table is None:

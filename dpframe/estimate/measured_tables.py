@@ -6,18 +6,16 @@ a warning: estimates are then from rows alone.
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import combinations
 
 import numpy as np
 
-from dpframe.arrays import FloatArray, IntArray
+from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, MemberAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
@@ -25,12 +23,18 @@ from dpframe.estimate.distribution import Distribution
 from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
 from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.estimate.surrogates import count_classes, count_pairs
-from dpframe.estimate.table_column import TableColumn, as_bins, code_stretches, into_cells, middle_codes, same_cells
-from dpframe.estimate.tables.bootstrap import Replicas, draw_replicas
-from dpframe.estimate.tables.dependence import SHOWS, dependence_score, row_score
-from dpframe.estimate.tables.fit import TableFit, fit_alone, fit_tables
-from dpframe.estimate.tables.numbers import cut_at_quantiles, tilt_to_mean
-from dpframe.estimate.tables.tables import Evidence, Table, row_table
+from dpframe.estimate.table_column import (
+    TableColumn,
+    as_bins,
+    code_stretches,
+    into_cells,
+    middle_codes,
+    quantile_bins,
+    same_cells,
+    tilt_to_mean,
+)
+from dpframe.estimate.tables.bootstrap import Fitted
+from dpframe.estimate.tables.tables import SHOWS, Evidence, Table, dependence_score, merged, row_table
 from dpframe.evidence.combine import Observation
 from dpframe.evidence.number_law import NumberLaw
 from dpframe.plan.columns import Column
@@ -61,9 +65,6 @@ MOST_ROW_PAIRS = 300
 
 _UNKNOWN = 1e9
 """The standard deviation of a count that was not made."""
-
-KEPT_FITS = 8
-"""Fits that are kept."""
 
 MOST_FITTED = 15
 """Columns that a question's fit has at most: of wider tables those asked for, and the others that depend on them most.
@@ -141,45 +142,6 @@ def _axis(column: Column, starts: Sequence[int] | None) -> Axis:
     if starts is None:
         return ListedAxis(column)
     return BinnedAxis(column, (*(int(start) for start in starts), column.space.values), (), pooled=True)
-
-
-_fits_kept: OrderedDict[bytes, FittedTables] = OrderedDict()
-
-
-@dataclass(frozen=True, eq=False)
-class FittedTables:
-    """A fit, and its replicas once they are asked for."""
-
-    fit: TableFit
-
-    @cached_property
-    def replicas(self) -> Replicas:
-        """Fits to measurements drawn anew."""
-        return draw_replicas(self.fit)
-
-
-def fitted(evidence: Evidence) -> FittedTables:
-    """Return the fit to evidence; one that was made in this process is known."""
-    digest = hashlib.sha256(repr((evidence.n, evidence.sizes)).encode())
-    for table in (*evidence.tables, *evidence.rows):
-        digest.update(repr((table.columns, table.counts.shape)).encode())
-        digest.update(table.counts.tobytes())
-        digest.update(np.asarray(table.sigma).tobytes())
-    for channel in evidence.channels:
-        digest.update(channel.tobytes())
-    key = digest.digest()
-    if key not in _fits_kept:
-        _fits_kept[key] = FittedTables(_fit(evidence))
-        while len(_fits_kept) > KEPT_FITS:
-            _fits_kept.popitem(last=False)
-    _fits_kept.move_to_end(key)
-    return _fits_kept[key]
-
-
-def _fit(evidence: Evidence) -> TableFit:
-    if evidence.pairs or evidence.rows:
-        return fit_tables(evidence)
-    return fit_alone(evidence)
 
 
 class MeasuredTables:
@@ -382,7 +344,7 @@ class MeasuredTables:
             axes = {name: make_axis(self._source.column(name), None) for name in {*self._eligible, *names}}
             wanted = [(a, b) for a in names for b in self._eligible if b not in names]
             counted = count_pairs(axes, wanted, self._source.codes(list(axes)))
-            yield from ((pair, row_score(counts)) for pair, counts in counted.items())
+            yield from ((pair, dependence_score(counts)) for pair, counts in counted.items())
         for table, _ in self._touching(names):
             pair = table.measure.columns
             if len(pair) == 2 and len(set(pair) & set(names)) == 1:
@@ -424,7 +386,7 @@ class MeasuredTables:
         if more is not None:
             law = law.told(more.about(law.positive))
         merge = None if coarse is None else into_cells(axis, coarse)
-        bins = _quantile_bins(law.positive, axis) if merge is None else merge.argmax(axis=0)
+        bins = quantile_bins(law.positive, axis.has_null) if merge is None else merge.argmax(axis=0)
         return TableColumn(axis, bins, law.shares, law)
 
     def law(self, name: str) -> NumberLaw | None:
@@ -453,7 +415,7 @@ class MeasuredTables:
         grid = make_axis(column, min(FINE_CELLS, column.space.values)).for_fits
         assert isinstance(grid, BinnedAxis)
         shares = Distribution.fit(grid, count_classes([grid], self._source.codes([column.name]))).shares
-        return TableColumn(grid, _quantile_bins(shares * self._source.n, grid), shares)
+        return TableColumn(grid, quantile_bins(shares * self._source.n, grid.has_null), shares)
 
     @cached_property
     def names(self) -> list[str]:
@@ -561,15 +523,15 @@ class MeasuredTables:
             if len(axes) <= MOST_FITTED:
                 found += [(math.inf, pair, table) for pair, table in tables.items()]
             else:
-                scored = [(row_score(table), pair, table) for pair, table in tables.items()]
+                scored = [(dependence_score(table), pair, table) for pair, table in tables.items()]
                 kept = [one for one in scored if one[0] > SHOWS]
                 found = sorted([*found, *kept], key=lambda one: -one[0])[:MOST_ROW_PAIRS]
         return [(pair, table) for _, pair, table in sorted(found, key=lambda one: one[1])]
 
     @cached_property
-    def fitted(self) -> FittedTables:
+    def fitted(self) -> Fitted:
         """The fit to it."""
-        return fitted(self.evidence)
+        return Fitted.of(self.evidence)
 
     def fine(self, name: str) -> FloatArray:
         """Return the shares of a column's fine cells; of a number whose sum was measured, at its mean."""
@@ -594,16 +556,12 @@ class MeasuredTables:
 
 
 def _one_for_each(tables: Sequence[Table]) -> list[Table]:
-    """Return all tables of one column as one, weighted by precision: of wide tables many pairs reach into a fit."""
-    found, sums = [], dict[tuple[int, ...], tuple[FloatArray, FloatArray]]()
+    """Return all tables of one column as one: of wide tables many pairs reach into a fit."""
+    seen: dict[tuple[int, ...], list[Table]] = {}
     for table in tables:
-        if len(table.columns) > 1:
-            found.append(table)
-            continue
-        precision = 1 / table.variances
-        counts, before = sums.get(table.columns, (np.zeros_like(precision), np.zeros_like(precision)))
-        sums[table.columns] = counts + precision * table.counts, before + precision
-    return found + [Table(columns, y / w, np.sqrt(1 / w)) for columns, (y, w) in sums.items()]
+        if len(table.columns) == 1:
+            seen.setdefault(table.columns, []).append(table)
+    return [table for table in tables if len(table.columns) > 1] + [merged(some) for some in seen.values()]
 
 
 def _margin(table: MeasuredTable, axes: Sequence[Axis], place: int, axis: BinnedAxis) -> Observation:
@@ -614,9 +572,3 @@ def _margin(table: MeasuredTable, axes: Sequence[Axis], place: int, axis: Binned
     counts = table.counts.astype(np.float64).sum(axis=others)
     size = math.prod(axes[i].cells for i in others)
     return Observation(merge, counts, np.full(len(counts), table.measure.sigma2 * size))
-
-
-def _quantile_bins(counts: FloatArray, axis: Axis) -> IntArray:
-    """Cut a number's cells at quantiles; null is a bin of its own."""
-    bins = cut_at_quantiles(counts[: axis.cells - axis.has_null])
-    return np.append(bins, bins.max() + 1) if axis.has_null else bins

@@ -119,7 +119,7 @@ class Synthesizer:
                 InferenceWarning,
             )
 
-    def warn_of_hidden(self) -> list[tuple[str, ...]]:
+    def warn_of_hidden(self) -> Sequence[tuple[str, ...]]:
         """Warn where the rows show structure of three columns that pairs, and so synthetic rows, do not hold."""
         names = self._tables.names
         if len(names) < 3 or not self._tables:
@@ -128,9 +128,7 @@ class Synthesizer:
         triples = sorted(combinations(names, 3), key=lambda triple: math.prod(sizes[name] for name in triple))
         asked = [triple for triple in triples[:MOST_HEARD] if _classes(triple, self._tables.columns) <= MOST_TRIPLE]
         heard = self._joints.guarded_all(asked)
-        found: list[tuple[str, ...]] = [
-            triple for triple, guarded in zip(asked, heard, strict=True) if guarded is not None and guarded.hidden
-        ]
+        found = [triple for triple, guarded in zip(asked, heard, strict=True) if guarded is not None]
         if found:
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
             warn(

@@ -10,9 +10,18 @@ import numpy as np
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.axes import Axis, BinnedAxis
 from dpframe.estimate.distribution import aggregation
-from dpframe.estimate.tables.slopes import left_open, moved_by_slopes
+from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.tables.tables import Table
 from dpframe.evidence.number_law import NumberLaw
+
+MOST_BINS = 12
+"""Bins of a number in pairs."""
+
+STEEPEST = 200.0
+"""Exponent at which a tilt ends, per range of the values: beyond, all weight lies on one value."""
+
+_WHOLE = 1e-9
+"""Part of a cell below which it is not cut: roundings."""
 
 
 def first_codes(axis: Axis) -> IntArray:
@@ -49,10 +58,6 @@ def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
     if fine.has_null:
         places = np.append(places, coarse.cells - 1)
     return np.asarray(np.arange(coarse.cells)[:, None] == places, dtype=np.float64)
-
-
-_WHOLE = 1e-9
-"""Part of a cell below which it is not cut: roundings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +133,11 @@ class TableColumn:
         """Return a joint, and its variances, by the cells of an axis in place of the fit's cells of this column."""
         if self.has_cells_of(axis):
             return shares, variances
-        first = np.moveaxis(shares, place, 0)
-        onto, moved, left = self.onto(axis), self.moved(axis, first), self.left_open(axis, first)
-        noise = self.cut_errors(self.exact(axis), first)
+        first, exact, present = np.moveaxis(shares, place, 0), self.exact(axis), self.cells - self.axis.has_null
+        starts, stops = code_stretches(self.axis)
+        onto, moved = exact @ self.spread, moved_by_slopes(first, exact, self.spread, present)
+        left = left_open(first, exact, self.spread, (stops - starts).astype(np.float64), present)
+        noise = self.cut_errors(exact, first)
         # Half of what a slope moves stands for what is not straight, and for its own error.
         within = (moved / 2) ** 2 + left**2 + noise**2
         seen = np.tensordot(onto, first, axes=1) + moved
@@ -165,17 +172,6 @@ class TableColumn:
         errors[cutting] = np.sqrt(squares / len(self.law.replicas))
         return errors
 
-    def moved(self, axis: Axis, shares: FloatArray) -> FloatArray:
-        """Return what `onto` leaves out of a joint whose first axis is the column's: slopes within cells of the fit."""
-        return moved_by_slopes(shares, self.exact(axis), self.spread, self.cells - self.axis.has_null)
-
-    def left_open(self, axis: Axis, shares: FloatArray) -> FloatArray:
-        """Return by how much an axis's cells may err that cut the finest cells known, of a joint as for `moved`."""
-        exact = self.exact(axis)
-        widths = np.diff(np.append(first_codes(self.axis), self.axis.column.space.values)).astype(np.float64)
-        widths = np.append(widths, 1.0) if self.axis.has_null else widths
-        return left_open(shares, exact, self.spread, widths, self.cells - self.axis.has_null)
-
     def exact(self, axis: Axis) -> FloatArray:
         """Return what part of each fine cell lies in each cell of an axis, shape (axis, fine)."""
         exact = into_cells(self.axis, axis)
@@ -187,3 +183,138 @@ def as_bins(axis: Axis) -> BinnedAxis:
     if axis.grid is not None:
         return axis.grid
     return BinnedAxis(axis.column, tuple(range(axis.column.space.values + 1)), ())
+
+
+# Cells that cut a fit's bins: how rows lie within a bin, to the first order. Of a number that a fit knows by bins the
+# other columns' law is known for each bin as a whole. Spread evenly over the bin it would be a staircase; what is taken
+# is the piecewise linear function with the bins' means that has the slope of the two neighbours (as finite-volume
+# schemes reconstruct a density: van Leer 1979), in the number's own ranks. Totals of bins, and of each cell over all
+# the others, stay what they are.
+
+
+def moved_by_slopes(shares: FloatArray, exact: FloatArray, spread: FloatArray, present: int) -> FloatArray:
+    """Return what the slopes within bins move into each cell, to be added to bins that are spread evenly.
+
+    Parameters
+    ----------
+    shares
+        A joint whose first axis has the bins, shape (bins, …).
+    exact
+        P(cell | fine cell) of the cells that are asked for, shape (cells, fine).
+    spread
+        P(fine cell | bin), shape (fine, bins).
+    present
+        Bins of values: null, after them, has no neighbours.
+
+    Examples
+    --------
+    >>> joint = np.array([[0.3, 0.0], [0.2, 0.2], [0.0, 0.3]])  # three bins of two fine cells each
+    >>> spread = np.kron(np.eye(3), [[0.5], [0.5]])
+    >>> cells = np.kron(np.eye(2), [1.0, 1.0, 1.0])  # the first half, and the second
+    >>> (cells @ spread @ joint + moved_by_slopes(joint, cells, spread, 3)).round(3).tolist()
+    [[0.429, 0.071], [0.071, 0.429]]
+    """
+    joint = shares.reshape(len(shares), -1)
+    held = joint.sum(axis=1)
+    fine = spread @ held
+    places = np.cumsum(fine) - fine / 2
+    slopes = _slopes(joint, held, places @ spread, present)
+    moments = exact @ (spread * (places[:, None] - places @ spread)) * held
+    return np.asarray((moments @ slopes).reshape(len(exact), *shares.shape[1:]))
+
+
+def left_open(
+    shares: FloatArray, exact: FloatArray, spread: FloatArray, widths: FloatArray, present: int
+) -> FloatArray:
+    """Return by how much cells may err that take fine cells in part, as if rows lay evenly within these.
+
+    Of a fine cell that is taken in part, the smaller part times by how much the density changes from one of its
+    neighbours to the other, at most all of it: where neighbours are alike it hardly matters how rows lie.
+
+    Parameters
+    ----------
+    shares, exact, spread, present
+        As of `moved_by_slopes`.
+    widths
+        Codes in every fine cell, shape (fine,).
+
+    Examples
+    --------
+    >>> even, steep = np.full((4, 1), 0.25), np.array([[0.6], [0.3], [0.1], [0.0]])
+    >>> cells = np.array([[1, 0.5, 0, 0], [0, 0.5, 1, 1]])
+    >>> [left_open(law, cells, np.eye(4), np.ones(4), 4).ravel().round(3).tolist() for law in (even, steep)]
+    [[0.0, 0.0], [0.125, 0.125]]
+    """
+    part = np.minimum(exact, 1 - exact)
+    if not part.any():
+        return np.zeros((len(exact), *shares.shape[1:]))
+    fine = spread @ shares.reshape(len(shares), -1)
+    density = fine / widths[:, None]
+    last = len(fine) - (present < len(shares))
+    before, after = np.maximum(np.arange(last) - 1, 0), np.minimum(np.arange(last) + 1, last - 1)
+    change = np.zeros_like(fine)
+    change[:last] = np.abs(density[after] - density[before]) * widths[:last, None] / 2
+    return np.asarray((part @ np.minimum(fine, change)).reshape(len(exact), *shares.shape[1:]))
+
+
+def _slopes(joint: FloatArray, held: FloatArray, middles: FloatArray, present: int) -> FloatArray:
+    """Return by how much the other columns' law changes along a bin, per unit of rank; 0 where a bin holds nothing."""
+    known = np.flatnonzero(held[:present] > 0)
+    found = np.zeros_like(joint)
+    if len(known) < 2:
+        return found
+    law, wide = joint[known] / held[known, None], held[known, None]
+    before, after = np.maximum(np.arange(len(known)) - 1, 0), np.minimum(np.arange(len(known)) + 1, len(known) - 1)
+    runs = (middles[known[after]] - middles[known[before]])[:, None]
+    # No density may be negative at a bin's ends, and densities add up to that of the bin.
+    # Bins that hold next to nothing lie at one rank, and no slope is known there.
+    steep = np.divide(law[after] - law[before], runs, out=np.zeros_like(law), where=runs > 0)
+    slopes = np.clip(steep, -2 * law / wide, 2 * law / wide)
+    found[known] = slopes - law * slopes.sum(axis=1, keepdims=True)
+    return found
+
+
+# Numbers: bins of a fine one-way, and a sum
+
+
+def quantile_bins(counts: FloatArray, has_null: bool = False, most: int = MOST_BINS) -> IntArray:
+    """Return the bin of every cell of a number's noisy one-way: consecutive cells of about equal shares, null apart.
+
+    >>> quantile_bins(np.array([1.0, 1.0, 6.0, 1.0, 1.0, -0.4, 2.0]), most=3)
+    array([0, 0, 1, 2, 2, 2, 2])
+    """
+    present = counts[: len(counts) - has_null]
+    shares = project_to_simplex(present / max(float(present.sum()), 1.0))
+    middles = np.cumsum(shares) - shares / 2
+    bins = np.minimum((middles * most).astype(np.int64), most - 1)
+    bins = np.cumsum(np.diff(bins, prepend=bins[0]) > 0)
+    return np.append(bins, bins[-1] + 1) if has_null else bins
+
+
+def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatArray:
+    """Return the shares ∝ p·exp(θ·v) with a given mean: of all that have it the nearest in divergence (Csiszár 1975).
+
+    A mean outside the values that have a share is taken to the end that is nearer.
+
+    >>> tilted = tilt_to_mean(np.array([0.5, 0.3, 0.2]), np.array([0.0, 1.0, 2.0]), 1.0)
+    >>> round(float(tilted @ np.array([0.0, 1.0, 2.0])), 9)
+    1.0
+    """
+    from scipy.optimize import brentq
+
+    seen = shares > 0
+    low, high = values[seen].min(), values[seen].max()
+    if high <= low:
+        return shares
+    place = np.where(seen, (values - low) / (high - low), 0.0)
+    wanted = (mean - low) / (high - low)
+
+    def tilted(steepness: float) -> FloatArray:
+        exponents = steepness * (place - (steepness > 0))
+        raised = np.where(seen, shares * np.exp(exponents), 0.0)
+        return np.asarray(raised / raised.sum())
+
+    ends = [float(tilted(end) @ place) for end in (-STEEPEST, STEEPEST)]
+    if not ends[0] < wanted < ends[1]:
+        return tilted(-STEEPEST if wanted <= ends[0] else STEEPEST)
+    return tilted(float(brentq(lambda t: float(tilted(t) @ place) - wanted, -STEEPEST, STEEPEST, xtol=1e-12)))

@@ -19,7 +19,7 @@ from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.question import Answer, Question
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import TableColumn
-from dpframe.estimate.tables.guard import Guarded, guard_joint
+from dpframe.estimate.tables.guard import guard_joint
 from dpframe.evidence.number_law import NumberLaw, truncated_spread
 from dpframe.tables.released import Source
 
@@ -91,7 +91,7 @@ class TableJoints:
         shares = fitted.fit.simple(places)
         if shares is None or tables.told(question.names) != "tables":
             return None
-        errors = fitted.replicas.errors(places, simple=True)
+        errors = fitted.errors(places, simple=True)
         return self._shown(question, shares, errors, "project", "tables", False)
 
     def model(self, question: Question) -> Answer | None:
@@ -104,15 +104,13 @@ class TableJoints:
         shares, source = fitted.fit.joint(places), tables.told(names)
         # What rows tell they tell of the population that they were drawn from.
         of_rows = source == "rows"
-        errors, hidden = fitted.replicas.errors(places, drawn=self._source.weight if of_rows else 0.0), False
+        errors, hidden = fitted.errors(places, drawn=self._source.weight if of_rows else 0.0), False
         question = replace(question, population=False) if of_rows else question
         if len(names) > 2:
-            guarded = self.guarded(names)
+            guarded, source = self.guarded(names), "both" if self._is_heard(names, tables.columns) else source
             if guarded is not None:
                 # What was corrected is known no better than that it had to be.
-                hidden, source = guarded.hidden, "both"
-                errors = np.hypot(errors, guarded.shares - shares) if hidden else errors
-                shares = guarded.shares if hidden else shares
+                hidden, errors, shares = True, np.hypot(errors, guarded - shares), guarded
         return self._shown(question, shares, errors, "model", source, hidden)
 
     def share(self, names: Sequence[str], asked: Sequence[FloatArray], population: bool) -> tuple[float, float, str]:
@@ -135,14 +133,13 @@ class TableJoints:
 
         joint = fitted.fit.joint(places)
         found = float(of(joint))
-        error, source = float(fitted.replicas.errors(places, drawn=float(population), of=of)), "tables"
+        error = float(fitted.errors(places, drawn=float(population), of=of))
         error = math.hypot(error, self._misfit(names, parts, found))
         guarded = self.guarded(names) if len(names) > 2 else None
+        source = "both" if len(names) > 2 and self._is_heard(names, tables.columns) else "tables"
         if guarded is not None:
-            source = "both"
-            if guarded.hidden:
-                joint, heard = guarded.shares, float(of(guarded.shares))
-                found, error = heard, math.hypot(error, heard - found)
+            joint, heard = guarded, float(of(guarded))
+            found, error = heard, math.hypot(error, heard - found)
         opened = [_left_open(joint, parts, column, asked[place], place) for place, column in enumerate(columns)]
         return found, math.hypot(error, *opened), source
 
@@ -176,7 +173,7 @@ class TableJoints:
         held = np.maximum(groups @ bins.present, _FEWEST)
         law_of_bins = groups * bins.present / held[..., None]
         means = of(fitted.fit.joint(places))
-        variance = fitted.replicas.errors(places, of=of) ** 2
+        variance = fitted.errors(places, of=of) ** 2
         variance += (law_of_bins**2 @ bins.open_spreads) * (1 - np.clip(held, 0.0, 1.0))
         raw = self._raw_sums(names, onto, (bins.means - means[..., None]) * bins.present)
         if raw is not None:
@@ -240,15 +237,15 @@ class TableJoints:
             self._excesses[key] = found
         return self._excesses.get(key, 0.0)
 
-    def guarded(self, names: Sequence[str]) -> Guarded | None:
-        """Return the joint of the fit after the rows were heard, or None where they cannot be."""
+    def guarded(self, names: Sequence[str]) -> FloatArray | None:
+        """Return the fit's joint as rows correct it, or None where they do not contradict it or cannot be heard."""
         return self._guarded([names], self.tables.around(names))[0]
 
-    def guarded_all(self, joints: Sequence[Sequence[str]]) -> list[Guarded | None]:
+    def guarded_all(self, joints: Sequence[Sequence[str]]) -> list[FloatArray | None]:
         """Return the same of several joints by the fit of all columns; their rows are counted in one pass."""
         return self._guarded(joints, self.tables)
 
-    def _guarded(self, joints: Sequence[Sequence[str]], tables: MeasuredTables) -> list[Guarded | None]:
+    def _guarded(self, joints: Sequence[Sequence[str]], tables: MeasuredTables) -> list[FloatArray | None]:
         members = tables.columns
         axes = [[members[name].axis for name in names] if self._is_heard(names, members) else [] for names in joints]
         counts = [np.zeros([axis.classes for axis in own]) for own in axes]
@@ -280,7 +277,7 @@ class TableJoints:
         return Answer(*question.presented(shares * n, variances * n**2, n), method, source, hidden)
 
 
-def _guard(names: Sequence[str], counts: FloatArray, tables: MeasuredTables) -> Guarded:
+def _guard(names: Sequence[str], counts: FloatArray, tables: MeasuredTables) -> FloatArray | None:
     fit, places = tables.fitted.fit, tables.places(names)
     channels = [tables.columns[name].channel for name in names]
     return guard_joint(fit.joint(places), counts, channels, fit.pairs_of(places))

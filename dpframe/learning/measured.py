@@ -28,7 +28,7 @@ def joint_shares(tables: MeasuredTables, axes: Sequence[Axis]) -> tuple[FloatArr
     names = [axis.name for axis in axes]
     tables = tables.among(names)
     fitted, places = tables.fitted, tables.places(names)
-    shares, variances = fitted.fit.joint(places), fitted.replicas.errors(places) ** 2
+    shares, variances = fitted.fit.joint(places), fitted.errors(places) ** 2
     for i, axis in enumerate(axes):
         column = tables.columns[axis.name]
         if column.has_cells_of(axis):

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.table_column import TableColumn, first_codes
+from dpframe.estimate.tables.tables import merged
 from dpframe.learning.features import ColumnBlock
 
 FloatArray = npt.NDArray[np.float64]
@@ -69,7 +70,7 @@ class CellFunctions:
         if member.is_cut and member.law is not None:
             variances = np.diag(member.law.covariance)
         else:
-            variances = 1 / np.sum([1 / table.variances for table in tables.evidence.seen(place)], axis=0)
+            variances = merged(tables.evidence.seen([place])).variances
         return cls(centred, spread.T @ there, mean, second, between, coarse, around, variances)
 
     @property

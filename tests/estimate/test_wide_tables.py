@@ -7,7 +7,7 @@ import pytest
 import dpframe as dpf
 from dpframe.estimate import fidelity, measured_tables, moments, surrogates
 from dpframe.estimate.measured_tables import MOST_FITTED
-from dpframe.estimate.tables.dependence import SHOWS, dependence_score
+from dpframe.estimate.tables.tables import SHOWS, dependence_score
 from dpframe.tables.released import Source
 
 ROWS = 3_000
@@ -55,8 +55,8 @@ class TestFits:
         """Sums of pairs with columns outside of a fit count in it."""
         tables = dpf.Estimates(wide)._joints.tables
         one, whole = tables.among(["c3"]).evidence, tables.evidence
-        (seen,) = one.seen(0)
-        every = whole.seen(tables.places(["c3"])[0])
+        (seen,) = one.seen([0])
+        every = whole.seen(tables.places(["c3"]))
         precision = sum(1 / table.variances for table in every)
         assert 1 / seen.variances == pytest.approx(precision)
         assert seen.counts == pytest.approx(sum(table.counts / table.variances for table in every) / precision)

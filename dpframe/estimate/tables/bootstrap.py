@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +13,7 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.tables.fit import TableFit, refit_tables
+from dpframe.estimate.tables.fit import TableFit, fit_alone, fit_tables
 from dpframe.estimate.tables.tables import Evidence, Table
 
 REPLICAS = 10
@@ -20,18 +22,53 @@ REPLICAS = 10
 MOST_COMPARED = 20
 """Pairs whose misfit is compared with that of replicas, about, to know how all pairs err."""
 
+KEPT_FITS = 8
+"""Fits that are kept."""
+
+_kept: OrderedDict[bytes, Fitted] = OrderedDict()
+
 
 @dataclass(frozen=True, eq=False)
-class Replicas:
-    """A fit, and fits to measurements drawn from it."""
+class Fitted:
+    """A fit, and fits to measurements drawn from it once errors are asked for."""
 
     fit: TableFit
-    again: tuple[TableFit, ...]
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Fitted:
+        """Return the fit to evidence; one that was made in this process is known."""
+        digest = hashlib.sha256(repr((evidence.n, evidence.sizes)).encode())
+        for table in (*evidence.tables, *evidence.rows):
+            digest.update(repr((table.columns, table.counts.shape)).encode())
+            digest.update(table.counts.tobytes())
+            digest.update(np.asarray(table.sigma).tobytes())
+        for channel in evidence.channels:
+            digest.update(channel.tobytes())
+        key = digest.digest()
+        if key not in _kept:
+            known = evidence.pairs or evidence.rows
+            _kept[key] = cls(fit_tables(evidence) if known else fit_alone(evidence))
+            while len(_kept) > KEPT_FITS:
+                _kept.popitem(last=False)
+        _kept.move_to_end(key)
+        return _kept[key]
+
+    @cached_property
+    def again(self) -> tuple[TableFit, ...]:
+        """Fits to measurements of the fit, with the classes and the steps of the first."""
+        generator, evidence = np.random.default_rng(2), self.fit.evidence
+        tables = [(table, _expected(self.fit, table, False)) for table in evidence.tables]
+        rows = [(table, _expected(self.fit, table, True)) for table in evidence.rows]
+        found = []
+        for r in range(REPLICAS):
+            drawn = [tuple(_again(*known, generator) for known in part) for part in (tables, rows)]
+            found.append(self.fit.refitted(replace(evidence, tables=drawn[0], rows=drawn[1]), seed=r))
+        return tuple(found)
 
     @cached_property
     def _common(self) -> float:
         """The ratio below of some pairs together, evenly among all."""
-        pairs = list(_pairs(self.fit.evidence))
+        pairs = list(self.fit.evidence.row_pairs | self.fit.evidence.pairs)
         some = [self._squares(pair) for pair in pairs[:: max(1, len(pairs) // MOST_COMPARED)]]
         held, own, _ = np.sum(some, axis=0) if some else (1.0, 1.0, 0)
         return float(held / max(own, 1e-300))
@@ -44,7 +81,8 @@ class Replicas:
         variance 2·cells: a pair's ratio is drawn to that of all, as if ratios of pairs differed by about one. Of a pair
         that rows alone tell of, both are of the released classes.
         """
-        if pair not in _pairs(self.fit.evidence):
+        evidence = self.fit.evidence
+        if pair not in evidence.pairs and pair not in evidence.row_pairs:
             return 1.0
         held, own, cells = self._squares(pair)
         weight = own**2 / (2 * cells)
@@ -52,10 +90,15 @@ class Replicas:
 
     def _squares(self, columns: tuple[int, int]) -> tuple[float, float, int]:
         """Return a pair's squared error by its misfit, by the replicas, in units of its noise, and its cells."""
-        pair, of_rows = _pairs(self.fit.evidence)[columns], columns not in self.fit.evidence.pairs
+        of_rows = columns not in self.fit.evidence.pairs
+
+        def known(fit: TableFit) -> Table:
+            return fit.evidence.row_pairs[columns] if of_rows else fit.evidence.pairs[columns]
+
+        pair = known(self.fit)
         expected, precision = _expected(self.fit, pair, of_rows), 1 / pair.variances
         steps = [_expected(fit, pair, of_rows) - expected for fit in self.again]
-        noises = [_pairs(fit.evidence)[columns].counts - expected for fit in self.again]
+        noises = [known(fit).counts - expected for fit in self.again]
         covariance = np.mean([np.sum(s * z * precision) for s, z in zip(steps, noises, strict=True)])
         misfit = np.sum((expected - pair.counts) ** 2 * precision)
         own = np.mean([np.sum(s * s * precision) for s in steps])
@@ -87,17 +130,17 @@ class Replicas:
         ParameterError
             If a column is in no table and in no rows.
         """
-        joint: Callable[[TableFit], FloatArray] = _simple(columns) if simple else lambda fit: fit.joint(columns)
 
         def estimate(fit: TableFit) -> FloatArray:
-            return of(joint(fit))
+            found = fit.simple(columns) if simple else None
+            return of(fit.joint(columns) if found is None else found)
 
         shares = estimate(self.fit)
         squares = np.mean([(estimate(fit) - shares) ** 2 for fit in self.again], axis=0)
         n = self.fit.evidence.n
         if not simple:
             # The errors themselves are told by few replicas: the variance of Student's law beside that of the normal.
-            squares = squares * (len(self.again) / (len(self.again) - 2) if len(self.again) > 2 else 1.0)
+            squares = squares * REPLICAS / (REPLICAS - 2)
         if len(columns) > 1 and not simple:
             inside = combinations(sorted(columns), 2)
             squares = squares * max(self.bias(pair) for pair in inside)
@@ -106,27 +149,6 @@ class Replicas:
             ends = of(self.fit.mixture.joint(columns)) - of(self.fit.from_pairs(columns, 0.0))
             squares = squares + ends**2
         return np.asarray(np.sqrt(np.maximum(squares, (0.5 / n) ** 2) + drawn * shares * (1 - shares) / n))
-
-
-def _simple(columns: Sequence[int]) -> Callable[[TableFit], FloatArray]:
-    def estimate(fit: TableFit) -> FloatArray:
-        found = fit.simple(columns)
-        return fit.joint(columns) if found is None else found
-
-    return estimate
-
-
-def draw_replicas(fit: TableFit, count: int = REPLICAS) -> Replicas:
-    """Measure the fit anew, and fit each measurement with the classes and the steps of the first."""
-    generator = np.random.default_rng(2)
-    evidence = fit.evidence
-    tables = [(table, _expected(fit, table, False)) for table in evidence.tables]
-    rows = [(table, _expected(fit, table, True)) for table in evidence.rows]
-    again = []
-    for r in range(count):
-        drawn = [tuple(_again(*known, generator) for known in part) for part in (tables, rows)]
-        again.append(refit_tables(fit, replace(evidence, tables=drawn[0], rows=drawn[1]), seed=r))
-    return Replicas(fit, tuple(again))
 
 
 def _again(table: Table, expected: FloatArray, generator: np.random.Generator) -> Table:
@@ -141,8 +163,3 @@ def _expected(fit: TableFit, table: Table, of_rows: bool) -> FloatArray:
         return fit.evidence.n * shares
     law = JointDomain.of([fit.evidence.channels[c] for c in table.columns]).spread(shares)
     return np.asarray(float(table.counts.sum()) * law)
-
-
-def _pairs(evidence: Evidence) -> dict[tuple[int, int], Table]:
-    """Return what is known of pairs: by rows where no table holds them."""
-    return {(row.columns[0], row.columns[1]): row for row in evidence.rows} | evidence.pairs

@@ -1,21 +1,51 @@
-"""All estimates from measured tables: the mixture, the simple estimates, and how far to go from one to the other."""
+"""All estimates from measured tables: the mixture, the simple estimates, and how far to go from one to the other.
+
+Both the number of hidden classes and these steps are chosen by the coupled bootstrap. The noise is known, so y + √a·σz
+and y − σz/√a are independent of each other (Oliveira, Lei and Tibshirani 2021): a fit to the one is scored on the
+other, and the score's expectation is the fit's squared error plus what all fits share. Where noise is weak the simple
+estimate is nearer to the truth than any mixture, where it is strong the mixture is. With m and s their counts, fitted
+to one half of a draw, and y the other half, the step ⟨y − m, s − m⟩ / |s − m|² from m to s has the least expected
+squared error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.estimate.tables.blend import Half, common_step, own_step
-from dpframe.estimate.tables.choice import Choice, choose_classes
-from dpframe.estimate.tables.joints import geometric_joint
-from dpframe.estimate.tables.mixture import Mixture, fit_mixture
-from dpframe.estimate.tables.simple import near_margins
+from dpframe.estimate.likelihood import project_to_simplex
+from dpframe.estimate.tables.mixture import Mixture, fit_mixture, targets_of
 from dpframe.estimate.tables.tables import Evidence, Table
+
+CLASSES = (1, 2, 5, 10, 20, 40, 80, 160)
+"""Candidates, from few to many."""
+
+FIRST = 20
+"""The candidate from which the search goes up, or down."""
+
+WORTH = 0.002
+"""Part of the score that more classes must gain: where noise hides what they gain, fewer err less in small cells."""
+
+SCALE, DRAWS, STARTS = 0.25, 2, 2
+"""Part of the noise's variance that is added to what is fitted, times that it is drawn, and starts of each fit."""
+
+CLASSES_OF_ROWS, STARTS_OF_ROWS = 10, 10
+"""Classes and starts where there are rows alone: of more classes a fit must end earlier, or it follows their noise."""
+
+PULL = 4.0
+"""Precision with which a table's own step is drawn to that of all, beside its own precision, both in units of 1/σ²."""
+
+ROUNDS = 3
+"""Times that a table is shifted to its margins, then cut at zero."""
+
+SWEEPS = 60
+"""Sweeps of iterative proportional fitting over all pairs."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +101,11 @@ class TableFit:
         places = combinations(range(len(columns)), 2)
         return {(i, j): self.joint((columns[i], columns[j])) for i, j in places}
 
-
-CLASSES_OF_ROWS, STARTS_OF_ROWS = 10, 10
-"""Classes and starts where there are rows alone: of more classes a fit must end earlier, or it follows their noise."""
+    def refitted(self, evidence: Evidence, seed: int) -> TableFit:
+        """Fit other evidence with the same classes and steps, as replicas need."""
+        if not evidence.pairs and not evidence.rows:
+            return fit_alone(evidence)
+        return TableFit(evidence, fit_mixture(evidence, classes=self.classes, starts=1, seed=seed), self.steps)
 
 
 def fit_tables(evidence: Evidence, *, starts: int = 5) -> TableFit:
@@ -106,40 +138,179 @@ def fit_alone(evidence: Evidence) -> TableFit:
     return TableFit(evidence, Mixture(np.ones(1), laws), Steps({}, 0.0))
 
 
-def refit_tables(fit: TableFit, evidence: Evidence, *, seed: int, starts: int = 1) -> TableFit:
-    """Fit other evidence with the classes and the steps of a fit, as replicas need."""
-    if not evidence.pairs and not evidence.rows:
-        return fit_alone(evidence)
-    mixture = fit_mixture(evidence, classes=fit.classes, starts=starts, seed=seed)
-    return TableFit(evidence, mixture, fit.steps)
-
-
 def _measured(evidence: Evidence) -> dict[tuple[int, ...], Table]:
     """Return the tables of two columns or more, by their columns in rising order."""
-    found = {tuple(sorted(t.columns)): t for t in evidence.tables if len(t.columns) > 2}
-    for pair, table in evidence.pairs.items():
-        found[pair] = table
-    return found
+    return {tuple(sorted(t.columns)): t for t in evidence.tables if len(t.columns) > 2} | evidence.pairs
+
+
+# The choice of classes and steps
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The number of classes that errs least, and its fits: of each draw what was fitted, what was held, the mixture."""
+
+    classes: int
+    draws: tuple[tuple[Evidence, Evidence, Mixture], ...]
+
+
+def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> Choice:
+    """Return the candidate whose fits err least by the coupled bootstrap.
+
+    The search climbs: errors fall with the number of classes as they follow the data, then rise as they follow noise.
+    """
+    generator = np.random.default_rng(1)
+    draws = [evidence.split(SCALE, generator) for _ in range(DRAWS)]
+
+    def scored(place: int) -> tuple[float, Choice]:
+        mixtures = [
+            fit_mixture(fitted, classes=candidates[place], starts=STARTS, seed=seed)
+            for seed, (fitted, _) in enumerate(draws)
+        ]
+        score = sum(prediction_error(mixture, held) for mixture, (_, held) in zip(mixtures, draws, strict=True))
+        tried = tuple((*draw, mixture) for draw, mixture in zip(draws, mixtures, strict=True))
+        return score, Choice(candidates[place], tried)
+
+    # Of a pair no more classes can show than its shorter column has cells.
+    most = max(FIRST, 2 * (sum(evidence.sizes) - max(evidence.sizes)))
+    candidates = [classes for classes in candidates if classes <= most]
+    first = candidates.index(FIRST) if FIRST in candidates else 0
+    least, best = scored(first)
+    for place in range(first + 1, len(candidates)):
+        score, choice = scored(place)
+        if score > least * (1 - WORTH):
+            break
+        least, best = score, choice
+    if best.classes > candidates[first]:
+        return best
+    for place in reversed(range(first)):
+        score, choice = scored(place)
+        if score > least * (1 + WORTH):
+            break
+        least, best = min(least, score), choice
+    return best
+
+
+def prediction_error(mixture: Mixture, held: Evidence) -> float:
+    """Return Σ (nP − y)²/σ² over all cells of pairs."""
+    laws, weights = np.concatenate(mixture.laws, axis=1)[None], mixture.weights[None]
+    blocks = [block for target in targets_of(held) for block in target.blocks]
+    return sum(float(block.misfit(laws, weights, held.n)[0][0]) for block in blocks)
+
+
+class Half(NamedTuple):
+    """⟨y − m, s − m⟩ and |s − m|² of one table in one draw, by precision."""
+
+    along: float
+    length: float
+
+    @classmethod
+    def of(cls, mixture: FloatArray, simple: FloatArray, held: Table) -> Half:
+        """Return them by the counts m and s, and what was held."""
+        step, precision = simple - mixture, 1 / held.variances
+        return cls(float(np.sum((held.counts - mixture) * step * precision)), float(np.sum(step * step * precision)))
+
+
+def common_step(halves: Iterable[Half]) -> float:
+    """Return the step of least squares over all tables, between 0 and 1.
+
+    >>> held = Table((0,), np.array([4.0, 6.0]), 1.0)
+    >>> common_step([Half.of(np.array([5.0, 5.0]), np.array([3.0, 7.0]), held)])
+    0.5
+    """
+    along, length = np.sum([(0.0, 0.0), *halves], axis=0)
+    return float(np.clip(along / length, 0, 1)) if length > 0 else 0.0
+
+
+def own_step(halves: Sequence[Half], common: float) -> float:
+    """Return one table's step, drawn to the common one: its own precision is |s − m|²."""
+    pulled = [Half(half.along + PULL * common, half.length + PULL) for half in halves]
+    return common_step(pulled)
 
 
 def _steps(choice: Choice) -> Steps:
     singles: dict[tuple[int, ...], list[Half]] = {}
     tables: dict[tuple[int, ...], list[Half]] = {}
     for fitted, held, mixture in choice.draws:
-        half = TableFit(fitted, mixture, Steps({}, 0.0))
+        fit = TableFit(fitted, mixture, Steps({}, 0.0))
         for columns, table in _measured(held).items():
-            tables.setdefault(columns, []).append(_half(half, table))
+            tables.setdefault(columns, []).append(_half(fit, table))
         for c in range(len(held.sizes)):
-            seen = held.seen(c)
-            if seen:
-                singles.setdefault((c,), []).extend(_half(half, table) for table in seen)
+            singles.setdefault((c,), []).extend(_half(fit, table) for table in held.seen([c]))
     common, of_one = (common_step(h for halves in kind.values() for h in halves) for kind in (tables, singles))
     own = {columns: own_step(halves, common) for columns, halves in tables.items()}
     return Steps(own | {columns: own_step(halves, of_one) for columns, halves in singles.items()}, common)
 
 
 def _half(fit: TableFit, held: Table) -> Half:
+    mixture, n = fit.mixture.joint(held.columns), fit.evidence.n
     simple = fit.simple(held.columns)
-    mixture = fit.mixture.joint(held.columns)
-    n = fit.evidence.n
-    return Half(n * mixture, n * (mixture if simple is None else simple), held)
+    return Half.of(n * mixture, n * (mixture if simple is None else simple), held)
+
+
+# Tables brought to their margins
+
+
+def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
+    """Shift shares of several columns to the columns' margins, and take them to the simplex, three times.
+
+    >>> near_margins(np.array([[0.3, 0.3], [0.1, 0.2]]), [np.array([0.5, 0.5]), np.array([0.5, 0.5])])
+    array([[0.275, 0.225],
+           [0.225, 0.275]])
+    """
+    for _ in range(ROUNDS):
+        for axis, margin in enumerate(margins):
+            others = tuple(i for i in range(shares.ndim) if i != axis)
+            short = (margin - shares.sum(axis=others)) / (shares.size / len(margin))
+            shares = shares + np.expand_dims(short, others)
+        shares = project_to_simplex(shares)
+    return shares
+
+
+def fit_to_margins(
+    start: FloatArray, margins: Mapping[tuple[int, ...], FloatArray], sweeps: int = SWEEPS
+) -> FloatArray:
+    """Scale a joint to margins of some of its axes, in turn (Deming and Stephan 1940).
+
+    Parameters
+    ----------
+    start
+        Shares to begin with.
+    margins
+        Shares by the axes that they are of, in rising order.
+
+    >>> fit_to_margins(np.full((2, 2), 0.25), {(0,): np.array([0.9, 0.1])})
+    array([[0.45, 0.45],
+           [0.05, 0.05]])
+    """
+    joint = start
+    for _ in range(sweeps):
+        for axes, margin in margins.items():
+            others = tuple(i for i in range(joint.ndim) if i not in axes)
+            have = joint.sum(axis=others, keepdims=True)
+            joint = joint * np.divide(np.expand_dims(margin, others), have, out=np.zeros_like(have), where=have > 0)
+    return joint
+
+
+def geometric_joint(own: FloatArray, pairs: Mapping[tuple[int, ...], FloatArray], weight: float = 0.5) -> FloatArray:
+    """Return the normalised geometric mean of a joint and of the joint that maximises entropy given its pairs.
+
+    Which of the two is nearer to the truth depends on the table; their mean is never far.
+
+    Parameters
+    ----------
+    own
+        Shares of the joint by the mixture.
+    pairs
+        Shares of every pair of its axes.
+    weight
+        Exponent of the mixture's own, from 0 to 1.
+    """
+    # Scaling starts from independent columns.
+    axes = range(own.ndim)
+    singles: dict[tuple[int, ...], FloatArray] = {
+        (axis,): own.sum(axis=tuple(i for i in axes if i != axis)) for axis in axes
+    }
+    even = fit_to_margins(fit_to_margins(np.ones(own.shape), singles, 1), pairs)
+    mean = np.maximum(own, 0) ** weight * even ** (1 - weight)
+    return np.asarray(mean / mean.sum())

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -20,7 +19,7 @@ from scipy.special import chdtrc, gammaln, xlogy
 from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import Channels, expectation_maximization, noise_share
-from dpframe.estimate.tables.joints import fit_to_margins
+from dpframe.estimate.tables.fit import fit_to_margins
 
 UNLIKELY = 5e-4
 """Probability below which noise is not what moved the rows."""
@@ -35,24 +34,10 @@ SWEEPS = 15
 """Sweeps back to the pairs after the rows were fitted."""
 
 
-@dataclass(frozen=True, eq=False)
-class Guarded:
-    """Shares of a joint after the rows were heard.
-
-    ``hidden`` says that rows showed structure which pairs do not hold; ``divergence`` is that of the rows' counts
-    from what came in, ``goal`` what noise alone would leave.
-    """
-
-    shares: FloatArray
-    hidden: bool
-    divergence: float
-    goal: float
-
-
 def guard_joint(
     shares: FloatArray, counts: FloatArray, channels: Channels, pairs: Mapping[tuple[int, ...], FloatArray]
-) -> Guarded:
-    """Correct a joint where rows contradict it.
+) -> FloatArray | None:
+    """Return a joint that is corrected where rows contradict it, or None where they do not.
 
     Parameters
     ----------
@@ -71,20 +56,18 @@ def guard_joint(
     >>> flat = np.full((2, 2, 2), 1 / 8)
     >>> kept = np.array([[0.9, 0.1], [0.1, 0.9]])
     >>> guarded = guard_joint(flat, JointDomain.of([kept] * 3).spread(parity) * 10_000, [kept] * 3, {})
-    >>> guarded.hidden, bool(np.abs(guarded.shares - parity).sum() < 0.05)
-    (True, True)
+    >>> bool(np.abs(guarded - parity).sum() < 0.05)
+    True
     """
     start = np.maximum(shares, 1e-12)
     start = start / start.sum()
     n, law = max(float(counts.sum()), 1.0), JointDomain.of(channels).spread(start)
-    noise = noise_share(channels, start) / (2 * n)
-    # One degree less than cells, for the total is known.
-    goal = noise * _deviance(n * law) * (counts.size - 1) / counts.size
-    found = _divergence(counts, law)
     if interaction_chance(counts, n * law) >= UNLIKELY:
-        return Guarded(shares, False, found, goal)
+        return None
+    # One degree less than cells, for the total is known.
+    goal = noise_share(channels, start) / (2 * n) * _deviance(n * law) * (counts.size - 1) / counts.size
     fitted = expectation_maximization(counts, channels, start=start, divergence=NEAR * goal)
-    return Guarded(fit_to_margins(fitted, pairs, SWEEPS), True, found, goal)
+    return fit_to_margins(fitted, pairs, SWEEPS)
 
 
 def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
@@ -127,10 +110,3 @@ def _deviance(expected: FloatArray) -> float:
     """Return the mean deviance of counts with these expectations, summed over cells."""
     logs, mean = _poisson_deviance()
     return float(np.interp(np.log(np.clip(expected, 1e-4, None)).ravel(), logs, mean).sum())
-
-
-def _divergence(counts: FloatArray, expected: FloatArray) -> float:
-    """Return the Kullback–Leibler divergence of counts' shares from expected ones, in nats."""
-    observed = counts / max(float(counts.sum()), 1.0)
-    seen = observed > 0
-    return float(np.sum(observed[seen] * np.log(observed[seen] / np.maximum(expected[seen], 1e-300))))

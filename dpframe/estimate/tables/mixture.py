@@ -185,7 +185,7 @@ def targets_of(evidence: Evidence) -> list[Target]:
     found = []
     if pairs:
         found.append(Target(tuple(_blocks(evidence.sizes, pairs, ())), _degrees(pairs.values())))
-    rows = {(r.columns[0], r.columns[1]): r for r in evidence.rows if (r.columns[0], r.columns[1]) not in pairs}
+    rows = evidence.row_pairs
     if rows:
         blocks = tuple(_blocks(evidence.sizes, rows, evidence.channels))
         found.append(Target(blocks, _degrees(rows.values()), OF_ROWS))

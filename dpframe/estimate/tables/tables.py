@@ -14,6 +14,9 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.likelihood import expectation_maximization, noise_share, project_to_simplex
 
+SHOWS = 3.0
+"""Standard deviations of its law under independence beyond which a pair's distance from that shows."""
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -82,13 +85,18 @@ class Table:
             return Table(tuple(columns), counts, self.sigma * math.sqrt(self.counts.size / counts.size))
         return Table(tuple(columns), counts, np.sqrt(self.variances.sum(axis=others).transpose(order)))
 
-    def margin(self, column: int) -> tuple[FloatArray, FloatArray | float]:
-        """Return the counts of one of the columns, and their variances: one where all are equal."""
-        others = tuple(i for i, c in enumerate(self.columns) if c != column)
-        counts = self.counts.sum(axis=others)
-        if isinstance(self.sigma, float):
-            return counts, self.sigma**2 * self.counts.size / counts.size
-        return counts, self.variances.sum(axis=others)
+
+def merged(tables: Sequence[Table]) -> Table:
+    """Return tables of the same columns as one, weighted by precision.
+
+    >>> merged([Table((0,), np.array([4.0, 6.0]), 1.0), Table((0,), np.array([8.0, 6.0]), 1.0)]).counts
+    array([6., 6.])
+    """
+    if len(tables) == 1:
+        return tables[0]
+    precision = sum(1 / table.variances for table in tables)
+    counts = sum(table.counts / table.variances for table in tables) / precision
+    return Table(tables[0].columns, np.asarray(counts), np.asarray(np.sqrt(1 / precision)))
 
 
 def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[FloatArray]) -> Table:
@@ -112,6 +120,31 @@ def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[Flo
     cells = [expectation_maximization(margin, [channel]) for margin, channel in zip(margins, channels, strict=True)]
     share = noise_share(channels, np.outer(cells[0], cells[1]))
     return Table(tuple(columns), counts, np.sqrt(np.maximum(expected, 0.5) * max(share, 1e-3)))
+
+
+def dependence_score(
+    counts: FloatArray, variances: FloatArray | None = None, margins: Sequence[FloatArray] | None = None
+) -> float:
+    """Return by how many standard deviations a pair is further from independence than noise makes it.
+
+    Counts y are compared with those of independent columns, e: under independence Σ (y − e)²/σ² has Pearson's χ² law,
+    about, with (a − 1)(b − 1) degrees of freedom. Without ``variances`` counts are of released rows, and theirs under
+    independence are e; without other ``margins`` e are of the counts' own.
+
+    >>> round(dependence_score(np.array([[40.0, 10.0], [10.0, 40.0]]), np.full((2, 2), 9.0)))
+    70
+    """
+    total = max(float(counts.sum()), 1.0)
+    sums = [counts.sum(axis=1 - i) for i in range(2)]
+    if variances is None:
+        variances = np.maximum(np.outer(*sums) / total, 0.5)
+    first, second = margins or [np.maximum(one, 1e-9) for one in sums]
+    expected = np.outer(first / first.sum(), second / second.sum()) * float(counts.sum())
+    freedom = max((counts.shape[0] - 1) * (counts.shape[1] - 1), 1)
+    # What is expected is a product of noisy margins, so that the product of their noise counts where noise is large.
+    product = 1 + float(variances.sum()) / total**2
+    apart = float(((counts - expected) ** 2 / variances).sum()) / product
+    return float((apart - freedom) / np.sqrt(2 * freedom))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,26 +203,33 @@ class Evidence:
         one, other = ((tuple(t[i] for t in tables), tuple(r[i] for r in rows)) for i in (0, 1))
         return replace(self, tables=one[0], rows=one[1]), replace(self, tables=other[0], rows=other[1])
 
+    def seen(self, columns: Sequence[int]) -> list[Table]:
+        """Return what each table that holds some columns counts of their cells, in the order given."""
+        return [table.sum_to(columns) for table in self.tables if set(columns) <= set(table.columns)]
+
+    def known(self, columns: Sequence[int]) -> Table | None:
+        """Return all that tables count of some columns' cells as one, or None where none holds all of them."""
+        seen = self.seen(columns)
+        return merged(seen) if seen else None
+
     @cached_property
     def pairs(self) -> dict[tuple[int, int], Table]:
-        """All that tables say of pairs of columns a < b: sums of larger ones, repeats weighted by precision."""
-        sums: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}
+        """All that tables count of pairs of columns a < b."""
+        seen: dict[tuple[int, int], list[Table]] = {}
         for table in self.tables:
             for pair in combinations(sorted(table.columns), 2):
-                summed = table.sum_to(pair)
-                precision = 1 / summed.variances
-                before = sums.get(pair, (np.zeros_like(precision), np.zeros_like(precision)))
-                sums[pair] = (before[0] + precision * summed.counts, before[1] + precision)
-        return {pair: Table(pair, y / w, np.sqrt(1 / w)) for pair, (y, w) in sums.items()}
+                seen.setdefault(pair, []).append(table.sum_to(pair))
+        return {pair: merged(tables) for pair, tables in seen.items()}
 
-    def seen(self, column: int) -> list[Table]:
-        """Return all that tables say of one column."""
-        return [table.sum_to([column]) for table in self.tables if column in table.columns]
+    @cached_property
+    def row_pairs(self) -> dict[tuple[int, int], Table]:
+        """Counts of released rows by pairs of columns that no table holds."""
+        rows = {(row.columns[0], row.columns[1]): row for row in self.rows}
+        return {pair: row for pair, row in rows.items() if pair not in self.pairs}
 
     def one_way(self, column: int) -> FloatArray:
-        """Return a column's shares: the mean of its own count and of the sums of its tables, weighted by precision.
+        """Return a column's shares: all that tables count of it, taken to the simplex.
 
-        A pair's sum over the other column's cells has the variance (cells · σ²). The mean is then taken to the simplex.
         Where no table holds the column its shares are those that make the released rows most likely.
 
         >>> seen = Evidence(10, (2, 2), (Table((0, 1), np.array([[4.0, 2.0], [3.0, 1.0]]), 1.0),))
@@ -201,18 +241,14 @@ class Evidence:
         ParameterError
             If neither tables nor rows hold the column.
         """
-        seen = [table.margin(column) for table in self.tables if column in table.columns]
-        if not seen:
-            return self._from_rows(column)
-        precision = np.sum([np.broadcast_to(1 / variances, counts.shape) for counts, variances in seen], axis=0)
-        mean = np.sum([counts / variances for counts, variances in seen], axis=0) / precision
-        return project_to_simplex(mean / self.n)
+        known = self.known([column])
+        return self._from_rows(column) if known is None else project_to_simplex(known.counts / self.n)
 
     def _from_rows(self, column: int) -> FloatArray:
         table = next((table for table in self.rows if column in table.columns), None)
         if table is None:
             raise ParameterError(f"column {column} is in no table and in no rows; give a table that holds it")
-        return expectation_maximization(np.maximum(table.margin(column)[0], 0), [self.channels[column]])
+        return expectation_maximization(np.maximum(table.sum_to([column]).counts, 0), [self.channels[column]])
 
     @cached_property
     def one_ways(self) -> tuple[FloatArray, ...]:
