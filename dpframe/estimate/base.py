@@ -19,15 +19,17 @@ from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Ends, Tails, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
-from dpframe.estimate.distribution import Distribution, aggregation
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joint_fits import METHODS, Fits
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND
-from dpframe.estimate.number_tables import ItemTable, Known, NumberPair, NumberTables, combined
 from dpframe.estimate.question import Answer, Question
-from dpframe.estimate.table_column import code_stretches
+from dpframe.estimate.sets import ItemTable
+from dpframe.estimate.table_column import aggregation, code_stretches
 from dpframe.estimate.with_tables import TableJoints
+from dpframe.evidence.combine import Observation, updated
+from dpframe.evidence.law import Known, Law
+from dpframe.evidence.number_law import NumberPair
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
@@ -102,24 +104,18 @@ class Reading:
             lost, spread = channel.lost(sizes, measured.measure.most)
         return ItemTable(measured.counts.astype(np.float64), measured.measure.sigma2, lost, spread)
 
-    def _numbers(self, column: str) -> NumberTables | None:
-        """Return what measured tables tell of a number, if they do."""
-        return None if self._joints is None else NumberTables.of(self._joints.tables, column, self.rows)
-
     def _number_pair(self, one: str, other: str) -> NumberPair | None:
-        """Return what measured tables tell of two numbers, if they do."""
-        first, second = self._numbers(one), self._numbers(other)
-        return None if first is None or second is None else NumberPair.of(first, second)
+        """Return what measured tables say of two numbers, if they do."""
+        return None if self._joints is None else self._joints.tables.pair(one, other)
 
-    def _distribution(self, column: str) -> Distribution | NumberTables:
-        told = self._numbers(column)
-        return self._of_rows(column) if told is None else told
-
-    def _of_rows(self, column: str) -> Distribution:
-        """Return a number's distribution from its rows and what inference counted."""
+    def _law(self, column: str) -> Law:
+        """Return how a number's rows are spread: by measured tables, or by its rows and what inference counted."""
+        measured = None if self._joints is None else self._joints.tables.law(column)
+        if measured is not None:
+            return measured
         axis = make_axis(self._source.column(column), self._grid_bins(column))
         assert isinstance(axis, BinnedAxis)
-        return self._evidence.distribution(self._evidence.snapped(axis))
+        return self._evidence.law(self._evidence.snapped(axis))
 
     def _grid_bins(self, column: str) -> int:
         space = self._source.column(column).space
@@ -193,9 +189,8 @@ class Reading:
     def _column_fit(self, question: Question, sampling: float) -> tuple[FloatArray, FloatArray]:
         """Return what is asked of one column by maximum likelihood, and variances."""
         (axis,) = question.axes
-        fitted, parts = self._evidence.distribution(self._fine(axis)), np.eye(axis.cells)
-        if axis.grid is not None and fitted.axis.grid is not None:
-            parts = aggregation(fitted.axis.grid, axis.grid)
+        fitted = self._evidence.law(self._fine(axis))
+        parts = np.eye(axis.cells) if axis.grid is None else aggregation(fitted, axis.grid)
 
         def presented(shares: FloatArray) -> FloatArray:
             merged = parts @ shares
@@ -275,7 +270,7 @@ class Reading:
         names: Iterable[str | None],
         title: str,
         target: str,
-        measured: Callable[[NumberTables, float], Known | None] | None = None,
+        measured: Callable[[Law, float], Known | None] | None = None,
         beyond: Callable[[Tails], Ends] | None = None,
         sums: surrogates.Sums | None = None,
     ) -> pd.Series[Any]:
@@ -284,9 +279,8 @@ class Reading:
         ``sums`` are those of its terms, where they are known.
         """
         names = list(names)
-        told = self._numbers(names[0] or "") if measured is not None else None
-        # What both tell is of the table; the population's own variance comes after.
-        known = None if measured is None or told is None else measured(told, 0.0)
+        # What both know is of the table; the population's own variance comes after.
+        known = None if measured is None else measured(self._law(names[0] or ""), 0.0)
         sampling = self._source.sampling(target if known is None else "table")
         _ = self._source.sampling(target)
         used = list(dict.fromkeys(name for name in names if name is not None))
@@ -306,11 +300,15 @@ class Reading:
             value, variance = (value if np.isfinite(value) else math.nan), math.inf
         point, spread = value * statistic.scale + statistic.shift, variance * statistic.scale**2
         source = "rows"
-        if known is not None and measured is not None and told is not None:
+        if known is not None and measured is not None:
+            more = measured(self._law(names[0] or ""), 1.0) if target == "population" else None
+            own = 0.0 if more is None else max(more[1] - known[1], 0.0)
             source = "both" if self.n and math.isfinite(spread) and math.isfinite(point) else "tables"
-            point, spread = combined([known, (point, spread)]) if source == "both" else known
-            more = measured(told, 1.0) if target == "population" else None
-            spread += 0.0 if more is None else max(more[1] - known[1], 0.0)
+            if source == "both":
+                fact = Observation(np.eye(1), np.array([known[0]]), np.array([known[1]]))
+                both = updated(np.array([point]), np.array([[spread]]), fact)
+                known = float(both[0][0]), float(both[1][0, 0])
+            point, spread = known[0], known[1] + own
         results = self._results(np.array([point]), np.array([spread]), (slice(None),))
         tails = self._tails(used[0])
         if beyond is not None and tails is not None:
@@ -386,8 +384,7 @@ class Reading:
 
     def _source_of_pairs(self, names: Sequence[str]) -> str:
         """Tell what a matrix of columns by columns is from, in all."""
-        numbers = [name for name in names if self._numbers(name) is not None]
-        return "both" if numbers else "rows"
+        return "both" if any(self._law(name).source == "tables" for name in names) else "rows"
 
     def _sums_of_pairs(
         self, wanted: Mapping[tuple[str, str], Sequence[surrogates.Term]]

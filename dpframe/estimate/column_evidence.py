@@ -1,12 +1,7 @@
-"""One column's distribution from its rows and from the noisy counts that private inference measured of it.
+"""Single columns: their rows, and the noisy counts that private inference measured of them.
 
-The rows' unbiased estimate x̂ of a column's cells has a known covariance C; a measured count y = h·x + noise of a known
-variance is independent of it. So both are combined by generalised least squares (Aitken 1936), in the form that needs
-no inverse of C, which is singular as the rows' number is known: with the counts' matrix H and variances M,
-
-    K = C Hᵀ (H C Hᵀ + M)⁻¹,    x = x̂ + K (y − H x̂),    Cov x = C − K H C,
-
-which is never above C. Maximum likelihood takes both likelihoods, a multinomial and a Gaussian one.
+The rows' unbiased estimate of a column's cells has a known covariance, and measured counts are independent of it: both
+are combined by generalised least squares (`dpframe.evidence.combine`), or maximum likelihood takes both (`RowsLaw`).
 
 Counts of items are left out: inference cuts a row's items by another choice than the release does. So are those of
 times, whose unit a plan does not tell.
@@ -16,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,10 +20,11 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis
-from dpframe.estimate.distribution import Distribution
 from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.merged_ranks import counts_of_ranks
+from dpframe.estimate.table_column import first_codes
 from dpframe.evidence.combine import Observation, likely, updated
+from dpframe.evidence.law import RowsLaw
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Space
 from dpframe.threads import one_thread
@@ -40,8 +37,6 @@ UNLIKELY = 1e-6
 
 NULLS_SHOW = 3.0
 """Standard errors by which nulls must show, for inference to take null for a value."""
-
-_SCORINGS = 6
 
 _BEYOND_USE = 1e3
 """Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost."""
@@ -57,16 +52,18 @@ CellCount = tuple[FloatArray, float, float, float]
 def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Observation | None:
     """Return what inference measured of an axis's cells, or None if nothing that helps.
 
-    With ``parts`` counts between edges that are not the cells' are told too, by the parts of cells that lie between.
+    Counts between edges that are not the cells' are added up to those that are; or, with ``parts``, are of the parts of
+    cells that lie between them.
     """
+    if axis.cells > MOST_CELLS or axis.name not in inferred.columns:
+        return None
     limit = dict(inferred.thresholds).get(axis.name, -math.inf)
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
-    rules = _RULES | ({"intervals": _parts} if parts else {})
-    cell_counts = [one for m in mine for one in rules[m.kind](m, axis, limit)]
-    cell_counts += _nulls(mine, axis)
-    if not cell_counts or axis.cells > MOST_CELLS or axis.name not in inferred.columns:
+    found = [one for m in mine for one in (*_values(m, axis, limit), *_intervals(m, axis, parts))]
+    found += _nulls(mine, axis)
+    if not found:
         return None
-    return Observation(*(np.array(part, dtype=np.float64) for part in zip(*cell_counts, strict=True)))
+    return Observation(*(np.array(part, dtype=np.float64) for part in zip(*found, strict=True)))
 
 
 def _nulls(measured: Sequence[Measured], axis: Axis) -> Iterator[CellCount]:
@@ -75,69 +72,35 @@ def _nulls(measured: Sequence[Measured], axis: Axis) -> Iterator[CellCount]:
     if known and axis.has_null:
         weight = math.fsum(w for _, w in known)
         mean = math.fsum(count * w for count, w in known) / weight
-        yield _indicator(axis, axis.cells - 1, axis.cells), mean, 1 / weight, NULLS_SHOW / math.sqrt(weight)
-
-
-def _nothing(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
-    """Yield no count but that of nulls, which is yielded elsewhere."""
-    return iter(())
+        yield np.eye(axis.cells)[-1], mean, 1 / weight, NULLS_SHOW / math.sqrt(weight)
 
 
 def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
     """Yield the counts of values that have a cell of their own: not that in which all others are too."""
+    if measured.kind != "values" or axis.grid is not None:
+        return
     space: Any = axis.column.space.inner_space
     places = {label: i for i, label in enumerate(space.labels()) if label != getattr(space, "other", None)}
     for value, count in zip(measured.cells, measured.counts, strict=False):
-        if value in places and axis.grid is None:
+        if value in places:
             # Counts are whole: half a row below the threshold is where a smooth law has them begin.
-            yield _indicator(axis, places[value], places[value] + 1), count, measured.variance, limit - 0.5
+            yield np.eye(axis.cells)[places[value]], count, measured.variance, limit - 0.5
 
 
-def _intervals(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
-    """Yield the counts between edges that are cells' edges too, added up where others lie between."""
-    edges = axis.grid.edges if axis.grid is not None else tuple(range(axis.cells - axis.has_null + 1))
-    cuts = [(i, code) for i, code in _cuts(measured, axis.column.space) if code in set(edges[1:-1])]
+def _intervals(measured: Measured, axis: Axis, parts: bool) -> Iterator[CellCount]:
+    """Yield the counts between edges of cells, or of the parts of cells between all edges."""
+    edges = np.append(first_codes(axis), axis.column.space.values).astype(np.float64)
+    cuts = [(i, code) for i, code in _cuts(measured, axis.column.space) if parts or code in edges[1:-1]]
     if not cuts:
         return
-    starts, cells = [0, *(i + 1 for i, _ in cuts)], [0, *(edges.index(code) for _, code in cuts), len(edges) - 1]
-    home = -1
-    if not axis.has_null and measured.missing is not None:
-        # Nulls where the space holds none are coded as its fixed point.
-        home = int(axis.cell_of(np.array([axis.column.space.inner_space.fixed_point]))[0])
-    stops = [*starts[1:], len(measured.counts)]
-    for (start, stop), (low, high) in zip(zip(starts, stops, strict=True), pairwise(cells), strict=True):
-        extra = measured.missing if measured.missing is not None and low <= home < high else None
-        count = sum(measured.counts[start:stop]) + (extra or 0)
-        yield _indicator(axis, low, high), count, measured.variance * (stop - start + (extra is not None)), -math.inf
-
-
-def _parts(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
-    """Yield the counts between edges, of the parts of cells that lie between them."""
-    cuts = list(_cuts(measured, axis.column.space))
-    if axis.grid is None or not cuts:
-        return
-    fine = np.array(axis.grid.edges, dtype=np.float64)
-    coarse = [0.0, *(float(code) for _, code in cuts), fine[-1]]
-    starts = [0, *(i + 1 for i, _ in cuts)]
-    home = None
-    if not axis.has_null and measured.missing is not None:
-        home = float(axis.column.space.inner_space.fixed_point)
-    for (start, stop), (low, high) in zip(pairwise([*starts, len(measured.counts)]), pairwise(coarse), strict=True):
-        inside = np.maximum(np.minimum(fine[1:], high) - np.maximum(fine[:-1], low), 0.0) / np.diff(fine)
-        extra = measured.missing if home is not None and low <= home < high else None
-        count = sum(measured.counts[start:stop]) + (extra or 0)
-        row = np.append(inside, np.zeros(axis.cells - len(inside)))
-        yield row, count, measured.variance * (stop - start + (extra is not None)), -math.inf
-
-
-_RULES: dict[str, Callable[[Measured, Axis, float], Iterator[CellCount]]] = {
-    "intervals": _intervals,
-    "values": _values,
-    "ranks": _nothing,
-    "nulls": _nothing,
-    "items": _nothing,
-    "kinds": _nothing,
-}
+    starts, codes = [0, *(i + 1 for i, _ in cuts), len(measured.counts)], [0, *(code for _, code in cuts), edges[-1]]
+    # Nulls where the space holds none are coded as its fixed point.
+    imputed = measured.missing if not axis.has_null else None
+    home = -1 if imputed is None else axis.column.space.inner_space.fixed_point
+    for (start, stop), (low, high) in zip(pairwise(starts), pairwise(codes), strict=True):
+        inside = np.maximum(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0.0) / np.diff(edges)
+        terms = [*measured.counts[start:stop], *([imputed] if imputed is not None and low <= home < high else [])]
+        yield np.append(inside, [0.0] * axis.has_null), sum(terms), measured.variance * len(terms), -math.inf
 
 
 def _cuts(measured: Measured, space: Space) -> Iterator[tuple[int, int]]:
@@ -165,12 +128,6 @@ def _cuts(measured: Measured, space: Space) -> Iterator[tuple[int, int]]:
             yield i, code
 
 
-def _indicator(axis: Axis, low: int, high: int) -> FloatArray:
-    indicator = np.zeros(axis.cells)
-    indicator[low:high] = 1.0
-    return indicator
-
-
 def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
     """Return a grid of as many cells whose nearest edges are moved to those that counts were measured between."""
     edges, taken = list(axis.edges), {0, 1, len(axis.edges) - 1}
@@ -194,7 +151,7 @@ def rows_by_cell(
     axis, counts
         The column's cells, and its released rows by class.
     weight, sampling
-        Of a table of N rows of which m were released: N/m and (N−m)/(N−1).
+        N/m and (N−m)/(N−1) where m rows of N were released.
     """
     surrogates, n = axis.surrogates, float(counts.sum())
     alone = surrogates @ counts
@@ -204,23 +161,6 @@ def rows_by_cell(
     noise = (surrogates * (axis.channel @ shares)) @ surrogates.T
     own = (1 - sampling) * np.diag(shares) + sampling * np.outer(shares, shares)
     return alone * weight, n * weight**2 * (noise - own)
-
-
-@one_thread
-def combined_rows(
-    alone: FloatArray, covariance: FloatArray, measured: Observation
-) -> tuple[FloatArray, FloatArray, float]:
-    """Return rows by cell from the rows' own and from counts, their covariance, and a p-value of the counts.
-
-    The probability is that of counts as far from the rows as these, or farther, were they of one table.
-    """
-    if not len(measured.counts):
-        return alone, covariance, 1.0
-    estimate, facts = alone, measured
-    for _ in range(_SCORINGS if np.isfinite(measured.threshold).any() else 1):
-        estimate, spread = updated(alone, covariance, facts)
-        facts = measured.about(estimate)
-    return estimate, spread, likely(alone, covariance, facts)
 
 
 def _presented(
@@ -248,8 +188,8 @@ def _key(axis: Axis) -> Key:
 class ColumnEvidence:
     """What a release says of single columns: its rows, and the counts that its plan's inference measured.
 
-    ``count`` counts released rows by the classes of an axis. Of a table of N rows of which m were released, ``weight``
-    is N/m and ``sampling`` (N−m)/(N−1). ``inferred`` is None where rows and counts are not of the same table.
+    ``count`` counts released rows by the classes of an axis. Where m rows of N were released,
+    ``weight`` is N/m and ``sampling`` (N−m)/(N−1). ``inferred`` is None where rows and counts are of several tables.
     """
 
     def __init__(
@@ -262,7 +202,7 @@ class ColumnEvidence:
         self._inferred, self._count, self._weight, self._sampling = inferred, count, weight, sampling
         self._doubtful: set[str] = set()
         self._hopeless: set[Key] = set()
-        self._fits: dict[Key, Distribution] = {}
+        self._laws: dict[Key, RowsLaw] = {}
 
     def counted(self, axis: Axis, parts: bool = False) -> Observation | None:
         """Return what inference counted of an axis, unless its rows do not fit that; with ``parts`` of cells' parts."""
@@ -302,26 +242,28 @@ class ColumnEvidence:
             if tables is not None:
                 return None
         measured = self.counted(axis)
-        if measured is not None and self._doubts(axis, combined_rows(alone, covariance, measured)[2]):
-            measured = None
+        if measured is not None:
+            found, _ = updated(alone, covariance, measured)
+            doubtful = self._doubts(axis, likely(alone, covariance, measured.about(found)))
+            measured = None if doubtful else measured
         known = [facts for facts in (measured, tables) if facts is not None]
-        rows, covariance, _ = combined_rows(alone, covariance, Observation.joined(known, axis.cells))
+        rows, covariance = updated(alone, covariance, Observation.joined(known, axis.cells))
         if population:
             shares = project_to_simplex(rows / total)
             covariance = covariance + total * (np.diag(shares) - np.outer(shares, shares))
         return _presented(rows, covariance, axis, normalize, dropna)
 
-    def distribution(self, axis: Axis) -> Distribution:
-        """Return the distribution over an axis's cells by maximum likelihood."""
+    def law(self, axis: Axis) -> RowsLaw:
+        """Return the law of an axis's cells by maximum likelihood."""
         key, fine = _key(axis), axis.for_fits
-        if key not in self._fits:
+        if key not in self._laws:
             counts, measured = self._count(fine), self.counted(axis)
+            edges = np.append(first_codes(axis), axis.column.space.values)
             rows = float(counts.sum()) * self._weight
-            fit = Distribution.fit(fine, counts, measured if counts.sum() else None, rows)
-            if self._doubts(axis, fit.likely):
-                fit = Distribution.fit(fine, counts, None, rows)
-            self._fits[key] = fit
-        return self._fits[key]
+            law = RowsLaw.of(fine.channel, counts, measured if rows else None, rows, edges)
+            nothing = Observation.joined([], axis.cells)
+            self._laws[key] = replace(law, facts=nothing) if self._doubts(axis, law.likely) else law
+        return self._laws[key]
 
     def _doubts(self, axis: Axis, likely: float) -> bool:
         """Tell, and say once, whether counts are too far from the rows to be of the same table."""

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
+from dpframe.arrays import FloatArray, IntArray
 from dpframe.channels.set_channel import Levels
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.sets import CHUNK, Counted, SetColumn, is_sets
 from dpframe.estimate.surrogates import Codes, Surrogates, own_squares, pieces
-from dpframe.estimate.table_column import first_codes
+from dpframe.evidence.law import Law
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.stretches import between, code_of, listed_values
 
@@ -48,15 +48,14 @@ class ValueCondition:
             inside |= (codes >= start) & (codes < stop)
         return inside.astype(np.float64)
 
-    def share_of_cells(self, axis: Axis) -> FloatArray:
-        """Return the share of the codes of every cell of an axis that meet it."""
-        starts = first_codes(axis)
+    def share_of_cells(self, starts: IntArray) -> FloatArray:
+        """Return the share of the codes of every cell that meet it, by the cells' first codes; null's is the last."""
         edges = np.append(starts, self.column.space.values).astype(np.float64)
         inside = np.zeros(len(starts))
         for start, stop in self.stretches:
             inside += np.maximum(np.minimum(edges[1:], stop) - np.maximum(edges[:-1], start), 0.0)
         shares = inside / np.diff(edges)
-        if axis.has_null:
+        if self.column.space.has_null:
             shares = np.append(shares, self.holds(np.array([self.column.space.values])))
         return np.asarray(shares)
 
@@ -74,8 +73,8 @@ class ValueCondition:
         """Whether the column is a grid of numbers or times, whose noise has ends that surrogates hang on."""
         return self.column.space.is_numeric and not self.column.space.is_listed
 
-    def mean_square(self, axis: BinnedAxis, shares: FloatArray) -> float:
-        """Return the mean of the squared surrogate by the law of its noise, of rows that lie so in an axis's cells.
+    def mean_square(self, law: Law) -> float:
+        """Return the mean of the squared surrogate by the law of its noise, of rows that are spread so.
 
         At the ends of a stretch of a wide grid the surrogate is rare and huge, and rows that miss it show no variance.
         """
@@ -83,7 +82,7 @@ class ValueCondition:
         inner = {end for stretch in self.stretches for end in stretch if 0 < end < values}
         starts = mechanism.changes(np.array([0, *sorted(inner), values], dtype=np.int64)).astype(np.int64)
         squares = mechanism.surrogate_at(self.holds, starts) ** 2
-        return float((mechanism.between(np.array(axis.edges), starts).T @ squares) @ shares)
+        return float((mechanism.between(law.edges, starts).T @ squares) @ law.shares)
 
     def negated(self) -> ValueCondition:
         """Return the gaps between the stretches, null being in none."""

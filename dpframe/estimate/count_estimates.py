@@ -20,6 +20,7 @@ from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.merged_ranks import of_ranks_alone
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.question import Answer
+from dpframe.estimate.table_column import first_codes
 from dpframe.estimate.vector_estimates import VectorEstimates
 
 MOST_ASKED = 100_000
@@ -239,8 +240,7 @@ class CountEstimates(VectorEstimates):
         found = {}
         for name, condition in asked.values.items():
             if condition.is_number and name not in together and self.n:
-                fitted = self._distribution(name)
-                found[name] = condition.mean_square(fitted.axis, fitted.shares)
+                found[name] = condition.mean_square(self._law(name))
         return found
 
     def _normal(self, found: float, error: float) -> FloatArray:
@@ -251,20 +251,20 @@ class CountEstimates(VectorEstimates):
         """Return the number of rows that meet conditions on values by what fits best, in results' order; its source."""
         names, conditions, rows = asked.names, asked.values, self._all_rows
         if len(names) == 1 and not self.is_listed(names[0]):
-            fitted = self._distribution(names[0])
-            part = conditions[names[0]].share_of_cells(fitted.axis)
+            fitted = self._law(names[0])
+            part = conditions[names[0]].share_of_cells(fitted.starts)
             return fitted.parts_of(part, self._source.sampling(target), self._z)[:, 0] * rows, fitted.source
         if self._joints is not None and self._joints.tables.told(names) == "tables":
             fitted_columns = self._joints.tables.around(names).columns
             columns = [fitted_columns[name] for name in names]
-            asked_for = [conditions[one.axis.name].share_of_cells(one.axis) for one in columns]
+            asked_for = [conditions[one.axis.name].share_of_cells(first_codes(one.axis)) for one in columns]
             share, error, source = self._joints.share(names, asked_for, target == "population")
             return self._normal(share * self.rows, error * self.rows), source
         axes = join_axes([conditions[name].axis for name in names], self.plan.groups)
         if math.prod(axis.cells for axis in axes) > MOST_ASKED:
             return self._normal(math.nan, math.inf), "rows"
         answer = self._cells(axes, False, (), False, "auto", target)
-        inside = reduce(np.multiply.outer, [conditions[axis.name].share_of_cells(axis) for axis in axes])
+        inside = reduce(np.multiply.outer, [conditions[axis.name].share_of_cells(first_codes(axis)) for axis in axes])
         # How the errors of cells go together is not known: at worst all go one way.
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
         if answer.source == "rows" and answer.method != "inverse":
@@ -282,7 +282,11 @@ class CountEstimates(VectorEstimates):
         if tables is None or len(conditions) < 2 or any(tables.told([name]) != "tables" for name in conditions):
             return 0.0
         members = {name: tables.member(name) for name in conditions}
-        shares = [float(conditions[n].share_of_cells(m.axis) @ m.shares) for n, m in members.items() if m is not None]
+        shares = [
+            float(conditions[n].share_of_cells(first_codes(m.axis)) @ m.shares)
+            for n, m in members.items()
+            if m is not None
+        ]
         independent = math.prod(shares) * self._all_rows
         return float(abs(found - independent)) if len(shares) == len(members) else 0.0
 
@@ -291,13 +295,13 @@ class CountEstimates(VectorEstimates):
 
         Of each number what its own distribution leaves open, of the rows that meet the other conditions at most.
         """
-        numbers = {name: self._distribution(name) for name in conditions if not self.is_listed(name)}
+        numbers = {name: self._law(name) for name in conditions if not self.is_listed(name)}
         found = 0.0
         for name, fitted in numbers.items():
-            point, _, low, high = fitted.parts_of(conditions[name].share_of_cells(fitted.axis), 0.0, self._z)[:, 0]
+            point, _, low, high = fitted.parts_of(conditions[name].share_of_cells(fitted.starts), 0.0, self._z)[:, 0]
             left = float(max(point - low, high - point)) / self._z
             others = [
-                float(conditions[other].share_of_cells(own.axis) @ own.shares)
+                float(conditions[other].share_of_cells(own.starts) @ own.shares)
                 for other, own in numbers.items()
                 if other != name
             ]

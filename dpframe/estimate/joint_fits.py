@@ -11,11 +11,11 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis
-from dpframe.estimate.distribution import aggregation
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import bootstrap_errors, fit_joint, project_to_simplex, refits
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.question import Answer, Question
+from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.with_tables import TableJoints
 from dpframe.tables.released import Source
 

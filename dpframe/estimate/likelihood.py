@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.evidence.shares import MOST_STEPS
+from dpframe.evidence.law import MOST_STEPS
 from dpframe.threads import one_thread
 
 Channels = JointDomain | Sequence[FloatArray]

@@ -19,7 +19,6 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, MemberAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
-from dpframe.estimate.distribution import Distribution
 from dpframe.estimate.likelihood import expectation_maximization, project_to_simplex
 from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.estimate.surrogates import count_classes, count_pairs
@@ -27,6 +26,7 @@ from dpframe.estimate.table_column import (
     TableColumn,
     as_bins,
     code_stretches,
+    first_codes,
     into_cells,
     middle_codes,
     quantile_bins,
@@ -36,7 +36,8 @@ from dpframe.estimate.table_column import (
 from dpframe.estimate.tables.bootstrap import Fitted
 from dpframe.estimate.tables.tables import SHOWS, Evidence, Table, dependence_score, merged, row_table
 from dpframe.evidence.combine import Observation
-from dpframe.evidence.number_law import NumberLaw
+from dpframe.evidence.law import RowsLaw
+from dpframe.evidence.number_law import NumberLaw, NumberPair
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import KINDS, MeasuredTable
@@ -245,18 +246,22 @@ class MeasuredTables:
         known = [bool(self._holding(group)) for group in groups]
         return "tables" if all(known) else "both" if any(known) else "rows"
 
-    def pair(self, one: str, other: str) -> tuple[FloatArray, FloatArray] | None:
-        """Return the raw counts of two numbers' bins where neither is null, and their variances."""
+    def pair(self, one: str, other: str) -> NumberPair | None:
+        """Return what was measured of two numbers together, where neither is null."""
         held = self._holding([one, other])
         if not held:
             return None
         table, axes = held[0]
         own = [axes[table.measure.columns.index(name)] for name in (one, other)]
-        found = self.raw(own)
-        if found is None:
+        found, first, second = self.raw(own), self.law(one), self.law(other)
+        if found is None or first is None or second is None:
             return None
         kept = tuple(slice(0, axis.cells - axis.has_null) for axis in own)
-        return found[0][kept], found[1][kept]
+        x, y = (
+            np.searchsorted(first_codes(axis), law.starts, side="right") - 1
+            for axis, law in zip(own, (first, second), strict=True)
+        )
+        return NumberPair((first, second), (x, y), found[0][kept], found[1][kept])
 
     @cached_property
     def _by_column(self) -> dict[str, set[int]]:
@@ -414,7 +419,7 @@ class MeasuredTables:
             return None
         grid = make_axis(column, min(FINE_CELLS, column.space.values)).for_fits
         assert isinstance(grid, BinnedAxis)
-        shares = Distribution.fit(grid, count_classes([grid], self._source.codes([column.name]))).shares
+        shares = RowsLaw.of(grid.channel, count_classes([grid], self._source.codes([column.name]))).shares
         return TableColumn(grid, quantile_bins(shares * self._source.n, grid.has_null), shares)
 
     @cached_property

@@ -17,8 +17,6 @@ from dpframe.plan.columns import Column
 from dpframe.spaces import Space
 from dpframe.threads import one_thread
 
-REPLICATES = 25
-
 _STARTS = (0.3, 1.0, 2.0)
 """Where the search for a profile's standard deviations starts, in units of those that were found."""
 
@@ -82,6 +80,12 @@ def numbers(space: Space, codes: npt.NDArray[Any]) -> FloatArray:
     values = space.numbers(codes)
     assert values is not None
     return values
+
+
+def line_of(space: Space) -> tuple[float, float]:
+    """Return the number of code 0 and the distance between neighbouring codes' numbers."""
+    first, second = numbers(space, np.array([0, 1]))
+    return float(first), float(second - first)
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.base import RESULTS, column_names, kept_parts
 from dpframe.estimate.beyond_bounds import Tails
-from dpframe.estimate.distribution import aggregation, line_of
 from dpframe.estimate.joint_domain import check_cells
+from dpframe.estimate.moments import line_of
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
-from dpframe.estimate.number_tables import Known, NumberPair, NumberTables
+from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vector_estimates import VectorEstimates
-from dpframe.evidence.combine import shrunk
-from dpframe.evidence.number_law import truncated_mean
+from dpframe.evidence.combine import Observation, shrunk, updated
+from dpframe.evidence.law import Known, Law
+from dpframe.evidence.number_law import NumberPair, truncated_mean
 from dpframe.spaces import Space
 
 _WIDE = 3.0
@@ -121,8 +122,11 @@ class NumberEstimates(VectorEstimates):
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
         if by is None:
-            measured = NumberTables.mean if weights is None and method == "auto" else None
-            statistic = moments.mean(scale, self._weight(weights, column))
+            statistic, line = moments.mean(scale, self._weight(weights, column)), line_of(scale.column.space)
+
+            def measured(law: Law, own: float) -> Known | None:
+                return law.mean_known(line, own) if weights is None and method == "auto" else None
+
             return self._statistic(statistic, [column, weights], column, target, measured, Tails.of_mean)
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
@@ -156,7 +160,7 @@ class NumberEstimates(VectorEstimates):
         code, back = line_of(scale.column.space)
         start, step = (code - scale.back(np.zeros(1))[0]) / scale.width, back / scale.width
         first, last = ((end - scale.back(np.zeros(1))[0]) / scale.width for end in _ends(scale.column.space))
-        # Of few rows a ratio's error is told by a base that is noise itself: means beyond the bounds say so.
+        # A few rows give a ratio's error by a base that is noise itself: means beyond the bounds say so.
         with np.errstate(invalid="ignore"):
             beyond = np.where(variance > 0, ratio - np.clip(ratio, first, last), np.inf)
         found, spread = ratio, np.where(np.isfinite(beyond), variance + beyond**2, np.inf)
@@ -177,7 +181,8 @@ class NumberEstimates(VectorEstimates):
     def _common_mean(self, scale: moments.Scale, method: str) -> tuple[float, float, float]:
         """Return the mean of all rows, its variance, and the standard deviation of the values, on a scale."""
         column = scale.column.name
-        (start, step), (mean, squares) = line_of(scale.column.space), self._distribution(column).moments
+        law = self._law(column)
+        (start, step), (mean, squares) = line_of(scale.column.space), law.spread(law.shares)
         origin, width = float(scale.back(np.zeros(1))[0]), step / scale.width
         found, centre = width * math.sqrt(max(squares, 0.0)), (start - origin) / scale.width + width * mean
         if scale.is_time:
@@ -263,11 +268,12 @@ class NumberEstimates(VectorEstimates):
         scale = moments.Scale.of(self._source.column(column))
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
-        measured = NumberTables.total if weights is None else None
-        statistic, beyond = (
-            moments.total(scale, self._weight(weights, column)),
-            Tails.of_sum if weights is None else None,
-        )
+        statistic, line = moments.total(scale, self._weight(weights, column)), line_of(scale.column.space)
+        beyond = Tails.of_sum if weights is None else None
+
+        def measured(law: Law, own: float) -> Known | None:
+            return law.total_known(line, own) if weights is None else None
+
         return self._statistic(statistic, [column, weights], column, target, measured, beyond)
 
     @nan_if_not_found
@@ -302,10 +308,12 @@ class NumberEstimates(VectorEstimates):
         {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
         scale = moments.Scale.of(self._source.column(column))
-        statistic = moments.variance(scale, check_whole(ddof, "ddof", 0))
-        found = self._statistic(
-            statistic, [column], column, target, lambda told, own: told.variance(ddof, own), Tails.of_variance
-        )
+        statistic, line = moments.variance(scale, check_whole(ddof, "ddof", 0)), line_of(scale.column.space)
+
+        def measured(law: Law, own: float) -> Known | None:
+            return law.variance_known(line, ddof, own)
+
+        found = self._statistic(statistic, [column], column, target, measured, Tails.of_variance)
         self._warn_of_tails([column])
         return found
 
@@ -358,12 +366,11 @@ class NumberEstimates(VectorEstimates):
 
     def _with_fit(self, found: pd.Series[Any], column: str, ddof: int, target: str) -> pd.Series[Any]:
         """Return a variance as it is, or that of the column's fitted distribution where its error is smaller."""
-        if not self.n or self._tails(column) is not None or self._numbers(column) is not None:
+        law, rows = self._law(column), max(float(self._all_rows), ddof + 1.0)
+        if not self.n or self._tails(column) is not None or law.source == "tables":
             return found
-        fitted, space = self._of_rows(column), self._source.column(column).space
-        rows = max(float(self._all_rows), ddof + 1.0)
-        scale = line_of(space)[1] ** 2 * rows / (rows - ddof)
-        value, error = fitted.moments[1] * scale, fitted.error_of_variance(self._source.sampling(target)) * scale
+        scale = line_of(self._source.column(column).space)[1] ** 2 * rows / (rows - ddof)
+        value, error = (v * scale for v in law.variance(self._source.sampling(target)))
         # Where both contradict each other the unbiased one is right.
         if not error < found["std_error"] or not found["lower"] <= value <= found["upper"]:
             return found
@@ -426,13 +433,13 @@ class NumberEstimates(VectorEstimates):
             return moments.covariance(a, b, rest).terms
 
         def covariance(a: moments.Scale, b: moments.Scale, sums: surrogates.Sums | None) -> pd.Series[Any]:
-            names = (a.column.name, b.column.name)
+            names, lines = (a.column.name, b.column.name), (line_of(a.column.space), line_of(b.column.space))
 
-            def measured(told: NumberTables, own: float) -> Known | None:
+            def measured(law: Law, own: float) -> Known | None:
                 if names[0] == names[1]:
-                    return told.variance(rest, own)
+                    return law.variance_known(lines[0], rest, own)
                 pair = self._number_pair(*names)
-                return None if pair is None else pair.covariance(rest, own)
+                return None if pair is None else pair.covariance(lines, rest, own)
 
             rows = moments.covariance(a, b, rest)
             beyond = Tails.of_variance if names[0] == names[1] else None
@@ -522,12 +529,12 @@ class NumberEstimates(VectorEstimates):
         sampling = self._source.sampling(target)
         axis = make_axis(self._source.column(column), 10 if bins is None else bins)
         assert isinstance(axis, BinnedAxis)
-        fitted = self._distribution(column)
-        parts, rows = aggregation(fitted.axis, axis), self._all_rows
+        fitted, rows = self._law(column), self._all_rows
+        parts = aggregation(fitted, axis)
         unit = np.ones(axis.bins)
         if density:
             # Per unit and per row with a value: densities integrate to one, as NumPy's do.
-            widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.axis.bins].sum()
+            widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.bins].sum()
             unit = 1 / (widths * rows)
         part = slice(0, axis.bins)
         found = fitted.parts_of(parts[part], sampling, self._z) * rows * unit
@@ -577,14 +584,11 @@ class NumberEstimates(VectorEstimates):
         0.50      57.0        6.0   41.0   63.0
         """
         sampling = self._source.sampling(target)
-        levels = _levels(q)
-        fitted = self._distribution(column)
-        space = fitted.axis.column.space
-
-        z = self._z
+        levels, z = _levels(q), self._z
+        fitted, space = self._law(column), self._source.column(column).space
         start, step = line_of(space)
-        codes = fitted.quantiles_of(levels, sampling, z)
-        last = fitted.axis.edges[fitted.axis.bins] - 1
+        codes = fitted.quantiles(levels, z, sampling)
+        last = space.values - 1
         point, lower, upper = (start + np.clip(found, 0, last) * step for found in codes)
         # A real number is known to half a step of its grid.
         rounding = 0.0 if space.is_whole else step / 2
@@ -624,9 +628,8 @@ def _with_pair(
     more = np.maximum(pair.moments(1.0)[1] * scales**2 - own, 0.0) if population else np.zeros(3)
     if not np.isfinite(covariance).all():
         return known, np.diag(own + more)
-    # Aitken's gain, which needs no inverse of the rows' own covariance.
-    gain = covariance @ np.linalg.inv(covariance + np.diag(own))
-    return values + gain @ (known - values), covariance - gain @ covariance + np.diag(more)
+    values, covariance = updated(values, covariance, Observation(np.eye(3), known, own))
+    return values, covariance + np.diag(more)
 
 
 def _levels(q: Any) -> FloatArray:

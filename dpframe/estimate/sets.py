@@ -6,6 +6,7 @@ value at null (`SetView`): the channels say which, and everything here is sums o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +18,9 @@ import numpy.typing as npt
 from dpframe.arrays import FloatArray
 from dpframe.channels.set_channel import Levels, SetView
 from dpframe.errors import ParameterError
-from dpframe.estimate.axes import Axis, MatrixAxis
-from dpframe.estimate.distribution import Distribution
+from dpframe.estimate.axes import Axis
 from dpframe.estimate.surrogates import own_squares
+from dpframe.evidence.law import RowsLaw
 from dpframe.plan.columns import Column
 from dpframe.spaces import Subset
 
@@ -267,7 +268,7 @@ class SizeChannel:
             return np.asarray(sizes / max(sizes.sum(), 1e-300) if normalize else sizes * n)
 
         rows = (n - sampling) / (1 - sampling) if sampling < 1 else n
-        fitted = Distribution.fit(MatrixAxis(self.matrix), counts, rows=rows)
+        fitted = RowsLaw.of(self.matrix, counts, rows=rows)
         return presented(fitted.shares), fitted.errors_of(presented, sampling)
 
     def lost(self, counts: FloatArray, kept: int) -> tuple[float, float]:
@@ -279,7 +280,7 @@ class SizeChannel:
         if self.most * self.count > _MOST_SIZES:  # about their mean
             size = max(self.mean(counts, 0.0)[0], 1e-300)
             return max(1 - kept / size, 0.0), 0.5
-        shares = Distribution.fit(MatrixAxis(self.matrix), counts).shares[: self.most + 1]
+        shares = RowsLaw.of(self.matrix, counts).shares[: self.most + 1]
         sizes = np.arange(self.most + 1)
         items = max(float(shares @ sizes), 1e-300)
         gone = float(shares @ np.maximum(sizes - kept, 0)) / items
@@ -303,3 +304,41 @@ def size_counts(column: SetColumn, batches: Batches) -> tuple[SizeChannel, Float
     """Return the channel of set sizes, and counts of the released ones."""
     channel = SizeChannel(column)
     return channel, channel.counts(batches)
+
+
+@dataclass(frozen=True, eq=False)
+class ItemTable:
+    """Measured counts of the rows that hold each item of a set column, cut to so many items a row.
+
+    ``lost`` is the share of items that the cut took, as the rows tell it, and ``spread`` that of a count's variance:
+    which items a row lost is not known, so that a count may lack as much as all of its share.
+    """
+
+    counts: FloatArray
+    sigma2: float
+    lost: float = 0.0
+    spread: float = 0.0
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variances of the counts about those of the table."""
+        held = np.maximum(self.counts, 0.0)
+        return np.asarray(self.sigma2 + self.spread * held + (self.lost * held) ** 2)
+
+    def beside(
+        self, rows: FloatArray, spread: FloatArray, normalize: bool, population: bool, present: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return shares, or counts, and variances, from these and the rows' own, by inverse mean variance.
+
+        ``present`` is the number of rows that are not null.
+        """
+        scale = present if normalize else 1.0
+        counts, own = self.counts / scale, self.variances / scale**2
+        mean, level = float(np.mean(spread)), float(np.mean(own))
+        weight = level / (level + mean) if math.isfinite(mean) and mean > 0 else 0.0
+        with np.errstate(invalid="ignore"):
+            found = counts if weight == 0 else (1 - weight) * counts + weight * rows
+            variance = (1 - weight) ** 2 * own + (weight**2 * spread if weight > 0 else np.zeros_like(counts))
+        shares = np.clip(found * scale / present, 0.0, 1.0)
+        extra = shares * (1 - shares) * present / scale**2 if population else 0.0
+        return found, variance + extra

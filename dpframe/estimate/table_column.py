@@ -9,9 +9,9 @@ import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.axes import Axis, BinnedAxis
-from dpframe.estimate.distribution import aggregation
 from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.tables.tables import Table
+from dpframe.evidence.law import Law
 from dpframe.evidence.number_law import NumberLaw
 
 MOST_BINS = 12
@@ -29,6 +29,20 @@ def first_codes(axis: Axis) -> IntArray:
     if axis.grid is not None:
         return np.asarray(axis.grid.edges[:-1], dtype=np.int64)
     return np.arange(axis.column.space.values, dtype=np.int64)
+
+
+def aggregation(fine: BinnedAxis | Law, coarse: BinnedAxis) -> FloatArray:
+    """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
+    a, b = np.asarray(fine.edges, dtype=np.float64), np.asarray(coarse.edges, dtype=np.float64)
+    low = np.maximum(b[:-1, None], a[None, :-1])
+    high = np.minimum(b[1:, None], a[None, 1:])
+    inside = np.maximum(high - low, 0) / np.diff(a)
+    if not fine.has_null:
+        return np.asarray(inside)
+    padded = np.zeros((coarse.cells, fine.cells))
+    padded[:-1, :-1] = inside
+    padded[-1, -1] = 1.0
+    return padded
 
 
 def code_stretches(axis: Axis) -> tuple[IntArray, IntArray]:

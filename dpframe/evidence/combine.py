@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.special import chdtrc  # scipy.stats takes half a second to import
 
 from dpframe.arrays import FloatArray
+from dpframe.threads import one_thread
 
 _FIELLER = 1.96**2
 """Square of the half-width of a 95 % interval in standard errors."""
@@ -25,6 +26,9 @@ RHO = np.linspace(0.0, 8.0, 161)
 
 _LEAST = 1e-12
 """Least variance of noise."""
+
+_SCORINGS = 6
+"""Steps for counts that were released above a threshold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +79,11 @@ class Observation:
         return Observation(self.matrix, here + (self.counts - here - sigma * lift) / kept, self.variances / kept)
 
 
+@one_thread
 def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tuple[FloatArray, FloatArray]:
     """Return numbers of rows and their covariance when facts are known as well.
+
+    It needs no inverse of the covariance, which is singular where the number of all rows is known.
 
     Examples
     --------
@@ -89,13 +96,16 @@ def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tup
 
     if not len(facts.counts):
         return rows, covariance
-    shared = covariance @ facts.matrix.T
-    inner = facts.matrix @ shared + np.diag(facts.variances)
-    gain = cho_solve(cho_factor(inner, lower=True), shared.T).T
+    shared, told = covariance @ facts.matrix.T, facts
+    for _ in range(_SCORINGS if np.isfinite(facts.threshold).any() else 1):
+        inner = facts.matrix @ shared + np.diag(told.variances)
+        gain = cho_solve(cho_factor(inner, lower=True), shared.T).T
+        found, variances = rows + gain @ (told.counts - facts.matrix @ rows), told.variances
+        told = facts.about(found)
     left = np.eye(len(rows)) - gain @ facts.matrix
     # Joseph's form: no difference of what may be far larger.
-    kept = left @ covariance @ left.T + (gain * facts.variances) @ gain.T
-    return rows + gain @ (facts.counts - facts.matrix @ rows), (kept + kept.T) / 2
+    kept = left @ covariance @ left.T + (gain * variances) @ gain.T
+    return found, (kept + kept.T) / 2
 
 
 def likely(rows: FloatArray, covariance: FloatArray, facts: Observation) -> float:

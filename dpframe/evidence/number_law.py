@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.evidence.cells import Tree, tree_of
 from dpframe.evidence.combine import Observation, few_rows, updated
+from dpframe.evidence.law import Known, Law, Line
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
 
@@ -39,32 +40,36 @@ _EXACT = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
-class NumberLaw:
+class NumberLaw(Law):
     """Numbers of rows by cell, null's last where the space has it, and their covariance.
 
     Parameters
     ----------
+    edges
+        See `Law`.
     space
         The column's space.
-    starts
-        First codes of the cells of values, ascending from 0.
     rows, covariance
         Unbiased numbers of rows and their covariance, null's included.
     uneven
-        Of every cell of values how unevenly rows may lie in it, from 0 to 1.
+        How unevenly rows may lie in every cell of values, from 0 to 1.
     n
         Rows of the table.
     block
-        Of every cell the number of the first level's cell that it lies in.
+        The number of the first level's cell that every cell lies in.
+    total
+        Sum of the codes and its variance, where it was measured.
     """
 
+    source = "tables"
+
     space: Space
-    starts: IntArray
     rows: FloatArray
     covariance: FloatArray
     uneven: FloatArray
     n: float
     block: IntArray
+    total: Known | None = None
 
     @classmethod
     def of(cls, space: Space, n: float, first: MeasuredTable, finer: Sequence[MeasuredTable] = ()) -> NumberLaw:
@@ -100,39 +105,26 @@ class NumberLaw:
         # A cell that looks more uneven by its own parts than others of its level is taken for that.
         uneven = np.array([max(tree.unevenness(level), own) for _, _, level, own in leaves])
         block = np.searchsorted(np.array(_tops(first, space), dtype=np.int64), starts, side="right") - 1
-        return cls(space, starts, rows, covariance, uneven, float(n), block)
+        return cls(np.append(starts, space.values), space, rows, covariance, uneven, float(n), block)
 
     def told(self, facts: Observation) -> NumberLaw:
         """Return the law when more is known; cells that a fact takes in part, as their unevenness allows."""
-        inside = facts.matrix[:, : len(self.starts)]
-        facts = Observation(facts.matrix, facts.counts, facts.variances + self._open(inside))
+        facts = Observation(facts.matrix, facts.counts, facts.variances + self._open(facts.matrix[:, : self.bins]))
         rows, covariance = updated(self.rows, self.covariance, facts)
-        return NumberLaw(self.space, self.starts, rows, covariance, self.uneven, self.n, self.block)
+        return replace(self, rows=rows, covariance=covariance)
 
     def with_sum(self, total: float, variance: float) -> NumberLaw:
         """Return the law when the sum of the codes is known as well, nulls adding nothing."""
-        held = np.maximum(self.rows[: len(self.starts)], 0.0)
-        off = (self.uneven * held**2 + held) * (self.widths**2 - 1) / 12
-        matrix = np.zeros((1, len(self.rows)))
-        matrix[0, : len(self.starts)] = self.middles
-        facts = Observation(matrix, np.array([total]), np.array([variance + float(off.sum())]))
+        held = np.maximum(self.rows[: self.bins], 0.0)
+        off = float((self.uneven * held**2 + held) @ self.within)
+        facts = Observation(self._padded(self.middles[None, :]), np.array([total]), np.array([variance + off]))
         rows, covariance = updated(self.rows, self.covariance, facts)
-        return NumberLaw(self.space, self.starts, rows, covariance, self.uneven, self.n, self.block)
+        return replace(self, rows=rows, covariance=covariance, total=(total, variance))
 
     @property
-    def stops(self) -> IntArray:
-        """The code after each cell's last."""
-        return np.append(self.starts[1:], self.space.values)
-
-    @cached_property
-    def middles(self) -> FloatArray:
-        """Mean code of every cell of values."""
-        return np.asarray((self.starts + self.stops - 1) / 2)
-
-    @cached_property
-    def widths(self) -> FloatArray:
-        """Codes of every cell of values."""
-        return (self.stops - self.starts).astype(np.float64)
+    def cells(self) -> int:
+        """Number of cells, null's included."""
+        return len(self.rows)
 
     @cached_property
     def positive(self) -> FloatArray:
@@ -141,13 +133,13 @@ class NumberLaw:
 
     @cached_property
     def shares(self) -> FloatArray:
-        """The same as shares of all rows."""
+        """The same as shares of all rows; see `Law`."""
         return self.positive / max(float(self.positive.sum()), 1e-300)
 
     def _projected(self, rows: FloatArray) -> FloatArray:
         """Return the nearest numbers that are not negative: of the first level's cells, then within each of them."""
         found = np.zeros_like(rows)
-        values = len(self.starts)
+        values = self.bins
         sums = np.bincount(self.block, rows[:values])
         totals = project(np.append(sums, rows[values:]), self._spreads, self.n)
         found[values:] = totals[len(sums) :]
@@ -163,7 +155,7 @@ class NumberLaw:
     @cached_property
     def _spreads(self) -> FloatArray:
         """Variances of the first level's cells, and null's."""
-        values = len(self.starts)
+        values = self.bins
         onto = (np.arange(int(self.block[-1]) + 1)[:, None] == self.block).astype(np.float64)
         inner = self.covariance[:values, :values]
         variances = ((onto @ inner) * onto).sum(axis=1)
@@ -178,6 +170,11 @@ class NumberLaw:
         noise = generator.standard_normal((REPLICATES, len(self.rows))) @ root.T
         return np.array([self._projected(self.positive + draw) for draw in noise])
 
+    def parts_of(self, parts: FloatArray, sampling: float, z: float) -> FloatArray:
+        """Return shares of the rows; see `Law`."""
+        found, errors = self.linear(np.atleast_2d(parts), sampling >= 1)
+        return np.stack([found, errors, found - z * errors, found + z * errors]) / max(self.n, 1)
+
     def linear(self, parts: FloatArray, population: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return Σ parts·rows and its standard errors.
 
@@ -190,7 +187,7 @@ class NumberLaw:
         """
         parts = self._padded(parts)
         found, errors = self._smooth(parts)
-        cut = self._open(parts[:, : len(self.starts)])
+        cut = self._open(parts[:, : self.bins])
         if population:
             mean = (parts @ self.positive) / self.n
             cut = cut + np.maximum(parts**2 @ self.positive - self.n * mean**2, 0.0)
@@ -199,8 +196,8 @@ class NumberLaw:
     def _open(self, parts: FloatArray) -> FloatArray:
         """Return the variance that parts of cells leave open, of every statistic."""
         inside = np.clip(parts, 0.0, 1.0)
-        held, some = self.positive[: len(self.starts)], (inside > 0) & (inside < 1)
-        loose = np.sqrt(np.diag(self.covariance)[: len(self.starts)])
+        held, some = self.positive[: self.bins], (inside > 0) & (inside < 1)
+        loose = np.sqrt(np.diag(self.covariance)[: self.bins])
         return some @ (self.uneven * (held + loose) ** 2) + (inside * (1 - inside)) @ held
 
     def _padded(self, parts: FloatArray) -> FloatArray:
@@ -225,58 +222,86 @@ class NumberLaw:
         return np.where(better, near, raw), np.where(better, error, errors)
 
     @property
-    def present(self) -> float:
-        """Rows that are not null, at least one."""
-        return float(np.clip(self.positive[: len(self.starts)].sum(), 1.0, max(self.n, 1.0)))
+    def present(self) -> Known:
+        """Rows that are not null, at least one, and the variance of their number."""
+        if not self.has_null:
+            return max(self.n, 1.0), 0.0
+        return float(np.clip(self.n - self.rows[-1], 1.0, max(self.n, 1.0))), float(self.covariance[-1, -1])
 
-    def variance(self) -> tuple[float, float]:
-        """Return the variance of the codes of rows that are not null, and its standard error."""
-        held, rows = self.positive[: len(self.starts)], self.present
-        near, total = float(held @ self.middles) / max(float(held.sum()), 1e-300), max(float(held.sum()), 1e-300)
+    @property
+    def _normal(self) -> FloatArray:
+        """Shares of the rows that are not null by cell of values."""
+        held = self.positive[: self.bins]
+        return np.asarray(held / max(float(held.sum()), 1e-300))
+
+    @property
+    def _codes(self) -> Known:
+        """The sum of codes: as measured, or from the cells, whose codes may lie anywhere in them."""
+        if self.total is not None:
+            return self.total
+        rows, centre = self.present[0], float(self._normal @ self.middles)
+        value, error = self.linear((self.middles - centre)[None, :])
+        return rows * centre + float(value[0]), float(error[0]) ** 2 + rows**2 * float(self._normal @ self.within)
+
+    def total_known(self, line: Line, sampling: float) -> Known:
+        """Return what is known of the sum of the numbers; see `Law`."""
+        (start, step), (rows, spread), (codes, own) = line, self.present, self._codes
+        own += sampling * rows * self.variance()[0]
+        return start * rows + step * codes, step**2 * own + start**2 * spread
+
+    def mean_known(self, line: Line, sampling: float) -> Known:
+        """Return what is known of the mean of the numbers; see `Law`."""
+        (start, step), (rows, spread), (codes, own) = line, self.present, self._codes
+        mean = codes / rows
+        variance = (own + mean**2 * spread) / rows**2 * float(few_rows(rows, spread)) ** 2
+        return start + step * mean, step**2 * (variance + sampling * self.variance()[0] / rows)
+
+    def variance_known(self, line: Line, ddof: int, sampling: float) -> Known:
+        """Return what is known of the variance of the numbers; see `Law`."""
+        value, error = self.variance(sampling)
+        factor = line[1] ** 2 * self.present[0] / max(self.present[0] - ddof, 1e-300)
+        return value * factor, (error * factor) ** 2
+
+    def variance(self, sampling: float = 0.0) -> tuple[float, float]:
+        """Return the variance of the codes and its error; what may lie within cells is part of it."""
+        held, (rows, unsure) = self.positive[: self.bins], self.present
+        near = float(self._normal @ self.middles)
         # Ratios to an uncertain number of rows, whose errors cancel in sums of what is left of a guess.
         found, error = (float(v[0]) / rows for v in self._smooth(self._padded((self.middles - near)[None, :])))
         centre, apart = near + found, error**2
-        within = (self.widths**2 - 1) / 12
-        squares = (self.middles - centre) ** 2 + within
-        guess = float(held @ squares) / total
+        squares = (self.middles - centre) ** 2 + self.within
+        guess = float(self._normal @ squares)
         left, error = (float(v[0]) / rows for v in self._smooth(self._padded((squares - guess)[None, :])))
         # The mean of a cell's codes may be off its middle, and their spread from that of an even one.
         off = self.uneven * self.widths**2 / 12
-        loose = held**2 * (4 * (self.middles - centre) ** 2 * off + self.uneven * within**2)
-        error = math.hypot(error, math.sqrt(float(loose.sum())) / rows, apart)
+        loose = held**2 * (4 * (self.middles - centre) ** 2 * off + self.uneven * self.within**2)
+        error = math.hypot(error, math.sqrt(float(loose.sum())) / rows, apart) * float(few_rows(rows, unsure))
+        drawn = (self.middles - near) ** 2
+        own = sampling * float(self._normal @ drawn**2 - (self._normal @ drawn) ** 2) / rows
         # The spread about an estimated mean lacks that mean's own variance.
-        return max(guess + left + apart, 0.0), error * float(few_rows(rows, self.present_variance))
-
-    @property
-    def present_variance(self) -> float:
-        """Variance of the number of rows that are not null."""
-        return float(self.covariance[-1, -1]) if len(self.rows) > len(self.starts) else 0.0
+        return max(guess + left + apart, 0.0), math.hypot(error, math.sqrt(max(own, 0.0)))
 
     def _with_middles(
         self, edges: FloatArray, surplus: FloatArray, spread: FloatArray, z: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the same with the middles of cells between the edges, where how rows lie is part of the spread."""
-        loose = z * np.sqrt(self.uneven * (self.widths > 1)) * self.positive[: len(self.starts)] / self.present
+        loose = z * np.sqrt(self.uneven * (self.widths > 1)) * self.positive[: self.bins] / self.present[0]
         places = np.arange(1, len(edges))
         middles = [np.insert(v, places, (v[1:] + v[:-1]) / 2) for v in (edges, surplus, spread)]
         middles[2][1::2] = np.hypot(middles[2][1::2], loose)
         return middles[0], middles[1], middles[2]
 
-    def quantiles(self, levels: FloatArray, z: float, population: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the codes of quantiles of the values, and the ends of their intervals at z standard errors.
-
-        The interval is where the distribution function, within its errors, may reach the level (Woodruff 1952).
-        """
-        edges = np.append(self.starts, self.space.values).astype(np.float64)
-        cells = len(self.starts)
+    def quantiles(self, levels: FloatArray, z: float, sampling: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return quantiles and their intervals; see `Law`."""
+        edges, cells = self.edges.astype(np.float64), self.bins
         below = np.tril(np.ones((cells + 1, cells)), -1)
-        rows = self.present
-        # Of the rows that are present a share q lies below: what is above counts against it.
+        rows = self.present[0]
+        # A share q of the rows that are present lies below: what is above counts against it.
         found, lower, upper = [], [], []
         for level in levels.tolist():
             told, error = self._smooth(self._padded(below * (1 - level) - (1 - below) * level))
             surplus, spread = rising(told / rows), error / rows
-            if population:
+            if sampling >= 1:
                 spread = np.hypot(spread, math.sqrt(level * (1 - level) / rows))
             found.append(_first(edges, surplus, True))
             sure = reached(*self._with_middles(edges, surplus, z * spread, z))
@@ -284,12 +309,58 @@ class NumberLaw:
             upper.append(sure[1])
         ends = float(self.space.values)
         middle = np.clip(np.array(found) - 0.5, 0.0, ends - 1)
-        # Of a cell of one code that code: pandas' quantiles are values that rows have.
+        # In a cell of one code it is that code: pandas' quantiles are values that rows have.
         cell = np.clip(np.searchsorted(edges, np.array(found), side="left") - 1, 0, cells - 1)
         middle = np.where(self.widths[cell] == 1, self.starts[cell], middle)
         low = np.clip(np.floor(np.array(lower) - 0.5), 0.0, ends - 1)
         high = np.clip(np.ceil(np.array(upper)), 0.0, ends - 1)
         return middle, np.minimum(low, middle), np.maximum(high, middle)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberPair:
+    """What the measured table of two numbers, cut into few bins, says of their covariance.
+
+    ``laws`` are the numbers' own, ``bins`` the bins that the laws' cells lie in, ``counts`` and ``variances`` the
+    table's, where neither is null. With both taken for the means of their bins a covariance is too small by the part R
+    of each variance that lies between bins, where either's mean is linear in the other: it is divided by both, and half
+    of what that adds is taken for its error.
+    """
+
+    laws: tuple[NumberLaw, NumberLaw]
+    bins: tuple[IntArray, IntArray]
+    counts: FloatArray
+    variances: FloatArray
+
+    def moments(self, population: float) -> tuple[FloatArray, FloatArray]:
+        """Return covariance and both variances, in squares of codes, and the variances of these three."""
+        (x, a), (y, b) = self._means(0), self._means(1)
+        total, part = max(float(self.counts.sum()), 1.0), max(a * b, 1e-3)
+        across = np.multiply.outer(x, y)
+        between = float((self.counts * across).sum()) / total
+        found = between / part
+        noise = float((self.variances * across**2).sum()) / (total * part) ** 2 + ((found - between) / 2) ** 2
+        (one, first), (other, second) = (law.variance(population) for law in self.laws)
+        noise += population * (one * other + found**2) / total
+        return np.array([found, one, other]), np.array([noise, first**2, second**2])
+
+    def covariance(self, lines: tuple[Line, Line], ddof: int, population: float) -> Known:
+        """Return the covariance in the product of both units."""
+        values, variances = self.moments(population)
+        total = max(float(self.counts.sum()), ddof + 1.0)
+        factor = lines[0][1] * lines[1][1] * total / (total - ddof)
+        return float(values[0]) * factor, float(variances[0]) * factor**2
+
+    def _means(self, place: int) -> tuple[FloatArray, float]:
+        """Return the centred mean code of every bin, and the part of the variance that lies between bins."""
+        law, bins = self.laws[place], self.bins[place]
+        shares = law.shares[: law.bins] + 1e-12
+        held = np.bincount(bins, shares)
+        means = np.bincount(bins, shares * law.middles) / held
+        spread = float(shares @ ((law.middles - means[bins]) ** 2 + law.within))
+        own = self.counts.sum(axis=1 - place) / max(float(self.counts.sum()), 1.0)
+        between = float(held @ (means - held @ means / held.sum()) ** 2)
+        return means - own @ means, between / max(between + spread, 1e-300)
 
 
 def rising(heights: FloatArray) -> FloatArray:

@@ -10,9 +10,9 @@ from dpframe.accounting.budget import Budget
 from dpframe.errors import AlteredReleaseWarning, ParameterError
 from dpframe.estimate import column_evidence as module
 from dpframe.estimate.axes import BinnedAxis, make_axis
-from dpframe.estimate.column_evidence import ColumnEvidence, cell_counts_of, combined_rows, rows_by_cell, snapped
-from dpframe.estimate.distribution import Distribution
-from dpframe.evidence.combine import Observation
+from dpframe.estimate.column_evidence import ColumnEvidence, cell_counts_of, rows_by_cell, snapped
+from dpframe.evidence.combine import Observation, likely, updated
+from dpframe.evidence.law import RowsLaw
 from dpframe.infer import column as inferred_column
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
@@ -47,7 +47,9 @@ def released(axis, truth, generator) -> np.ndarray:
 
 def combine(axis, counts, cells: Observation, weight: float = 1.0, sampling: float = 0.0):
     """Rows by cell from released rows and counts of cells, their covariance, and the counts' p-value."""
-    return combined_rows(*rows_by_cell(axis, counts, weight, sampling), cells)
+    alone = rows_by_cell(axis, counts, weight, sampling)
+    found, covariance = updated(*alone, cells)
+    return found, covariance, likely(*alone, cells.about(found)) if len(cells.counts) else 1.0
 
 
 # ----------------------------------------------------------------------------------------- least squares, in cells
@@ -292,7 +294,7 @@ def test_measured_likelihoods_have_one_maximum():
     counts = released(axis, table, generator)
     measured = Measured("c", "intervals", (20, 40, 60, 80), (1_300, 240, 1_300, 1_200, 50), 900.0)
     cells = cell_counts_of(axis, inferred(measured))
-    fit = Distribution.fit(axis, counts, cells, 4_000.0)
+    fit = RowsLaw.of(axis.channel, counts, cells, 4_000.0)
     expected = axis.channel @ fit.shares
     gradient = axis.channel.T @ (counts / expected)
     gradient += 4_000 * cells.matrix.T @ ((cells.counts - 4_000 * cells.matrix @ fit.shares) / cells.variances)
@@ -309,7 +311,7 @@ def test_distribution_from_exact_counts_is_exact_where_counts_are():
     table = np.histogram(mixture(4_000, generator), bins=axis.edges)[0]
     exact = [int(part.sum()) for part in np.split(table, [20, 40, 60, 80])]
     cells = cell_counts_of(axis, inferred(Measured("c", "intervals", (20, 40, 60, 80), tuple(exact), 0.01)))
-    fit = Distribution.fit(axis, released(axis, table, generator), cells, 4_000.0)
+    fit = RowsLaw.of(axis.channel, released(axis, table, generator), cells, 4_000.0)
     np.testing.assert_allclose(cells.matrix @ fit.shares * 4_000, exact, atol=0.5)
 
 
@@ -331,8 +333,8 @@ def test_errors_of_measured_are_those_of_releases(target, epsilon, times):
         told = [part.sum() + 60 * times * generator.standard_normal() for part in np.split(rows, [10, 30, 40])]
         measured = Measured("c", "intervals", (20, 60, 80), tuple(round(t) for t in told), 3_600.0 * times**2)
         drawn = rows if times == 1 else generator.multivariate_hypergeometric(rows, 3_000)
-        fit = Distribution.fit(
-            axis, released(axis, drawn, generator), cell_counts_of(axis, inferred(measured)), float(n)
+        fit = RowsLaw.of(
+            axis.channel, released(axis, drawn, generator), cell_counts_of(axis, inferred(measured)), float(n)
         )
         squares.append(((parts @ fit.shares - truth) ** 2).sum())
         if len(claims) < 8:

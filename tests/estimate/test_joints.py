@@ -14,12 +14,12 @@ from hypothesis.extra.numpy import arrays
 import dpframe as dpf
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import BinnedAxis, make_axis
-from dpframe.estimate.distribution import aggregation
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import expectation_maximization, fit_joint, project_to_simplex
+from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.tables import Evidence, row_table
-from dpframe.evidence.shares import Shares
+from dpframe.evidence.law import Shares
 from dpframe.plan.build import build_plan
 from dpframe.plan.forecast import joint_errors, marginal_errors
 from dpframe.release.release import release

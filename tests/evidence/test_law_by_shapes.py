@@ -78,7 +78,7 @@ def laws(shape):
 
 def part_of(law, low, high):
     """Return what part of each cell lies from one code to below another."""
-    inside = np.minimum(law.stops, high) - np.maximum(law.starts, low)
+    inside = np.minimum(law.edges[1:], high) - np.maximum(law.starts, low)
     return np.clip(inside, 0, None) / law.widths
 
 

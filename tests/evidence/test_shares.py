@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 from dpframe.evidence.combine import Observation
-from dpframe.evidence.shares import Shares
+from dpframe.evidence.law import Shares
 
 
 def laplace(cells: int, scale: float) -> np.ndarray:
