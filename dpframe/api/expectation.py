@@ -8,11 +8,12 @@ from typing import Any, Unpack
 
 import pandas as pd
 
-from dpframe.api.expected_errors import expected_errors, expected_losses, first_lines
+from dpframe.api.expected_errors import expected_errors, first_lines
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import ParameterError
 from dpframe.infer.drafted import DraftedSpaces, drafted
+from dpframe.plan.losses import expected_losses
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.words import digits
 from dpframe.tables.frames import wrap

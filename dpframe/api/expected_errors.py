@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,6 @@ import pyarrow as pa
 from dpframe.infer.categories import is_text
 from dpframe.infer.numbers import is_number
 from dpframe.infer.types import any_space
-from dpframe.plan.asked import AskedOf
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits
 from dpframe.spaces import Categorical, Integer, Nullable, Space
@@ -21,13 +19,6 @@ from dpframe.spaces.field import Field
 
 TWO_SIDED = 1.96
 """Standard errors of a 95 % interval."""
-
-_HALF_LOST = {"intervals": 0.08, "values": 0.2, "items": 0.2}
-"""Noise of inference, in parts of the rows, at which half of the columns are lost; of text its threshold.
-
-Measured on a hundred real tables of 150 to 20,000 rows; the chance is 1/(1 + (half/noise)²).
-"""
-_FEW_LOST = 0.05
 
 
 def first_lines(value: Mapping[str, float], rows: int, of: str) -> list[str]:
@@ -76,14 +67,3 @@ def expected_errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
         parts = [float(error) / (float(plan[name].space.diameter) or 1.0) for name, error in means.items()]
         found["means"] = (float(np.median(parts)) * TWO_SIDED, "range")
     return found
-
-
-def expected_losses(asked_of: AskedOf, rows: int) -> tuple[float, int]:
-    """Return how many columns inference will probably lose, and from how many rows on one of twenty."""
-    lost, needed = 0.0, 0.0
-    for _, asked in asked_of:
-        one = max(asked, key=lambda h: (h.threshold, h.variance))
-        noise, half = (one.threshold or math.sqrt(one.variance)), _HALF_LOST.get(one.kind, 0.08)
-        lost += 1 / (1 + (half * rows / noise) ** 2) if rows else 1.0
-        needed = max(needed, noise / half * math.sqrt(1 / _FEW_LOST - 1))
-    return lost, math.ceil(needed)

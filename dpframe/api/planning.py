@@ -15,7 +15,7 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.accounting.unit import ROW, Unit
-from dpframe.api.expected_errors import expected_errors, expected_losses, first_lines, typical_space
+from dpframe.api.expected_errors import expected_errors, first_lines, typical_space
 from dpframe.api.identity import content, request_digest, table_digest, warn_of_parts
 from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.channels import MECHANISMS, Mechanism
@@ -46,6 +46,7 @@ from dpframe.plan.calibration import Terms, check_ready
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.findings import judge_spaces
 from dpframe.plan.inferred import Inferred
+from dpframe.plan.losses import expected_losses
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import BoundRules

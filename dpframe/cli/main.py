@@ -120,6 +120,10 @@ def plan(
     ledger: LedgerFile = None,
     dataset: Dataset = None,
     part: Part = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a page to try out other ε and numbers of rows here.", show_default=False),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what it means for one person, what it costs, what would help.")
     ] = False,
@@ -132,14 +136,19 @@ def plan(
     if epsilon is None and not target:
         raise ParameterError("give --epsilon, e.g. --epsilon 1, or --target, e.g. --target region=0.01")
     if expect:
-        if any((output, target, max_epsilon, ledger)):
-            raise ParameterError("--expect makes no plan and costs nothing; leave --output, --target and --ledger out")
+        if any((output, html, target, max_epsilon, ledger)):
+            raise ParameterError(
+                "--expect makes no plan and costs nothing; leave --output, --html, --target and --ledger out"
+            )
         typer.echo(str(expected(open_input(source), epsilon, delta, options)))
         return
     reach = None
     with contextlib.ExitStack() as stack:
         # Before anything is spent.
-        file = None if output is None else stack.enter_context(atomic(check_target(output, open_input(source))))
+        file, web = (
+            None if path is None else stack.enter_context(atomic(check_target(path, open_input(source))))
+            for path in (output, html)
+        )
         if target or max_epsilon is not None:
             check_alone(epsilon, target or None, ledger, dataset, part)
             reach = reached(open_input(source), target_of(target or []), max_epsilon, delta, options)
@@ -148,6 +157,9 @@ def plan(
             made = plan_parquet(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
         if file is not None:
             file.write(f"{made.to_json(indent=2)}\n".encode())
+        if web is not None:
+            web.write(made.page().encode())
+            typer.echo(f"wrote {html}: a page to try out other ε and numbers of rows", err=True)
     typer.echo(made.to_json() if as_json else str(made))
     if as_json:
         return

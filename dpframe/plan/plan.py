@@ -24,6 +24,7 @@ from dpframe.plan.explanation import Explanation, explained
 from dpframe.plan.measured_forecast import forecast_of
 from dpframe.plan.measures import SLACK
 from dpframe.plan.notebook import notebook_html
+from dpframe.plan.page import plan_page
 from dpframe.plan.sample_size import sample_curve
 from dpframe.plan.steps import row_cap
 from dpframe.plan.text import fields_of, read_fields, read_parts, schema_of
@@ -321,7 +322,7 @@ class Plan(PlanData):
     def explain(self) -> Explanation:
         """Return what the plan means for one person, what it costs in accuracy, and what would help most.
 
-        Prints as text and shows as HTML in notebooks. Levers are found by making other plans, which takes seconds.
+        Prints as text and shows as HTML in notebooks. Levers are found by forecasting other plans.
 
         Examples
         --------
@@ -331,6 +332,37 @@ class Plan(PlanData):
         0.5
         """
         return explained(self)
+
+    @one_thread
+    def page(self, path: str | Path | None = None) -> str:
+        """Return the plan as one HTML page to try out other ε and numbers of rows; written to a file if one is named.
+
+        Sliders move the expected errors of columns, means and pairs, what inference would lose and the lines to copy.
+        The page holds no data, loads nothing and sends nothing. Its forecasts are made for a grid of 5 ε and 5 numbers
+        of rows and interpolated in between; they are within a few percent of `forecast`, and equal to it at the plan's
+        own.
+
+        Raises
+        ------
+        ParameterError
+            If the plan has no columns or does not know its number of rows.
+        FileError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> from dpframe.plan import build_plan
+        >>> page = build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000).page()
+        >>> page.startswith("<!DOCTYPE html>"), "Lines to copy" in page
+        (True, True)
+        """
+        text = plan_page(self)
+        if path is not None:
+            try:
+                Path(path).write_text(text, encoding="utf-8")
+            except OSError:
+                raise FileError(f"{path} cannot be written; name a file in a folder that exists") from None
+        return text
 
     def lines(self) -> list[str]:
         """Return the promise and what it does not cover, in plain words."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 UNORDERED = ("discrete", "product")
 """Metrics in which values are equal or not."""
 
+UNITS = {"D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds"}
+"""Resolutions of times, in words."""
+
 MOST_LINES = 20
 """Lines of a plan's repr."""
 

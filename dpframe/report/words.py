@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dpframe.plan.words import UNITS
 from dpframe.spaces import Space
 
 MECHANISMS = {
@@ -121,10 +122,6 @@ SPACES: dict[str, Callable[[Any], str]] = {
     "product": lambda space: " × ".join(f"({space_words(part)})" for part in space.spaces),
 }
 """What a space holds, by tag."""
-
-
-UNITS = {"D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds"}
-"""Resolutions of times, in words."""
 
 
 def unit_word(space: Space) -> str:

@@ -1,0 +1,152 @@
+"""A plan as one HTML page to try out: forecasts over ε and rows, made here and interpolated in the page. No data."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from statistics import NormalDist, median
+from typing import Any, cast
+
+from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import promise_step
+from dpframe.channels import mechanism_for
+from dpframe.errors import ParameterError
+from dpframe.plan.columns import Column
+from dpframe.plan.data import PlanData
+from dpframe.plan.losses import expected_losses
+from dpframe.plan.measured_forecast import forecast_of
+from dpframe.plan.setting import Setting
+from dpframe.plan.words import UNITS
+from dpframe.spaces import Categorical
+
+Errors = dict[tuple[str, str], float]
+"""Standard errors by statistic and columns, as a forecast has them."""
+
+EPSILONS = (1 / 8, 8**-0.5, 1.0, 8**0.5, 8.0)
+ROWS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
+"""Multiples of the plan's own ε and rows at which errors are forecast; the page interpolates between them."""
+
+MOST_PAIRS = 300
+"""Pairs of columns that a page holds."""
+
+_Z = NormalDist().inv_cdf(0.975)
+_STATISTICS = ("marginal", "joint", "mean", "support", "mean curve")
+_DIGITS = 4
+
+
+def plan_page(plan: PlanData) -> str:
+    """Return the page; see `Plan.page`."""
+    if not plan.n or not plan.columns:
+        raise ParameterError(
+            "a page needs columns and the number of rows; make the plan for a table, or plan.replan(n)"
+        )
+    data = json.dumps(page_data(plan), ensure_ascii=False, allow_nan=False)
+    # Nothing of a name may end the script's element.
+    return _template().replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
+
+
+@cache
+def _template() -> str:
+    return files("dpframe.plan").joinpath("page.html").read_text(encoding="utf-8")
+
+
+def page_data(plan: PlanData) -> dict[str, Any]:
+    """Return what the page shows: half-widths of 95 % intervals, by statistic, over the grid of ε and rows."""
+    assert plan.n
+    own = Setting.of(plan)
+    epsilons = [plan.epsilon * factor for factor in EPSILONS]
+    rows = sorted({max(2, round(plan.n * factor)) for factor in ROWS})
+    grid = [[_forecast(replace(own, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
+    planned, declared = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast(own)
+    return {
+        "plan": {"epsilon": plan.epsilon, "delta": plan.delta, "rows": plan.n, "shuffled": plan.shuffle},
+        "epsilons": epsilons,
+        "rows": rows,
+        "statistics": list(_statistics(plan, grid, planned, declared)),
+        "notFound": [one.column for one in plan.not_found],
+        "inference": lost_columns(plan, epsilons, rows),
+        "oneMore": _one_more(own, declared),
+        "options": _options(plan),
+    }
+
+
+def _forecast(setting: Setting) -> Errors:
+    """Return the errors of a setting; none where no noise is large enough."""
+    try:
+        return cast(Errors, setting.forecast()["std_error"].to_dict())
+    except ParameterError:
+        return {}
+
+
+def _statistics(
+    plan: PlanData, grid: Sequence[Sequence[Errors]], planned: Errors, declared: Errors
+) -> Iterator[dict[str, Any]]:
+    """Yield what is said of each statistic: its name, its range, its grid, and what inference makes of it."""
+    missing, pairs = {one.column for one in plan.not_found}, 0
+    labels = {" × ".join((one, other)): (one, other) for one in plan.names for other in plan.names}
+    for key, error in planned.items():
+        kind, label = key
+        names = labels.get(label, (label,)) if kind == "joint" else (label,)
+        pairs += kind == "joint"
+        if kind not in _STATISTICS or set(names) & missing or (kind == "joint" and pairs > MOST_PAIRS):
+            continue
+        of_range = kind.startswith("mean")
+        whole = float(plan[label].space.diameter) or 1.0 if of_range else 1.0
+        factor = error / declared[key] if declared.get(key) else 1.0
+        yield {
+            "kind": kind,
+            "columns": list(names),
+            "range": _rounded(whole) if of_range else None,
+            "unit": UNITS.get(plan[label].space.unit, plan[label].space.unit) if of_range else "",
+            "inferred": _rounded(factor),
+            "grid": [[_half_width(errors.get(key)) for errors in line] for line in grid],
+        }
+
+
+def _half_width(error: float | None) -> float | None:
+    return _rounded(_Z * error) if error and math.isfinite(error) else None
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def lost_columns(plan: PlanData, epsilons: Sequence[float], rows: Sequence[int]) -> dict[str, Any] | None:
+    """Return about how many columns inference would lose over a grid; None where the plan says nothing of its noise."""
+    found = plan.inferred
+    if found is None or not found.asked or found.step is None or not found.step.mu:
+        return None
+    whole = promise_step(Budget(plan.epsilon, plan.delta)).mu
+    noises = [whole / promise_step(Budget(epsilon, plan.delta)).mu for epsilon in epsilons]
+    lost = [[_rounded(expected_losses(found.asked, n, noise)[0]) for n in rows] for noise in noises]
+    return {"columns": len(found.asked), "lost": lost}
+
+
+def _one_more(own: Setting, declared: Errors) -> float | None:
+    """Return by which factor errors of the other columns would grow if a column of five categories came in addition."""
+    name, space = "one more", Categorical(tuple("abcde"))
+    mean = math.fsum(unit.mechanism.epsilon for unit in own.units) / len(own.units)
+    if name in own.spaces:
+        return None
+    more = Column(name, space, mechanism_for(space, mean, 0.0, "randomized_response"))
+    other = _forecast(replace(own, units=(*own.units, more), spaces={**own.spaces, name: space}))
+    factors = [other[key] / error for key, error in declared.items() if error and key in other]
+    return _rounded(median(factors)) if factors else None
+
+
+def _options(plan: PlanData) -> dict[str, Any]:
+    """Return the options that a plan like this one is made with again, where they differ from their defaults."""
+    options = {
+        "shuffle": None if plan.shuffle else False,
+        "contributions": plan.contributions if plan.contributions > 1 else None,
+        "privacy_id": plan.privacy_id,
+        "drop": list(plan.drop) or None,
+        "passthrough": list(plan.passthrough) or None,
+        "local_epsilon": plan.local_epsilon,
+        "sample": plan.sample,
+    }
+    return {name: value for name, value in options.items() if value is not None}
