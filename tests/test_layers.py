@@ -12,7 +12,7 @@ import dpframe
 ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
-    ["errors", "arrays", "threads", "datasets"],
+    ["errors", "arrays", "disk", "threads", "datasets"],
     ["codec"],
     ["spaces", "noise", "accounting"],
     ["channels"],

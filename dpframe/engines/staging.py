@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from dpframe.disk import sync_folder
 from dpframe.errors import FileError
-from dpframe.ledger.sqlite import sync_folder
 
 
 @dataclass(frozen=True)

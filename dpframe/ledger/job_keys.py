@@ -21,7 +21,6 @@ user's own, has no rights for others, is no link, and (the file) has one link.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import hmac
 import json
@@ -35,9 +34,9 @@ from pathlib import Path
 
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
+from dpframe.disk import Folder, shared, sync_folder, try_lock, write_whole
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
 from dpframe.ledger.ledger import Entry, Ledger
-from dpframe.ledger.sqlite import sync_folder
 from dpframe.noise.keystream import choice_key, derived_key
 
 SCHEMA = 1
@@ -304,19 +303,18 @@ def pending(ledger: Ledger) -> list[Pending]:
         return []
     try:
         with _opened_folder(path) as folder:
-            names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(".key")]
-            records = [_read(folder, path / name) for name in names]
+            records = [_read(folder, path / name) for name in folder.names() if name.endswith(".key")]
     except OSError as error:
         raise error if isinstance(error, FileError) else _unusable(path, error) from None
     jobs = [Pending(r.dataset, r.name, r.release_id) for r in records if r is not None]
     return sorted(jobs, key=lambda p: (p.dataset, p.name))
 
 
-def _read(folder: int, path: Path) -> _Record | None:
+def _read(folder: Folder, path: Path) -> _Record | None:
     """Return what a key file says, or None if it was never finished or its job ended just now."""
     try:
         # A pipe in its place shall not be waited for.
-        descriptor = os.open(path.name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+        descriptor = folder.open(path.name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -371,22 +369,21 @@ class _KeyFile:
     """
 
     descriptor: int
-    folder: int
+    folder: Folder
     path: Path
 
     def content(self) -> bytes:
         """Return what it holds."""
-        return os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0)
+        os.lseek(self.descriptor, 0, os.SEEK_SET)
+        return os.read(self.descriptor, os.fstat(self.descriptor).st_size)
 
     def store(self, record: _Record) -> None:
         """Put a key on disk, with its name, before anything is spent under it."""
         try:
             os.ftruncate(self.descriptor, 0)
-            text = record.to_json()
-            if os.pwrite(self.descriptor, text, 0) < len(text):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            write_whole(self.descriptor, record.to_json())
             os.fsync(self.descriptor)
-            os.fsync(self.folder)
+            self.folder.sync()
         except OSError as error:
             with contextlib.suppress(OSError):
                 self.remove()
@@ -395,25 +392,23 @@ class _KeyFile:
     def remove(self) -> None:
         """Overwrite and delete it."""
         try:
-            os.pwrite(self.descriptor, bytes(os.fstat(self.descriptor).st_size), 0)
+            write_whole(self.descriptor, bytes(os.fstat(self.descriptor).st_size))
             os.fsync(self.descriptor)
-            os.unlink(self.path.name, dir_fd=self.folder)
-            os.fsync(self.folder)
+            try:
+                self.folder.unlink(self.path.name)
+            except PermissionError:
+                if self.folder.descriptor is not None:
+                    raise
+                # Windows keeps the names of open files: an empty one is as good as none.
+                os.ftruncate(self.descriptor, 0)
+            self.folder.sync()
         except OSError as error:
             raise _unusable(self.path, error) from None
 
 
 def _refuse_shared(path: Path, status: os.stat_result) -> None:
     """Raise `LedgerError` for a folder or file that others may use: they could read the key."""
-    folder = stat.S_ISDIR(status.st_mode)
-    noun, mode = ("folder", "0700") if folder else ("file", "0600")
-    faults = {
-        "belongs to another user": status.st_uid != os.geteuid(),
-        f"has rights for others (it must have mode {mode})": bool(status.st_mode & 0o077),
-        "is no regular file": not folder and not stat.S_ISREG(status.st_mode),
-        "has another link": not folder and status.st_nlink > 1,
-    }
-    fault = next((name for name, is_so in faults.items() if is_so), None)
+    noun, fault = "folder" if stat.S_ISDIR(status.st_mode) else "file", shared(status)
     if fault is not None:
         raise LedgerError(
             f"the key {noun} {path} {fault}, so that the key may not stay secret: find out who made it, and remove it"
@@ -421,19 +416,17 @@ def _refuse_shared(path: Path, status: os.stat_result) -> None:
 
 
 @contextlib.contextmanager
-def _opened_folder(path: Path) -> Iterator[int]:
+def _opened_folder(path: Path) -> Iterator[Folder]:
     """Open the folder of the keys, refused unless only the user may use it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except NotADirectoryError:
-        raise LedgerError(
-            f"the key folder {path} is a link or no folder: find out who made it, and remove it"
-        ) from None
-    try:
-        _refuse_shared(path, os.fstat(descriptor))
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(Folder.opened(path, follow=False))
+        except NotADirectoryError:
+            raise LedgerError(
+                f"the key folder {path} is a link or no folder: find out who made it, and remove it"
+            ) from None
+        _refuse_shared(path, folder.status_of_itself())
+        yield folder
 
 
 @contextlib.contextmanager
@@ -455,14 +448,13 @@ def _locked(path: Path) -> Iterator[_KeyFile]:
         yield _KeyFile(descriptor, folder, path)
 
 
-def _try_lock(folder: int, path: Path) -> int | None:
+def _try_lock(folder: Folder, path: Path) -> int | None:
     """Return a locked descriptor, or None if the file was removed between opening and locking it."""
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(path.name, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+        descriptor = folder.open(path.name, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     except FileExistsError:
         try:
-            descriptor = os.open(path.name, flags, dir_fd=folder)
+            descriptor = folder.open(path.name, os.O_RDWR)
         except FileNotFoundError:
             return None
     if _holds(descriptor, folder, path):
@@ -471,17 +463,13 @@ def _try_lock(folder: int, path: Path) -> int | None:
     return None
 
 
-def _holds(descriptor: int, folder: int, path: Path) -> bool:
+def _holds(descriptor: int, folder: Folder, path: Path) -> bool:
     """Lock an open file and return whether it is still the one at ``path``; close and refuse it if it is locked."""
-    import fcntl  # not on Windows, where the rest of the library shall still be importable
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(descriptor):
         os.close(descriptor)
-        raise LedgerError("this job is running already; wait until it has ended") from None
+        raise LedgerError("this job is running already; wait until it has ended")
     try:
-        here = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        here = folder.status(path.name)
     except FileNotFoundError:
         return False
     return os.path.samestat(os.fstat(descriptor), here)

@@ -81,7 +81,7 @@ def _me() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container's user may have no name
-        return f"user {os.getuid()}"
+        return f"user {os.getuid()}" if hasattr(os, "getuid") else "unknown"
 
 
 def as_ledger(ledger: Any) -> Ledger:

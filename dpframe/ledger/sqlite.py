@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpframe.accounting.budget import Budget
+from dpframe.disk import new_file, sync_folder
 from dpframe.errors import DpframeError, DpframeWarning, LedgerError, warn
 from dpframe.ledger.currencies import StoredAmount
 
@@ -221,18 +222,9 @@ def make_file(file: Path) -> None:
     """Make an empty file that only its owner may read, unless there is one; SQLite gives its log the same mode."""
     try:
         with _creating:
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            os.close(new_file(file))
         sync_folder(file.parent)
     except FileExistsError:
         return
     except OSError as error:
         raise LedgerError(f"{file} cannot be made: {error.strerror or 'input/output error'}") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Put a folder's list of names on disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

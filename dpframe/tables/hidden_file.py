@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpframe.disk import read_at
 from dpframe.noise.keystream import cipher_at
 
 
@@ -44,7 +44,7 @@ class HiddenFile:
         """Read what lies at an offset, decrypted, until ``out`` is full."""
         raw, place = np.empty_like(out), 0
         while place < len(raw):
-            count = os.preadv(self._file.fileno(), [raw[place:].data], offset + place)
+            count = read_at(self._file.fileno(), offset + place, raw[place:])
             if not count:
                 raise OSError("the spill file is shorter than what was written")
             place += count

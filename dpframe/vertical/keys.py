@@ -16,6 +16,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from dpframe.disk import new_file
 from dpframe.errors import FileError, ParameterError
 from dpframe.tables.atomic import atomic
 
@@ -110,13 +111,13 @@ class Identity:
 
 def mark(path: Path) -> None:
     """Make an empty file, or raise `FileExistsError`: of two processes one succeeds."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    os.close(new_file(path))
 
 
 def write_secret(path: Path, secret: bytes) -> None:
     """Write a secret in hexadecimal to a file of mode 0600, which must not be there."""
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        descriptor = new_file(path)
     except FileExistsError:
         raise FileError(f"{path} is there already, and secrets are not written over; take another folder") from None
     except OSError as error:

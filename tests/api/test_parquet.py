@@ -655,6 +655,7 @@ class TestAtomic:
             )
         assert os.listdir(tmp_path) == ["in.parquet"]
 
+    @pytest.mark.posix
     def test_without_unnamed_files(self, tmp_path, source, monkeypatch):
         """As on systems that have no O_TMPFILE."""
         monkeypatch.delattr(os, "O_TMPFILE")
@@ -747,6 +748,7 @@ class TestSpill:
         assert [i for row in rows for i in row["i"].tolist()] == expected
         assert [t for row in rows for t in row["t"].to_pylist()] == [f"t{i}" for i in expected]
 
+    @pytest.mark.posix
     def test_keys_of_two_spills_differ(self, tmp_path):
         contents = []
         for _ in range(2):

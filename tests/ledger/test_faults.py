@@ -120,6 +120,7 @@ def test_an_input_that_changes_while_a_job_is_interrupted(tmp_path: Path, ledger
 # ------------------------------------------------------------------------------------------- where it writes
 
 
+@pytest.mark.posix
 def test_an_output_folder_that_is_read_only() -> None:
     with processes.open_folder() as folder:
         folder.chmod(0o777)

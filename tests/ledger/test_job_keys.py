@@ -13,6 +13,7 @@ import pytest
 from processes import JOB
 
 import dpframe as dpf
+from dpframe.disk import Folder
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError
 from dpframe.ledger import job_keys
 from dpframe.ledger.currencies import Amount
@@ -276,6 +277,7 @@ def refused(ledger, message):
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o750, 0o701])
+@pytest.mark.posix
 def test_a_key_folder_that_others_may_enter_is_refused(ledger, mode):
     folder = job_keys._folder(ledger)
     folder.mkdir()
@@ -298,12 +300,14 @@ def test_a_file_in_place_of_the_key_folder_is_refused(ledger):
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o620, 0o606])
+@pytest.mark.posix
 def test_a_key_file_that_others_may_read_is_refused(ledger, mode):
     interrupted(ledger)
     job_keys._key_path(ledger, "survey", JOB).chmod(mode)
     refused(ledger, r"file .*has rights for others \(it must have mode 0600\)")
 
 
+@pytest.mark.posix
 def test_a_key_file_that_was_put_there_before_is_refused(ledger):
     path = job_keys._key_path(ledger, "survey", JOB)
     path.parent.mkdir(mode=0o700)
@@ -319,6 +323,7 @@ def test_a_key_file_with_another_link_is_refused(ledger, tmp_path):
     refused(ledger, "file .*has another link")
 
 
+@pytest.mark.posix
 def test_a_key_file_that_is_no_file_is_refused(ledger):
     path = job_keys._key_path(ledger, "survey", JOB)
     path.parent.mkdir(mode=0o700)
@@ -342,6 +347,7 @@ def test_a_link_in_place_of_a_key_file_is_not_listed(ledger, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("what", ["folder", "file"])
+@pytest.mark.posix
 def test_a_stranger_s_key_folder_or_file_is_refused(ledger, what):
     interrupted(ledger)
     path = job_keys._key_path(ledger, "survey", JOB)
@@ -349,6 +355,7 @@ def test_a_stranger_s_key_folder_or_file_is_refused(ledger, what):
     refused(ledger, f"{what} .*belongs to another user")
 
 
+@pytest.mark.posix
 def test_a_folder_that_is_swapped_under_a_running_job_gets_no_key(ledger, tmp_path):
     """What was looked at is what is written: the folder that stands at the path afterwards is another."""
     folder = job_keys._folder(ledger)
@@ -360,6 +367,7 @@ def test_a_folder_that_is_swapped_under_a_running_job_gets_no_key(ledger, tmp_pa
     assert list(folder.iterdir()) == list((tmp_path / "moved").iterdir()) == []
 
 
+@pytest.mark.posix
 def test_a_key_that_cannot_be_stored_costs_nothing():
     with processes.open_folder() as folder:
         ledger = Ledger(folder / "ledger.sqlite")
@@ -534,17 +542,15 @@ def test_a_file_that_was_replaced_before_it_was_locked_is_not_held(tmp_path):
     path = tmp_path / "key"
     for replacement in (None, b"new"):
         path.write_bytes(b"old")
-        descriptor, folder = os.open(path, os.O_RDWR), os.open(tmp_path, os.O_RDONLY)
-        try:
+        descriptor = os.open(path, os.O_RDWR)
+        with Folder.opened(tmp_path) as folder:
             assert job_keys._holds(descriptor, folder, path)
             path.unlink()
             if replacement is not None:
                 (tmp_path / "other").write_bytes(replacement)
                 (tmp_path / "other").rename(path)
             assert not job_keys._holds(descriptor, folder, path)
-        finally:
-            os.close(descriptor)
-            os.close(folder)
+        os.close(descriptor)
 
 
 def test_job_name_is_where_the_file_is(tmp_path, monkeypatch):

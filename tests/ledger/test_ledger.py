@@ -634,6 +634,7 @@ def test_files_that_may_not_grow(ledger, size):
 
 
 @pytest.mark.parametrize("file_mode, folder_mode", [(0o444, 0o555), (0o444, 0o777), (0o666, 0o555), (0o000, 0o777)])
+@pytest.mark.posix
 def test_read_only(file_mode, folder_mode):
     with processes.open_folder() as folder:
         ledger = Ledger(folder / "ledger.sqlite")
@@ -651,6 +652,7 @@ def test_read_only(file_mode, folder_mode):
         assert ledger.spent("survey").epsilon == 0
 
 
+@pytest.mark.posix
 def test_a_folder_that_may_not_be_entered():
     with processes.open_folder() as folder:
         ledger = Ledger(folder / "ledger.sqlite")
