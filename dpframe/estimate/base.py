@@ -85,7 +85,7 @@ class Reading:
 
     def holds_sets(self, column: str) -> bool:
         """Tell whether a column holds sets."""
-        return sets.is_sets(self._source.column(column))
+        return self._source.column(column).space.holds_sets
 
     def holds_vectors(self, column: str) -> bool:
         """Tell whether a column holds vectors or curves."""
@@ -98,10 +98,8 @@ class Reading:
             return None
         lost = spread = 0.0
         if self.n:
-            channel, sizes = sets.size_counts(
-                sets.SetColumn.of(self._source.column(column)), self._source.codes([column])
-            )
-            lost, spread = channel.lost(sizes, measured.measure.most)
+            mine = sets.SetColumn.of(self._source.column(column))
+            lost, spread = sets.SetSizes.of(mine, self._source.codes([column])).lost(measured.measure.most)
         return ItemTable(measured.counts.astype(np.float64), measured.measure.sigma2, lost, spread)
 
     def _number_pair(self, one: str, other: str) -> NumberPair | None:

@@ -20,7 +20,7 @@ from dpframe.channels.set_channel import Levels
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
 from dpframe.estimate.measured_tables import FEW_VALUES
-from dpframe.estimate.sets import CHUNK, Counted, SetColumn, is_sets
+from dpframe.estimate.sets import CHUNK, SetColumn
 from dpframe.estimate.surrogates import Codes, Surrogates, own_squares, pieces
 from dpframe.evidence.law import Law
 from dpframe.plan.columns import Column, Group
@@ -128,22 +128,6 @@ class ItemCondition:
         shown = bits[:, list(self.places)].sum(axis=1, dtype=np.int64)
         return np.where(null, self.levels.at_null, self.levels.values.take(shown))
 
-    def counted(self, batches: Iterable[Codes]) -> tuple[Counted, int, int]:
-        """Return the sums of the surrogates that a share of the sets needs, and the numbers of sets and of nulls."""
-        first = second = crossed = 0.0
-        released = nulls = 0
-        for codes in batches:
-            for start in range(0, len(codes[self.column.name]), CHUNK):
-                part = codes[self.column.name][start : start + CHUNK]
-                found, null = self.surrogates(part), self.sets.is_null(part)
-                present = np.where(null, self.sets.weights[1], self.sets.weights[0])
-                first, second = first + float(found.sum()), second + float(found @ found)
-                crossed += float(found @ present)
-                nulls += int(null.sum())
-                released += int((~null).sum())
-        one, squares, both = (np.array([value]) for value in (first, second, crossed))
-        return Counted(one, squares, one, both), released, nulls
-
 
 Condition = ValueCondition | ItemCondition
 """What is asked of one column."""
@@ -220,7 +204,7 @@ def condition_of(column: Column, wanted: Any) -> Condition:
         if len(wanted) == 1 and set(wanted) <= {"any", "all"}:
             return _items(column, *next(iter(wanted.items())))
         raise ParameterError(f"where of column {column.name!r} must be one of {_FORMS}")
-    if is_sets(column):
+    if column.space.holds_sets:
         raise ParameterError(
             f'column {column.name!r} holds sets: where takes {{"any": items}} or {{"all": items}} of it, or '
             '{"not": …} of these; null_rate tells of its nulls'

@@ -16,12 +16,11 @@ from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.base import RESULTS, Bins, column_names, kept_parts
 from dpframe.estimate.conditions import ItemCondition, ValueCondition, Where
-from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.merged_ranks import of_ranks_alone
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.question import Answer
 from dpframe.estimate.table_column import first_codes
-from dpframe.estimate.vector_estimates import VectorEstimates
+from dpframe.estimate.vectors import VectorEstimates
 
 MOST_ASKED = 100_000
 """Cells of a joint up to which a counting question is answered by a fit of it."""
@@ -456,7 +455,7 @@ class CountEstimates(VectorEstimates):
         chosen = self._source.column(column)
         if bins is not None and by is None:
             raise ParameterError("bins are for the column of by; name one, or leave bins out")
-        if not sets.is_sets(chosen) and not chosen.space.holds_vectors:
+        if not chosen.space.code_words:
             if items is not None or by is not None:
                 raise ParameterError(f"column {column!r} holds no sets, whose support takes items and by; see crosstab")
             return self.value_counts(column, normalize=normalize, sort=False, target=target)
@@ -464,60 +463,61 @@ class CountEstimates(VectorEstimates):
         places = None if items is None else mine.places(items)
         if how not in ("all", "any") or (how == "any" and (places is None or by is not None)):
             raise ParameterError('how must be "all", or "any" of the items that are named, without by')
-        index = pd.Index(mine.labels, name=column)
+        index, source = pd.Index(mine.labels, name=column), "rows"
         if places is not None:
             index = pd.Index([_JOINED[how].join(str(mine.labels[i]) for i in places)], name=column)
         if by is not None:
             if not normalize:
                 raise ParameterError("by goes with shares only; leave normalize out")
             group = make_axis(self._source.column(by), bins)
-            found = mine.shares_by(group, places, self._source.codes([column, by]), sampling)
-            part = slice(0, group.cells - group.has_null)
-            return self._wide(*found, (slice(None), part), index, group.labels[part])
+            part, batches = slice(0, group.cells - group.has_null), self._source.codes([column, by])
+            shares, variances = self._counted(mine, places, how, batches, group).share_by(group, sampling)
+            return self._wide(shares.T, variances.T, (slice(None), part), index, group.labels[part])
         if places is None:
             estimate, variance, source = self._supports(column, normalize, target)
         else:
-            condition = ItemCondition(mine, tuple(places), how)
-            sums, released, nulls = condition.counted(self._source.codes([column]))
-            shares = sets.share_of(sums, mine, released, nulls, normalize, sampling)
-            (estimate, variance), source = self._weighted(*shares, normalize), "rows"
+            counted = self._counted(mine, places, how, self._source.codes([column]), None)
+            estimate, variance = self._weighted(*_only(counted.share(normalize, sampling)), normalize)
             if len(places) == 2 and self._items(column) is not None:
                 likely = self._support_of_two(mine, places, how, normalize, target)
-                estimate, variance, source = likely if likely[1] < variance else (estimate, variance, source)
+                if likely[1] < variance:
+                    (estimate, variance), source = likely, "both"
         out = pd.DataFrame(self._results(estimate, variance, (slice(None),)), index=index)
         out.attrs["source"] = source
         return out
 
+    @staticmethod
+    def _counted(
+        mine: sets.SetColumn, places: Sequence[int] | None, how: str, batches: sets.Batches, group: Axis | None
+    ) -> sets.Counted:
+        """Count each item, or the sets that hold all or any of some, by the classes of a group."""
+        if places is None:
+            return mine.count_items(batches, group)
+        return mine.count_level(ItemCondition(mine, tuple(places), how).levels, places, batches, group)
+
     def _support_of_two(
         self, mine: sets.SetColumn, places: Sequence[int], how: str, normalize: bool, target: str
-    ) -> tuple[FloatArray, FloatArray, str]:
+    ) -> tuple[FloatArray, FloatArray]:
         """Return the share of sets that hold both or either of two items, from measured supports and a likely pair."""
-        column, items = mine.column.name, len(mine.labels)
+        items = len(mine.labels)
         every = list(range(items)) if items <= sets.MOST_PAIRED else list(places)
-        both, released, nulls = mine.count_pairs(every, self._source.codes([column]))
-        counts = sets.pair_counts(mine, both, released, nulls)
-        shares = sets.share_of(counts, mine, released, nulls, True, self._source.sampling("table"))
-        found, errors = self._likely_pairs(column, every, *self._weighted(*shares, True))
+        found, errors = self._likely_pairs(mine, every)
         a, b = (every.index(place) for place in places)
         share, variance = found[a, b], errors[a, b]
         if how == "any":
             # The pair's error goes with those of its items, so that their sum bounds that of the difference.
             share = min(max(found[a, a] + found[b, b] - share, found[a, a], found[b, b]), 1.0)
             variance += errors[a, a] + errors[b, b]
-        present = self._present(column)
-        variance += max(share * (1 - share), 0.0) / present if target == "population" else 0.0
-        scale = 1.0 if normalize else present
-        return np.array([share * scale]), np.array([variance * scale**2]), "both"
+        return self._of_present(mine.column.name, np.array([share]), np.array([variance]), normalize, target)
 
     def _supports(
         self, column: str, normalize: bool = True, target: str = "table"
     ) -> tuple[FloatArray, FloatArray, str]:
         """Return every item's share or count, its variance, and what they are from, whether or not it was found."""
         mine, told = sets.SetColumn.of(self._source.column(column)), self._items(column)
-        shown, released, nulls = mine.count_items(self._source.codes([column]))
         # Beside tables, which are of all rows, the population's own variance is added once.
         sampling = self._source.sampling(target if told is None else "table")
-        shares = sets.share_of(mine.counted(shown, released, nulls), mine, released, nulls, normalize, sampling)
+        shares = _only(mine.count_items(self._source.codes([column])).share(normalize, sampling))
         estimate, variance = self._weighted(*shares, normalize)
         if told is None:
             return estimate, variance, "rows"
@@ -560,35 +560,25 @@ class CountEstimates(VectorEstimates):
         places = list(range(len(mine.labels))) if items is None else mine.places(items)
         if len(places) > sets.MOST_PAIRED:
             raise ParameterError(f"cooccurrence pairs at most {sets.MOST_PAIRED} items; name some with items=[…]")
-        both, released, nulls = mine.count_pairs(places, self._source.codes([column]))
-        counts, index = (
-            sets.pair_counts(mine, both, released, nulls),
-            pd.Index([mine.labels[i] for i in places], name=column),
-        )
-        drawn = method == "auto" and self._items(column) is not None
-        if drawn:
-            shares = sets.share_of(counts, mine, released, nulls, True, self._source.sampling("table"))
-            estimate, variance = self._likely_pairs(column, places, *self._weighted(*shares, True))
-            present = self._present(column)
-            variance += np.clip(estimate * (1 - estimate), 0.0, None) / present if target == "population" else 0.0
-            scale = 1.0 if normalize else present
-            estimate, variance = estimate * scale, variance * scale**2
+        index, drawn = pd.Index([mine.labels[i] for i in places], name=column), self._items(column) is not None
+        if method == "auto" and drawn:
+            estimate, variance = self._of_present(column, *self._likely_pairs(mine, places), normalize, target)
         else:
-            estimate, variance = self._weighted(
-                *sets.share_of(counts, mine, released, nulls, normalize, sampling), normalize
-            )
+            drawn, counted = False, mine.count_pairs(places, self._source.codes([column]))
+            estimate, variance = self._weighted(*counted.share(normalize, sampling), normalize)
         out = self._wide(estimate, variance, (slice(None), slice(None)), index, index)
         out.attrs |= {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"}
         return out
 
-    def _likely_pairs(
-        self, column: str, places: Sequence[int], rows: FloatArray, spread: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def _likely_pairs(self, mine: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Return shares and variances of pairs of items, from the rows' and the supports, which are on the diagonal."""
+        column = mine.column.name
+        counted = mine.count_pairs(places, self._source.codes([column]))
+        rows, spread = self._weighted(*counted.share(True, self._source.sampling("table")), True)
         every, spreads, _ = self._supports(column)
         supports, variances = every[list(places)], spreads[list(places)]
         first, second = np.triu_indices(len(places), 1)
-        pairs = likely_pairs(
+        pairs = sets.likely_pairs(
             rows[first, second],
             spread[first, second],
             (supports[first], variances[first]),
@@ -598,6 +588,16 @@ class CountEstimates(VectorEstimates):
         for a, b in ((first, second), (second, first)):
             estimate[a, b], variance[a, b] = pairs.estimate, pairs.variance
         return estimate, variance
+
+    def _of_present(
+        self, column: str, shares: FloatArray, variances: FloatArray, normalize: bool, target: str
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return shares of the sets of the table, or their numbers, with the population's own variance if asked."""
+        present = self._present(column)
+        if target == "population":
+            variances = variances + np.clip(shares * (1 - shares), 0.0, None) / present
+        scale = 1.0 if normalize else present
+        return shares * scale, variances * scale**2
 
     def _present(self, column: str) -> float:
         """Return the rows of the table where a column of sets is not null, about."""
@@ -624,14 +624,12 @@ class CountEstimates(VectorEstimates):
         DataFrame indexed by size with ``estimate, std_error, lower, upper``.
         """
         sampling = self._source.sampling(target)
-        mine = sets.SetColumn.of(self._source.column(column))
-        channel, counts = sets.size_counts(mine, self._source.codes([column]))
-        estimate, errors = channel.fit(counts, normalize, sampling)
+        sizes = sets.SetSizes.of(sets.SetColumn.of(self._source.column(column)), self._source.codes([column]))
+        estimate, errors = sizes.fit(normalize, sampling)
         estimate, variance = self._weighted(estimate, errors**2, normalize)
-        index = pd.RangeIndex(channel.most + 1, name="size")
+        index = pd.RangeIndex(sizes.most + 1, name="size")
         out = pd.DataFrame(self._results(estimate, variance, (slice(None),), least=0.0), index=index)
-        mean, spread = channel.mean(counts, sampling)
-        found = self._results(np.array([mean]), np.array([spread]), (slice(None),))
+        found = self._results(*sizes.mean(sampling), (slice(None),))
         out.attrs["mean_size"] = {name: float(values[0]) for name, values in found.items()}
         return out
 
@@ -649,16 +647,17 @@ class CountEstimates(VectorEstimates):
         chosen = self._source.column(column)
         if not chosen.space.has_null:
             raise ParameterError(f"column {column!r} holds no nulls: its space is not Nullable")
-        if sets.is_sets(chosen):
-            rate, variance = sets.SetColumn.of(chosen).null_rate(self._source.codes([column]), sampling)
-            results = self._results(np.array([rate]), np.array([variance]), (slice(None),))
-            return self._dressed_series(results, column, "number", column)
-        if chosen.space.holds_vectors:
-            return self._vector_null_rate(column, target)
-        axis = make_axis(chosen, None if self.is_listed(column) else 1)
-        answer = self._cells([axis], True, (), False, "inverse", target)
-        out = self._dressed_series(
-            self._results(answer.estimate[-1:], answer.variance[-1:], (slice(None),)), column, "number", column
-        )
-        out.attrs["source"] = answer.source
+        if chosen.space.code_words:
+            (rate, variance), source = sets.null_rate(chosen, self._source.codes([column]), sampling), "rows"
+        else:
+            axis = make_axis(chosen, None if self.is_listed(column) else 1)
+            answer = self._cells([axis], True, (), False, "inverse", target)
+            rate, variance, source = answer.estimate[-1:], answer.variance[-1:], answer.source
+        out = self._dressed_series(self._results(rate, variance, (slice(None),)), column, "number", column)
+        out.attrs["source"] = source
         return out
+
+
+def _only(found: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Return what was counted without groups, which are the first axis."""
+    return found[0][0], found[1][0]

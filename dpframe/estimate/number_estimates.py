@@ -19,7 +19,7 @@ from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.moments import line_of
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.table_column import aggregation
-from dpframe.estimate.vector_estimates import VectorEstimates
+from dpframe.estimate.vectors import VectorEstimates
 from dpframe.evidence.combine import Observation, shrunk, updated
 from dpframe.evidence.law import Known, Law
 from dpframe.evidence.number_law import NumberPair, truncated_mean

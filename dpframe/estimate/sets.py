@@ -2,14 +2,20 @@
 
 Whether a set holds some items, all or none of them, has a surrogate that depends on how many of them are shown, and a
 value at null (`SetView`): the channels say which, and everything here is sums of these.
+
+The rows' unbiased count of a pair of items is far noisier than the items' supports s, where those were measured. Pairs
+of items that people hold together by chance have about f·s_i·s_j, with one f for all that shows how much sizes of sets
+vary. So pairs are taken as p_ij = f·s_i·s_j·(1 + ρ·z_ij), z standard normal, and the rows show how large ρ is: with
+little evidence pairs are near the product, with much they are the rows' own. This is empirical Bayes (Efron and Morris
+1975), ρ averaged over its posterior with a half-normal prior. Errors have the spread of ρ and f in them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +26,7 @@ from dpframe.channels.set_channel import Levels, SetView
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.surrogates import own_squares
+from dpframe.evidence.combine import shrunk
 from dpframe.evidence.law import RowsLaw
 from dpframe.plan.columns import Column
 from dpframe.spaces import Subset
@@ -33,22 +40,57 @@ MOST_PAIRED = 300
 """Items up to which all pairs are estimated."""
 
 
-def is_sets(column: Column) -> bool:
-    """Tell whether a column holds sets."""
-    return column.space.holds_sets
+PRIOR = 0.5
+"""Standard deviations of the priors of ρ, and of f about 1."""
+
+_MOST_SIZES = 1 << 22
+"""Sizes by released sizes of which a matrix is made."""
+
+_LEAST = 1e-12
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Sums over rows of a surrogate U, of U², and of the surrogate of the squared function; and of U times "present".
+    """Sums over rows: of a surrogate U, of U², of the surrogate of the squared function, of UW, and of 1, W and W².
 
-    "Present" has a surrogate W: 1, or where null is a value whatever makes its mean right.
+    W is the surrogate of "not null": 1, or where null is a value whatever makes its mean right.
     """
 
     first: Any
     second: Any
     of_square: Any
     crossed: Any
+    rows: Any
+    present: Any
+    present_squares: Any
+
+    def share(self, normalize: bool, sampling: float) -> tuple[FloatArray, FloatArray]:
+        """Return counts, or shares of the rows that are not null, and their variances."""
+        if normalize:
+            return self._ratio(self, self, sampling)
+        n, first = np.maximum(self.rows, 1), np.asarray(self.first, dtype=np.float64)
+        return first, np.maximum(self.second - own_squares(self.of_square, first**2 / n, sampling), 0.0)
+
+    def share_by(self, group: Axis, sampling: float) -> tuple[FloatArray, FloatArray]:
+        """Return shares within every cell of the column by whose classes this was summed, and their variances.
+
+        As `grouped_ratio`: with h = (z − r)·present·1_g, U = (u − r·w)·φ_g and h² = (z − 2rz + r²)·present·1_g.
+        """
+        plain, squares = (self._map(partial(group.invert, squared=squared)) for squared in (False, True))
+        return self._ratio(plain, squares, sampling)
+
+    def _map(self, function: Callable[[FloatArray], FloatArray]) -> Counted:
+        return Counted(*(function(np.broadcast_to(getattr(self, f.name), self.first.shape)) for f in fields(self)))
+
+    @staticmethod
+    def _ratio(plain: Counted, squares: Counted, sampling: float) -> tuple[FloatArray, FloatArray]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r = plain.first / plain.present
+            residual = squares.second - 2 * r * squares.crossed + r**2 * squares.present_squares
+            own = plain.of_square - 2 * r * plain.first + r**2 * plain.present
+            residual = residual - own_squares(own, 0.0, sampling)
+            # Too few rows leave no variance: then nothing is known.
+            return r, np.where(residual > 0, residual / plain.present**2, np.inf)
 
 
 @dataclass(frozen=True)
@@ -62,7 +104,7 @@ class SetColumn:
     @classmethod
     def of(cls, column: Column) -> SetColumn:
         """Take a column, or raise `ParameterError` unless it holds sets."""
-        if not is_sets(column):
+        if not column.space.holds_sets:
             remedy = f"value_counts({column.name!r}) counts its values"
             if column.space.holds_vectors:
                 remedy = f"ask for {column.space.instead}"
@@ -118,192 +160,154 @@ class SetColumn:
         """Whether null is a value."""
         return self.column.space.has_null
 
-    def is_null(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Tell which released codes are null."""
-        ((_, null, _),) = self.bits([{self.column.name: codes}])
-        return null
+    def tally(
+        self, batches: Batches, of: Callable[[npt.NDArray[np.uint8]], FloatArray], group: Axis | None = None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the sum of a function of the items that released sets show, and the numbers of sets and of nulls.
 
-    def counted(self, shown: FloatArray, released: Any, nulls: Any) -> Counted:
-        """Return the sums of the indicator of an item, which ``shown`` of ``released`` sets show, beside nulls."""
-        return self.summed(self.single, [released - shown, shown], nulls)
+        Each with a first axis for the released classes of another column, of length 1 without.
+        """
+        classes = 1 if group is None else group.classes
+        total = np.stack([of(np.zeros((0, self.space.count), dtype=np.uint8))] * classes)
+        sets, nulls = np.zeros((2, classes))
+        for bits, null, rest in self.bits(batches):
+            kinds = np.zeros(len(bits), dtype=np.int64) if group is None else group.classify(rest[group.name])
+            for kind in np.unique(kinds):
+                shown = bits[(kinds == kind) & ~null]
+                total[kind] += of(shown)
+                sets[kind] += len(shown)
+            nulls += np.bincount(kinds[null], minlength=classes)
+        return total, sets, nulls
 
-    def summed(self, levels: Levels, counts: Iterable[Any], nulls: Any) -> Counted:
+    def counted(self, levels: Levels, counts: Sequence[Any], sets: Any, nulls: Any) -> Counted:
         """Return the sums of an indicator's surrogate, from the numbers of released sets at each level and of nulls."""
         parts = list(zip(levels.values.tolist(), counts, strict=True))
         of_sets = sum(value * count for value, count in parts)
         squares = sum(value**2 * count for value, count in parts)
         first, (w, w0) = of_sets + levels.at_null * nulls, self.weights
         crossed = w * of_sets + w0 * levels.at_null * nulls
-        return Counted(first, squares + levels.at_null**2 * nulls, first, crossed)
+        present, around = w * sets + w0 * nulls, w * w * sets + w0 * w0 * nulls
+        return Counted(first, squares + levels.at_null**2 * nulls, first, crossed, sets + nulls, present, around)
 
-    def count_items(self, batches: Batches) -> tuple[FloatArray, int, int]:
-        """Count the released sets that show each item, all released sets, and nulls."""
-        shown, sets, nulls = np.zeros(self.space.count), 0, 0
-        for bits, null, _ in self.bits(batches):
-            shown += bits.sum(axis=0, dtype=np.int64)
-            nulls += int(null.sum())
-            sets += len(bits) - int(null.sum())
-        return shown, sets, nulls
+    def of_items(self, shown: FloatArray, sets: Any, nulls: Any) -> Counted:
+        """Return the sums for each item, which ``shown`` of the released sets show."""
+        return self.counted(self.single, [sets - shown, shown], sets, nulls)
 
-    def null_rate(self, batches: Batches, sampling: float) -> tuple[float, float]:
-        """Return the share of nulls, 1 − the mean of "present", and its variance."""
-        _, sets, nulls = self.count_items(batches)
-        n, levels, counts = max(sets + nulls, 1), 1 - np.array(self.weights), np.array([sets, nulls])
-        total = float(levels @ counts)
-        without = own_squares(total, total**2 / n, sampling)
-        return total / n, max(float(levels**2 @ counts) - without, 0.0) / n**2
+    def count_items(self, batches: Batches, group: Axis | None = None) -> Counted:
+        """Count the sets that hold each item, shape (classes, items)."""
+        shown, sets, nulls = self.tally(batches, lambda bits: bits.sum(axis=0, dtype=np.float64), group)
+        return self.of_items(shown, sets[:, None], nulls[:, None])
 
-    def count_by(self, group: Axis, places: Sequence[int] | None, batches: Batches) -> tuple[FloatArray, ...]:
-        """Return, by released class of another column: Σ U, Σ U² and Σ UW per item (or of one item set), sets, nulls.
+    def count_level(
+        self, levels: Levels, places: Sequence[int], batches: Batches, group: Axis | None = None
+    ) -> Counted:
+        """Count an indicator that depends on how many of some items a set holds, shape (classes, 1)."""
+        highest, items = len(levels.values), list(places)
+        counts, sets, nulls = self.tally(
+            batches, lambda bits: _histogram(bits[:, items].sum(axis=1, dtype=np.int64), highest), group
+        )
+        return self.counted(levels, list(counts.T[..., None]), sets[:, None], nulls[:, None])
 
-        W is the surrogate of "present".
-        """
-        rows = 1 if places is not None else self.space.count
-        first, second, crossed = (np.zeros((group.classes, rows)) for _ in range(3))
-        sets, nulls, (w, w0) = np.zeros(group.classes), np.zeros(group.classes), self.weights
-        levels = self.single if places is None else self.channel.holds_all(len(places))
-        for bits, null, rest in self.bits(batches):
-            classes = group.classify(rest[group.name])
-            shown = bits if places is None else bits[:, places].sum(axis=1, keepdims=True, dtype=np.int64)
-            u = levels.values.take(shown)
-            u[null] = levels.at_null
-            present = np.where(null, w0, w)
-            for c in np.unique(classes):
-                inside = classes == c
-                first[c] += u[inside].sum(axis=0)
-                second[c] += (u[inside] ** 2).sum(axis=0)
-                crossed[c] += present[inside] @ u[inside]
-            sets += np.bincount(classes[~null], minlength=group.classes)
-            nulls += np.bincount(classes[null], minlength=group.classes)
-        return first, second, crossed, sets, nulls
+    def count_pairs(self, places: Sequence[int], batches: Batches) -> Counted:
+        """Count the sets that hold both items of every pair, shape (places, places); on the diagonal each item."""
 
-    def shares_by(
-        self, group: Axis, places: Sequence[int] | None, batches: Batches, sampling: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return shares within every cell of another column, shape (items, cells), and their variances.
-
-        As `grouped_ratio`: with h = (z − r)·present·1_g, U = (u − r·w)·φ_g and h² = (z − 2rz + r²)·present·1_g.
-        """
-        first, second, crossed, sets, nulls = self.count_by(group, places, batches)
-        w, w0 = self.weights
-        present = np.repeat((w * sets + w0 * nulls)[:, None], first.shape[1], axis=1)
-        present_squares = np.repeat((w * w * sets + w0 * w0 * nulls)[:, None], first.shape[1], axis=1)
-        u, p = group.invert(first), group.invert(present)
-        squares = [group.invert(sums, squared=True) for sums in (second, crossed, present_squares)]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            r = u / p
-            residual = squares[0] - 2 * r * squares[1] + r**2 * squares[2]
-            residual = residual - own_squares(u - 2 * r * u + r**2 * p, 0.0, sampling)
-            return r.T, np.where(residual > 0, residual / p**2, np.inf).T
-
-    def count_pairs(self, places: Sequence[int], batches: Batches) -> tuple[FloatArray, int, int]:
-        """Count the released sets that show both items of every pair, all sets, and nulls."""
-        both, sets, nulls = np.zeros((len(places), len(places))), 0, 0
-        for bits, null, _ in self.bits(batches):
+        def both(bits: npt.NDArray[np.uint8]) -> FloatArray:
             # Whole numbers below 2^24 are exact in short floats.
-            shown = bits[:, places][~null].astype(np.float32)
-            both += shown.T @ shown
-            nulls += int(null.sum())
-            sets += len(shown)
-        return both, sets, nulls
+            shown = bits[:, places].astype(np.float32)
+            return np.asarray(shown.T @ shown, dtype=np.float64)
+
+        (shown,), (sets,), (nulls,) = self.tally(batches, both)
+        return self.of_pairs(shown, float(sets), float(nulls))
+
+    def of_pairs(self, both: FloatArray, sets: float, nulls: float) -> Counted:
+        """Return the sums for each pair, both items of which are shown by ``both`` of the released sets."""
+        shown = np.diag(both)
+        one = shown[:, None] + shown[None, :] - 2 * both
+        pairs = self.counted(self.channel.holds_all(2), [sets - one - both, one, both], sets, nulls)
+        single, i = self.of_items(shown, sets, nulls), np.arange(len(shown))
+        for name in ("first", "second", "crossed"):
+            getattr(pairs, name)[i, i] = getattr(single, name)
+        return pairs
 
 
-def share_of(
-    sums: Counted, column: SetColumn, sets: float, nulls: float, normalize: bool, sampling: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return counts, or shares of the rows that are not null, and their variances."""
-    n, (w, w0) = max(sets + nulls, 1), column.weights
-    first, without = np.asarray(sums.first, dtype=np.float64), np.asarray(sums.of_square)
-    if not normalize:
-        return first, np.maximum(sums.second - own_squares(without, first**2 / n, sampling), 0.0)
-    present, squares = w * sets + w0 * nulls, w * w * sets + w0 * w0 * nulls
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r = first / present
-        variance = sums.second - 2 * r * sums.crossed + r**2 * squares
-        variance = variance - own_squares(without - 2 * r * first + r**2 * present, 0.0, sampling)
-        return r, np.maximum(variance, 0.0) / present**2
+def _histogram(values: npt.NDArray[np.int64], cells: int) -> FloatArray:
+    return np.bincount(values, minlength=cells).astype(np.float64)
 
 
-def pair_counts(column: SetColumn, both: FloatArray, sets: int, nulls: int) -> Counted:
-    """Return the sums of the indicators that a set holds both items of a pair; of an item with itself, that item."""
-    shown = np.diag(both)
-    one = shown[:, None] + shown[None, :] - 2 * both
-    pairs = column.summed(column.channel.holds_all(2), [sets - one - both, one, both], nulls)
-    single, i = column.counted(shown, sets, nulls), np.arange(len(shown))
-    for name in ("first", "second", "crossed"):
-        getattr(pairs, name)[i, i] = getattr(single, name)
-    return pairs
+def null_rate(column: Column, batches: Batches, sampling: float) -> tuple[FloatArray, FloatArray]:
+    """Return the share of nulls of sets or vectors and its variance, shape (1,), by the surrogate of their flag."""
+    space: Any = column.space
+    counts = sum((np.bincount(space.is_null(codes[column.name]), minlength=2) for codes in batches), np.zeros(2))
+    kept, flipped = column.mechanism.present
+    levels = np.array([kept - 1, kept]) / (kept - flipped)
+    total, n = levels @ counts, max(float(counts.sum()), 1.0)
+    spread = levels**2 @ counts - own_squares(total, total**2 / n, sampling)
+    return np.array([total / n]), np.array([max(spread, 0.0) / n**2])
 
 
-_MOST_SIZES = 1 << 22
-"""Sizes by released sizes of which a matrix is made."""
+@dataclass(frozen=True, eq=False)
+class SetSizes:
+    """What is released of the sizes of sets: ``counts`` by released size, and of nulls last where these are values."""
 
+    column: SetColumn
+    counts: FloatArray
 
-class SizeChannel:
-    """What is released of a set's size."""
+    @classmethod
+    def of(cls, column: SetColumn, batches: Batches) -> SetSizes:
+        """Count the sizes of released sets."""
+        cells = column.space.count + 1
+        (sizes,), _, nulls = column.tally(batches, lambda bits: _histogram(bits.sum(axis=1, dtype=np.int64), cells))
+        return cls(column, np.append(sizes, nulls) if column.has_null else sizes)
 
-    def __init__(self, column: SetColumn) -> None:
-        self.column = column
-        self.most, self.count = column.channel.most, column.space.count
+    @property
+    def most(self) -> int:
+        """The largest size after the cut."""
+        return self.column.channel.most
 
     @cached_property
     def matrix(self) -> FloatArray:
         """P(released size or null | size or null), null last where it is a value."""
         return self.column.channel.size_law()
 
-    def counts(self, batches: Batches) -> FloatArray:
-        """Count released sizes, and nulls last where they are values."""
-        histogram, nulls = np.zeros(self.count + 1), 0
-        for bits, null, _ in self.column.bits(batches):
-            histogram += np.bincount(bits.sum(axis=1, dtype=np.int64)[~null], minlength=len(histogram))
-            nulls += int(null.sum())
-        return np.append(histogram, nulls) if self.column.has_null else histogram
-
-    def fit(self, counts: FloatArray, normalize: bool, sampling: float) -> tuple[FloatArray, FloatArray]:
+    def fit(self, normalize: bool, sampling: float) -> tuple[FloatArray, FloatArray]:
         """Return the numbers (or shares) of sets of every size by maximum likelihood, and bootstrap errors."""
-        n = int(counts.sum())
+        n = int(self.counts.sum())
 
         def presented(shares: FloatArray) -> FloatArray:
             sizes = shares[: self.most + 1]
             return np.asarray(sizes / max(sizes.sum(), 1e-300) if normalize else sizes * n)
 
         rows = (n - sampling) / (1 - sampling) if sampling < 1 else n
-        fitted = RowsLaw.of(self.matrix, counts, rows=rows)
+        fitted = RowsLaw.of(self.matrix, self.counts, rows=rows)
         return presented(fitted.shares), fitted.errors_of(presented, sampling)
 
-    def lost(self, counts: FloatArray, kept: int) -> tuple[float, float]:
+    def lost(self, kept: int) -> tuple[float, float]:
         """Return what a cut to so many items does to a row's items: the share that is lost, and that of its variance.
 
         Of a set of L items each stays with p = kept/L: L(1 − p) are lost, and the number has the variance Lp(1 − p) of
         those that stay. Sets that fill a limited space may have been cut from any size: half of theirs is taken.
         """
-        if self.most * self.count > _MOST_SIZES:  # about their mean
-            size = max(self.mean(counts, 0.0)[0], 1e-300)
+        count = self.column.space.count
+        if self.most * count > _MOST_SIZES:  # about their mean
+            size = max(float(self.mean(0.0)[0][0]), 1e-300)
             return max(1 - kept / size, 0.0), 0.5
-        shares = RowsLaw.of(self.matrix, counts).shares[: self.most + 1]
+        shares = RowsLaw.of(self.matrix, self.counts).shares[: self.most + 1]
         sizes = np.arange(self.most + 1)
         items = max(float(shares @ sizes), 1e-300)
         gone = float(shares @ np.maximum(sizes - kept, 0)) / items
         spread = float(shares @ (np.minimum(sizes, kept) * np.maximum(1 - kept / np.maximum(sizes, 1), 0))) / items
-        if self.most < self.count:
+        if self.most < count:
             spread += float(shares[self.most]) * kept / items / 2
         return gone, spread
 
-    def mean(self, counts: FloatArray, sampling: float) -> tuple[float, float]:
-        """Return the unbiased mean size and its variance."""
-        released, nulls = counts[: self.count + 1], float(counts[self.count + 1 :].sum())
+    def mean(self, sampling: float) -> tuple[FloatArray, FloatArray]:
+        """Return the unbiased mean size and its variance, shape (1,)."""
+        last = self.column.space.count + 1
+        released, nulls = self.counts[:last], float(self.counts[last:].sum())
         size, square = self.column.channel.sizes()
-        sums = self.column.summed(size, released, nulls)
+        sums = self.column.counted(size, list(released[:, None]), float(released.sum()), nulls)
         of_square = released @ square.values + square.at_null * nulls
-        sums = Counted(sums.first, sums.second, of_square, sums.crossed)
-        r, variance = share_of(sums, self.column, float(released.sum()), nulls, True, sampling)
-        return float(r), float(variance)
-
-
-def size_counts(column: SetColumn, batches: Batches) -> tuple[SizeChannel, FloatArray]:
-    """Return the channel of set sizes, and counts of the released ones."""
-    channel = SizeChannel(column)
-    return channel, channel.counts(batches)
+        return replace(sums, of_square=of_square).share(True, sampling)
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,3 +346,48 @@ class ItemTable:
         shares = np.clip(found * scale / present, 0.0, 1.0)
         extra = shares * (1 - shares) * present / scale**2 if population else 0.0
         return found, variance + extra
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Shares of pairs, shape (pairs,), and their variances."""
+
+    estimate: FloatArray
+    variance: FloatArray
+
+
+def likely_pairs(
+    rows: FloatArray, spread: FloatArray, first: tuple[FloatArray, FloatArray], second: tuple[FloatArray, FloatArray]
+) -> Pairs:
+    """Return shares of pairs from the rows' unbiased ones and both items' supports, with their variances.
+
+    Parameters
+    ----------
+    rows, spread
+        The rows' shares of sets that hold both items, and their variances.
+    first, second
+        Supports of either item, and their variances.
+
+    Examples
+    --------
+    >>> supports = np.full(190, 0.1), np.full(190, 1e-8)
+    >>> noisy = 0.01 + 0.05 * np.random.default_rng(0).standard_normal(190)
+    >>> found = likely_pairs(noisy, np.full(190, 0.0025), supports, supports)
+    >>> bool(np.abs(found.estimate - 0.01).max() < 0.01), bool(np.sqrt(found.variance).max() < 0.01)
+    (True, True)
+    """
+    (s, v), (t, w) = ((np.clip(x, 0.0, 1.0), y) for x, y in (first, second))
+    product, limit = s * t, np.minimum(s, t)
+    known = np.isfinite(spread)
+    precision = np.where(known, 1 / np.maximum(spread, _LEAST), 0.0)
+    values = np.where(known, rows, 0.0)
+    # One factor for all pairs, near 1 where the rows do not tell.
+    weight = float(precision @ product**2) + PRIOR**-2
+    factor = max((float(precision @ (values * product)) + PRIOR**-2) / weight, 0.0)
+    centre = np.minimum(factor * product, limit)
+    moved, left = shrunk(np.where(known, rows - centre, np.nan), spread, centre, PRIOR)
+    apart = np.where(known, values - centre, 0.0)
+    gain = np.divide(moved, apart, out=np.zeros_like(moved), where=apart != 0)
+    estimate = centre + moved
+    own = (1 - gain) ** 2 * (product**2 / weight + factor**2 * (t**2 * v + s**2 * w))
+    return Pairs(np.clip(estimate, 0.0, limit), left + own)

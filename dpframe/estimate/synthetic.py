@@ -255,7 +255,7 @@ class Synthesizer:
         self, column: Column, released: npt.NDArray[Any] | None, generator: np.random.Generator, rows: int = 0
     ) -> npt.NDArray[Any]:
         """Draw a column by itself, given its released codes or not."""
-        if sets.is_sets(column):
+        if column.space.holds_sets:
             return _SetDraws(column, self._supports[column.name], self._null_rate(column)).draw(
                 released, rows, generator
             )
@@ -280,7 +280,7 @@ class Synthesizer:
         """The distribution of every other column of listed values."""
         found = {}
         for column in self._others:
-            if not sets.is_sets(column):
+            if not column.space.holds_sets:
                 axis = ListedAxis(column)
                 counts = count_classes([axis], self._source.codes([column.name]))
                 found[column.name] = Mixture(np.ones(1), (expectation_maximization(counts, [axis.channel])[None, :],))
@@ -289,8 +289,8 @@ class Synthesizer:
     def _null_rate(self, column: Column) -> float:
         if not column.space.has_null:
             return 0.0
-        rate, _ = sets.SetColumn.of(column).null_rate(self._source.codes([column.name]), 0.0)
-        return float(np.clip(rate, 0, 1))
+        rate, _ = sets.null_rate(column, self._source.codes([column.name]), 0.0)
+        return float(np.clip(rate[0], 0, 1))
 
 
 class _SetDraws:

@@ -6,7 +6,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import ParameterError
-from dpframe.estimate.item_pairs import likely_pairs
+from dpframe.estimate.sets import likely_pairs
 
 N = 4_000
 ITEMS = list("abcdefgh")

@@ -56,14 +56,8 @@ def test_estimates_of_the_expected_release_are_the_truth(space, mechanism, norma
     def truth(*items):
         return sum(n for x, n in zip(valid, rows, strict=True) if all(x >> i & 1 for i in items)) / whole
 
-    shown = weighted.shown
-    found, _ = sets.share_of(
-        mine.counted(shown, weighted.sets, weighted.nulls), mine, weighted.sets, weighted.nulls, normalize, 0.0
-    )
+    found, variance = mine.of_items(weighted.shown, weighted.sets, weighted.nulls).share(normalize, 0.0)
     np.testing.assert_allclose(found, [truth(i) for i in range(6)], rtol=1e-9)
-    _, variance = sets.share_of(
-        mine.counted(shown, weighted.sets, weighted.nulls), mine, weighted.sets, weighted.nulls, normalize, 0.0
-    )
     y, single, (w, w0) = np.arange(space.size), mine.single, mine.weights
     for i in range(6):  # the estimate's variance given the table, from the law itself
         u = np.where(y == 64, single.at_null, single.values[y >> i & 1])
@@ -71,14 +65,12 @@ def test_estimates_of_the_expected_release_are_the_truth(space, mechanism, norma
         laws = [mechanism.law(x) for x in valid]
         exact = sum(n * (law @ v**2 - (law @ v) ** 2) for law, n in zip(laws, rows, strict=True)) / whole**2
         assert variance[i] == pytest.approx(exact, rel=1e-9)
-    both = sets.pair_counts(mine, weighted.both, weighted.sets, weighted.nulls)
-    found, _ = sets.share_of(both, mine, weighted.sets, weighted.nulls, normalize, 0.0)
+    found, _ = mine.of_pairs(weighted.both, weighted.sets, weighted.nulls).share(normalize, 0.0)
     np.testing.assert_allclose(found, [[truth(i, j) for i in range(6)] for j in range(6)], rtol=1e-8, atol=1e-9)
-    channel = sets.SizeChannel(mine)
-    counts = weighted.sizes
-    np.testing.assert_allclose(channel.matrix @ _sizes(valid, rows), counts, rtol=1e-9)
+    sizes = sets.SetSizes(mine, weighted.sizes)
+    np.testing.assert_allclose(sizes.matrix @ _sizes(valid, rows), weighted.sizes, rtol=1e-9)
     mean = sum(n * x.bit_count() for x, n in zip(valid, rows, strict=True) if x != 64) / present
-    assert channel.mean(counts, 0.0)[0] == pytest.approx(mean, rel=1e-9)
+    assert sizes.mean(0.0)[0] == pytest.approx(mean, rel=1e-9)
 
 
 class _Weighted:
@@ -132,8 +124,7 @@ def statistics(estimates, target):
         estimates.support("x", ["art", "bingo"], by="g", target=target),
     ]
     mine = sets.SetColumn.of(estimates.plan["x"])
-    channel, counts = sets.size_counts(mine, estimates._source.codes(["x"]))
-    mean, variance = channel.mean(counts, float(target == "population"))
+    (mean,), (variance,) = sets.SetSizes.of(mine, estimates._source.codes(["x"])).mean(float(target == "population"))
     ends = {"estimate": [mean], "std_error": [np.sqrt(variance)]}
     if mine.has_null:
         rate = estimates.null_rate("x", target=target)
@@ -207,8 +198,8 @@ def test_the_population_is_estimated_from_a_sample(lists):
         e = released(space, mechanism, sample, bytes([k]) * 32)
         table = e.support("x", target="population")
         pair = e.support("x", ["art", "bingo"], target="population")
-        channel, counts = sets.size_counts(sets.SetColumn.of(e.plan["x"]), e._source.codes(["x"]))
-        size, variance = channel.mean(counts, 1.0)
+        sizes = sets.SetSizes.of(sets.SetColumn.of(e.plan["x"]), e._source.codes(["x"]))
+        (size,), (variance,) = sizes.mean(1.0)
         score = [
             *((table["estimate"] - population) / table["std_error"]),
             *((pair["estimate"] - 0.15) / pair["std_error"]),

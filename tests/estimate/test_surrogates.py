@@ -18,7 +18,7 @@ from dpframe.channels import MECHANISMS, GammaDiagonal, Matrix, Mechanism, mecha
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, MemberAxis, make_axis
 from dpframe.estimate.conditions import ItemCondition
-from dpframe.estimate.sets import SetColumn, pair_counts
+from dpframe.estimate.sets import SetColumn
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
 from dpframe.spaces import Categorical, Integer, Nullable, Space, Subset
@@ -152,12 +152,11 @@ def test_sets_invert_their_channel(tag: str) -> None:
         together, present = 0.0, 0.0
         for y, p in enumerate(law):
             batch = [{"x": codes[y : y + 1]}]
-            shown, sets, nulls = mine.count_items(batch)
-            one += p * mine.counted(shown, sets, nulls).first
-            present += p * (mine.weights[0] * sets + mine.weights[1] * nulls)
-            both, sets, nulls = mine.count_pairs(places, batch)
-            pairs += p * pair_counts(mine, both, sets, nulls).first
-            together += p * ItemCondition(mine, (0, 2), "all").counted(batch)[0].first[0]
+            items = mine.count_items(batch)
+            one += p * items.first[0]
+            present += p * items.present[0, 0]
+            pairs += p * mine.count_pairs(places, batch).first
+            together += p * mine.count_level(ItemCondition(mine, (0, 2), "all").levels, (0, 2), batch).first[0, 0]
         np.testing.assert_allclose(one, held, atol=1e-9)
         np.testing.assert_allclose(pairs, np.outer(held, held), atol=1e-9)
         assert together == pytest.approx(held[0] * held[2], abs=1e-9)
