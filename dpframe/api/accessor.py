@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Unpack
 
@@ -21,6 +22,7 @@ from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.release.introduction import NUMBERS, ReleaseExplanation
+from dpframe.report.record import Record, record_of
 from dpframe.report.report import Report
 from dpframe.tables.frames import release_text
 from dpframe.tables.released import Source, read_info
@@ -180,6 +182,56 @@ class DpAccessor:
     def report(self) -> Report:
         """Return what the release promises and how accurate it can be."""
         return Report(self.release, self._frame)
+
+    def record(
+        self,
+        *,
+        name: str | None = None,
+        curators: Sequence[str] = (),
+        intended_use: str | None = None,
+        region: str | None = None,
+        sector: str | None = None,
+        published: datetime.date | str | None = None,
+        authors: Sequence[str] = (),
+    ) -> Record:
+        """Return the release as a record of the public registry of deployments, in YAML when it is printed or saved.
+
+        What the release says of itself is filled in; fields that only people can fill in say so until they are given.
+
+        Parameters
+        ----------
+        name
+            Name of the data product; by default its size.
+        curators
+            Who publishes it.
+        intended_use
+            What it is for.
+        region
+            Which region it describes, or whose laws apply.
+        sector
+            ``"Technology"``, ``"Healthcare"``, ``"Education"``, ``"Government"``, ``"Energy"`` or ``"Finance"``.
+        published
+            When it was published; by default today (UTC).
+        authors
+            Who fills in the record.
+
+        Raises
+        ------
+        NotSanitizedError
+            If the frame is no release.
+        ParameterError
+            For another sector, or what is no date or no list of names.
+        """
+        return record_of(
+            self.release,
+            name=name,
+            curators=curators,
+            intended_use=intended_use,
+            region=region,
+            sector=sector,
+            published=published,
+            authors=authors,
+        )
 
     def estimates(self, *, confidence_level: float = 0.95, clipped: bool = False) -> Estimates:
         """Return the estimator of this release, at another level or of clipped columns, if need be."""

@@ -31,6 +31,7 @@ from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
 from dpframe.cli.pipes import PIPE, Source, check_files, named, target_file
 from dpframe.cli.query import query
+from dpframe.cli.record import record, with_record
 from dpframe.cli.spaces import spaces
 from dpframe.cli.stopping import loaded
 from dpframe.cli.synthesize import synthesize
@@ -293,9 +294,17 @@ def inspect(
 
 
 @app.command(epilog="Example: dpframe verify release.parquet")
-def verify(source: Source, as_json: AsJson = False) -> None:
+def verify(
+    source: Source,
+    record: Annotated[
+        Path | None, typer.Option(help="A record of the release, to be compared with it.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Prove what a released file claims, and that its rows are those released."""
     certificate = verify_file(source)
+    if record is not None and certificate.ok:
+        certificate = with_record(certificate, source, record)
     typer.echo(certificate.to_json() if as_json else f"{source}\n{certificate}")
     for failure in certificate.failures:
         typer.echo(f"dpframe: {source}: {' '.join(failure.split())}", err=True)
@@ -304,6 +313,7 @@ def verify(source: Source, as_json: AsJson = False) -> None:
 
 
 app.command(epilog="Example: dpframe spaces people.parquet --output spaces.json")(spaces)
+app.command(epilog="Example: dpframe record release.parquet -o record.yaml --curator 'Statistics Office'")(record)
 app.command(epilog="Example: dpframe audit --replay people.parquet --plan plan.json")(audit)
 app.command(epilog="Example: dpframe check people.parquet --plan plan.json")(check)
 app.command(epilog="Example: dpframe estimate release.parquet mean age --by sex")(estimate)

@@ -1,0 +1,70 @@
+"""The command ``dpframe record``: a released file as a record of the public registry of deployments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpframe.api.parquet import check_target
+from dpframe.cli.pipes import Source
+from dpframe.errors import NotSanitizedError, name_list
+from dpframe.plan.certificate import Certificate
+from dpframe.release.info import ReleaseInfo
+from dpframe.report.record import record_of
+from dpframe.tables.inputs import open_input
+from dpframe.tables.released import read_info
+
+
+def record(
+    source: Source,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="YAML file to write; else it is printed.", show_default=False)
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the data product.", show_default=False)] = None,
+    curator: Annotated[list[str] | None, typer.Option(help="Who publishes it; repeat.", show_default=False)] = None,
+    intended_use: Annotated[str | None, typer.Option(help="What it is for.", show_default=False)] = None,
+    region: Annotated[
+        str | None, typer.Option(help="Which region it describes, or whose laws apply.", show_default=False)
+    ] = None,
+    sector: Annotated[
+        str | None,
+        typer.Option(help="Technology, Healthcare, Education, Government, Energy or Finance.", show_default=False),
+    ] = None,
+    published: Annotated[str | None, typer.Option(help="Date, e.g. 2026-01-31.  [default: today]")] = None,
+    author: Annotated[list[str] | None, typer.Option(help="Who fills it in; repeat.", show_default=False)] = None,
+) -> None:
+    """Describe a released file for the public registry of deployments; what only people know is left to fill in."""
+    made = record_of(
+        _info(source),
+        name=name,
+        curators=curator or (),
+        intended_use=intended_use,
+        region=region,
+        sector=sector,
+        published=published,
+        authors=author or (),
+    )
+    if output is None:
+        typer.echo(made.to_yaml(), nl=False)
+    else:
+        made.save(check_target(output, open_input(source)))
+        typer.echo(f"wrote {output}", err=True)
+    if made.open_fields:
+        typer.echo(f"Still to fill in by hand: {name_list(made.open_fields)}", err=True)
+
+
+def with_record(certificate: Certificate, source: Path, path: Path) -> Certificate:
+    """Return a certificate that says, too, whether a record says what the release does."""
+    failures = record_of(_info(source)).differences(path)
+    checks = () if failures else (f"the record {path.name} says what the release does",)
+    return replace(certificate, checks=(*certificate.checks, *checks), failures=(*certificate.failures, *failures))
+
+
+def _info(source: Path) -> ReleaseInfo:
+    text = open_input(source).text
+    if text is None:
+        raise NotSanitizedError(f"{source} is not a release, so there is nothing to record")
+    return read_info(text)

@@ -1,0 +1,364 @@
+"""A release as a record of the public registry of deployments of differential privacy.
+
+The fields are those of the registry's schema (github.com/opendp/deployments-registry-data, schemas/
+deployments-schema.yaml), which rests on research by Ghazi, Nanayakkara and Vadhan. What a release says of itself is
+filled in; who publishes it, for what and where, only people know.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
+
+from dpframe.errors import FileError, ParameterError, name_list
+from dpframe.plan.measures import measure_parts
+from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo
+from dpframe.report.words import mechanism_name, space_words
+from dpframe.report.yaml_text import read_yaml, yaml_text
+from dpframe.tables.atomic import atomic
+
+SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
+"""What `data_product_sector` may be."""
+
+OPEN = "TO FILL IN"
+"""How the text of a field begins that only people can fill in."""
+
+_BY_PEOPLE = {
+    "data_curators": "who publishes the data",
+    "intended_use": "what the data are for",
+    "data_product_region": "which region the data describe, or whose laws apply",
+    "registry_authors": "who fills in this record",
+}
+
+_MOST_SHOWN = 40
+"""Columns that are described one by one."""
+
+_FACTS = (
+    "basic.data_product_type",
+    "dp_variant.variant_name",
+    "dp_variant.data_domain",
+    "dp_variant.unprotected_quantities",
+    "privacy_loss.privacy_unit",
+    "privacy_loss.privacy_unit_details",
+    "privacy_loss.privacy_parameters.epsilon",
+    "privacy_loss.privacy_parameters.delta",
+    "privacy_loss.privacy_parameters_details",
+    "deployment_model.model_name",
+    "deployment_model.access_type",
+    "accounting.composition",
+    "implementation.preprocessing_and_hyperparameter_tuning",
+    "implementation.mechanisms",
+    "administrative.sources",
+)
+"""Fields that the release decides; of text people may write more, and take nothing away."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A release as the registry of deployments has it; prints as YAML.
+
+    Parameters
+    ----------
+    fields
+        The record's fields, nested as in the registry's schema.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(1_000, columns=["sex"])
+    >>> safe = dpf.sanitize(frame, epsilon=1, spaces={"sex": ["F", "M"]})
+    >>> record = safe.dp.record(curators=["Statistics Office"], region="Aldermark")
+    >>> record.fields["deployment"]["privacy_loss"]["privacy_unit"]
+    'Person (one row)'
+    >>> record.open_fields
+    ('intended_use', 'registry_authors')
+    """
+
+    fields: Mapping[str, Any]
+
+    @property
+    def open_fields(self) -> tuple[str, ...]:
+        """The fields that people have still to fill in."""
+        return tuple(path.rpartition(".")[2] for path, value in _leaves(self.fields) if OPEN in str(value))
+
+    def to_yaml(self) -> str:
+        """Return the record as YAML."""
+        return yaml_text(self.fields)
+
+    def save(self, path: str | Path) -> None:
+        """Write `to_yaml` to a file, whole or not at all; `FileError` if it cannot be written."""
+        with atomic(Path(path)) as file:
+            file.write(self.to_yaml().encode())
+
+    def differences(self, path: str | Path) -> list[str]:
+        """Return where a record in a file says something else than the release: nothing, if it is a record of it.
+
+        Numbers and choices that the release decides must be equal, and its texts be part of the record's; what people
+        have added, and the fields that only they can fill in, are not looked at.
+
+        Raises
+        ------
+        FileError
+            If the file cannot be read, or is not written as a record.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise FileError(f"{path} is not a readable record") from None
+        own = dict(_leaves(self.fields["deployment"]))
+        other = dict(_leaves(read_yaml(text, str(path)).get("deployment")))
+        failures = [
+            f"the record's {name} is not what the release says: {own[name]!r}"
+            if name in other
+            else f"the record has no {name}; the release says {own[name]!r}"
+            for name in _FACTS
+            if name in own and not _says(other.get(name), own[name])
+        ]
+        more = [name for name in _FACTS if name in other and name not in own]
+        return failures + [f"the record has {name}, of which the release says nothing" for name in more]
+
+    def __str__(self) -> str:
+        return self.to_yaml()
+
+    __repr__ = __str__
+
+
+def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the fields of nested mappings by their dotted names."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, node
+
+
+def _says(other: Any, own: Any) -> bool:
+    """Return whether a field of a record says what the release does."""
+    if isinstance(own, str) and isinstance(other, str):
+        return " ".join(own.split()) in " ".join(other.split())
+    return bool(other == own)
+
+
+def record_of(
+    info: ReleaseInfo,
+    *,
+    name: str | None = None,
+    curators: Sequence[str] = (),
+    intended_use: str | None = None,
+    region: str | None = None,
+    sector: str | None = None,
+    published: datetime.date | str | None = None,
+    authors: Sequence[str] = (),
+) -> Record:
+    """Return the record of a release; see `DpAccessor.record`."""
+    if sector is not None and sector not in SECTORS:
+        raise ParameterError(f"sector must be one of {', '.join(SECTORS)}, or left out")
+    for what, names in (("curators", curators), ("authors", authors)):
+        if isinstance(names, str) or not all(isinstance(one, str) and one for one in names):
+            raise ParameterError(f'{what} must be a list of names, e.g. {what}=["Statistics Office"]')
+    title = name or f"Release of {info.title} and {len(info.plan.columns)} columns"
+    basic: dict[str, Any] = {
+        "name": title,
+        "data_curators": list(curators) or [_open("data_curators")],
+        "intended_use": intended_use or _open("intended_use"),
+        "data_product_type": "Dataset",
+        "data_product_region": region or _open("data_product_region"),
+        "description": _description(info),
+        "publication_date": _date(published),
+        **({} if sector is None else {"data_product_sector": sector}),
+    }
+    plan = info.plan
+    deployment = {
+        "basic": basic,
+        "dp_variant": {
+            "variant_name": "Approximate DP" if plan.delta > 0 else "Pure DP",
+            "data_domain": _domain(plan),
+            "unprotected_quantities": _unprotected(plan),
+        },
+        "privacy_loss": {
+            "privacy_unit": _unit(plan),
+            "privacy_unit_details": _neighbours(plan),
+            "privacy_parameters": {"epsilon": plan.epsilon, **({"delta": plan.delta} if plan.delta else {})},
+            "privacy_parameters_details": _local(plan),
+        },
+        "deployment_model": _model(plan),
+        "accounting": {"post_processing": _post_processing(plan), "composition": _composition(plan)},
+        "implementation": {
+            "preprocessing_and_hyperparameter_tuning": _preprocessing(plan),
+            "mechanisms": _mechanisms(plan),
+            "justification": _justification(plan),
+        },
+        "administrative": {
+            "sources": f"Release {info.digest or 'without a digest'}, plan {plan.digest.hex()}.",
+            "notes": f"Written by dpframe {_version()} from the released file; dpframe verify compares both.",
+            "registry_authors": list(authors) or [_open("registry_authors")],
+        },
+    }
+    slug = "-".join(map(_slug, [title, *curators, basic["publication_date"][:4]]))
+    return Record({"url_slug": slug, "status": "Draft", "tier": 3, "deployment": deployment})
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[\W_]+", "-", text.lower())
+
+
+def _open(field: str) -> str:
+    return f"{OPEN}: {_BY_PEOPLE[field]}"
+
+
+def _version() -> str:
+    try:
+        return installed("dpframe")
+    except PackageNotFoundError:
+        return "of unknown version"
+
+
+def _date(published: datetime.date | str | None) -> str:
+    if published is None:
+        return datetime.datetime.now(datetime.UTC).date().isoformat()
+    try:
+        return datetime.date.fromisoformat(str(published)).isoformat()
+    except ValueError:
+        raise ParameterError('published must be a date, e.g. published="2026-01-31"') from None
+
+
+def _rows(plan: Plan) -> str:
+    return "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
+
+
+def _description(info: ReleaseInfo) -> str:
+    plan, tables = info.plan, len(info.plan.measures)
+    order = "shuffled" if plan.shuffle else "in their order"
+    more = f", with {tables} noisy tables of the original" if tables else ""
+    sampled = "" if info.rows is None else f", a secret sample of {info.rows:,}"
+    return f"A table of {info.n:,} rows{sampled}: every row was randomised, rows are {order}{more}."
+
+
+def _domain(plan: Plan) -> str:
+    rows = "any number of rows" if plan.n is None else f"{plan.n:,} rows or more"
+    shown = [f"- {column.name}: {space_words(column.space)}" for column in plan.columns[:_MOST_SHOWN]]
+    left = len(plan.columns) - len(shown)
+    more = [f"- and {left} more columns, see the plan in the released file"] if left else []
+    return "\n".join([f"Tables of {rows} with these columns:", *shown, *more])
+
+
+def _unprotected(plan: Plan) -> str:
+    lines = ["- the number of rows, the columns' names and types, and the values that each column may hold"]
+    lines += [f"- {line}" for line in plan.verify().unprotected]
+    return "\n".join(lines)
+
+
+def _unit(plan: Plan) -> str:
+    return f"Person ({_rows(plan)})"
+
+
+def _neighbours(plan: Plan) -> str:
+    own = "believed, not enforced" if plan.privacy_id is None else f"enforced by column {plan.privacy_id!r}"
+    rows = _rows(plan)
+    return (
+        f"Replace-one: adjacent tables have the same number of rows and differ in the values of {rows}, those of one "
+        f"person (Hamming distance {plan.contributions}). That a person owns {rows} is {own}. Nothing is promised "
+        "about adding or removing a row, as the number of rows is public."
+    )
+
+
+def _local(plan: Plan) -> str:
+    located = plan.located
+    own = f"epsilon = {located.epsilon:.6g}, delta = {located.delta:.3g}"
+    if located == plan.release:
+        return f"The same also holds against someone who knows which released row is the person's ({own})."
+    return f"Against someone who knows which released rows are the person's: {own}."
+
+
+def _model(plan: Plan) -> dict[str, str]:
+    order = (
+        "The curator holds the raw table, randomises every row, and shuffles the rows before they leave; the shuffled "
+        "order is part of the guarantee."
+        if plan.shuffle
+        else "The curator holds the raw table and randomises every row; rows keep their order."
+    )
+    return {
+        "model_name": "Central",
+        "model_name_details": order,
+        "actors": (
+            "- The curator holds the raw table and the key, and is trusted with both.\n"
+            "- Everybody else may see the release, its plan and the code, and may know all other rows; nobody of them "
+            "is trusted."
+        ),
+        "release_type": "One release",
+        "release_type_details": "One release of one table. Further releases of the same people add to its loss.",
+        "data_source_type": "Static",
+        "data_source_type_details": "The table as it was when it was released.",
+        "access_type": "Non-interactive",
+        "access_type_details": "Anybody may read the release any number of times.",
+    }
+
+
+def _post_processing(plan: Plan) -> str:
+    kept = "Noisy numbers are kept within their column's bounds"
+    rules = " and rows within the rules of the plan" if plan.rules else ""
+    return f"{kept}{rules}. Estimates, intervals and synthetic rows are computed from only the release."
+
+
+def _composition(plan: Plan) -> str:
+    if plan.delta == 0:
+        return "The columns' losses, and what inference spent, add up (basic composition)."
+    parts = {
+        "inference": "what private inference of the columns' values spent",
+        "tables": "the measured tables",
+        "rows": "the rows",
+    }
+    used = ", ".join(parts[name] for name in plan.steps) if plan.terms.central is not None else "the columns of a row"
+    shuffled = (
+        ", rows through the shuffle model (privacy blanket of their channels)"
+        if plan.terms.shuffled_rows is not None
+        else ""
+    )
+    kind = (
+        "Gaussian differential privacy with a slack" if plan.terms.central is not None else "privacy-loss distributions"
+    )
+    return f"Composed by {kind}: {used}{shuffled}."
+
+
+def _preprocessing(plan: Plan) -> str:
+    found = [] if plan.inferred is None else list(plan.inferred.columns)
+    lines = ["Values outside the values of a column are clamped or put into its bucket for others, row by row."]
+    if found:
+        lines.append(f"The values of {name_list(found)} were inferred from noisy counts, within the stated budget.")
+    for one in () if plan.reused is None else plan.reused.each:
+        lines.append(f"Those of {name_list(one.columns)} were inferred before, with a budget of its own.")
+    if plan.leaks:
+        lines.append(f"Those of {name_list(plan.leaks)} were read off the data and are not accounted for.")
+    if len(found) + len(plan.leaks) < len(plan.columns):
+        lines.append("Those of the other columns are stated by the curator to be declared without looking at the data.")
+    lines.append("No other parameter was tuned on the data.")
+    return " ".join(lines)
+
+
+def _mechanisms(plan: Plan) -> str:
+    own: dict[str, list[str]] = {}
+    for unit in plan.units:
+        own.setdefault(mechanism_name(unit.mechanism.tag), []).append(unit.label)
+    lines = [f"- {name}: {name_list(labels[:_MOST_SHOWN])}" for name, labels in own.items()]
+    lines += [f"- discrete Gaussian noise on counts and sums: {part}" for part in measure_parts(plan.measures)]
+    lines += [
+        "- Library: dpframe. Noise is drawn from tables of integers with words of an AES-256 key stream: no floating "
+        "point, no rejection, the same work for every value.",
+        "- Losses are computed from the integers that are sampled. That the key was secret is attested by the curator.",
+    ]
+    return "\n".join(lines)
+
+
+def _justification(plan: Plan) -> str:
+    cap = "" if plan.local_epsilon is None else f" No row may lose more than epsilon = {plan.local_epsilon:g}."
+    certificate = plan.verify()
+    verdict, attested = "holds" if certificate.ok else "does not hold", "; ".join(certificate.attested)
+    proved = f"The promise was recomputed from the integers of the plan, and {verdict}.{cap}"
+    return f"{proved} What only the curator can attest: {attested}."
