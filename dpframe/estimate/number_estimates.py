@@ -25,12 +25,15 @@ from dpframe.evidence.law import Known, Law
 from dpframe.evidence.number_law import NumberPair, truncated_mean
 from dpframe.spaces import Space
 
-_WIDE = 3.0
+_WIDE = 2.0
 """How much larger errors of group means from tables are than what is seen of them: they hold what bins leave open."""
 
 _ALIKE, _FAR = 0.3, 0.1
 """Standard deviation of what means of groups differ by, in those of the column's values, beforehand; and the part of
 groups that may differ by all of it."""
+
+_LEFT = 0.5
+"""Part of the noise in groups' means that a fit leaves: it has drawn them to the mean of all rows before."""
 
 _SURE = 5.0
 """Standard errors of a variance from which on neither 0 nor its greatest value matters."""
@@ -164,19 +167,24 @@ class NumberEstimates(VectorEstimates):
         with np.errstate(invalid="ignore"):
             beyond = np.where(variance > 0, ratio - np.clip(ratio, first, last), np.inf)
         found, spread = ratio, np.where(np.isfinite(beyond), variance + beyond**2, np.inf)
+        noise = spread
         centre, unsure, width = self._common_mean(scale, method)
         width = max(width, math.sqrt(unsure), 1e-12)
         if told is not None:
-            own = np.maximum(told[1], 1e-12) * step**2
-            weight = np.where(np.isfinite(ratio), own / (own + spread), 0.0)
-            found = (1 - weight) * (start + step * told[0]) + weight * np.where(weight > 0, ratio, 0.0)
-            spread = (1 - weight) * own
-        noise = spread if told is None else spread / _WIDE**2
+            fitted, own, of_fit = start + step * told[0], np.maximum(told[1], 1e-12) * step**2, told[2] * step**2
+            weight = np.where(np.isfinite(spread), own / (own + _WIDE**2 * spread), 0.0)
+            found = (1 - weight) * fitted + np.where(weight > 0, weight * ratio, 0.0)
+            of_rows = np.where(weight > 0, weight**2 * spread, 0.0)
+            noise = (1 - weight) ** 2 * _LEFT * of_fit + of_rows
+            spread = (1 - weight) ** 2 * own + of_rows
         moved, left = shrunk((found - centre).ravel(), noise.ravel(), np.full(found.size, width), _ALIKE, _FAR)
         means = np.clip(centre + moved.reshape(found.shape), first, last)
         if told is None:
             return means, left.reshape(found.shape) + unsure, "rows"
-        return means, spread, "both"
+        # Errors of groups that are alike are smaller, and those of few that differ are not: the mean of both variances.
+        other, posterior = shrunk((found - centre).ravel(), spread.ravel(), np.full(found.size, width), _ALIKE, _FAR)
+        alike = (posterior + (moved - other) ** 2).reshape(found.shape) + unsure
+        return means, (spread + np.minimum(alike, spread)) / 2, "both"
 
     def _common_mean(self, scale: moments.Scale, method: str) -> tuple[float, float, float]:
         """Return the mean of all rows, its variance, and the standard deviation of the values, on a scale."""

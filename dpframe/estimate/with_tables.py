@@ -143,13 +143,14 @@ class TableJoints:
         opened = [_left_open(joint, parts, column, asked[place], place) for place, column in enumerate(columns)]
         return found, math.hypot(error, *opened), source
 
-    def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, FloatArray] | None:
-        """Return the mean code of a number in every cell of some keys, and their variances, by the fit's joint.
+    def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """Return the mean code of a number in every cell of some keys, by the fit's joint, and two variances of each.
+
+        The first is about the truth, the second what noise has of it.
 
         Rows of a bin of the number count as the bin's mean, which its levels and its sum tell; by how much a group's
         mean within a bin differs from that is taken for half of the bin's own spread, and for all of it in the outer
-        bins, where tails are. None where tables do not tell
-        of every pair of these columns.
+        bins, where tails are. None where tables do not tell of every pair of these columns.
         """
         names = [*(axis.name for axis in keys), column]
         law = self.tables.law(column)
@@ -179,7 +180,7 @@ class TableJoints:
         if raw is not None:
             rows = held * max(float(self._source.rows), 1.0)
             variance = variance + self._misfit_of(names, raw[0] / rows, raw[1] / rows**2)
-        return means, variance
+        return means, variance, fitted.noise(places, of)
 
     def _misfit_of(self, names: Sequence[str], apart: FloatArray, noise: FloatArray) -> FloatArray:
         """Return the variance of a fit about the truth from how far it is off what was measured, of such noise.

@@ -150,6 +150,13 @@ class Fitted:
             squares = squares + ends**2
         return np.asarray(np.sqrt(np.maximum(squares, (0.5 / n) ** 2) + drawn * shares * (1 - shares) / n))
 
+    def noise(self, columns: Sequence[int], of: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Return the variances that what is asked of the columns' cells has by noise: those of the fits drawn anew.
+
+        By how much they are off on average is no noise, but that fits are drawn to independence.
+        """
+        return np.asarray(np.var([of(fit.joint(columns)) for fit in self.again], axis=0))
+
 
 def _again(table: Table, expected: FloatArray, generator: np.random.Generator) -> Table:
     noise = np.sqrt(table.variances) * generator.standard_normal(expected.shape)
