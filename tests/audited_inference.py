@@ -6,15 +6,16 @@ import numpy as np
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
-from dpframe.infer.categories import Items, Texts, _Values
-from dpframe.infer.column import Presence, _Nulls
+from dpframe.infer.categories import Items, Texts
+from dpframe.infer.column import Presence
 from dpframe.infer.cost import GaussianNoise, spend
-from dpframe.infer.numbers import Numbers, _InCells
-from dpframe.infer.vectors import Lists, _Lengths, _Norms
+from dpframe.infer.numbers import Numbers
+from dpframe.infer.vectors import Lists
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Boolean
 from dpframe.spaces.field import Field
+from dpframe.totals.counts import Values
 
 RUNS = 400_000
 KEY = bytes(range(32))
@@ -24,15 +25,12 @@ Counts = dict[bytes, int]
 
 def counts_of(counter) -> Counts:
     """Exact counts by cell, as the counters of inference make them."""
-    if isinstance(counter, _Values):
-        values, counts = counter.counts()
+    nulls, *cells = counter.counts.tolist()
+    found = {b"%d" % i: count for i, count in enumerate(cells)}
+    if isinstance(counter, Values):
+        values, counts = counter.listed()
         found = dict(zip(values.to_pylist(), counts.tolist(), strict=True))
-    elif isinstance(counter, _InCells | _Lengths | _Norms):
-        found = {b"%d" % i: count for i, count in enumerate(counter.counts.tolist())}
-    else:
-        assert isinstance(counter, _Nulls)
-        return {b"null": counter.count}
-    return found | {b"null": counter.nulls if hasattr(counter, "nulls") else 0}
+    return found | {b"null": nulls}
 
 
 def table_counts(task, array: pa.Array) -> Counts:

@@ -17,14 +17,14 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.channels.base import Channel
-from dpframe.infer.categories import _Values
-from dpframe.infer.column import Counter, Task
+from dpframe.infer.column import Task
 from dpframe.infer.cost import GaussianNoise, Spending
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Keystream
 from dpframe.plan.plan import Plan
 from dpframe.release.tables import Tables
 from dpframe.spaces import Space
+from dpframe.totals.counts import OfColumn, Values
 
 
 def sufficient_sets(
@@ -355,7 +355,7 @@ class Replayed:
 class Exact:
     """What a task's next round adds noise to, in that order, by the cells' names: numbers, or values."""
 
-    counter: Counter
+    counter: OfColumn
     names: Sequence[Any]
     counts: Ints
 
@@ -371,15 +371,14 @@ class Exact:
                 return seen[0]
 
         measured(task, counter, Spy(1.0), 1)
-        inner = getattr(counter, "counter", counter)
         names: Sequence[Any] = range(len(seen[0]))
-        if isinstance(inner, _Values):
-            values = inner.counts()[0].to_pylist()
+        if isinstance(counter, Values):
+            values = counter.listed()[0].to_pylist()
             names = [None] * (len(seen[0]) - len(values)) + values
         return cls(counter, names, seen[0])
 
 
-def measured(task: Task, counter: Counter, noise: Replayed, threshold: int) -> Task:
+def measured(task: Task, counter: OfColumn, noise: Replayed, threshold: int) -> Task:
     """Return the task as it is once a round is measured; the one given stays as it was."""
     branch = _branched(task)
     branch.measure(counter, noise, threshold, _stream())
@@ -445,9 +444,8 @@ def tables_law(plan: Plan, codes: Sequence[Mapping[str, Any]], reach: float) -> 
         tables = Tables(plan, bytes(32))
         tables.add(one, 0)
         exact.append(tables.counts)
-    ordered = [*((m, [[c[0][i]] for c in exact]) for i, m in enumerate(sums))]
-    ordered += [(m, [np.ravel(c[1 + i]) for c in exact]) for i, m in enumerate([*joined, *items])]
-    for measure, counts in ordered:
+    for i, measure in enumerate([*sums, *joined, *items]):
+        counts = [np.ravel(one[i]) for one in exact]
         mine, others = (np.asarray(count, dtype=np.int64) for count in counts)
         cells = np.flatnonzero(mine != others)
         noise = GaussianNoise(gaussian_table(measure.sigma2))

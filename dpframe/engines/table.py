@@ -18,7 +18,6 @@ from dpframe.engines.forms import Form
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, Work
 from dpframe.errors import ColumnError, DpframeError, FileError
-from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
 from dpframe.noise.keystream import derived_key
 from dpframe.plan.plan import Plan
@@ -30,6 +29,7 @@ from dpframe.tables.frames import Frame, PandasFrame
 from dpframe.tables.persons import Choice
 from dpframe.tables.row_checks import RowChecks
 from dpframe.tables.table import Codes
+from dpframe.totals.counts import OfColumn
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def read_columns(names: Sequence[str], pieces: Pieces) -> list[dict[str, Any]]:
     return [dict(batch) for frame, _ in pieces for batch in frame.batches(names)]
 
 
-def count_rows(counters: Mapping[str, Counter], pieces: Pieces) -> dict[str, Counter]:
+def count_rows(counters: Mapping[str, OfColumn], pieces: Pieces) -> dict[str, OfColumn]:
     """Return copies of counters that are still at zero, with the counts of some rows."""
     own = deepcopy(dict(counters))
     for frame, _ in pieces:
@@ -145,7 +145,7 @@ class EngineTable(ABC):
         for batches in self.only(names).results(partial(read_columns, list(names))):
             yield from batches
 
-    def count(self, counters: Mapping[str, Counter]) -> None:
+    def count(self, counters: Mapping[str, OfColumn]) -> None:
         """Count rows on the workers; only counts come to the driver."""
         for found in self.only(list(counters)).results(partial(count_rows, dict(counters))):
             for name, counter in counters.items():

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.infer.column import Counter, Task
+from dpframe.infer.column import Task
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Categorical, Ordinal, Space, Subset
 from dpframe.spaces.field import Field
 from dpframe.spaces.sets import MOST_ITEMS
-
-_PENDING = 1 << 20
-"""Partial counts kept before they are added up."""
+from dpframe.totals.counts import OfColumn, Values
 
 TEXT_SHARE = 0.5
 """Share of the budget of a column of text, beside 1 of a numeric one."""
@@ -40,42 +39,11 @@ def is_text(type_: pa.DataType) -> bool:
     return bool(t.is_string(inner) or t.is_large_string(inner) or t.is_string_view(inner) or empty)
 
 
-class _Values(Counter):
-    """Rows per value, as UTF-8; values that are no text count under nothing."""
-
-    def __init__(self) -> None:
-        self.nulls = 0
-        self._parts: list[pa.Table] = []
-        self._rows = 0
-
-    def add(self, values: Any) -> None:
-        values = _plain(values)
-        self.nulls += values.null_count
-        pairs = pc.value_counts(values.drop_null())
-        self._keep(pairs.field(0), pairs.field(1))
-
-    def merge(self, other: Self) -> None:
-        self.nulls += other.nulls
-        table = other._summed()
-        self._keep(table["value"], table["rows"])
-
-    def _keep(self, values: pa.Array, counts: pa.Array) -> None:
-        self._parts.append(pa.table({"value": values, "rows": counts}))
-        self._rows += len(values)
-        if self._rows > _PENDING:
-            self._parts = [self._summed()]
-            self._rows = 0
-
-    def _summed(self) -> pa.Table:
-        if not self._parts:
-            return pa.table({"value": pa.array([], pa.large_binary()), "rows": pa.array([], pa.int64())})
-        table = pa.concat_tables(self._parts).group_by("value").aggregate([("rows", "sum")])
-        return pa.table({"value": table["value"], "rows": table["rows_sum"]})
-
-    def counts(self) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.int64]]]:
-        """Return all values in the order of their bytes, and the rows of each."""
-        table = self._summed().sort_by("value")
-        return table["value"].combine_chunks(), np.asarray(table["rows"]).astype(np.int64)
+def _value_counts(values: pa.Array) -> tuple[int, pa.Array, pa.Array]:
+    """Return the nulls of text, and its values as UTF-8 with the rows of each; what is no text counts under nothing."""
+    values = _plain(values)
+    pairs = pc.value_counts(values.drop_null())
+    return values.null_count, pairs.field(0), pairs.field(1)
 
 
 def _plain(values: pa.Array) -> pa.Array:
@@ -98,15 +66,15 @@ class Texts(Task):
         """One, over all values that there are."""
         return (Histogram(self.kind, 1, TEXT_SHARE),)
 
-    def counter(self) -> Counter:
+    def counter(self) -> OfColumn:
         """Return a counter of values."""
-        return _Values()
+        return Values(_value_counts)
 
-    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+    def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Release the values whose noisy count reaches the threshold, with their counts."""
-        assert isinstance(counter, _Values)
-        values, counts = counter.counts()
-        noisy, missing = self._noisy(counts, counter.nulls, noise, stream)
+        assert isinstance(counter, Values)
+        values, counts = counter.listed()
+        noisy, missing = self._noisy(np.concatenate([counter.counts, counts]), noise, stream)
         kept = np.flatnonzero(noisy >= threshold)
         pairs = zip(values.take(pa.array(kept)).to_pylist(), noisy[kept].tolist(), strict=True)
         decoded = [(_decoded(value), count) for value, count in pairs]
@@ -129,15 +97,17 @@ def _decoded(value: bytes) -> str | None:
         return None
 
 
-class _Rows(_Values):
-    """Rows per item, of Arrow lists; every row is cut to ``cap`` distinct items first."""
+@dataclass(frozen=True)
+class CutRows:
+    """Counts rows per item, of Arrow lists; every row is cut to ``cap`` distinct items first."""
 
-    def __init__(self, cap: int, key: bytes, digits: bool = False) -> None:
-        super().__init__()
-        self.cap, self.key, self.digits = cap, key, digits
+    cap: int
+    key: bytes = field(repr=False)
+    digits: bool = False
 
-    def add(self, values: Any) -> None:
-        self.nulls += values.null_count
+    def __call__(self, values: pa.Array) -> tuple[int, pa.Array, pa.Array]:
+        """Return the nulls of a batch, its items, and the rows of each."""
+        nulls = values.null_count
         if self.digits:
             values = values.cast(pa.large_list(pa.large_string()))
         if pa.types.is_string_view(values.type.value_type):  # of which Arrow takes no rows
@@ -146,9 +116,9 @@ class _Rows(_Values):
         values = values.drop_null()
         if pa.types.is_fixed_size_list(values.type):
             values = values.cast(pa.large_list(values.type.value_type))
-        self._count(np.asarray(pc.list_parent_indices(values)), _plain(pc.list_flatten(values)))
+        return nulls, *self._counts(np.asarray(pc.list_parent_indices(values)), _plain(pc.list_flatten(values)))
 
-    def _count(self, rows: Any, items: pa.Array) -> None:
+    def _counts(self, rows: Any, items: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Count items, the i-th of which belongs to row ``rows[i]``, once a row."""
         present = np.asarray(items.is_valid())
         encoded = items.filter(pa.array(present)).dictionary_encode()
@@ -160,7 +130,7 @@ class _Rows(_Values):
         kept = self._cut(row, item, names)
         counts = np.bincount(item[kept], minlength=len(names)).astype(np.int64)
         used = np.flatnonzero(counts)
-        self._keep(names.take(pa.array(used)), pa.array(counts[used]))
+        return names.take(pa.array(used)), pa.array(counts[used])
 
     def _cut(self, row: Any, item: Any, names: pa.Array) -> Any:
         """Return which of the items, ordered by row, are kept: the first ones of an order drawn for the row.
@@ -200,9 +170,9 @@ class Items(Texts):
         """One, over all items that there are."""
         return (Histogram(self.kind, self.cap, set_share(self.cap)),)
 
-    def counter(self) -> Counter:
+    def counter(self) -> OfColumn:
         """Return a counter of items."""
-        return _Rows(self.cap, self.key)
+        return Values(CutRows(self.cap, self.key))
 
     def inner(self) -> Space:
         """Return the items found; all others are in the bucket ``other``."""
@@ -220,9 +190,9 @@ class Items(Texts):
 class NumberedItems(Items):
     """A column of sets of whole numbers, of which those that are not found are left out."""
 
-    def counter(self) -> Counter:
+    def counter(self) -> OfColumn:
         """Return a counter of items, by their digits."""
-        return _Rows(self.cap, self.key, digits=True)
+        return Values(CutRows(self.cap, self.key, digits=True))
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
         values, counts = tuple(int(v) for v, _ in released), tuple(c for _, c in released)

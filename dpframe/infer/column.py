@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
-
-import numpy as np
+from typing import Any
 
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.noise.gaussian import Ints
@@ -15,21 +13,10 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field
+from dpframe.totals.counts import Cells, OfColumn
 
 _NULLS = 3.0
 """Standard errors by which nulls must show, to be a value of the column."""
-
-
-class Counter(ABC):
-    """Exact counts of one round, gathered batch by batch."""
-
-    @abstractmethod
-    def add(self, values: Any) -> None:
-        """Count a batch: an Arrow array, or the objects of a column without a type."""
-
-    @abstractmethod
-    def merge(self, other: Self) -> None:
-        """Add what another counter of the same round counted of other rows."""
 
 
 class Task(ABC):
@@ -57,11 +44,11 @@ class Task(ABC):
         return i if i < len(self.histograms) else None
 
     @abstractmethod
-    def counter(self) -> Counter:
-        """Return the counter of the next round."""
+    def counter(self) -> OfColumn:
+        """Return the counter of the next round, its nulls first."""
 
     @abstractmethod
-    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+    def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Add noise to a round's counts, and keep what comes out; everything after is post-processing."""
 
     @abstractmethod
@@ -79,26 +66,16 @@ class Task(ABC):
         weight = math.fsum(1 / variance for _, variance in known)
         return bool(known) and math.fsum(count / variance for count, variance in known) > _NULLS * weight**0.5
 
-    def _noisy(
-        self, counts: Sequence[int] | Ints, nulls: int, noise: CountNoise, stream: ColumnStream
-    ) -> tuple[Ints, int | None]:
-        """Return noisy counts, and that of nulls where the type has them."""
-        exact = np.concatenate([np.array([nulls], dtype=np.int64), np.asarray(counts, dtype=np.int64)])
+    def _noisy(self, exact: Ints, noise: CountNoise, stream: ColumnStream) -> tuple[Ints, int | None]:
+        """Return noisy counts, and that of nulls, the first one, where the type has them."""
         if not self.field.nullable:
             return noise.add(exact[1:], stream), None
         noisy = noise.add(exact, stream)
         return noisy[1:], int(noisy[0])
 
 
-class _Nulls(Counter):
-    def __init__(self) -> None:
-        self.count = 0
-
-    def add(self, values: Any) -> None:
-        self.count += values.null_count
-
-    def merge(self, other: Self) -> None:
-        self.count += other.count
+def _null_count(values: Any) -> int:
+    return int(values.null_count)
 
 
 class Presence(Task):
@@ -115,14 +92,13 @@ class Presence(Task):
         """One count of nulls, where the type has them."""
         return (Histogram("nulls", 1, self.share),) if self.field.nullable else ()
 
-    def counter(self) -> Counter:
+    def counter(self) -> OfColumn:
         """Return a counter of nulls."""
-        return _Nulls()
+        return Cells(_null_count, 1)
 
-    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+    def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the number of nulls."""
-        assert isinstance(counter, _Nulls)
-        _, missing = self._noisy([], counter.count, noise, stream)
+        _, missing = self._noisy(counter.counts, noise, stream)
         self.measured.append(Measured(self.field.name, "nulls", (), (), noise.variance, missing))
 
     def inner(self) -> Space:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.infer.column import Counter, Task
+from dpframe.infer.column import Task
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.infer.from_data import integers, reals, times
 from dpframe.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds, refined
+from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Datetime, Integer, Space, as_space
 from dpframe.spaces.field import Field
+from dpframe.totals.counts import Cells, OfColumn
 
 ROUND_SHARES = {1: (1.0,), 2: (0.5, 0.5), 3: (0.33, 0.33, 0.34)}
 """Shares of a numeric column's budget for its rounds, by how many there are."""
@@ -135,19 +138,10 @@ def _ticks_per_day(type_: pa.DataType) -> int:
     return 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[_unit(type_)]
 
 
-class _InCells(Counter):
-    def __init__(self, grid: Grid) -> None:
-        self.grid, self.nulls = grid, 0
-        self.counts = np.zeros(len(grid.edges) + 1, dtype=np.int64)
-
-    def add(self, values: Any) -> None:
-        present, missing = _numbers(values)
-        self.nulls += missing
-        self.counts += self.grid.count(present)
-
-    def merge(self, other: Self) -> None:
-        self.nulls += other.nulls
-        self.counts += other.counts
+def _counts_in(grid: Grid, values: Any) -> Ints:
+    """Return how many values are missing, and how many lie in each cell of a grid."""
+    present, missing = _numbers(values)
+    return np.concatenate([[missing], grid.count(present)])
 
 
 class Numbers(Task):
@@ -161,6 +155,7 @@ class Numbers(Task):
         self.n = n
         self.unit = _unit(self.type) if is_time(self.type) else None
         self.rounds: list[Round] = []
+        self.grid = Grid((), 0, 0)
         self.parts = _PARTS
 
     def in_rounds(self, rounds: int) -> Task:
@@ -179,24 +174,27 @@ class Numbers(Task):
         """One a round."""
         return tuple(Histogram("intervals", 1, share) for share in ROUND_SHARES[self.most])
 
-    def counter(self) -> Counter:
+    def counter(self) -> OfColumn:
         """Return a counter of the next grid's cells."""
-        if not self.rounds:
-            grid = first_grid(self.type)
-            return _InCells((grid if self.most > 1 else self._only(grid)).opened())
-        return _InCells(refined(fitted(self.rounds), self.n, _MOST_PARTS[len(self.rounds) - 1]).opened())
+        self.grid = self._next_grid().opened()
+        return Cells(partial(_counts_in, self.grid), len(self.grid.edges) + 2)
+
+    def _next_grid(self) -> Grid:
+        if self.rounds:
+            return refined(fitted(self.rounds), self.n, _MOST_PARTS[len(self.rounds) - 1])
+        grid = first_grid(self.type)
+        return grid if self.most > 1 else self._only(grid)
 
     def _only(self, grid: Grid) -> Grid:
         return only_grid(grid, self.parts)
 
-    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+    def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the cells of a round."""
-        assert isinstance(counter, _InCells)
-        noisy, missing = self._noisy(counter.counts, counter.nulls, noise, stream)
+        noisy, missing = self._noisy(counter.counts, noise, stream)
         counts = tuple(noisy.tolist())
-        self.rounds.append(Round(counter.grid, counts, noise.variance))
+        self.rounds.append(Round(self.grid, counts, noise.variance))
         self.measured.append(
-            Measured(self.field.name, "intervals", counter.grid.edges, counts, noise.variance, missing, self.unit)
+            Measured(self.field.name, "intervals", self.grid.edges, counts, noise.variance, missing, self.unit)
         )
 
     def _bounds(self) -> tuple[float, float] | None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.infer.categories import TEXT_SHARE, Items, NumberedItems, Texts, set_share
-from dpframe.infer.column import Counter, Presence, Task
+from dpframe.infer.column import Presence, Task
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.infer.numbers import Numbers, Times
 from dpframe.infer.vectors import Lists
@@ -22,6 +23,7 @@ from dpframe.spaces import Boolean, Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
 from dpframe.spaces.written_values import can_be_written, read_written, written_kind_counts
+from dpframe.totals.counts import Cells, OfColumn
 
 _SHARE = 0.1
 """Share of the budget for the kinds, beside 1 of what is asked next."""
@@ -117,28 +119,12 @@ def read_by_kind(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     return [read_written(array, type_) for array in arrays]
 
 
-class _Kinds(Counter):
-    def __init__(self, reading: _Reading) -> None:
-        self.reading, self.counts = reading, np.zeros(len(KINDS), dtype=np.int64)
-
-    def add(self, values: Any) -> None:
-        self.counts += self.reading.kinds(values)
-
-    def merge(self, other: Self) -> None:
-        self.counts += other.counts
+def _kinds(reading: _Reading, values: Any) -> npt.NDArray[np.int64]:
+    return reading.kinds(values)
 
 
-class _Read(Counter):
-    """Counts values as an Arrow column of a type."""
-
-    def __init__(self, reading: _Reading, counter: Counter, type_: pa.DataType) -> None:
-        self.reading, self.counter, self.type = reading, counter, type_
-
-    def add(self, values: Any) -> None:
-        self.counter.add(self.reading.read(values, self.type))
-
-    def merge(self, other: Self) -> None:
-        self.counter.merge(other.counter)
+def _read(reading: _Reading, type_: pa.DataType, values: Any) -> pa.Array:
+    return reading.read(values, type_)
 
 
 class Objects(Task):
@@ -179,22 +165,20 @@ class Objects(Task):
         ways = [histogram.way for histogram in self.histograms]
         return ways.index((self.field.name, self._gone)) + i - 1
 
-    def counter(self) -> Counter:
-        """Return a counter of kinds, then of the values of the kind found."""
+    def counter(self) -> OfColumn:
+        """Return a counter of kinds, then of the values of the kind found, read as an Arrow column of its type."""
         if self._gone is None:
-            return _Kinds(self._reading)
-        return _Read(self._reading, self._ways[self._gone].counter(), _WAYS[self._gone].type)
+            return Cells(partial(_kinds, self._reading), len(KINDS))
+        return self._ways[self._gone].counter().after(partial(_read, self._reading, _WAYS[self._gone].type))
 
-    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+    def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the kinds, then what the way asks for."""
-        if isinstance(counter, _Read):
-            assert self._gone is not None
+        if self._gone is not None:
             task = self._ways[self._gone]
             before = len(task.measured)
-            task.measure(counter.counter, noise, threshold, stream)
+            task.measure(counter, noise, threshold, stream)
             self.measured += task.measured[before:]
             return
-        assert isinstance(counter, _Kinds)
         counts = tuple(noise.add(counter.counts, stream).tolist())
         self.measured.append(Measured(self.field.name, "kinds", KINDS, counts, noise.variance))
         self._gone = way_of(dict(zip(KINDS, counts, strict=True)), noise.variance**0.5, self._ways)

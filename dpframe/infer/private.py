@@ -20,7 +20,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.infer.categories import Items, Ranks, Texts, is_text
-from dpframe.infer.column import Counter, Presence, Task
+from dpframe.infer.column import Presence, Task
 from dpframe.infer.cost import MOST_SHARE, CountNoise, Histogram, Spending, spend
 from dpframe.infer.from_data import IDENTIFIER
 from dpframe.infer.numbers import ROUND_SHARES, Numbers, Times, is_number, is_time
@@ -33,6 +33,7 @@ from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.lists import is_list_of_floats
+from dpframe.totals.counts import OfColumn
 
 MOST_ITEMS = 8
 """Items of a row that are counted, where nothing else is said."""
@@ -40,14 +41,14 @@ MOST_ITEMS = 8
 Read = Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
 """Gives the named columns in batches; of columns without a type, the objects."""
 
-Count = Callable[[Mapping[str, Counter]], None]
+Count = Callable[[Mapping[str, OfColumn]], None]
 """Adds all rows of columns to a counter for each."""
 
 
 def counting(read: Read) -> Count:
     """Return what counts the batches that are read."""
 
-    def count(counters: Mapping[str, Counter]) -> None:
+    def count(counters: Mapping[str, OfColumn]) -> None:
         for batch in read(list(counters)):
             for name, counter in counters.items():
                 counter.add(batch[name])

@@ -8,23 +8,26 @@ length, or with a null or NaN in it, is no vector: it counts as null, or beyond 
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import NormalDist
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpframe.errors import ColumnError
-from dpframe.infer.column import Counter, Task
+from dpframe.infer.column import Task
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.infer.numbers import first_grid, friendly
 from dpframe.infer.ranges import Grid, Round, bounds, fitted, refined
+from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space, Vector
 from dpframe.spaces.ball import LONGEST
 from dpframe.spaces.field import Field
 from dpframe.spaces.lists import float_norms, float_rows, list_lengths
+from dpframe.totals.counts import Cells, OfColumn
 
 _LENGTH_SHARE, _NORM_SHARES = 0.1, (0.4, 0.5)
 """Shares of the budget for the length and for two rounds of norms, beside 1 of a column of numbers."""
@@ -39,40 +42,22 @@ _SMALLEST, _LARGEST = 1e-90, 1e90
 """Limits of a bound."""
 
 
-class _Lengths(Counter):
-    def __init__(self) -> None:
-        self.nulls = 0
-        self.counts = np.zeros(LONGEST + 1, dtype=np.int64)
-
-    def add(self, values: Any) -> None:
-        lengths = list_lengths(values)
-        self.nulls += int((lengths < 0).sum())
-        # The cell 0 has all lengths that no vector has.
-        lengths = np.where(lengths > LONGEST, 0, lengths)[lengths >= 0]
-        self.counts += np.bincount(lengths, minlength=LONGEST + 1)
-
-    def merge(self, other: Self) -> None:
-        self.nulls += other.nulls
-        self.counts += other.counts
+def _length_counts(values: Any) -> Ints:
+    """Return how many lists are null, and of each length; in the cell 0 those of lengths that no vector has."""
+    lengths = list_lengths(values)
+    present = np.where(lengths > LONGEST, 0, lengths)[lengths >= 0]
+    return np.concatenate([[int((lengths < 0).sum())], np.bincount(present, minlength=LONGEST + 1)])
 
 
-class _Norms(Counter):
-    def __init__(self, grid: Grid, length: int, nullable: bool) -> None:
-        self.grid, self.length, self.nullable, self.nulls = grid, length, nullable, 0
-        self.counts = np.zeros(len(grid.edges) + 1, dtype=np.int64)
+def _norm_counts(grid: Grid, length: int, nullable: bool, values: Any) -> Ints:
+    """Return how many lists are no vectors, and how many norms lie in each cell of a grid.
 
-    def add(self, values: Any) -> None:
-        rows, fits = float_rows(values, self.length)
-        self.counts += self.grid.count(float_norms(rows))
-        broken = len(fits) - len(rows)
-        if self.nullable:
-            self.nulls += broken
-        else:
-            self.counts[-1] += broken
-
-    def merge(self, other: Self) -> None:
-        self.nulls += other.nulls
-        self.counts += other.counts
+    Where the type has no nulls, those that are no vectors lie beyond all bounds.
+    """
+    rows, fits = float_rows(values, length)
+    counts = np.concatenate([[0], grid.count(float_norms(rows))])
+    counts[0 if nullable else -1] += len(fits) - len(rows)
+    return counts
 
 
 def _first_grid() -> Grid:
@@ -96,6 +81,7 @@ class Lists(Task):
             )
         self._asked_length = self.length is None
         self._rounds: list[Round] = []
+        self.grid = _first_grid()
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
@@ -107,27 +93,27 @@ class Lists(Task):
         """Return the number of the round; no norms are asked for where no length was found."""
         return None if i and self.length is None else super().asks(i)
 
-    def counter(self) -> Counter:
+    def counter(self) -> OfColumn:
         """Return a counter of lengths, then of norms."""
         if self.length is None:
-            return _Lengths()
+            return Cells(_length_counts, LONGEST + 2)
         grid = refined(fitted(self._rounds), self.n, _PARTS) if self._rounds else _first_grid()
-        return _Norms(grid.opened(), self.length, self.field.nullable)
+        self.grid = grid.opened()
+        return Cells(partial(_norm_counts, self.grid, self.length, self.field.nullable), len(self.grid.edges) + 2)
 
-    def measure(self, counter: Counter, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
+    def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the lengths, or the norms of a round."""
-        if isinstance(counter, _Lengths):
+        if self.length is None:
             self._find_length(counter, noise, stream)
             return
-        assert isinstance(counter, _Norms)
-        noisy, missing = self._noisy(counter.counts, counter.nulls, noise, stream)
+        noisy, missing = self._noisy(counter.counts, noise, stream)
         counts = tuple(noisy.tolist())
-        self._rounds.append(Round(counter.grid, counts, noise.variance))
-        self.measured.append(Measured(self.field.name, "norms", counter.grid.edges, counts, noise.variance, missing))
+        self._rounds.append(Round(self.grid, counts, noise.variance))
+        self.measured.append(Measured(self.field.name, "norms", self.grid.edges, counts, noise.variance, missing))
 
-    def _find_length(self, counter: _Lengths, noise: CountNoise, stream: ColumnStream) -> None:
+    def _find_length(self, counter: OfColumn, noise: CountNoise, stream: ColumnStream) -> None:
         """Keep the noisy counts that stand out of their noise; the largest is that of the column's length."""
-        noisy, missing = self._noisy(counter.counts, counter.nulls, noise, stream)
+        noisy, missing = self._noisy(counter.counts, noise, stream)
         level = NormalDist().inv_cdf(1 - _FALSE_ALARM / LONGEST) * noise.variance**0.5
         shown = np.flatnonzero(noisy > level)
         shown = shown[shown > 0]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from dpframe.plan.measures import Measure, MeasuredTable, way_starts
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.totals.cells import cell_count, equal_starts, is_cut
-from dpframe.totals.counts import Codes, Items, Joint, Places, Total, Vectors, cells_of, noisy
+from dpframe.totals.counts import Codes, Counter, Items, Joint, Places, Total, Vectors, cells_of, noisy
 
 _BATCH = 1 << 16
 """Rows that are counted at a time, so that their cells stay in cache."""
@@ -49,7 +50,7 @@ class Tables:
         self._ways = {m.columns[0]: m for m in plan.measures if m.kind == "one_way" and m.level < 2}
         self._levels = {name: self._finer(name) for name in self._ways}
         self._finest = {
-            name: np.zeros(len(cells_between(space, size, 0, space.values)) + space.has_null, dtype=np.int64)
+            name: Joint((len(cells_between(space, size, 0, space.values)) + space.has_null,))
             for name, own in self._levels.items()
             if own
             for space, size in [(self._spaces[name], level_sizes(self._spaces[name])[-1])]
@@ -113,8 +114,7 @@ class Tables:
             for measure, joint in self._joints.items():
                 joint.add([cells[name, self._in_cells(measure, name)] for name in measure.columns])
             for name, finest in self._finest.items():
-                size = level_sizes(self._spaces[name])[-1]
-                finest += np.bincount(place_of(part[name], self._spaces[name], size), minlength=len(finest))
+                finest.add([place_of(part[name], self._spaces[name], level_sizes(self._spaces[name])[-1])])
             for measure, total in self._sums.items():
                 total.add(part[measure.columns[0]])
             for measure, sums in self._vectors.items():
@@ -126,26 +126,17 @@ class Tables:
     @property
     def counts(self) -> list[Ints]:
         """The exact counts so far, for `merge`: as secret as the rows."""
-        sums = np.array([total.value for total in self._sums.values()], dtype=object)
-        return [sums, *self._arrays]
+        return [counter.counts for counter in self._counters]
 
     def merge(self, counts: Sequence[Ints]) -> None:
         """Add the `counts` of other rows, which were taken elsewhere."""
-        sums, *rest = counts
-        for total, value in zip(self._sums.values(), sums, strict=True):
-            total.value += int(value)
-        for mine, more in zip(self._arrays, rest, strict=True):
-            mine += more
+        for counter, more in zip(self._counters, counts, strict=True):
+            counter.counts += more
 
     @property
-    def _arrays(self) -> list[Ints]:
-        joints = [joint.counts for joint in self._joints.values()]
-        return [
-            *joints,
-            *self._finest.values(),
-            *(i.counts for i in self._items.values()),
-            *(v.counts for v in self._vectors.values()),
-        ]
+    def _counters(self) -> list[Counter]:
+        kinds: tuple[Mapping[Any, Counter], ...] = (self._sums, self._joints, self._finest, self._items, self._vectors)
+        return [counter for kind in kinds for counter in kind.values()]
 
     def measured(self) -> tuple[MeasuredTable, ...]:
         """Return the noisy tables, in the order of the plan's measures: once, when all rows have been counted."""
@@ -161,7 +152,7 @@ class Tables:
         """Return a number's levels above the first: all cells of those that exceeded the noise on the one before."""
         space, way, found = self._spaces[name], self._ways[name], {}
         size = level_sizes(space)[-1]
-        exact = np.concatenate([[0], np.cumsum(self._finest[name])])
+        exact = np.concatenate([[0], np.cumsum(self._finest[name].counts)])
         starts = cells_between(space, way.most, 0, space.values)
         stops, counts, sigma = stops_of(space, way.most, starts), one_way[: len(starts)], math.sqrt(way.sigma2)
         for measure in self._levels[name]:
@@ -181,7 +172,7 @@ class Tables:
         if measure.kind == "one_way":
             return MeasuredTable(measure, (self._starts(measure, first, None),), one_ways[first])
         if measure.kind == "sum":
-            return MeasuredTable(measure, (None,), noisy([self._sums[measure].value], measure.sigma2, stream))
+            return MeasuredTable(measure, (None,), noisy(self._sums[measure].counts, measure.sigma2, stream))
         if measure.kind == "items":
             return MeasuredTable(measure, (None,), noisy(self._items[measure].counts, measure.sigma2, stream))
         if measure.kind == "vectors":

@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, FileError, ParameterError
-from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
 from dpframe.ledger.job_keys import digest_files
 from dpframe.spaces import Space
@@ -30,6 +29,7 @@ from dpframe.tables.kinds import coded_field
 from dpframe.tables.persons import row_counts
 from dpframe.tables.streamed import Streamed
 from dpframe.tables.table import Codes
+from dpframe.totals.counts import OfColumn
 
 BATCH_ROWS = 1 << 17
 """Rows read at a time, where nothing else is said."""
@@ -240,7 +240,7 @@ class FileInput(Streamed):
     @abstractmethod
     def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]: ...
 
-    def count(self, counters: Mapping[str, Counter]) -> None:
+    def count(self, counters: Mapping[str, OfColumn]) -> None:
         """Add all rows of columns to a counter for each."""
         counting(self.batches)(counters)
 

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from dpframe.arrays import U64
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.infer.column import Counter
 from dpframe.infer.private import counting
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, arrow_metadata, metadata_text
@@ -33,6 +32,7 @@ from dpframe.tables.passthrough import Order, copied, passed
 from dpframe.tables.persons import row_counts
 from dpframe.tables.table import Codes
 from dpframe.tables.types import output_type
+from dpframe.totals.counts import OfColumn
 
 _MOST_CATEGORIES = 1_000_000
 """More than these a pandas categorical column is not given."""
@@ -81,7 +81,7 @@ class Frame(ABC):
         """Yield all rows at once, as Arrow arrays; of object columns the objects."""
         yield {name: self.array(name) for name in names}
 
-    def count(self, counters: Mapping[str, Counter]) -> None:
+    def count(self, counters: Mapping[str, OfColumn]) -> None:
         """Add all rows of columns to a counter for each."""
         counting(self.batches)(counters)
 

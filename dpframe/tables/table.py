@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.infer.column import Counter
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
+from dpframe.totals.counts import OfColumn
 
 Codes = dict[str, npt.NDArray[np.unsignedinteger]]
 
@@ -54,7 +54,7 @@ class Table(Protocol):
     def batches(self, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         """Yield columns in batches, as Arrow arrays; of columns without a type lists of objects."""
 
-    def count(self, counters: Mapping[str, Counter]) -> None:
+    def count(self, counters: Mapping[str, OfColumn]) -> None:
         """Add all rows of columns to a counter for each."""
 
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:

@@ -1,17 +1,19 @@
-"""Exact counts and sums of codes that come in batches, and the noise that is added to them: whole numbers throughout.
+"""Exact counts and sums that come in batches, and the noise that is added to them: whole numbers throughout.
 
-A counter is given batches of any size, and its totals do not depend on them.
+Measured tables count codes; inference, which has no codes yet, counts the values of Arrow columns. The totals of a
+counter do not depend on how rows are divided into batches, nor on the order of these.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dpframe.channels.set_channel import cut
 from dpframe.noise.gaussian import Ints, gaussian_table
@@ -24,6 +26,9 @@ Places = npt.NDArray[np.intp]
 
 _BITS = 1 << 22
 """Bits of sets that are unpacked at a time."""
+
+_PENDING = 1 << 20
+"""Partial counts of values that are kept before they are added up."""
 
 
 def cells_of(codes: Codes, space: Space, most: int) -> Places:
@@ -39,8 +44,22 @@ def cells_of(codes: Codes, space: Space, most: int) -> Places:
     return found
 
 
+class Counter(ABC):
+    """Exact totals of rows, as secret as the rows: whole numbers that add up."""
+
+    counts: Ints
+
+    @abstractmethod
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        """Count a batch of rows."""
+
+    def merge(self, other: Self) -> None:
+        """Add what another counter of the same kind counted of other rows."""
+        self.counts += other.counts
+
+
 @dataclass
-class Joint:
+class Joint(Counter):
     """Counts of the tuples of some columns' cells.
 
     Examples
@@ -52,26 +71,21 @@ class Joint:
     """
 
     shape: tuple[int, ...]
-    _flat: Ints = field(init=False, repr=False)
+    counts: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._flat = np.zeros(math.prod(self.shape), dtype=np.int64)
+        self.counts = np.zeros(self.shape, dtype=np.int64)
 
     def add(self, cells: Sequence[Places]) -> None:
         """Count rows by their cells in each column."""
         place = cells[0]
         for column, width in zip(cells[1:], self.shape[1:], strict=True):
             place = place * width + column
-        self._flat += np.bincount(place, minlength=len(self._flat))
-
-    @property
-    def counts(self) -> Ints:
-        """The counts so far."""
-        return self._flat.reshape(self.shape)
+        self.counts += np.bincount(place, minlength=self.counts.size).reshape(self.shape)
 
 
 @dataclass
-class Total:
+class Total(Counter):
     """The sum of the codes that are not null's; those of more than 2³² rows still fit.
 
     Examples
@@ -79,21 +93,24 @@ class Total:
     >>> from dpframe.spaces import Integer, Nullable
     >>> total = Total(Nullable(Integer(0, 9)))
     >>> total.add(np.array([3, 10, 4], dtype=np.uint8))
-    >>> total.value
-    7
+    >>> total.counts.tolist()
+    [7]
     """
 
     space: Space
-    value: int = 0
+    counts: npt.NDArray[Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(1, dtype=object)
 
     def add(self, codes: Codes) -> None:
         """Add codes up."""
         kept = codes[codes != self.space.values] if self.space.has_null else codes
-        self.value += int(kept.sum(dtype=np.uint64))
+        self.counts += int(kept.sum(dtype=np.uint64))
 
 
 @dataclass
-class Items:
+class Items(Counter):
     """In how many sets each item lies, each set cut to ``most`` items by a choice that its row's word makes."""
 
     space: Space
@@ -115,7 +132,7 @@ class Items:
 
 
 @dataclass
-class Vectors:
+class Vectors(Counter):
     """The sums of vectors' whole coordinates u and U times their count, in the cells of another column or in one.
 
     Where the grid has room around the ball, u is counted so many times: what the sums mean is the same to a rounding.
@@ -152,6 +169,104 @@ class Vectors:
                 # Sums of so few small numbers are whole in floats.
                 self.counts[:, i] += np.bincount(part, weights=column, minlength=self.cells).astype(np.int64)
             self.counts[:, -1] += ball.unit * np.bincount(part, minlength=self.cells)
+
+
+@dataclass
+class OfColumn(Counter):
+    """What inference counts of one column: ``of`` takes an Arrow array, or objects, to the totals of its rows."""
+
+    of: Callable[[Any], Any]
+
+    def after(self, read: Callable[[Any], pa.Array]) -> Self:
+        """Return the counter, still at zero, of batches that are read by a function first."""
+        return replace(self, of=_Chained(read, self.of))
+
+
+@dataclass(frozen=True)
+class _Chained:
+    """One function after another; unlike a closure it travels to an engine's workers."""
+
+    first: Callable[[Any], Any]
+    then: Callable[[Any], Any]
+
+    def __call__(self, values: Any) -> Any:
+        return self.then(self.first(values))
+
+
+@dataclass
+class Cells(OfColumn):
+    """Counts of cells that are known before the rows are.
+
+    Examples
+    --------
+    >>> cells = Cells(lambda values: np.array([values.null_count, len(values) - values.null_count]), 2)
+    >>> cells.add(pa.array([3, None, 5]))
+    >>> cells.counts.tolist()
+    [1, 2]
+    """
+
+    size: int
+    counts: Ints = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(self.size, dtype=np.int64)
+
+    def add(self, values: Any) -> None:
+        """Count a batch."""
+        self.counts += self.of(values)
+
+
+@dataclass
+class Values(OfColumn):
+    """Counts of the values that there are, as bytes; ``counts`` has the number of nulls.
+
+    ``of`` gives the nulls of a batch, its values, and the rows of each.
+
+    Examples
+    --------
+    >>> import pyarrow.compute as pc
+    >>> found = Values(lambda values: (values.null_count, *pc.value_counts(values.drop_null()).flatten()))
+    >>> found.add(pa.array([b"b", None, b"a", b"b"], pa.large_binary()))
+    >>> found.counts.tolist(), found.listed()[1].tolist()
+    ([1], [1, 2])
+    """
+
+    counts: Ints = field(init=False, repr=False)
+    _parts: list[pa.Table] = field(default_factory=list, init=False, repr=False)
+    _pending: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(1, dtype=np.int64)
+
+    def add(self, values: Any) -> None:
+        """Count a batch."""
+        nulls, own, rows = self.of(values)
+        self.counts += nulls
+        self._keep(own, rows)
+
+    def merge(self, other: Self) -> None:
+        """Add what another counter of the same kind counted of other rows."""
+        super().merge(other)
+        table = other._summed()
+        self._keep(table["value"], table["rows"])
+
+    def _keep(self, values: pa.Array, rows: pa.Array) -> None:
+        self._parts.append(pa.table({"value": values, "rows": rows}))
+        self._pending += len(values)
+        if self._pending > _PENDING:
+            self._parts = [self._summed()]
+            self._pending = 0
+
+    def _summed(self) -> pa.Table:
+        if not self._parts:
+            return pa.table({"value": pa.array([], pa.large_binary()), "rows": pa.array([], pa.int64())})
+        table = pa.concat_tables(self._parts).group_by("value").aggregate([("rows", "sum")])
+        return pa.table({"value": table["value"], "rows": table["rows_sum"]})
+
+    def listed(self) -> tuple[pa.Array, Ints]:
+        """Return all values in the order of their bytes, and the rows of each."""
+        table = self._summed().sort_by("value")
+        return table["value"].combine_chunks(), np.asarray(table["rows"]).astype(np.int64)
 
 
 def noisy(counts: Ints | Sequence[int], sigma2: float, stream: ColumnStream) -> Ints:

@@ -25,8 +25,9 @@ from dpframe.accounting.audit import AuditResult, audit
 from dpframe.accounting.budget import Budget
 from dpframe.channels import MECHANISMS, Geometric, RandomizedResponse, WithNull
 from dpframe.channels.process import Process
-from dpframe.infer.categories import _Rows
+from dpframe.infer.categories import CutRows
 from dpframe.infer.cost import Histogram
+from dpframe.totals.counts import Values
 from dpframe.totals.wishart import WishartNoise
 
 pytestmark = pytest.mark.slow
@@ -136,7 +137,7 @@ def broken_inference() -> Iterator[Line]:
     yield inferred("a basket that counts as one", one, other, *spent(task, [Histogram("values", 1, 1.0)]))
     uncut = []
     for items in (range(32), range(40, 72)):
-        rows = _Rows(32, bytes(range(32)))
+        rows = Values(CutRows(32, bytes(range(32))))
         rows.add(pa.array([[f"item{i}" for i in items], *BASKETS]))
         uncut.append(counts_of(rows))
     yield inferred("baskets that are not cut", *uncut, noises, threshold)

@@ -7,7 +7,6 @@ Run with ``-s`` to see claims beside exact values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,13 +16,14 @@ from exact_laws import Inferring, Pair
 
 from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import Step, step_delta
-from dpframe.infer.categories import Items, Texts, _Rows
+from dpframe.infer.categories import CutRows, Items, Texts
 from dpframe.infer.column import Task
 from dpframe.infer.cost import Histogram, Spending, spend
-from dpframe.infer.numbers import Numbers, Times, _InCells
+from dpframe.infer.numbers import Numbers, Times
 from dpframe.infer.objects import Objects
-from dpframe.infer.vectors import Lists, _Norms
+from dpframe.infer.vectors import Lists
 from dpframe.spaces.field import Field
+from dpframe.totals.counts import Cells, Values
 
 EPSILONS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
 KEY = bytes(range(32))
@@ -199,23 +199,15 @@ def test_a_claim_for_one_changed_count_is_caught(case):
     assert excess(CASES[case].law(), for_one_count(CASES[case])) > 0.02
 
 
-def touching_twice(made: Callable[[Any], None]) -> Callable[[Any, Any], None]:
-    """A counter's `add` that counts every row in the cell after the next one too."""
+def touching_twice(counter: Cells) -> Cells:
+    """A counter that counts every row in the cell after the next one too, and nulls once."""
 
-    def add(counter, values):
-        before = counter.counts.copy()
-        made(counter, values)
-        counter.counts[2:] += (counter.counts - before)[:-2]
+    def twice(values):
+        counts = counter.of(values)
+        counts[3:] += counts[1:-2].copy()
+        return counts
 
-    return add
-
-
-class _TwoCells(_InCells):
-    add = touching_twice(_InCells.add)
-
-
-class _TwoNorms(_Norms):
-    add = touching_twice(_Norms.add)
+    return replace(counter, of=twice)
 
 
 class TwiceRefined(Numbers):
@@ -223,7 +215,7 @@ class TwiceRefined(Numbers):
 
     def counter(self):
         counter = super().counter()
-        return _TwoCells(counter.grid) if self.rounds else counter
+        return touching_twice(counter) if self.rounds else counter
 
 
 class TwiceNormed(Lists):
@@ -231,7 +223,7 @@ class TwiceNormed(Lists):
 
     def counter(self):
         counter = super().counter()
-        return _TwoNorms(counter.grid, counter.length, counter.nullable) if self._rounds else counter
+        return touching_twice(counter) if self._rounds else counter
 
 
 @pytest.mark.parametrize(
@@ -256,7 +248,7 @@ def test_sets_that_are_charged_as_one_item_are_caught():
 
 class Uncut(Items):
     def counter(self):
-        return _Rows(4, self.key)
+        return Values(CutRows(4, self.key))
 
 
 @pytest.mark.slow

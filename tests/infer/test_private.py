@@ -20,12 +20,13 @@ from strategies import examples
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.infer.categories import _Rows, _Values
+from dpframe.infer.categories import CutRows, Texts
 from dpframe.infer.numbers import first_grid
 from dpframe.infer.private import Inference, Measurement
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import read_as
+from dpframe.totals.counts import Values
 
 BUDGET = Budget(0.1, 1e-7)
 """A tenth of (1, 1e-6), the default share."""
@@ -224,10 +225,10 @@ def test_dictionary_entries_that_no_row_has_are_not_seen():
     entries = pa.array(["b", "secret", "a", None])
     column = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2, None] * 500, pa.int32()), entries)
     assert infer({"x": column}).spaces["x"] == Nullable(Categorical(("a", "b"), other="other"))
-    counter = _Values()
+    counter = Texts(Field("x", column.type, True)).counter()
     counter.add(column)
     counter.add(pa.DictionaryArray.from_arrays(pa.array([3, 0], pa.int32()), entries))
-    assert counter.nulls == 501
+    assert counter.counts[0] == 501
 
 
 def test_other_may_be_a_value_and_text_may_be_empty():
@@ -268,21 +269,21 @@ def test_items_of_slices_and_under_null_rows():
         (fixed[1:], {b"b": 1}),
         (lists.cast(pa.large_list(pa.dictionary(pa.int32(), pa.string()))), {b"a": 2, b"b": 3, b"c": 1}),
     ):
-        counter = _Rows(8, KEY)
+        counter = Values(CutRows(8, KEY))
         counter.add(column)
-        values, found = counter.counts()
+        values, found = counter.listed()
         assert dict(zip(values.to_pylist(), found.tolist(), strict=True)) == expected
-        assert counter.nulls == column.null_count
+        assert counter.counts[0] == column.null_count
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefgh")), max_size=12), st.integers(1, 5), st.randoms())
 @settings(max_examples=examples(40), deadline=None)
 def test_rows_are_cut_to_distinct_items_by_themselves(baskets, cap, random):
     def counts(rows: list[list[str]], objects: bool) -> dict[bytes, int]:
-        counter = _Rows(cap, KEY)
+        counter = Values(CutRows(cap, KEY))
         type_ = pa.list_(pa.string())
         counter.add(read_as(rows, type_) if objects else pa.array(rows, type_))
-        values, found = counter.counts()
+        values, found = counter.listed()
         return dict(zip(values.to_pylist(), found.tolist(), strict=True))
 
     alone = [counts([basket], False) for basket in baskets]

@@ -27,8 +27,9 @@ from audited_inference import (
 )
 from scipy.stats import beta
 
-from dpframe.infer.categories import _Rows
+from dpframe.infer.categories import CutRows
 from dpframe.infer.cost import GaussianNoise, Histogram
+from dpframe.totals.counts import Values
 
 pytestmark = pytest.mark.slow
 
@@ -81,9 +82,9 @@ def test_the_audit_catches_a_basket_that_counts_as_one_change():
 
 def test_the_audit_catches_baskets_that_are_not_cut():
     task, _, _ = CASES["another basket"]
-    uncut = _Rows(32, KEY)
+    uncut = Values(CutRows(32, KEY))
     uncut.add(pa.array([[f"item{i}" for i in range(32)], *BASKETS]))
-    other = _Rows(32, KEY)
+    other = Values(CutRows(32, KEY))
     other.add(pa.array([[f"item{i}" for i in range(40, 72)], *BASKETS]))
     noises, threshold = spent(task)
     assert violation(counts_of(uncut), counts_of(other), noises, threshold) > 0
