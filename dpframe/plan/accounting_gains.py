@@ -37,7 +37,9 @@ def normalized(values: Sequence[float]) -> list[float]:
 def _settings(terms: Terms) -> dict[str, Terms]:
     """Return the accountings from the simplest to the one in force, by name."""
     pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None)
-    plain = replace(terms, sample=None, secret=False, local=None)
+    # Without a secret order nothing would be measured: beside tables, unshuffled rows are left next to nothing.
+    central = None if terms.shuffled_rows is not None else terms.central
+    plain = replace(terms, sample=None, secret=False, local=None, central=central)
     settings = {"basic composition": pure}
     if terms.budget.delta > 0:
         settings["optimal composition"] = plain
@@ -109,7 +111,7 @@ def gain_lines(units: Sequence[Randomised], terms: Terms) -> list[str]:
     """Return one line on what the secret order is worth, or what its absence costs."""
     if not units or not terms.rows or terms.budget.delta == 0:
         return []
-    kept = replace(terms, sample=None, secret=False)
+    kept = replace(terms, sample=None, secret=False, central=None if terms.shuffled_rows else terms.central)
     if terms.shuffled_rows is not None:
         others, says = kept, "With the order kept (shuffle=False) about {:.2g} times more noise would be needed"
     else:

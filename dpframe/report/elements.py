@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -84,6 +85,18 @@ def bar(share: float, width: int = 160) -> Drawing:
     return Drawing(width, 14, (_rect(0, 2, max(_place(share, width), 1.0), 10, "fill", 2),))
 
 
+def log_bar(share: float, width: int = 160) -> Drawing:
+    """Return a bar on a scale of logarithms from 0.01 % to all: 1 % is half of it.
+
+    Examples
+    --------
+    >>> log_bar(0.01).shapes[1].attributes["width"]
+    80.0
+    """
+    part = 1 + math.log10(max(share, 1e-300)) / 4
+    return Drawing(width, 14, (_rect(0, 1, width, 12, "track", 2), *bar(part, width).shapes))
+
+
 def interval_bar(estimate: float, lower: float, upper: float, width: int = 160, *, point: bool = False) -> Drawing:
     """Return a bar (or, with ``point``, a dot on a line) with its interval, all as shares of the width."""
     at, low, high = (_place(share, width - 2) + 1 for share in (estimate, lower, upper))
@@ -109,7 +122,15 @@ def range_bar(lower: float, upper: float, width: int = 400) -> Drawing:
     return Drawing(width, 16, shapes)
 
 
-def split_bar(share: float, width: int = 600) -> Drawing:
-    """Return a bar of two parts, the first one a share of its width."""
-    cut = _place(share, width)
-    return Drawing(width, 18, (_rect(0, 0, cut, 18, "part0"), _rect(cut, 0, round(width - cut, 2), 18, "part1")))
+def parts_bar(shares: Sequence[float], width: int = 600) -> Drawing:
+    """Return a bar of parts side by side, each a share of its width; shares add up to 1 at most.
+
+    Examples
+    --------
+    >>> [shape.attributes["width"] for shape in parts_bar([0.25, 0.5]).shapes]
+    [150.0, 300.0]
+    """
+    ends = [_place(sum(shares[: i + 1]), width) for i in range(len(shares))]
+    starts = [0.0, *ends[:-1]]
+    pairs = enumerate(zip(starts, ends, strict=True))
+    return Drawing(width, 18, tuple(_rect(low, 0, round(high - low, 2), 18, f"part{i}") for i, (low, high) in pairs))

@@ -14,7 +14,7 @@ import pandas as pd
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
 from dpframe.plan.plan import Plan
-from dpframe.report.elements import Drawing, Table, bar, interval_bar, table
+from dpframe.report.elements import Drawing, Table, bar, interval_bar, log_bar, table
 from dpframe.report.words import number, unit_word
 
 MOST_COLUMNS = 8
@@ -190,7 +190,7 @@ def share_table(plan: Plan, n: int) -> Table | None:
         rows.append((f"{100 * share:.3g} %" + (" (this release)" if share == own else ""), *cells))
     heads = [
         "Share of the tables",
-        *(head for name in kinds for head in (f"#Error of {KINDS[name]}", "Of the errors of only rows")),
+        *(head for name in kinds for head in (f"#{KINDS[name].capitalize()}", "Drawn")),
     ]
     caption = (
         "Typical errors forecast with measured tables, as parts of the errors of only rows, if tables had another "
@@ -202,8 +202,8 @@ def share_table(plan: Plan, n: int) -> Table | None:
 def _expected(statistic: str, half: float, space: Any) -> tuple[str, str, Drawing]:
     if statistic in ("mean", "mean curve"):
         unit = f" {unit_word(space)}" if space.unit else ""
-        return statistic, f"± {number(half)}{unit}", bar(half / (float(space.diameter) or 1.0))
+        return statistic, f"± {number(half)}{unit}", log_bar(half / (float(space.diameter) or 1.0))
     what = "share of sets that hold an item" if statistic == "support" else "share of rows with a value"
     if half > 1:
         return what, "no information", bar(1.0)
-    return what, f"± {100 * half:.2g} percentage points", bar(half)
+    return what, f"± {100 * half:.2g} percentage points", log_bar(half)

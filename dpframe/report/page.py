@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dpframe.accounting.budget import Budget, upward
+from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.errors import name_list
 from dpframe.estimate import Estimates
 from dpframe.plan.beliefs import PRIORS, after, best_guess, chance, percent
@@ -18,8 +19,10 @@ from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import UNORDERED
 from dpframe.release.info import ReleaseInfo
-from dpframe.report.elements import Drawing, Table, bar, range_bar, split_bar, table
+from dpframe.report.elements import Drawing, Table, bar, parts_bar, range_bar, table
 from dpframe.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
+from dpframe.report.glance import glance
+from dpframe.report.review import comparison, review_table
 from dpframe.report.words import MECHANISMS, mechanism_name, number, space_words, unit_word
 
 if TYPE_CHECKING:
@@ -27,11 +30,14 @@ if TYPE_CHECKING:
 
 GAINS = {
     "basic composition": "the columns' losses added up",
-    "optimal composition": "losses composed by their exact laws",
-    "secret order": "and rows are shuffled",
+    "optimal composition": "losses composed by their exact laws, with nothing but the rows",
+    "secret order": "and rows are shuffled, which pays for the tables as well",
     "secret sample": "and only a secret sample of the rows leaves",
 }
 """Each accounting of `Plan.accounting_gains`, in words."""
+
+_UNSPENT = 0.005
+"""Part of the budget below which what is not spent has no line."""
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """Control characters and non-characters."""
@@ -97,11 +103,9 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Spend:
-    """What inference and the rows spent."""
+    """What each part of a release spent: a share of the whole, and what it was for."""
 
-    inference: str
-    rows: str
-    columns: str
+    parts: list[tuple[str, str]]
     bar: Drawing
 
 
@@ -119,6 +123,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             plan=plan,
             digest=info.digest,
             certificate=certificate,
+            glance=glance(plan, info.n),
             promises=_promises(plan),
             weak_rows=plan.local != plan.release and best_guess(plan.local) > 0.95,
             beliefs=_beliefs(plan),
@@ -129,6 +134,8 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             accuracy=_accuracy(plan, info.n, estimates),
             gains=_gains(plan),
             spend=_spend(plan),
+            review=review_table(plan, certificate),
+            comparison=comparison(plan.release),
             measured=measure_parts(plan.measures),
             shares=share_table(plan, info.n),
         )
@@ -236,8 +243,8 @@ def _accuracy(plan: Plan, n: int, estimates: Estimates | None) -> Accuracy | Non
     if not plan.columns or n < 1:
         return None
     caption = (
-        "Forecast from only the plan: half-widths of 95 % intervals, drawn as parts of the whole range "
-        "(100 %, or the column's bounds)"
+        "Forecast from only the plan: half-widths of 95 % intervals, drawn as parts of all rows or of the column's "
+        "range, from 0.01 % to 100 % on a scale of logarithms"
     )
     heads = ("Column", "Statistic", "#Expected interval", "Part of its range")
     forecast = table(caption, heads, forecast_rows(plan, n), "bars")
@@ -261,12 +268,26 @@ def _gains(plan: Plan) -> Table | None:
 
 
 def _spend(plan: Plan) -> Spend | None:
-    if plan.inferred is None:
+    """Return the parts of the budget, which add up to the promise; None where all of it went to the rows."""
+    if plan.inferred is not None and plan.inferred.step is None:  # older plans subtract it
+        share = plan.inferred.budget.epsilon / plan.epsilon
+        shares = {"inference": share, "rows": 1 - share}
+    else:
+        whole = max(promise_step(plan.release).square, Fraction(1, 10**300)) if plan.delta else Fraction(0)
+        shares = {name: float(step.square / whole) for name, step in plan.steps.items()} if whole else {}
+    if set(shares) <= {"rows"}:
         return None
-    inference, rows = (
-        f"ε = {number(budget.epsilon)}, δ = {number(budget.delta)}" for budget in (plan.inferred.budget, plan.released)
-    )
-    share = plan.inferred.budget.epsilon / plan.epsilon
-    if plan.inferred.step is not None:  # μ² is what is divided
-        share = float(plan.steps["inference"].square / max(plan.step.square, Fraction(1, 10**300)))
-    return Spend(inference, rows, name_list(plan.inferred.columns), split_bar(share))
+    if plan.terms.shuffled_rows is None and "rows" in shares:  # whose losses are composed exactly, and are no step
+        shares["rows"] = max(0.0, 1 - sum(share for name, share in shares.items() if name != "rows"))
+    left = 1 - sum(shares.values())
+    if left > _UNSPENT:
+        shares["left"] = left
+    found = "" if plan.inferred is None else name_list(plan.inferred.columns)
+    said = {
+        "inference": f"finding the values that {found} may hold, from noisy counts",
+        "tables": f"{len(plan.measures)} measured tables",
+        "rows": "the rows",
+        "left": "not spent",
+    }
+    parts = [(f"{100 * share:.2g} %", said[name]) for name, share in shares.items()]
+    return Spend(parts, parts_bar([min(max(share, 0.0), 1.0) for share in shares.values()]))

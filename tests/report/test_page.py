@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import subprocess
+import warnings
 from fractions import Fraction
 from itertools import pairwise
 
@@ -24,7 +25,9 @@ from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.build import build_plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.figures import share_table
+from dpframe.report.glance import glance
 from dpframe.report.page import environment
+from dpframe.report.review import add_remove
 from dpframe.report.words import MECHANISMS, SPACES, number
 from dpframe.spaces.base import SPACES as REGISTERED_SPACES
 
@@ -72,7 +75,10 @@ def html(safe):
 def test_sections_and_verdict(html):
     words = visible(html)
     for title in (
-        "Verified.",
+        "The promise is verified.",
+        "What can be used, and what is empty",
+        "What reviewers ask",
+        "add/remove ε = 0.5",
         "What is promised",
         "What is not protected",
         "What was proved, and what is attested",
@@ -84,7 +90,7 @@ def test_sections_and_verdict(html):
         "one person owns at most one row",
     ):
         assert title in words, title
-    assert "What the budget was spent on" not in words
+    assert words.index("What can be used") < words.index("What is promised")
     assert words.index("What is promised") < words.index("What is not protected") < words.index("How exact it is")
 
 
@@ -183,14 +189,76 @@ def test_spend_of_inference_is_shown():
     safe = frame.dp.sanitize(epsilon=1, key=KEY)
     words = visible(safe.dp.report().to_html())
     assert "What the budget was spent on" in words
-    assert "Inference" in words or "inference" in words
-    assert f"ε = {number(safe.dp.release.plan.inferred.budget.epsilon)}" in words
+    assert "finding the values that age, sex may hold" in words
+    plan = safe.dp.release.plan
+    assert "tables" in plan.steps
+    assert f"{len(plan.measures)} measured tables" in words
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"spaces": {"age": (0, 120), "sex": ["F", "M"]}},
+        {"shuffle": False, "spaces": {"age": (0, 120), "sex": ["F", "M"]}, "measure": [("sex",)]},
+        {"infer": "private", "shuffle": False},
+    ],
+)
+def test_the_parts_of_the_budget_add_up(options):
+    frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
+    safe = frame.dp.sanitize(epsilon=1, key=KEY, **options)
+    words = visible(safe.dp.report().to_html())
+    spent = words[words.index("What the budget was spent on") :]
+    shares = re.findall(r"([\d.e+]+) %: (?:finding|\d+ measured|the rows|not spent)", spent)
+    assert len(shares) == len(safe.dp.release.plan.steps) + ("not spent" in spent)
+    assert sum(map(float, shares)) == pytest.approx(100, abs=1.5)
+
+
+def test_no_budget_bar_where_all_of_it_went_to_the_rows():
+    frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
+    safe = frame.dp.sanitize(epsilon=1, measure=None, spaces={"age": (0, 120), "sex": ["F", "M"]})
+    assert "What the budget was spent on" not in visible(safe.dp.report().to_html())
+
+
+def test_the_first_page_says_what_is_empty():
+    frame = dpf.datasets.make_census(300, columns=["age", "sex", "region"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpf.InferenceWarning)
+        safe = frame.dp.sanitize(epsilon=0.5, key=KEY)
+    plan = safe.dp.release.plan
+    assert plan.not_found
+    seen = glance(plan, plan.n)
+    assert seen.empty == tuple(one.column for one in plan.not_found)
+    assert seen.count == 3
+    words = visible(safe.dp.report().to_html())
+    assert words.index("Empty: their values were not found") < words.index("What is promised")
+    bare = glance(build_plan({"a": ["x", "y"], "b": (0, 10**6)}, epsilon=0.01, n=50), 50)
+    assert bare.noise == ("a", "b")
+
+
+def test_an_add_remove_epsilon_is_worth_half():
+    """(ε, δ) for add/remove is (2ε, (1 + e^ε)δ) for replace-one: group privacy of a removal and an addition."""
+    for budget in (Budget(1.0, 1e-6), Budget(8.0, 0.0), Budget(0.1, 1e-9)):
+        peer = add_remove(budget)
+        assert 2 * peer.epsilon == budget.epsilon
+        assert (1 + math.exp(peer.epsilon)) * peer.delta == pytest.approx(budget.delta)
+
+
+def test_reviewers_see_what_is_copied_and_who_is_protected():
+    frame = dpf.datasets.make_census(1_000, columns=["age", "sex", "region"])
+    spaces = {"age": (0, 120), "sex": ["F", "M"]}
+    safe = frame.dp.sanitize(epsilon=1, spaces=spaces, passthrough=["region"], contributions=2, key=KEY)
+    words = visible(safe.dp.report().to_html())
+    words = words[words.index("What reviewers ask") :]
+    assert "Copied as they are: region" in words
+    assert "A person with up to 2 rows" in words
+    assert "ask the curator" in words
 
 
 def test_empty_and_bare_plans():
     for n in (0, 1, 7):
         plan = build_plan({"a": ["x", "y"]}, epsilon=1, n=n)
-        assert "Verified." in dpf.Report(ReleaseInfo(plan, n, "")).to_html()
+        assert "The promise is verified." in dpf.Report(ReleaseInfo(plan, n, "")).to_html()
     empty = pd.DataFrame({"sex": pd.Series([], dtype=object)}).dp.sanitize(epsilon=1, spaces={"sex": ["F", "M"]})
     outline(empty.dp.report().to_html())
 
@@ -308,7 +376,7 @@ def test_a_browser_shows_it(html, tmp_path):
         timeout=600,
         check=True,
     )
-    assert "Verified." in done.stdout
+    assert "The promise is verified." in done.stdout
     assert "CONSOLE" not in done.stderr
     # The browser found nothing to mend: it holds the elements that were written, and no others.
     written, shown = (
@@ -360,8 +428,8 @@ def test_errors_are_drawn_against_the_share_of_measured_tables():
     shown = share_table(plan, 2_000)
     assert [head.text for head in shown.heads[:3]] == [
         "Share of the tables",
-        "Error of shares of values",
-        "Of the errors of only rows",
+        "Shares of values",
+        "Drawn",
     ]
     now = next(row for row in shown.rows if "this release" in row[0])
     pairs = [float(row[3].removesuffix(" %")) for row in shown.rows]

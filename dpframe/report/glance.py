@@ -1,0 +1,86 @@
+"""The first page: which columns can be used, and which are empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+from dpframe.errors import name_list
+from dpframe.plan.plan import Plan
+
+GOOD, ROUGH = 0.05, 0.25
+"""Half-widths of 95 % intervals, in parts of all rows or of a column's range, up to which a column is good or rough."""
+
+_Z = NormalDist().inv_cdf(0.975)
+_OWN = ("support", "mean curve", "mean", "marginal")
+"""Statistics by which a column is judged: the first that it has."""
+
+
+@dataclass(frozen=True)
+class Glance:
+    """Names of columns by what they are good for; each list may be empty.
+
+    Parameters
+    ----------
+    good, rough, noise
+        Columns whose counts or means are within 5 % (of all rows, of the range), within 25 %, and neither.
+    empty
+        Columns that inference did not find: nothing of them is in the release.
+    """
+
+    good: tuple[str, ...]
+    rough: tuple[str, ...]
+    noise: tuple[str, ...]
+    empty: tuple[str, ...]
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what is said of the columns, and their names; without lists that are empty."""
+        said = {
+            "Can be used: counts within 5 % of all rows, means within 5 % of the range": self.good,
+            "Only rough: within 25 %": self.rough,
+            "Drowned in noise at this number of rows": self.noise,
+            "Empty: their values were not found, nothing of them can be estimated": self.empty,
+        }
+        return [(what, f"{len(names)} of {self.count}: {name_list(names)}") for what, names in said.items() if names]
+
+    @property
+    def count(self) -> int:
+        """All columns."""
+        return len(self.good) + len(self.rough) + len(self.noise) + len(self.empty)
+
+
+def glance(plan: Plan, n: int) -> Glance:
+    """Return what columns are good for, by the errors that a plan lets expect of so many rows.
+
+    Examples
+    --------
+    >>> from dpframe.plan import build_plan
+    >>> glance(build_plan({"sex": ["F", "M"], "income": (0, 100_000)}, epsilon=1.0, n=5_000), 5_000).good
+    ('sex', 'income')
+    """
+    empty = {one.column for one in plan.not_found}
+    errors: Mapping[Any, float] = plan.forecast(n)["std_error"].to_dict() if n and plan.columns else {}
+    halves = {column.name: _half_width(errors, column.name, float(column.space.diameter)) for column in plan.columns}
+    named = [name for name in halves if name not in empty]
+
+    def within(low: float, high: float) -> Iterator[str]:
+        return (name for name in named if low < halves[name] <= high)
+
+    return Glance(
+        tuple(within(-1.0, GOOD)),
+        tuple(within(GOOD, ROUGH)),
+        tuple(within(ROUGH, float("inf"))),
+        tuple(name for name in halves if name in empty),
+    )
+
+
+def _half_width(errors: Mapping[Any, float], name: str, diameter: float) -> float:
+    """Return a column's half-width in parts of all rows or of its range; without a forecast it is infinite."""
+    for statistic in _OWN:
+        if (statistic, name) in errors:
+            whole = diameter or 1.0 if statistic.startswith("mean") else 1.0
+            return _Z * float(errors[statistic, name]) / whole
+    return float("inf")
