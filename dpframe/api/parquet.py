@@ -128,7 +128,8 @@ def sanitize_parquet(
         reads, randomises and writes by turns; of several one writes, and Arrow reads with threads of its own. Any
         number gives the same output; each holds a batch of rows.
     compression
-        Parquet compression codec.
+        Parquet compression codec. With ``"snappy"``, ``"lz4"`` and ``"none"`` columns are encoded for speed; with
+        ``"zstd"``, ``"gzip"`` and ``"brotli"`` for few bytes, at about twice the time of writing.
     progress
         Called with rows done and rows in all.
     {options}

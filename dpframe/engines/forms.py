@@ -57,7 +57,8 @@ class ArrowForm(Form):
         """Write the file that `dpframe.sanitize_parquet` writes of the same rows."""
         form = self.parquet
         table = form.decoded(batch) if batch else form.schema.empty_table()
-        with pq.ParquetWriter(file, form.schema, compression=compression, store_schema=False) as writer:
+        options = form.encodings(compression)
+        with pq.ParquetWriter(file, form.schema, compression=compression, store_schema=False, **options) as writer:
             writer.write_table(table, row_group_size=form.group_rows)
             writer.add_key_value_metadata(form.metadata(info))
 

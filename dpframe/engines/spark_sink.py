@@ -70,7 +70,10 @@ class ReleaseWriter(DataSourceArrowWriter):
 
         def write(file: Any) -> None:
             form = ParquetForm(info.plan, first.schema)
-            with pq.ParquetWriter(file, form.schema, compression=self.compression, store_schema=False) as writer:
+            options = form.encodings(self.compression)
+            with pq.ParquetWriter(
+                file, form.schema, compression=self.compression, store_schema=False, **options
+            ) as writer:
                 for group in (first, *groups):
                     writer.write_table(group.cast(form.schema), row_group_size=form.group_rows)
                     rows[0] += group.num_rows

@@ -65,7 +65,7 @@ class Job:
         sink.check(self.form.schema)
         batches = self._shuffled(sink.path.parent) if self.plan.shuffle else self._released()
         # Closed by hand: an error that is kept would keep threads and what is spilled, too.
-        with closing(batches), sink.open(file, self.form.schema) as writer:
+        with closing(batches), sink.open(file, self.form.schema, self.form.encodings(sink.compression)) as writer:
             outputs = map(self.form.decoded, row_groups(batches, self.form.group_rows))
             rows = written(lambda table: writer.write(table, self.form.group_rows), outputs, self.threads)
             if self.watch is not None:

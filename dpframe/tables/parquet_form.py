@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,15 @@ from dpframe.tables.types import is_list, is_text, output_type, plain_type
 
 ROW_GROUP_ROWS = 1 << 19
 
+
+SMALL = ("zstd", "gzip", "brotli")
+"""Codecs that are asked for where bytes matter more than time."""
+
+MANY = 1 << 10
+"""Values from which on a number is written without a dictionary: one of them all would take 8 KiB."""
+
+_FLOATS = (pa.float32(), pa.float64())
+_WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 GROUP_ITEMS = 32
 """Bits a row up to which row groups are whole: more would take more than 500 MiB before they are written."""
@@ -104,6 +113,27 @@ class ParquetForm:
         may_be_null = name in self.plan.names and "nullable" in self.plan[name].space.tag
         return pa.field(name, type_, nullable=self.source.field(name).nullable or may_be_null)
 
+    def encodings(self, compression: str) -> dict[str, Any]:
+        """Return the options with which Parquet is written: for speed, or for few bytes if the codec is one for those.
+
+        Noise has no order, so that statistics of its pages help no reader, and a number of many values gains little
+        from a dictionary, which costs most of the time of writing. Columns passed through keep their statistics.
+        """
+        leaves = [(field.name, *leaf) for field in self.schema for leaf in _paths(field.name, field.type)]
+        split = {} if compression in SMALL else {path: name for path, name in self._split(leaves) if name}
+        return {
+            "write_statistics": [path for root, path, _ in leaves if root in self.plan.passthrough],
+            "use_dictionary": [path for _, path, _ in leaves if path not in split],
+            "column_encoding": split,
+        }
+
+    def _split(self, leaves: list[tuple[str, str, pa.DataType]]) -> Iterator[tuple[str, str | None]]:
+        """Yield the encoding of numbers of many values, by the path of their column; None for others."""
+        for root, path, type_ in leaves:
+            many = root in self.plan.names and self.plan[root].space.size > MANY
+            kind = "BYTE_STREAM_SPLIT" if type_ in _FLOATS else "DELTA_BINARY_PACKED" if type_ in _WHOLE else None
+            yield path, kind if many else None
+
     @property
     def pandas_metadata(self) -> str:
         """What pandas reads its dtypes from."""
@@ -114,6 +144,20 @@ class ParquetForm:
         metadata = arrow_metadata(info.to_json()) | {"pandas": self.pandas_metadata}
         schema = self.seen.with_metadata(metadata)
         return metadata | {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
+
+
+def _paths(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the paths and types of what Parquet stores of a column."""
+    if is_list(type_):
+        yield from _paths(f"{path}.list.element", type_.value_type)
+    elif pa.types.is_map(type_):
+        yield from _paths(f"{path}.key_value.key", type_.key_type)
+        yield from _paths(f"{path}.key_value.value", type_.item_type)
+    elif pa.types.is_struct(type_):
+        for field in type_:
+            yield from _paths(f"{path}.{field.name}", field.type)
+    else:
+        yield path, type_
 
 
 def _pandas_metadata(fields: list[pa.Field], dtypes: Mapping[str, str]) -> str:

@@ -96,12 +96,19 @@ class Sink:
             if is_csv(self.path) and not _is_flat(field.type):
                 raise ColumnError(f"has type {field.type}, which CSV cannot hold; write Parquet", column=field.name)
 
-    def open(self, file: IO[bytes], schema: pa.Schema, store_schema: bool = False) -> Writer:
-        """Begin to write to an open file."""
+    def open(
+        self,
+        file: IO[bytes],
+        schema: pa.Schema,
+        encodings: Mapping[str, Any] | None = None,
+        store_schema: bool = False,
+    ) -> Writer:
+        """Begin to write to an open file, Parquet with the encodings of its columns where they are known."""
         if is_csv(self.path):
             texts = pa.schema([pa.field(schema.names[0], pa.string())]) if len(schema) == 1 else schema
             return _CsvWriter(pa.csv.CSVWriter(file, texts))
-        return _ParquetWriter(pq.ParquetWriter(file, schema, compression=self.compression, store_schema=store_schema))
+        options = dict(encodings or {}, compression=self.compression, store_schema=store_schema)
+        return _ParquetWriter(pq.ParquetWriter(file, schema, **options))
 
     @contextmanager
     def publishing(self) -> Iterator[tuple[IO[bytes], Callable[[str], None]]]:

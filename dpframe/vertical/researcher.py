@@ -149,7 +149,7 @@ class Researcher:
         with (
             Spill(sink.path.parent, (run.rows // BUCKET_ROWS).bit_length()) as spill,
             sink.publishing() as (file, describe),
-            sink.open(file, form.schema) as writer,
+            sink.open(file, form.schema, form.encodings(sink.compression)) as writer,
         ):
             for codes in self._plain(source, {m: pads[m.name] for m in members}):
                 digest.update(codes)

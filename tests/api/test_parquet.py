@@ -477,6 +477,42 @@ class TestOutput:
             dpf.sanitize_parquet(tmp_path / "in", tmp_path / "out.parquet", 1.0, shuffle=False, **options)
         dpf.sanitize_parquet(tmp_path / "in", tmp_path / "out.parquet", 1.0, **options)
 
+    @pytest.mark.parametrize(("codec", "split"), [("snappy", True), ("none", True), ("zstd", False), ("gzip", False)])
+    def test_numbers_of_many_values_are_split_where_time_matters(self, tmp_path, codec, split):
+        """Only the file's size and time follow from how columns are encoded: every reader gives the same."""
+        n = 2_000
+        table = pa.table(
+            {
+                "pay": np.arange(n) / 7,
+                "day.of": np.arange(n),
+                "sex": ["F", "M"] * (n // 2),
+                "few": np.arange(n) % 50,
+                "set": [["a"], ["a", "b"]] * (n // 2),
+                "point": pa.array([[x / n, 0.5] for x in range(n)], pa.list_(pa.float64(), 2)),
+                "kept": [{"a": x, "b": [x]} for x in range(n)],
+            }
+        )
+        spaces = {
+            "pay": (0.0, 300.0),
+            "day.of": (0, 5_000),
+            "sex": ["F", "M"],
+            "few": (0, 49),
+            "set": dpf.Subset(["a", "b"]),
+            "point": dpf.Vector(2, 2.0),
+        }
+        pq.write_table(table, tmp_path / "in.parquet")
+        plan = dpf.make_plan(table, 6.0, delta=0, spaces=spaces, passthrough=["kept"])
+        released = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, compression=codec)
+        group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
+        found = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
+        assert ("BYTE_STREAM_SPLIT" in found["pay"]) == ("DELTA_BINARY_PACKED" in found["day.of"]) == split
+        assert ("BYTE_STREAM_SPLIT" in found["point.list.element"]) == split
+        assert all("RLE_DICTIONARY" in found[name] for name in ("sex", "few", "set.list.element"))
+        plain = pq.read_table(tmp_path / "out.parquet", columns=["pay", "day.of", "few", "set", "point"])
+        other = pl.read_parquet(tmp_path / "out.parquet", columns=plain.column_names)
+        assert other.to_dict(as_series=False) == plain.to_pydict()
+        assert released.num_rows == n
+
 
 def refused(folder, source, target, error=dpf.FileError, **options):
     """Return the one line of a refusal, which leaves the folder as it was."""
