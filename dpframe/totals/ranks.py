@@ -1,10 +1,13 @@
-"""Quantiles as choices: the cell of a number in which a rank lies, chosen by the exponential mechanism.
+"""Quantiles by ranks: the cell of a number in which a rank lies, chosen, or found by noisy counts.
 
 With q = a/b, the score of a cell is minus the distance of the goal a·n from the ranks b·[rows before it, rows up to it]
 that the cell has; it is 0 of the cell that holds the quantile (Smith 2011). n is the number of rows of the group, which
 moves with them. A row that is replaced within a group moves a score by at most b, so that scores move apart by 2b; one
 that enters or leaves moves it by max(a, b − a), and with several groups a replaced row may leave one and enter another.
 A cell before the first and one after the last, of no rows, make 0 the best score whatever the goal.
+
+The ends of an interval are stretches of cells about the chosen one, which double in four steps: of fewer candidates,
+fewer are far off by chance.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from dpframe.accounting.unit import Unit
 from dpframe.arrays import IntArray
 from dpframe.spaces import Space
+from dpframe.totals.answers import Numbers
 from dpframe.totals.cells import equal_starts
 from dpframe.totals.counts import Codes
 from dpframe.totals.groups import WHOLE, Groups
@@ -27,17 +32,18 @@ from dpframe.totals.selection import Scores
 _CELLS = 1 << 16
 """Most cells of one group."""
 _ALL_CELLS = 1 << 22
-"""Most cells of all groups, as long as each has as many as the ends of an interval."""
+"""Most cells of all groups, as long as each has 4,096."""
 _FINEST = 10**6
 """Largest denominator of a level."""
+_AWAY = np.unique(np.floor(2.0 ** (np.arange(68) / 4)).astype(np.int64))
+"""Distances of stretches from a middle."""
 
 
 @dataclass
 class Ranks:
     """Counts of a number's cells in each group, from which cells are chosen.
 
-    A quantile is one of up to 2¹⁶ cells. The ends of its interval are among coarser ones, of which fewer are far off by
-    chance.
+    A quantile is one of up to 2¹⁶ cells.
 
     Examples
     --------
@@ -63,14 +69,10 @@ class Ranks:
         return min(self.space.values, max(QUANTILE_CELLS, min(_CELLS, _ALL_CELLS // self.groups.count)))
 
     @property
-    def merged(self) -> int:
-        """Cells that the coarser ones are made of."""
-        return -(-self.cells // QUANTILE_CELLS)
-
-    def starts(self, merged: int) -> IntArray:
-        """Return the first code of every cell, or of so many taken together, and the end."""
+    def starts(self) -> IntArray:
+        """The first code of every cell, and the end."""
         firsts = np.array(equal_starts(self.space.values, self.cells), dtype=np.int64)
-        return np.append(firsts[::merged], self.space.values)
+        return np.append(firsts, self.space.values)
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Count rows by group and cell."""
@@ -86,15 +88,56 @@ class Ranks:
         crossing = (1 if self.unit.added else min(2, self.groups.count), 2 * max(a, b - a))
         return Scores((crossing,) if self.unit.added else ((1, 2 * b), crossing), self.unit.rows)
 
-    def scores(self, group: int, level: Fraction, shift: int, merged: int = 1) -> list[int]:
-        """Return the score of every cell for a goal that is moved by ``shift``, the cells of no rows at both ends."""
+    def scores(self, group: int, level: Fraction, shift: int, firsts: IntArray | None = None) -> list[int]:
+        """Return the score of every cell for a goal that is moved by ``shift``, the cells of no rows at both ends.
+
+        ``firsts`` are the first cells of stretches, which are taken in place of cells.
+        """
         a, b = level.numerator, level.denominator
-        counts = np.add.reduceat(self.counts[group], np.arange(0, self.cells, merged))
+        counts = self.counts[group] if firsts is None else np.add.reduceat(self.counts[group], firsts)
         ends = b * np.concatenate([[0], np.cumsum(counts)])
         goal = a * (int(ends[-1]) // b) + shift
         before, upto = ends[:-1], ends[1:]
         inner = np.maximum(np.maximum(before - goal, goal - upto), 0)
         return [-max(goal, 0), *(-inner).tolist(), -max(int(ends[-1]) - goal, 0)]
+
+    def excess_moved(self, level: Fraction) -> Numbers:
+        """Return how far one person moves the excesses of all groups at edges that are given."""
+        a, b = level.numerator, level.denominator
+        crossing = max(a, b - a)
+        if self.unit.added:
+            return Numbers(self.groups.count, 1, crossing, self.unit.rows)
+        also = (2, crossing) if self.groups.count > 1 else None
+        return Numbers(self.groups.count, 1, b, self.unit.rows, also=also)
+
+    def excess(self, level: Fraction, edges: IntArray) -> IntArray:
+        """Return b·(rows in cells before an edge) − a·(rows), of each group at its edge."""
+        a, b = level.numerator, level.denominator
+        at = np.arange(self.groups.count)
+        return np.asarray(b * self._running[at, edges] - a * self._running[:, -1])
+
+    @cached_property
+    def _running(self) -> IntArray:
+        """The number of rows before every cell, and of all; once all rows are counted."""
+        return np.hstack([np.zeros((self.groups.count, 1), dtype=np.int64), np.cumsum(self.counts, axis=1)])
+
+
+def stretches(cells: int, middle: int) -> IntArray:
+    """Return the first cells of stretches that double in four steps with the distance from a middle, which is one.
+
+    Examples
+    --------
+    >>> stretches(30, 12).tolist()
+    [0, 1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 23, 25, 28]
+    """
+    away = _AWAY[: most_stretches(cells) // 2 - 1]
+    firsts = np.concatenate([[0, middle], middle - away, middle + away])
+    return np.unique(firsts[(firsts >= 0) & (firsts < cells)])
+
+
+def most_stretches(cells: int) -> int:
+    """Return how many stretches there are at most, whatever the middle."""
+    return 2 * int(np.searchsorted(_AWAY, cells, side="right")) + 2
 
 
 def level_of(q: float) -> Fraction:

@@ -230,7 +230,7 @@ WRONG = [
     (lambda q: q.mean("age", by="height", share=0.1), "'height' is not a column"),
     (lambda q: q.mean("age", where={"height": 1}, share=0.1), "'height' is not a column"),
     (lambda q: q.mean("age", by="sex", share=0.1, mechanism="staircase"), "staircase is for an answer of one number"),
-    (lambda q: q.quantile("age", by="sex", share=0.1, mechanism="gaussian"), "mechanism must be one of exponential"),
+    (lambda q: q.quantile("age", by="sex", share=0.1, mechanism="geometric"), "mechanism must be one of exponential"),
     (lambda q: q.count(share=0.1), "where is needed"),
     (lambda q: q.crosstab("sex", "sex", share=0.1), "index and columns must be two columns"),
     (lambda q: q.crosstab("sex", "age", bins={"region": 3}, share=0.1), "index and columns must be two columns"),
@@ -264,19 +264,26 @@ def test_neighbours_that_are_unknown(people):
 
 
 def test_a_median_errs_less_than_the_cells_of_counts_are_wide(keys):
-    """30 answers at fixed keys on a grid of 65,536 steps: a 4,096th of the range is 244."""
+    """30 answers at fixed keys on a grid of 65,536 steps: a 4,096th of the range is 244.
+
+    A coverage of 95 % at least is missed by 5 sd with a chance below 1e-6.
+    """
     wide = pd.DataFrame({"x": np.random.default_rng(1).normal(400_000, 20_000, 20_000).round()})
     truth = wide["x"].median()
     for delta in (0, 1e-6):
         q = dpf.Queries(wide, 30.0, delta=delta, spaces={"x": dpf.Real(0, 1_000_000)}, accounting="basic")
         answers = pd.DataFrame([q.quantile("x", share=1 / 30) for _ in range(30)])
         assert answers["estimate"].sub(truth).abs().mean() < 30
-        assert ((answers["lower"] <= truth) & (truth <= answers["upper"])).all()
+        inside = (answers["lower"] <= truth) & (truth <= answers["upper"])
+        assert inside.mean() > 0.95 - 5 * math.sqrt(0.95 * 0.05 / 30)
 
 
 @pytest.mark.parametrize("delta", [0, 1e-6])
 def test_the_way_that_errs_less_is_taken(people, keys, delta):
-    """All counts for categories, of which a row has one; a choice for one item of sets, of which it has many."""
+    """All counts for categories, of which a row has one; a choice for one item of sets, of which it has many.
+
+    Of one quantile, a search where Gaussian noise is to be had, else a choice; of many quantiles, counts for all.
+    """
     q = dpf.Queries(people, 1.0, delta=delta, spaces=SPACES)
     ways = {"exponential", "noisy_max"}
     assert q.most_common("region", 2, share=0.1).attrs["mechanism"] not in ways
@@ -285,5 +292,6 @@ def test_the_way_that_errs_less_is_taken(people, keys, delta):
     assert many.attrs["mechanism"] not in ways
     counted = q.most_common("hobbies", 1, share=0.1, mechanism="geometric")
     assert one["std_error"].iloc[0] < counted["std_error"].iloc[0] / 2
-    assert q.quantile("age", share=0.1).attrs["mechanism"] in ways
-    assert q.quantile("age", [i / 10 for i in range(1, 10)], share=0.1).attrs["mechanism"] not in ways
+    assert (q.quantile("age", share=0.1).attrs["mechanism"] in ways) == (delta == 0)
+    many = q.quantile("age", [i / 40 for i in range(1, 40)], share=0.1).attrs["mechanism"]
+    assert many == ("gaussian" if delta else "geometric")
