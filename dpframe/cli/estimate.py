@@ -99,6 +99,9 @@ STATISTICS: dict[str, _Statistic] = {
     ),
     "set-sizes": _one("normalize", lambda e, c, q: e.set_sizes(c[0], normalize=q.normalize, **q.common)),
     "histogram": _one("bins", lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common)),
+    "mean-curve": _one("by bins", lambda e, c, q: e.mean_curve(c[0], q.by, bins=q.bins, **q.common)),
+    "cov-curve": _one("", lambda e, c, q: stacked(_named(e.cov_curve(c[0]), "point", "other point"))),
+    "fidelity": _Statistic(range(1), frozenset(), lambda e, c, q: e.fidelity()),
     "quantile": _one("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
 }
 
@@ -153,7 +156,7 @@ def estimate(
     if len(columns) not in chosen.columns:
         least = chosen.columns[0]
         count = f"{least} column{'s' * (least > 1)}" + (" or more" if len(chosen.columns) > 1 else "")
-        count = count if least else "--where and no columns"
+        count = count if least else "--where and no columns" if "where" in chosen.options else "no columns"
         raise ParameterError(f"{statistic} takes {count}; got {len(columns)}")
     conditions = None if where is None else read_where(where)
     question = _Question(by, bins, normalize, given or [], method, q or [], conditions, k, target)
@@ -161,7 +164,7 @@ def estimate(
         # Left unsaid, the answer would be to another question.
         if getattr(question, option) not in (None, False, []):
             raise ParameterError(f"{statistic} takes no --{option}; leave it out")
-    if bins is not None and statistic in ("mean", "support") and by is None:
+    if bins is not None and statistic in ("mean", "mean-curve", "support") and by is None:
         raise ParameterError(f"{statistic} takes --bins for the column of --by only")
     result = chosen.ask(Estimates(source, confidence_level=confidence_level), columns, question)
     table = result.to_frame().T.rename_axis("column") if isinstance(result, pd.Series) else result

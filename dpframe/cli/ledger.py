@@ -98,6 +98,12 @@ def forget(
     typer.echo(f"{name}: its key is deleted; what was spent stays spent")
 
 
+_SQUARES = (
+    "In gaussian accounting the squares of mu add up, not epsilon: many small releases cost far less than the sum of "
+    "their epsilon, and spent and left epsilon do not add up to the total."
+)
+
+
 def _show(ledger: Ledger, as_json: bool) -> None:
     table, spends, jobs = ledger.summary(), ledger.history(), job_keys.pending(ledger)
     if as_json:
@@ -107,6 +113,11 @@ def _show(ledger: Ledger, as_json: bool) -> None:
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return
     _print(table.rename(columns=lambda name: name.replace("_", " ")).reset_index())
+    if "gaussian" in set(table["accounting"]):
+        typer.echo(_SQUARES)
+    for name, row in table.iterrows():
+        if row["accounting"] == "gaussian" and row["left_delta"] == 0 < row["left_epsilon"]:
+            typer.echo(f"{plain(name)}: its delta is used up, so that what is left of epsilon is for delta=0 only")
     # A dataset's last spend, as later ones take the place of earlier ones.
     for name, last in {str(row["dataset"]): row for row in spends.to_dict(orient="records")}.items():
         year = yearly(last["epsilon"], last["delta"], Step(last["mu"], last["slack"]))

@@ -27,6 +27,7 @@ from dpframe.cli.audit import audit
 from dpframe.cli.check import check
 from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
+from dpframe.cli.groups import EXAMPLE, GroupedCommands
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
 from dpframe.cli.pipes import PIPE, Source, check_files, named, target_file
@@ -52,6 +53,8 @@ from dpframe.tables.verify import verify_file
 
 app = typer.Typer(
     name="dpframe",
+    cls=GroupedCommands,
+    epilog=EXAMPLE,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

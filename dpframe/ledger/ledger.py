@@ -289,7 +289,7 @@ class Ledger:
         """Return what is left for a dataset, or for a part of it, rounded down.
 
         Added up by ε and δ it can be spent to the last digit. In Gaussian accounting ε is what M² − Σμ² comes to at
-        the dataset's δ, and δ is left of the pool of δ₀.
+        the dataset's δ, and δ is what is left of the pool of δ₀: once that is 0, ε is only for releases with delta=0.
         """
         with transaction(self._file, self.timeout) as connection:
             total = self._total(connection, dataset)

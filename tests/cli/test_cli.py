@@ -20,6 +20,7 @@ import dpframe as dpf
 from dpframe.api.parquet import plan_parquet
 from dpframe.cli import main
 from dpframe.cli.estimate import STATISTICS
+from dpframe.cli.groups import GROUPS
 
 SPACES = {
     "age": {"lower": 0, "upper": 120},
@@ -131,11 +132,50 @@ ASKED = [
 ]
 
 
+CURVES = {"mean-curve", "cov-curve", "fidelity"}
+
+
+def test_curves_and_fidelity_from_the_shell(tmp_path, run):
+    census = dpf.datasets.make_census(1_000, columns=["sex", "load_curve"])
+    census.to_parquet(tmp_path / "in.parquet", index=False)
+    spaces = {"sex": ["F", "M"], "load_curve": dpf.Vector(24, bound=50.0)}
+    info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", epsilon=30, spaces=spaces)
+    assert info.plan.names == ("sex", "load_curve")
+    for words, rows in (
+        (["mean-curve", "load_curve"], 24),
+        (["mean-curve", "load_curve", "--by", "sex"], 48),
+        (["cov-curve", "load_curve"], 576),
+    ):
+        code, text, err = run("estimate", tmp_path / "out.parquet", *words, "--json")
+        assert (code, err) == (0, ""), words
+        assert len(json.loads(text)) == rows, words
+    code, text, err = run("estimate", tmp_path / "out.parquet", "fidelity", "--json")
+    assert (code, err) == (0, "")
+    assert {"column", "with", "shows"} <= set(json.loads(text)[0])
+    assert "fidelity takes no columns; got 1" in run("estimate", tmp_path / "out.parquet", "fidelity", "sex")[2]
+
+
+def test_help_lists_every_command_in_its_group(run):
+    code, text, _ = run("--help")
+    assert code == 0
+    named = [name for names in GROUPS.values() for name in names]
+    registered = {command.name or command.callback.__name__ for command in main.app.registered_commands}
+    assert sorted(named) == sorted(registered | {"ledger", "vertical"})
+    for title, names in GROUPS.items():
+        assert f"{title}:" in text
+        for name in names:
+            assert re.search(rf"^  {name} ", text, re.MULTILINE)
+    assert "..." not in text.removeprefix(text.splitlines()[0])
+    assert "Other:" not in text
+    assert "Example: dpframe sanitize" in text
+
+
 @pytest.mark.slow
 def test_every_statistic_from_the_shell(files, run):
     out = files / "out.parquet"
     assert run("sanitize", files / "in.parquet", out, "--epsilon", 30, "--spaces", files / "spaces.json")[0] == 0
-    assert {words[0] for words, *_ in ASKED} | {"crosstab", "cooccurrence", "set-sizes", "top"} == set(STATISTICS)
+    others = {"crosstab", "cooccurrence", "set-sizes", "top"} | CURVES
+    assert {words[0] for words, *_ in ASKED} | others == set(STATISTICS)
     for words, keys, count in ASKED:
         code, text, err = run("estimate", out, *words, "--json")
         assert (code, err) == (0, ""), words

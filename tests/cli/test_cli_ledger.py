@@ -315,3 +315,20 @@ def test_as_a_process(tmp_path):
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "dpframe: dataset survey is in l already, and its total cannot change\n"
+
+
+def test_gaussian_sums_are_explained_in_a_line(run):
+    run("create", "g.sqlite", "--dataset", "survey", "--epsilon", 4, "--delta", 1e-6)
+    ledger = Ledger("g.sqlite")
+    line = "the squares of mu add up, not epsilon"
+    assert line in run("show", "g.sqlite")[1]
+    assert "is used up" not in run("show", "g.sqlite")[1]
+    left = ledger.remaining("survey").delta
+    ledger.spend("survey", 0.1, left, release_id="all of the pool", step=Step(0.01, left))
+    assert ledger.remaining("survey").delta == 0
+    assert (
+        "survey: its delta is used up, so that what is left of epsilon is for delta=0 only"
+        in run("show", "g.sqlite")[1]
+    )
+    run("create", "b.sqlite", "--dataset", "survey", "--epsilon", 4)
+    assert line not in run("show", "b.sqlite")[1]
