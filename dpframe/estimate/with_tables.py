@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import combinations
 
 import numpy as np
 
@@ -111,7 +113,30 @@ class TableJoints:
             if guarded is not None:
                 # What was corrected is known no better than that it had to be.
                 hidden, errors, shares = True, np.hypot(errors, guarded - shares), guarded
+        errors = np.hypot(errors, self._unseen(tables, places, shares))
         return self._shown(question, shares, errors, "model", source, hidden)
+
+    def _unseen(self, tables: MeasuredTables, places: Sequence[int], shares: FloatArray) -> FloatArray:
+        """Return by how much more of the rows cells may hold than a fit has in them, where noise does not tell.
+
+        A fit, and all its replicas, may leave a cell empty that has rows. These may be as many as if the columns were
+        independent, and no more than noise hides in the least noisy count of a pair of them.
+        """
+        rows, evidence = max(float(self._source.rows), 1.0), tables.evidence
+
+        def hidden(columns: Sequence[int]) -> FloatArray:
+            known = evidence.known(columns)
+            none = np.full([evidence.sizes[c] for c in columns], np.inf)
+            return none if known is None else truncated_spread(known.counts, np.sqrt(known.variances)) / rows
+
+        each = [np.maximum(tables.fitted.fit.joint([place]), hidden([place])) for place in places]
+        most = reduce(np.multiply.outer, each)
+        noise = np.full_like(most, np.inf)
+        for i, j in combinations(range(len(places)), 2):
+            others = [k for k in range(len(places)) if k not in (i, j)]
+            noise = np.minimum(noise, np.expand_dims(hidden([places[i], places[j]]), others))
+        unseen = np.minimum(most, noise)
+        return np.where(np.isfinite(unseen), np.maximum(unseen - shares, 0.0), 0.0)
 
     def share(self, names: Sequence[str], asked: Sequence[FloatArray], population: bool) -> tuple[float, float, str]:
         """Return the share of rows in a part of a joint, by the fit and the guard, its error, and what it is from.
