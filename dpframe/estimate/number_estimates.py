@@ -189,8 +189,7 @@ class NumberEstimates(VectorEstimates):
     def _common_mean(self, scale: moments.Scale, method: str) -> tuple[float, float, float]:
         """Return the mean of all rows, its variance, and the standard deviation of the values, on a scale."""
         column = scale.column.name
-        law = self._law(column)
-        (start, step), (mean, squares) = line_of(scale.column.space), law.spread(law.shares)
+        (start, step), (mean, squares) = line_of(scale.column.space), self._law(column).moments
         origin, width = float(scale.back(np.zeros(1))[0]), step / scale.width
         found, centre = width * math.sqrt(max(squares, 0.0)), (start - origin) / scale.width + width * mean
         if scale.is_time:

@@ -165,8 +165,13 @@ class Law(ABC):
         """Variance of codes within every cell of values, were they spread evenly."""
         return np.asarray((self.widths**2 - 1) / 12)
 
+    @property
+    def moments(self) -> tuple[float, float]:
+        """Mean and variance of the codes of rows that are not null."""
+        return self.spread(self.shares)
+
     def spread(self, shares: FloatArray) -> tuple[float, float]:
-        """Return the mean and variance of the codes of rows that are not null, spread evenly over every cell."""
+        """Return the same for shares that are spread evenly over every cell."""
         held = shares[: self.bins] / max(float(shares[: self.bins].sum()), 1e-300)
         mean = float(held @ self.middles)
         return mean, float(held @ ((self.middles - mean) ** 2 + self.within))

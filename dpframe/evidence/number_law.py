@@ -262,9 +262,15 @@ class NumberLaw(Law):
         factor = line[1] ** 2 * self.present[0] / max(self.present[0] - ddof, 1e-300)
         return value * factor, (error * factor) ** 2
 
+    @property
+    def moments(self) -> tuple[float, float]:
+        """Mean and variance of the codes; see `Law`."""
+        return float(self._normal @ self.middles), self.variance()[0]
+
     def variance(self, sampling: float = 0.0) -> tuple[float, float]:
         """Return the variance of the codes and its error; what may lie within cells is part of it."""
-        held, (rows, unsure) = self.positive[: self.bins], self.present
+        held = self.positive[: self.bins]
+        rows = max(float(held.sum()), 1.0)
         near = float(self._normal @ self.middles)
         # Ratios to an uncertain number of rows, whose errors cancel in sums of what is left of a guess.
         found, error = (float(v[0]) / rows for v in self._smooth(self._padded((self.middles - near)[None, :])))
@@ -275,7 +281,7 @@ class NumberLaw(Law):
         # The mean of a cell's codes may be off its middle, and their spread from that of an even one.
         off = self.uneven * self.widths**2 / 12
         loose = held**2 * (4 * (self.middles - centre) ** 2 * off + self.uneven * self.within**2)
-        error = math.hypot(error, math.sqrt(float(loose.sum())) / rows, apart) * float(few_rows(rows, unsure))
+        error = math.hypot(error, math.sqrt(float(loose.sum())) / rows, apart) * float(few_rows(rows, self.present[1]))
         drawn = (self.middles - near) ** 2
         own = sampling * float(self._normal @ drawn**2 - (self._normal @ drawn) ** 2) / rows
         # The spread about an estimated mean lacks that mean's own variance.
@@ -285,7 +291,12 @@ class NumberLaw(Law):
         self, edges: FloatArray, surplus: FloatArray, spread: FloatArray, z: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the same with the middles of cells between the edges, where how rows lie is part of the spread."""
-        loose = z * np.sqrt(self.uneven * (self.widths > 1)) * self.positive[: self.bins] / self.present[0]
+        loose = (
+            z
+            * np.sqrt(self.uneven * (self.widths > 1))
+            * self.positive[: self.bins]
+            / max(float(self.positive[: self.bins].sum()), 1.0)
+        )
         places = np.arange(1, len(edges))
         middles = [np.insert(v, places, (v[1:] + v[:-1]) / 2) for v in (edges, surplus, spread)]
         middles[2][1::2] = np.hypot(middles[2][1::2], loose)
@@ -295,7 +306,7 @@ class NumberLaw(Law):
         """Return quantiles and their intervals; see `Law`."""
         edges, cells = self.edges.astype(np.float64), self.bins
         below = np.tril(np.ones((cells + 1, cells)), -1)
-        rows = self.present[0]
+        rows = max(float(self.positive[:cells].sum()), 1.0)
         # A share q of the rows that are present lies below: what is above counts against it.
         found, lower, upper = [], [], []
         for level in levels.tolist():
