@@ -16,7 +16,7 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import InferenceWarning, ParameterError, check_fraction, warn
 from dpframe.estimate import moments, sets, surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
+from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Ends, Tails, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.joint_domain import check_cells
@@ -111,9 +111,9 @@ class Reading:
         measured = None if self._joints is None else self._joints.tables.law(column)
         if measured is not None:
             return measured
-        axis = make_axis(self._source.column(column), self._grid_bins(column))
-        assert isinstance(axis, BinnedAxis)
-        return self._evidence.law(self._evidence.snapped(axis))
+        listed = self._source.column(column).space.is_listed
+        axis = make_axis(self._source.column(column), None if listed else self._grid_bins(column))
+        return self._evidence.law(axis if axis.grid is None else self._evidence.snapped(axis.grid))
 
     def _grid_bins(self, column: str) -> int:
         space = self._source.column(column).space

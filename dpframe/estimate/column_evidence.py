@@ -13,15 +13,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis
 from dpframe.estimate.likelihood import project_to_simplex
-from dpframe.estimate.merged_ranks import counts_of_ranks
 from dpframe.estimate.table_column import first_codes
 from dpframe.evidence.combine import Observation, likely, updated
 from dpframe.evidence.law import RowsLaw
@@ -178,6 +179,50 @@ def _presented(
     return shares, np.einsum("ij,jk,ik->i", slope, covariance, slope)
 
 
+def of_ranks_alone(
+    table: pd.DataFrame, measured: Measured, rows: float, normalize: bool, population: bool, level: float
+) -> pd.DataFrame:
+    """Return estimates by rank, each of it and of ranks that were merged into it, as estimates of the rank itself.
+
+    Declared ranks that inference did not find are released as their neighbours, and rows and tables cannot tell them
+    apart. The counts of inference can: its count A of a rank is of no other, and u = n − ΣA rows have ranks that were
+    not found. So for a count B of rows and tables the truth lies in [B − u, B], and in an interval about A: in both,
+    and by Bonferroni's inequality each is taken at half of the chance of error.
+
+    Examples
+    --------
+    Of 1,000 rows 300 have ranks that were not found, and are released as "high".
+
+    >>> columns = ["estimate", "std_error", "lower", "upper"]
+    >>> table = pd.DataFrame([[200, 1, 198, 202], [800, 1, 798, 802]], ["low", "high"], columns)
+    >>> counts = Measured("x", "ranks", ("low", "high"), (195, 505), 16.0)
+    >>> of_ranks_alone(table, counts, 1_000, False, False, 0.95).round().astype(int).loc["high"].tolist()
+    [505, 5, 496, 514]
+    """
+    both, single = (NormalDist().inv_cdf(1 - (1 - level) / sides) for sides in (4, 2))
+    nulls = 0.0 if measured.missing is None else min(max(float(measured.missing), 0.0), rows)
+    total, terms = max(rows - nulls, 1.0), len(measured.cells) + (measured.missing is not None)
+    merged = max(total - sum(measured.counts), 0.0) + both * math.sqrt(terms * measured.variance)
+    out, scale = table.astype(np.float64), total if normalize else 1.0
+    counts = pd.Series(measured.counts, measured.cells, np.float64).reindex(out.index)
+    known = counts.notna().to_numpy()
+    count, (estimate, error) = counts[known].to_numpy(), out.loc[known, ["estimate", "std_error"]].to_numpy().T
+    share = np.clip(count / total, 0.0, 1.0)
+    drawn = share * (1 - share) * total if population else 0.0
+    about, spread = count / scale, both * np.sqrt(measured.variance + drawn) / scale
+    lower = np.maximum(estimate - both * error - merged / scale, about - spread)
+    upper = np.minimum(estimate + both * error, about + spread)
+    # Where they contradict each other, what inference counted is of the rank itself.
+    apart = ~(lower <= upper)
+    lower, upper = np.where(apart, about - spread, lower), np.where(apart, about + spread, upper)
+    # Two intervals that hardly meet do not know more than the better of them.
+    middle, least = (lower + upper) / 2, single * np.minimum(error, spread / both)
+    lower, upper = np.minimum(lower, middle - least), np.maximum(upper, middle + least)
+    point = np.where((lower < estimate) & (estimate < upper), estimate, (lower + upper) / 2)
+    out.loc[known] = np.stack([point, (upper - lower) / (2 * single), lower, upper], axis=1)
+    return out
+
+
 Key = tuple[str, tuple[int, ...]]
 
 
@@ -211,8 +256,10 @@ class ColumnEvidence:
 
     def ranks(self, column: str) -> Measured | None:
         """Return what was counted of a column's ranks, if that is what it has."""
-        known = self._inferred is not None and column not in self._doubtful
-        return counts_of_ranks(self._inferred, column) if known and self._inferred is not None else None
+        if self._inferred is None or column in self._doubtful:
+            return None
+        kinds = [measured for measured in self._inferred.measured if measured.column == column]
+        return kinds[-1] if kinds and kinds[-1].kind == "ranks" and len(kinds[-1].cells) > 1 else None
 
     def snapped(self, axis: BinnedAxis) -> BinnedAxis:
         """Return a grid whose edges are moved to measured ones."""

@@ -15,8 +15,8 @@ from dpframe.errors import ParameterError
 from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.base import RESULTS, Bins, column_names, kept_parts
+from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.conditions import ItemCondition, ValueCondition, Where
-from dpframe.estimate.merged_ranks import of_ranks_alone
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.question import Answer
 from dpframe.estimate.table_column import first_codes

@@ -15,7 +15,6 @@ from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
 from dpframe.estimate.base import RESULTS, column_names, kept_parts
 from dpframe.estimate.beyond_bounds import Tails
-from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.moments import line_of
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.table_column import aggregation
@@ -133,22 +132,27 @@ class NumberEstimates(VectorEstimates):
             return self._statistic(statistic, [column, weights], column, target, measured, Tails.of_mean)
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
-        if not isinstance(by, str):
-            keys = column_names(by, "by")
-            return self._mean_by(scale, keys, {} if bins is None else bins, method, target)
-        group, home = make_axis(self._source.column(by), bins), self.plan.group_of(by)
-        if home is not None and column in home.names:
-            group = MemberAxis(group.column, group, home)
-        check_cells([group.classes * 6])
-        if by == column:
+        keys = column_names(by, "by")
+        if isinstance(by, str):
+            bins = {} if bins is None else {by: bins}
+        elif not isinstance(bins, Mapping | None):
+            raise ParameterError("bins must be {column: number or bounds} where by names several columns")
+        axes = self._axes(keys, bins or {})
+        if column in keys:
             # The same noise in both factors: a product of surrogates is unbiased for independent noise only.
             raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")
-        batches = self._source.codes([column, by])
-        ratio, variance = surrogates.grouped_ratio(scale.column, scale.value, scale.present, group, batches, sampling)
-        part = slice(0, group.cells - group.has_null)
-        inner = group.inner if isinstance(group, MemberAxis) else group
-        together = self._with_groups(scale, [inner], ratio, variance, method)
-        return self._group_means(scale, *together, (part,), group.labels[part])
+        homes = [home for name in [column, *keys] if (home := self.plan.group_of(name)) is not None]
+        together = len({home.names for home in homes}) < len(homes)
+        if together and not isinstance(by, str):
+            raise ParameterError("columns that are randomised together cannot be told apart by several keys; name one")
+        groups = [MemberAxis(axes[0].column, axes[0], homes[0])] if together else axes
+        batches = self._source.codes([column, *keys])
+        ratio, spread = surrogates.ratio_by_all(scale.column, scale.value, scale.present, groups, batches, sampling)
+        means = self._with_groups(scale, axes, scale.back(ratio), spread * scale.width**2, method)
+        kept = kept_parts(axes, dropna=True)
+        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
+        index = labels[0] if isinstance(by, str) else pd.MultiIndex.from_product(labels)
+        return self._group_means(column, *means, kept, index)
 
     def _with_groups(
         self, scale: moments.Scale, keys: Sequence[Axis], ratio: FloatArray, variance: FloatArray, method: str
@@ -159,17 +163,15 @@ class NumberEstimates(VectorEstimates):
         """
         if method == "inverse":
             return ratio, variance, "rows"
+        space = scale.column.space
         told = None if self._joints is None else self._joints.group_means(keys, scale.column.name)
-        code, back = line_of(scale.column.space)
-        start, step = (code - scale.back(np.zeros(1))[0]) / scale.width, back / scale.width
-        first, last = ((end - scale.back(np.zeros(1))[0]) / scale.width for end in _ends(scale.column.space))
+        (start, step), ends = line_of(space), _ends(space)
         # A few rows give a ratio's error by a base that is noise itself: means beyond the bounds say so.
         with np.errstate(invalid="ignore"):
-            beyond = np.where(variance > 0, ratio - np.clip(ratio, first, last), np.inf)
+            beyond = np.where(variance > 0, ratio - np.clip(ratio, *ends), np.inf)
         found, spread = ratio, np.where(np.isfinite(beyond), variance + beyond**2, np.inf)
         noise = spread
         centre, unsure, width = self._common_mean(scale, method)
-        width = max(width, math.sqrt(unsure), 1e-12)
         if told is not None:
             fitted, own, of_fit = start + step * told[0], np.maximum(told[1], 1e-12) * step**2, told[2] * step**2
             weight = np.where(np.isfinite(spread), own / (own + _WIDE**2 * spread), 0.0)
@@ -177,65 +179,45 @@ class NumberEstimates(VectorEstimates):
             of_rows = np.where(weight > 0, weight**2 * spread, 0.0)
             noise = (1 - weight) ** 2 * _LEFT * of_fit + of_rows
             spread = (1 - weight) ** 2 * own + of_rows
-        moved, left = shrunk((found - centre).ravel(), noise.ravel(), np.full(found.size, width), _ALIKE, _FAR)
-        means = np.clip(centre + moved.reshape(found.shape), first, last)
+        apart, scales = (found.ravel() - centre) / width, np.ones(found.size)
+        moved, left = shrunk(apart, noise.ravel() / width**2, scales, _ALIKE, _FAR)
+        means = np.clip(centre + width * moved.reshape(found.shape), *ends)
         if told is None:
-            return means, left.reshape(found.shape) + unsure, "rows"
+            return means, left.reshape(found.shape) * width**2 + unsure, "rows"
         # Errors of groups that are alike are smaller, and those of few that differ are not: the mean of both variances.
-        other, posterior = shrunk((found - centre).ravel(), spread.ravel(), np.full(found.size, width), _ALIKE, _FAR)
-        alike = (posterior + (moved - other) ** 2).reshape(found.shape) + unsure
+        other, posterior = shrunk(apart, spread.ravel() / width**2, scales, _ALIKE, _FAR)
+        alike = (posterior + (moved - other) ** 2).reshape(found.shape) * width**2 + unsure
         return means, (spread + np.minimum(alike, spread)) / 2, "both"
 
     def _common_mean(self, scale: moments.Scale, method: str) -> tuple[float, float, float]:
-        """Return the mean of all rows, its variance, and the standard deviation of the values, on a scale."""
-        column = scale.column.name
-        (start, step), (mean, squares) = line_of(scale.column.space), self._law(column).moments
-        origin, width = float(scale.back(np.zeros(1))[0]), step / scale.width
-        found, centre = width * math.sqrt(max(squares, 0.0)), (start - origin) / scale.width + width * mean
-        if scale.is_time:
-            return centre, found**2 / max(self._all_rows, 1.0), found
-        first, last = _ends(scale.column.space)
-        everywhere = self._mean(column, None, None, None, method, "table")
-        mean, error = (float(np.asarray(everywhere[name])) for name in ("estimate", "std_error"))
-        if not math.isfinite(mean + error):
-            return centre, 1.0, found
-        return (min(max(mean, first), last) - origin) / scale.width, min(error / scale.width, 1.0) ** 2, found
-
-    def _mean_by(self, scale: moments.Scale, keys: Sequence[str], bins: Any, method: str, target: str) -> pd.DataFrame:
-        """Return the mean of a column for every combination of the values of several others."""
-        sampling = self._source.sampling(target)
-        column = scale.column.name
-        if not isinstance(bins, Mapping):
-            raise ParameterError("bins must be {column: number or bounds} where by names several columns")
-        if column in keys:
-            raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")
-        axes = self._axes(keys, bins)
-        homes = [home.names for name in [column, *keys] if (home := self.plan.group_of(name)) is not None]
-        if len(set(homes)) < len(homes):
-            raise ParameterError("columns that are randomised together cannot be told apart by several keys; name one")
-        ratio, variance = surrogates.ratio_by_all(
-            scale.column, scale.value, scale.present, axes, self._source.codes([column, *keys]), sampling
-        )
-        kept = kept_parts(axes, dropna=True)
-        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
-        together = self._with_groups(scale, axes, ratio, variance, method)
-        return self._group_means(scale, *together, kept, pd.MultiIndex.from_product(labels))
+        """Return the mean of all rows, its variance, and what the means of groups may differ by."""
+        column, space = scale.column.name, scale.column.space
+        (start, step), (mean, squares) = line_of(space), self._law(column).moments
+        width, centre = step * math.sqrt(max(squares, 0.0)), start + step * mean
+        unsure = width**2 / max(self._all_rows, 1.0)
+        if not scale.is_time:
+            everywhere = self._mean(column, None, None, None, method, "table")
+            mean, error = (float(np.asarray(everywhere[name])) for name in ("estimate", "std_error"))
+            known = math.isfinite(mean + error)
+            centre = float(np.clip(mean, *_ends(space))) if known else centre
+            unsure = min(error, scale.width) ** 2 if known else scale.width**2
+        return centre, unsure, max(width, math.sqrt(unsure), 1e-12 * scale.width)
 
     def _group_means(
         self,
-        scale: moments.Scale,
-        ratio: FloatArray,
+        column: str,
+        means: FloatArray,
         variance: FloatArray,
         source: str,
         kept: tuple[slice, ...],
         index: pd.Index,
     ) -> pd.DataFrame:
         """Return means of groups, whose tails are taken for alike."""
-        column = scale.column.name
-        cells = self._results(scale.back(ratio), variance * scale.width**2, kept)
-        tails, results = self._tails(column), {name: values.ravel() for name, values in cells.items()}
+        tails, cells = self._tails(column), self._results(means, variance, kept)
+        results = {name: values.ravel() for name, values in cells.items()}
         if source != "rows" or np.isfinite(results["std_error"]).all():
-            results |= {end: np.clip(results[end], *_ends(scale.column.space)) for end in ("lower", "upper")}
+            ends = _ends(self._source.column(column).space)
+            results |= {end: np.clip(results[end], *ends) for end in ("lower", "upper")}
         if tails is not None:
             results = self._opened(results, tails.of_mean())
         out = pd.DataFrame(self._dressed(results, column), index=index)

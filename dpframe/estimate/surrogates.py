@@ -342,23 +342,6 @@ def delta_method(
         return values, gradient @ sums.covariance(sampling) @ gradient.T
 
 
-def grouped_ratio(
-    column: Column,
-    numerator: CodeFunction,
-    present: CodeFunction,
-    group: Axis,
-    batches: Iterable[Codes],
-    sampling: float,
-) -> tuple[FloatArray, FloatArray]:
-    """Return Σ f·w·1_g / Σ w·1_g for every cell g of an axis, and the variances by the delta method.
-
-    See `ratio_by_all`; a group in one block of noise with the column has a formula of its own.
-    """
-    if isinstance(group, MemberAxis):
-        return _ratio_together(column, numerator, present, group, batches, sampling)
-    return ratio_by_all(column, numerator, present, [group], batches, sampling)
-
-
 def ratio_by_all(
     column: Column,
     numerator: CodeFunction,
@@ -371,7 +354,10 @@ def ratio_by_all(
 
     Per released class of the groups, the sums of a, p, a², ap, p², s are enough, where a, p and s are the
     surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
+    A group in one block of noise with the column has a formula of its own.
     """
+    if isinstance(groups[0], MemberAxis):
+        return _ratio_together(column, numerator, present, groups[0], batches, sampling)
     surrogates, shape = Surrogates({column.name: column}), [group.classes for group in groups]
     check_cells([*shape, 6])
     sums = np.zeros((math.prod(shape), 6))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtrc  # scipy.stats takes half a second to import
+from scipy.special import chdtrc, log_ndtr  # scipy.stats takes half a second to import
 
 from dpframe.arrays import FloatArray
 from dpframe.threads import one_thread
@@ -68,15 +68,19 @@ class Observation:
         likelihood replaces y by what is linear in x about the last estimate, at the variance σ²/κ: counts far above τ
         stay as they are, those about τ hardly count.
         """
-        from scipy.special import log_ndtr
-
         if not np.isfinite(self.threshold).any():
             return self
         here, sigma = self.matrix @ rows, np.sqrt(self.variances)
-        z = np.clip((here - self.threshold) / sigma, -30.0, 30.0)
-        lift = np.exp(-(z**2) / 2 - math.log(2 * math.pi) / 2 - log_ndtr(z))
-        kept = np.clip(1 - z * lift - lift**2, 1e-3, 1.0)
+        lift, kept = cut_below((here - self.threshold) / sigma)
+        kept = np.maximum(kept, 1e-3)
         return Observation(self.matrix, here + (self.counts - here - sigma * lift) / kept, self.variances / kept)
+
+
+def cut_below(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return by how much the mean of a standard normal law rises that is cut at −z, and the variance that it keeps."""
+    z = np.clip(z, -30.0, 30.0)
+    lift = np.exp(-(z**2) / 2 - math.log(2 * math.pi) / 2 - log_ndtr(z))
+    return lift, np.clip(1 - z * lift - lift**2, 0.0, 1.0)
 
 
 @one_thread

@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
-from dpframe.evidence.cells import Tree, tree_of
-from dpframe.evidence.combine import Observation, few_rows, updated
+from dpframe.evidence.cells import Tree, counted, tree_of
+from dpframe.evidence.combine import Observation, cut_below, few_rows, updated
 from dpframe.evidence.law import Known, Law, Line
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
@@ -32,8 +32,8 @@ _CAREFUL = 1.4
 _DIFFUSE = 10.0
 """Standard deviation, in numbers of all rows, of what nothing is known of beforehand."""
 
-_FAR_OUT = 30.0
-"""Standard errors from which on the tail of a normal law is taken for an exponential one."""
+_WIDE, _POINTS = 40.0, 8_001
+"""Scales of a cut normal law on either side that are integrated over, and at how many points."""
 
 _EXACT = 1e-2
 """Variance of a count that is exact: that of all rows."""
@@ -88,23 +88,18 @@ class NumberLaw(Law):
         tree = tree_of(space, first, finer)
         leaves = sorted(tree.leaves)
         starts = np.array([start for start, *_ in leaves], dtype=np.int64)
-        cells = len(starts) + space.has_null
-        prior, covariance = _prior(tree, starts, cells, n)
-        facts = [(*_cells_between(starts, low, high), count, variance) for low, high, count, variance in tree.facts]
-        matrix = np.zeros((len(facts), cells))
-        for i, (low, high, _, _) in enumerate(facts):
-            matrix[i, low:high] = 1.0
-        counts = np.array([count for _, _, count, _ in facts])
-        variances = np.array([variance for _, _, _, variance in facts])
-        rows, covariance = updated(prior, covariance, Observation(matrix, counts, variances))
+        prior, covariance = _prior(tree, starts, len(starts) + space.has_null, n)
+        low, high, counts, variances = np.array(tree.facts, dtype=np.float64).T
+        matrix = np.zeros((len(counts), len(prior)))
+        matrix[:, : len(starts)] = (starts >= low[:, None]) & (starts < high[:, None])
         if space.has_null:
-            rows[-1], covariance[-1, -1] = float(first.counts[-1]), first.measure.sigma2
-        rows, covariance = updated(
-            rows, covariance, Observation(np.ones((1, cells)), np.array([n]), np.array([_EXACT]))
-        )
+            prior[-1], covariance[-1, -1] = float(first.counts[-1]), first.measure.sigma2
+        rows, covariance = updated(prior, covariance, Observation(matrix, counts, variances))
+        everybody = Observation(np.ones((1, len(rows))), np.array([n]), np.array([_EXACT]))
+        rows, covariance = updated(rows, covariance, everybody)
         # A cell that looks more uneven by its own parts than others of its level is taken for that.
         uneven = np.array([max(tree.unevenness(level), own) for _, _, level, own in leaves])
-        block = np.searchsorted(np.array(_tops(first, space), dtype=np.int64), starts, side="right") - 1
+        block = np.searchsorted(counted(space, first).starts, starts, side="right") - 1
         return cls(np.append(starts, space.values), space, rows, covariance, uneven, float(n), block)
 
     def told(self, facts: Observation) -> NumberLaw:
@@ -431,11 +426,8 @@ def truncated_spread(estimate: FloatArray, error: FloatArray) -> FloatArray:
     >>> truncated_spread(np.array([-100.0, 0.0, 100.0]), np.array([10.0, 10.0, 10.0])).round(2)
     array([ 0.97,  6.03, 10.  ])
     """
-    from scipy.special import log_ndtr
-
-    z = np.clip(estimate / np.maximum(error, 1e-300), -30.0, 30.0)
-    slope = np.exp(-(z**2) / 2 - math.log(2 * math.pi) / 2 - log_ndtr(z))
-    return np.asarray(error * np.sqrt(np.clip(1 - z * slope - slope**2, 0.0, 1.0)))
+    _, kept = cut_below(estimate / np.maximum(error, 1e-300))
+    return np.asarray(error * np.sqrt(kept))
 
 
 def truncated_mean(estimate: float, error: float, most: float) -> float:
@@ -446,34 +438,15 @@ def truncated_mean(estimate: float, error: float, most: float) -> float:
     >>> [round(truncated_mean(value, 10.0, 200.0), 1) for value in (-50.0, 0.0, 100.0, 500.0)]
     [1.9, 8.0, 100.0, 199.7]
     """
-    from scipy.special import log_ndtr
-
+    nearest = min(max(estimate, 0.0), most)
     if not (math.isfinite(estimate) and math.isfinite(error)) or error <= 0:
-        return min(max(estimate, 0.0), most)
-    low, high = -estimate / error, (most - estimate) / error
-    # Where logarithms lose their digits: an even law, and the exponential one that a far tail is.
-    if high - low < 1e-4:
-        return most / 2
-    if low > _FAR_OUT or high < -_FAR_OUT:
-        return min(error / low, most) if low > 0 else max(most + error / high, 0.0)
-    # On the side of the lower tail, where the logarithms of the probabilities keep their digits.
-    sign = -1.0 if low > 0 else 1.0
-    a, b = (low, high) if sign > 0 else (-high, -low)
-    below, above = (float(log_ndtr(end)) for end in (a, b))
-    chance = above + math.log(-math.expm1(min(below - above, -1e-12)))
-    density = [-(end**2) / 2 - math.log(2 * math.pi) / 2 - chance for end in (a, b)]
-    shift = math.exp(min(density[0], 700.0)) - math.exp(min(density[1], 700.0))
-    return min(max(estimate + sign * error * shift, 0.0), most)
-
-
-def _tops(first: MeasuredTable, space: Space) -> Sequence[int]:
-    own = first.starts[0]
-    return own if own is not None else range(space.values)
-
-
-def _cells_between(starts: IntArray, low: int, high: int) -> tuple[int, int]:
-    found = np.searchsorted(starts, [low, high])
-    return int(found[0]), int(found[1])
+        return nearest
+    # A far tail falls like an exponential law of this scale.
+    scale = error / max(abs(estimate - nearest) / error, 1.0)
+    x = np.linspace(max(0.0, nearest - _WIDE * scale), min(most, nearest + _WIDE * scale), _POINTS)
+    weights = np.exp(-((x - nearest) * (x + nearest - 2 * estimate)) / (2 * error**2))
+    weights[[0, -1]] /= 2
+    return float(weights @ x / weights.sum())
 
 
 def _prior(tree: Tree, starts: IntArray, cells: int, n: float) -> tuple[FloatArray, FloatArray]:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.estimate.merged_ranks import of_ranks_alone
+from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.plan.inferred import Measured
 
 COLUMNS = ["estimate", "std_error", "lower", "upper"]
