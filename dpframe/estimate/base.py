@@ -20,13 +20,13 @@ from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Ends, Tails, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.joint_domain import check_cells
-from dpframe.estimate.joint_fits import METHODS, Fits
+from dpframe.estimate.joints import GRID_CELLS, Joints
 from dpframe.estimate.measured_tables import MeasuredTables
+from dpframe.estimate.model import Models
 from dpframe.estimate.not_found import NOT_FOUND
 from dpframe.estimate.question import Answer, Question
 from dpframe.estimate.sets import ItemTable
-from dpframe.estimate.table_column import aggregation, code_stretches
-from dpframe.estimate.with_tables import TableJoints
+from dpframe.estimate.table_column import code_stretches
 from dpframe.evidence.combine import Observation, updated
 from dpframe.evidence.law import Known, Law
 from dpframe.evidence.number_law import NumberPair
@@ -38,9 +38,6 @@ from dpframe.tables.released import Source
 Bins = Mapping[str, int | Sequence[Any]]
 
 RESULTS = ("estimate", "std_error", "lower", "upper")
-
-GRID_CELLS = 128
-"""Cells of the grid on which the distribution of a numeric column is fitted."""
 
 FEW_VALUES = 32
 """Numeric columns of no more values are drawn value by value."""
@@ -93,7 +90,7 @@ class Reading:
 
     def _items(self, column: str) -> ItemTable | None:
         """Return the measured supports of a set column, if it has some."""
-        measured = None if self._joints is None else self._joints.tables.of_kind("items", column)
+        measured = self._joints.tables.of_kind("items", column)
         if measured is None:
             return None
         lost = spread = 0.0
@@ -104,11 +101,11 @@ class Reading:
 
     def _number_pair(self, one: str, other: str) -> NumberPair | None:
         """Return what measured tables say of two numbers, if they do."""
-        return None if self._joints is None else self._joints.tables.pair(one, other)
+        return self._joints.tables.pair(one, other)
 
     def _law(self, column: str) -> Law:
         """Return how a number's rows are spread: by measured tables, or by its rows and what inference counted."""
-        measured = None if self._joints is None else self._joints.tables.law(column)
+        measured = self._joints.tables.law(column)
         if measured is not None:
             return measured
         listed = self._source.column(column).space.is_listed
@@ -138,7 +135,9 @@ class Reading:
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
     ) -> Answer:
         """Return estimates and variances of all cells of a joint, those that rules exclude at 0, and their source."""
-        answer = self._open_cells(axes, normalize, given, dropna, method, target)
+        self._source.sampling(target)  # an unknown target is refused
+        question = Question(axes, normalize, tuple(given), dropna, target == "population")
+        answer = self._joints.answer(question, method)
         never = self.plan.bound_rules.impossible({axis.name: code_stretches(axis) for axis in axes})
         if never is None:
             return answer
@@ -150,75 +149,20 @@ class Reading:
             kept = kept * np.where(whole > 0, answer.estimate.sum(axis=free, keepdims=True) / whole, 1.0)
         return replace(answer, estimate=kept, variance=np.where(never, 0.0, answer.variance))
 
-    def _open_cells(
-        self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
-    ) -> Answer:
-        if method not in METHODS:
-            raise ParameterError(f"method must be one of {', '.join(METHODS)}")
-        sampling, population = self._source.sampling(target), target == "population"
-        counts = self._counts(axes)
-        question = Question(axes, normalize, tuple(given), dropna, population)
-        if method == "auto" and (self._joints is None or self._told(axes) == "rows"):
-            method = self._fits.pick(axes, counts)
-        if len(axes) == 1 and method == "inverse" and not given:
-            tables = None if self._joints is None else self._joints.tables.cell_counts(axes[0])
-            own = self._evidence.cells(
-                axes[0], normalize=normalize, dropna=dropna, population=population, tables=tables
-            )
-            if own is not None:
-                return Answer(*own, method, "rows" if tables is None else "both")
-        if self._joints is not None:
-            told = self._joints.answer(question, method, lambda: self._row_cells(axes, counts))
-            if told is not None:
-                return told
-        if len(axes) == 1 and method == "em" and self.n:
-            return Answer(*self._column_fit(question, sampling), method, "rows")
-        if method == "inverse" or not self.n:
-            found = surrogates.joint_cells(
-                counts, axes, normalize=normalize, given=given, dropna=dropna, sampling=sampling
-            )
-            return Answer(*self._weighted(*found, normalize), "inverse", "rows")
-        return self._fits.answer(question, counts, method, sampling)
-
-    def _told(self, axes: Sequence[Axis]) -> str:
-        """Tell where a joint of axes is from: ``"tables"``, ``"rows"``, or ``"both"``."""
-        return "rows" if self._joints is None else self._joints.tables.told([axis.name for axis in axes])
-
-    def _column_fit(self, question: Question, sampling: float) -> tuple[FloatArray, FloatArray]:
-        """Return what is asked of one column by maximum likelihood, and variances."""
-        (axis,) = question.axes
-        fitted = self._evidence.law(self._fine(axis))
-        parts = np.eye(axis.cells) if axis.grid is None else aggregation(fitted, axis.grid)
-
-        def presented(shares: FloatArray) -> FloatArray:
-            merged = parts @ shares
-            return np.asarray(merged / question.unit(merged, self._all_rows))
-
-        return presented(fitted.shares), fitted.errors_of(presented, sampling) ** 2
-
-    def _row_cells(self, axes: Sequence[Axis], counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the rows' unbiased counts of the table's cells, and their variances."""
-        found = surrogates.joint_cells(
-            counts, axes, normalize=False, given=(), dropna=False, sampling=self._source.sampling("table")
-        )
-        return self._weighted(*found, False)
-
     @cached_property
-    def _joints(self) -> TableJoints | None:
-        """The joints of measured tables, if the release has some and these are all its rows."""
+    def _joints(self) -> Joints:
+        """The joints of all that the release holds: of its measured tables if these are all its rows."""
         info = self._source.info
         whole = info is None or info.n == self.n
         tables = self._given_tables or self._source.tables
-        if self._use_measured is False or not whole or not tables:
-            return None
-        measured = MeasuredTables(self._source, tables, self._evidence)
-        return TableJoints(self._source, measured) if measured else None
+        used = tables if whole and self._use_measured is not False else ()
+        return Joints(self._source, Models(MeasuredTables(self._source, used, self._evidence)), self._evidence)
 
     def _default_method(self, axes: Sequence[Axis]) -> str:
         """Return the method where none is named: unbiased counts between bins have errors beyond use."""
         if all(axis.grid is None for axis in axes):
             return "inverse"
-        return "em" if self._told(axes) == "rows" else "model"
+        return "em" if self._joints.tables.source_of([axis.name for axis in axes]) == "rows" else "model"
 
     @cached_property
     def _evidence(self) -> ColumnEvidence:
@@ -229,16 +173,6 @@ class Reading:
         counts = inferred if own and whole else None
         sampling = self._source.sampling("table")
         return ColumnEvidence(counts, lambda axis: self._counts([axis]), self._source.weight, sampling)
-
-    def _takes_counts(self, axes: Sequence[Axis], method: str) -> bool:
-        """Tell whether a result is from counts of inference too."""
-        if len(axes) > 1 or method not in ("inverse", "em"):
-            return False
-        return self._evidence.counted(axes[0] if method == "inverse" else self._fine(axes[0])) is not None
-
-    def _fine(self, axis: Axis) -> Axis:
-        """Return an axis with the bins of a fit to both rows and measured counts."""
-        return axis if axis.grid is None else self._evidence.snapped(axis.grid.refine(self._grid_bins(axis.name)))
 
     @property
     def _all_rows(self) -> float:
@@ -252,15 +186,6 @@ class Reading:
 
     def _counts(self, axes: Sequence[Axis]) -> FloatArray:
         return surrogates.count_classes(axes, self._source.codes([axis.name for axis in axes]))
-
-    @cached_property
-    def _fits(self) -> Fits:
-        return Fits(self._source, self._all_joints)
-
-    @cached_property
-    def _all_joints(self) -> TableJoints:
-        """The joints of measured tables and rows; of rows alone where no tables are used."""
-        return self._joints or TableJoints(self._source, MeasuredTables(self._source, ()))
 
     def _statistic(
         self,

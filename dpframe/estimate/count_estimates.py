@@ -153,8 +153,7 @@ class CountEstimates(VectorEstimates):
 
     def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
         out = self._frame(answer.estimate, answer.variance, axes, dropna)
-        counted = answer.source != "tables" and self._takes_counts(axes, answer.method)
-        out.attrs |= {"method": answer.method, "measured": counted, "source": answer.source}
+        out.attrs |= {"method": answer.method, "measured": answer.counted, "source": answer.source}
         if answer.hidden:
             out.attrs["hidden"] = True
         return out
@@ -253,8 +252,8 @@ class CountEstimates(VectorEstimates):
             fitted = self._law(names[0])
             part = conditions[names[0]].share_of_cells(fitted.starts)
             return fitted.parts_of(part, self._source.sampling(target), self._z)[:, 0] * rows, fitted.source
-        if self._joints is not None and self._joints.tables.told(names) == "tables":
-            fitted_columns = self._joints.tables.around(names).columns
+        if self._joints.tables.source_of(names) == "tables":
+            fitted_columns = self._joints.models.around(names).columns
             columns = [fitted_columns[name] for name in names]
             asked_for = [conditions[one.axis.name].share_of_cells(first_codes(one.axis)) for one in columns]
             share, error, source = self._joints.share(names, asked_for, target == "population")
@@ -277,8 +276,8 @@ class CountEstimates(VectorEstimates):
         A promise that many columns share leaves rows that hardly tell of two of them together, and a fit to such rows
         knows of its noise but not how little it was moved.
         """
-        tables = None if self._joints is None else self._joints.tables
-        if tables is None or len(conditions) < 2 or any(tables.told([name]) != "tables" for name in conditions):
+        tables = self._joints.tables
+        if len(conditions) < 2 or any(tables.source_of([name]) != "tables" for name in conditions):
             return 0.0
         members = {name: tables.member(name) for name in conditions}
         shares = [

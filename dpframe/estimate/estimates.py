@@ -177,7 +177,7 @@ class Estimates(Summaries):
     @cached_property
     def _synthesizer(self) -> Synthesizer:
         held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
-        return Synthesizer(self._source, self._all_joints, {name: self._supports(name)[0] for name in held})
+        return Synthesizer(self._source, self._joints.models, {name: self._supports(name)[0] for name in held})
 
 
 def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: Any, most: int) -> Iterator[Any]:

@@ -8,12 +8,12 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from dpframe.estimate.measured_tables import MeasuredTables
+from dpframe.estimate.model import Model
 from dpframe.estimate.tables.tables import SHOWS, Table, dependence_score
 from dpframe.plan.plan import Plan
 
 
-def fidelity_table(plan: Plan, tables: MeasuredTables) -> pd.DataFrame:
+def fidelity_table(plan: Plan, model: Model) -> pd.DataFrame:
     """Return a row for every column and every pair of the columns that synthetic rows draw together.
 
     A pair's counts, from tables or of the released rows, are compared with those of independent columns
@@ -23,28 +23,28 @@ def fidelity_table(plan: Plan, tables: MeasuredTables) -> pd.DataFrame:
     rows: dict[tuple[str, str], tuple[str, float, float, bool]] = {}
     for name in plan.names:
         found = name not in lost
-        source = tables.told([name]) if found and name in tables.columns else "rows" if found else "none"
+        source = model.tables.source_of([name]) if found and name in model.columns else "rows" if found else "none"
         rows[name, ""] = (source, math.nan, math.nan, found)
-    known = tables.evidence.row_pairs | tables.evidence.pairs
-    for i, j in combinations(range(len(tables.names)), 2):
-        names, table = (tables.names[i], tables.names[j]), known.get((i, j))
+    known = model.evidence.row_pairs | model.evidence.pairs
+    for i, j in combinations(range(len(model.names)), 2):
+        names, table = (model.names[i], model.names[j]), known.get((i, j))
         if lost & set(names) or table is None:
             rows[names] = ("none", math.nan, math.nan, False)
             continue
-        rows[names] = _pair(tables, (i, j), table)
+        rows[names] = _pair(model, (i, j), table)
     index = pd.MultiIndex.from_tuples(list(rows), names=["column", "with"])
     return pd.DataFrame(list(rows.values()), index, columns=["source", "dependence", "noise", "shows"])
 
 
-def _pair(tables: MeasuredTables, places: tuple[int, int], table: Table) -> tuple[str, float, float, bool]:
-    joint = tables.fitted.fit.joint(places)
+def _pair(model: Model, places: tuple[int, int], table: Table) -> tuple[str, float, float, bool]:
+    joint = model.fit.joint(places)
     margins = [joint.sum(axis=1), joint.sum(axis=0)]
     dependence = float(np.abs(joint - np.outer(*margins)).sum() / 2)
-    measured = table is tables.evidence.pairs.get(places)
+    measured = table is model.evidence.pairs.get(places)
     if not measured:
-        margins = [tables.evidence.channels[p] @ margin for p, margin in zip(places, margins, strict=True)]
+        margins = [model.evidence.channels[p] @ margin for p, margin in zip(places, margins, strict=True)]
     variances = table.variances
     score = dependence_score(table.counts, variances, margins)
     # The mean distance that such noise makes of independent columns: σ√(2/π) in a cell.
     noise = float(np.sqrt(variances).sum() * math.sqrt(2 / math.pi) / 2 / max(float(table.counts.sum()), 1.0))
-    return tables.told([tables.names[place] for place in places]), dependence, noise, score > SHOWS
+    return model.tables.source_of([model.names[place] for place in places]), dependence, noise, score > SHOWS

@@ -164,7 +164,7 @@ class NumberEstimates(VectorEstimates):
         if method == "inverse":
             return ratio, variance, "rows"
         space = scale.column.space
-        told = None if self._joints is None else self._joints.group_means(keys, scale.column.name)
+        told = self._joints.group_means(keys, scale.column.name)
         (start, step), ends = line_of(space), _ends(space)
         # A few rows give a ratio's error by a base that is noise itself: means beyond the bounds say so.
         with np.errstate(invalid="ignore"):

@@ -72,7 +72,7 @@ class Question:
 class Answer:
     """Estimates and variances of all cells, by which method, from ``"tables"``, ``"rows"`` or ``"both"``.
 
-    ``hidden`` says that rows showed structure that pairs do not hold.
+    ``hidden`` says that rows showed structure that pairs do not hold, ``counted`` that counts of inference are part.
     """
 
     estimate: FloatArray
@@ -80,3 +80,4 @@ class Answer:
     method: str
     source: str
     hidden: bool = False
+    counted: bool = False

@@ -24,12 +24,12 @@ from dpframe.estimate import sets
 from dpframe.estimate.axes import ListedAxis
 from dpframe.estimate.fidelity import fidelity_table
 from dpframe.estimate.likelihood import expectation_maximization
+from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import TableColumn, first_codes
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import raked
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
-from dpframe.estimate.with_tables import TableJoints
 from dpframe.plan.columns import Column
 from dpframe.tables.released import SYNTHETIC, Source
 
@@ -77,8 +77,8 @@ def _classes(names: tuple[str, ...], columns: Mapping[str, TableColumn]) -> int:
 class Synthesizer:
     """Draws rows of one release."""
 
-    def __init__(self, source: Source, joints: TableJoints, supports: Mapping[str, FloatArray]) -> None:
-        self._source, self._joints, self._tables = source, joints, joints.tables
+    def __init__(self, source: Source, models: Models, supports: Mapping[str, FloatArray]) -> None:
+        self._source, self._model = source, models.whole
         self._supports = supports
 
     @property
@@ -99,7 +99,7 @@ class Synthesizer:
     @cached_property
     def fidelity(self) -> pd.DataFrame:
         """What synthetic rows hold, by column and pair."""
-        return fidelity_table(self._source.plan, self._tables)
+        return fidelity_table(self._source.plan, self._model)
 
     def warn_of_nothing(self) -> None:
         """Warn where synthetic rows hold nothing: of columns that were not found, and of pairs that show nothing."""
@@ -121,13 +121,13 @@ class Synthesizer:
 
     def warn_of_hidden(self) -> Sequence[tuple[str, ...]]:
         """Warn where the rows show structure of three columns that pairs, and so synthetic rows, do not hold."""
-        names = self._tables.names
-        if len(names) < 3 or not self._tables:
+        names = self._model.names
+        if len(names) < 3 or not self._model.tables:
             return []
-        sizes = {name: member.cells for name, member in self._tables.columns.items()}
+        sizes = {name: member.cells for name, member in self._model.columns.items()}
         triples = sorted(combinations(names, 3), key=lambda triple: math.prod(sizes[name] for name in triple))
-        asked = [triple for triple in triples[:MOST_HEARD] if _classes(triple, self._tables.columns) <= MOST_TRIPLE]
-        heard = self._joints.guarded_all(asked)
+        asked = [triple for triple in triples[:MOST_HEARD] if _classes(triple, self._model.columns) <= MOST_TRIPLE]
+        heard = self._model.guarded(asked)
         found = [triple for triple, guarded in zip(asked, heard, strict=True) if guarded is not None]
         if found:
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
@@ -140,13 +140,13 @@ class Synthesizer:
 
     @cached_property
     def _mixture(self) -> Mixture:
-        return self._tables.fitted.fit.mixture
+        return self._model.fit.mixture
 
     @cached_property
     def _heard(self) -> dict[str, bool]:
         """Which columns' released values are heard: of a group, whose noise is common, the first column's."""
         plan, taken, found = self._source.plan, set(), {}
-        for name, member in self._tables.columns.items():
+        for name, member in self._model.columns.items():
             group = plan.group_of(name)
             entries = len(self._mixture.weights) // self._mixture.fits * member.axis.classes * member.axis.cells
             found[name] = entries <= MOST_LAW_CELLS and (group is None or group.names not in taken)
@@ -157,11 +157,11 @@ class Synthesizer:
     @cached_property
     def _shares(self) -> dict[str, FloatArray]:
         """Shares of every column's fine cells, numbers at their measured mean."""
-        return {name: self._tables.fine(name) for name in self._tables.names}
+        return {name: self._model.fine(name) for name in self._model.names}
 
     def _raked(self, cells: Sequence[IntArray], generator: np.random.Generator) -> list[IntArray]:
         """Return drawn rows brought to the shares of what was measured together."""
-        return raked(cells, [member.cells for member in self._tables.columns.values()], self._measured, generator)
+        return raked(cells, [member.cells for member in self._model.columns.values()], self._measured, generator)
 
     @cached_property
     def _measured(self) -> dict[tuple[int, ...], FloatArray]:
@@ -170,10 +170,10 @@ class Synthesizer:
         The mixture is only near them, and follows no more than pairs. What comes last is met best: the smallest, whose
         noise is least.
         """
-        tables = [tuple(sorted(table.columns)) for table in self._tables.evidence.tables if len(table.columns) > 1]
+        tables = [tuple(sorted(table.columns)) for table in self._model.evidence.tables if len(table.columns) > 1]
         parts = {part for columns in tables for size in (1, 2) for part in combinations(columns, size)}
         whole = sorted({*tables, *parts}, key=lambda columns: (-len(columns), columns))
-        return {columns: self._tables.fitted.fit.joint(columns) for columns in whole}
+        return {columns: self._model.fit.joint(columns) for columns in whole}
 
     def given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of original rows, one for each released row, given that row."""
@@ -185,7 +185,7 @@ class Synthesizer:
         return dict(rules.mended(drawn)) if set(rules.names) <= set(drawn) else drawn
 
     def _given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-        members = self._tables.columns
+        members = self._model.columns
         none = np.zeros(len(next(iter(released.values()))), dtype=np.int64)
         classes = {n: m.axis.classify(released[n]) if self._heard[n] else none for n, m in members.items()}
         drawn = {}
@@ -208,10 +208,10 @@ class Synthesizer:
 
     def _fresh(self, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         drawn = {}
-        if self._tables.names:
+        if self._model.names:
             cells = draw_fresh(self._mixture, rows, generator)
             cells = self._raked(cells, generator)
-            for (name, member), cell in zip(self._tables.columns.items(), cells, strict=True):
+            for (name, member), cell in zip(self._model.columns.items(), cells, strict=True):
                 drawn[name] = self._codes(member, self._within(name, cell, generator, None, None), generator)
         for column in self._others:
             drawn[column.name] = self._alone(column, None, generator, rows)
@@ -226,7 +226,7 @@ class Synthesizer:
         classes: npt.NDArray[np.int64] | None,
     ) -> npt.NDArray[np.int64]:
         """Return the fine cell of rows."""
-        member = self._tables.columns[name]
+        member = self._model.columns[name]
         if member.cells == member.axis.cells:
             return cell
         return draw_within(self._shares[name], member.bins, cell, generator, channel, classes)
@@ -249,7 +249,7 @@ class Synthesizer:
     def _others(self) -> list[Column]:
         """Columns that the mixture does not hold."""
         plan, missing = self._source.plan, self._source.missing
-        return [c for c in plan.columns if c.name not in self._tables.columns and c.name not in missing]
+        return [c for c in plan.columns if c.name not in self._model.columns and c.name not in missing]
 
     def _alone(
         self, column: Column, released: npt.NDArray[Any] | None, generator: np.random.Generator, rows: int = 0

@@ -97,12 +97,16 @@ class TableColumn:
         """Whether more is known of it than the fit's cells."""
         return self.cells < self.axis.cells
 
+    @property
+    def merge(self) -> FloatArray:
+        """Which fine cells make up those of the fit, shape (cells, fine)."""
+        return np.asarray(np.arange(self.cells)[:, None] == self.bins, dtype=np.float64)
+
     def binned(self, place: int) -> Table:
         """Return what a number's own counts tell of the fit's cells, as a table of the column at this place."""
         assert self.law is not None
-        onto = (np.arange(self.cells)[:, None] == self.bins).astype(np.float64)
-        variances = ((onto @ self.law.covariance) * onto).sum(axis=1)
-        return Table((place,), onto @ self.law.rows, np.sqrt(np.maximum(variances, 1e-6)))
+        variances = ((self.merge @ self.law.covariance) * self.merge).sum(axis=1)
+        return Table((place,), self.merge @ self.law.rows, np.sqrt(np.maximum(variances, 1e-6)))
 
     def within(self, coarse: FloatArray) -> FloatArray:
         """Return the shares of the fine cells, from those of the fit's cells."""
@@ -177,7 +181,7 @@ class TableColumn:
         cutting = ((parts > _WHOLE) & (parts < 1 - _WHOLE)).any(axis=1)
         if self.law is None or not cutting.any():
             return errors
-        onto = (self.bins[:, None] == np.arange(self.cells)).astype(np.float64)
+        onto = self.merge.T
         squares = np.zeros((int(cutting.sum()), *shares.shape[1:]))
         for rows in self.law.replicas:
             held = (rows + 1e-9) / ((rows + 1e-9) @ onto)[self.bins]

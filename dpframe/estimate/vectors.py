@@ -387,8 +387,6 @@ class VectorEstimates(Reading):
 
     def _measured_vectors(self, mine: VectorColumn, group: Axis | None) -> tuple[MeasuredTable, FloatArray] | None:
         """Return the measured sums that tell of the groups, and which of their cells are which group's."""
-        if self._joints is None:
-            return None
         tables = [t for t in self._joints.tables.tables if t.measure.kind == "vectors"]
         own = [t for t in tables if t.measure.columns[0] == mine.column.name]
         if group is None:

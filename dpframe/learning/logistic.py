@@ -17,7 +17,7 @@ from dpframe.estimate.synthetic import Synthesizer, make_generator
 from dpframe.learning.classifier import ReleaseClassifier
 from dpframe.learning.features import ColumnBlock
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
-from dpframe.learning.measured import all_joints, common_source
+from dpframe.learning.measured import all_models, common_source
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.tables.released import Source
@@ -113,9 +113,9 @@ class DebiasedLogisticRegression(ReleaseClassifier):
         columns = feature_columns(source, target)
         self._design = Design(columns)
         answer = make_axis(source.column(target), None)
-        joints = all_joints(source)
-        self.source_ = common_source(joints.tables.told([column.name, target]) for column in columns)
-        codes = _draw(source, Synthesizer(source, joints, {}), [*self._design.names, target], generator)
+        models = all_models(source)
+        self.source_ = common_source(models.tables.source_of([column.name, target]) for column in columns)
+        codes = _draw(source, Synthesizer(source, models, {}), [*self._design.names, target], generator)
         kept = answer.cell_of(codes[target]) < answer.cells - answer.has_null
         self.feature_names_in_ = np.array(self._design.names, dtype=object)
         self.n_features_in_ = len(columns)

@@ -9,28 +9,26 @@ import numpy.typing as npt
 
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.measured_tables import MeasuredTables
-from dpframe.estimate.with_tables import TableJoints
+from dpframe.estimate.model import Models
 from dpframe.tables.released import Source
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def measured_tables(source: Source) -> MeasuredTables | None:
-    """Return the measured tables of a release, or None where it has none or these are not all its rows."""
+def measured_models(source: Source) -> Models | None:
+    """Return fits to the measured tables of a release, or None where it has none or these are not all its rows."""
     whole = source.info is None or source.info.n == source.n
-    if not whole or not source.tables:
-        return None
-    return MeasuredTables(source, source.tables) or None
+    tables = MeasuredTables(source, source.tables if whole else ())
+    return Models(tables) if tables else None
 
 
-def joint_shares(tables: MeasuredTables, axes: Sequence[Axis]) -> tuple[FloatArray, FloatArray]:
+def joint_shares(models: Models, axes: Sequence[Axis]) -> tuple[FloatArray, FloatArray]:
     """Return the shares of the cells of some axes, of least error from all tables together, and their variances."""
     names = [axis.name for axis in axes]
-    tables = tables.among(names)
-    fitted, places = tables.fitted, tables.places(names)
-    shares, variances = fitted.fit.joint(places), fitted.errors(places) ** 2
+    model = models.among(names)
+    shares, variances = model.joint(names), model.errors(names) ** 2
     for i, axis in enumerate(axes):
-        column = tables.columns[axis.name]
+        column = model.columns[axis.name]
         if column.has_cells_of(axis):
             continue
         onto = column.onto(axis)
@@ -45,6 +43,6 @@ def common_source(parts: Iterable[str]) -> str:
     return found.pop() if len(found) == 1 else "both"
 
 
-def all_joints(source: Source) -> TableJoints:
-    """Return the joints of a release from its measured tables and its rows, or just from rows if it has no tables."""
-    return TableJoints(source, measured_tables(source) or MeasuredTables(source, ()))
+def all_models(source: Source) -> Models:
+    """Return fits to a release's measured tables and its rows, or just to rows if it has no tables."""
+    return measured_models(source) or Models(MeasuredTables(source, ()))

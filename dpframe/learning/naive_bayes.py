@@ -15,11 +15,11 @@ from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, refits
-from dpframe.estimate.measured_tables import MeasuredTables
+from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import count_classes, joint_cells
 from dpframe.learning.classifier import ReleaseClassifier
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
-from dpframe.learning.measured import common_source, joint_shares, measured_tables
+from dpframe.learning.measured import common_source, joint_shares, measured_models
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.tables.released import Source
@@ -138,13 +138,13 @@ class DebiasedNaiveBayes(ReleaseClassifier):
         self.n_features_in_ = len(columns)
         part = slice(0, answer.cells - answer.has_null)
         self.classes_ = np.asarray(answer.labels[part].to_numpy())
-        tables = measured_tables(source)
-        self.class_prior_ = self._prior(answer, source, tables)[part]
+        models = measured_models(source)
+        self.class_prior_ = self._prior(answer, source, models)[part]
         self.class_prior_ /= self.class_prior_.sum()
         self.tables_, told = {}, []
         for axis in self._axes:
-            if tables is not None and tables.told([axis.name, target]) == "tables":
-                joint = _measured(axis, answer, tables)
+            if models is not None and models.tables.source_of([axis.name, target]) == "tables":
+                joint = _measured(axis, answer, models)
                 told.append("tables")
             else:
                 joint = _counted(axis, answer, source)
@@ -164,13 +164,13 @@ class DebiasedNaiveBayes(ReleaseClassifier):
             bins = DEFAULT_BINS if isinstance(self.bins, Mapping) else self.bins
         return make_axis(column, bins)
 
-    def _prior(self, answer: Axis, source: Source, tables: MeasuredTables | None) -> FloatArray:
+    def _prior(self, answer: Axis, source: Source, models: Models | None) -> FloatArray:
         """Return the classes' shares: those from tables are drawn to equal ones, as the features' are to 1."""
-        if tables is None or tables.told([answer.name]) != "tables":
+        if models is None or models.tables.source_of([answer.name]) != "tables":
             return _shares(answer, count_classes([answer], source.codes([answer.name])))
-        shares, variance = joint_shares(tables, [answer])
+        shares, variance = joint_shares(models, [answer])
         weight = self.prior_sd**2 / (self.prior_sd**2 + variance.mean() * len(shares) ** 2)
-        return _smoothed(weight * shares + (1 - weight) / len(shares), tables.rows)
+        return _smoothed(weight * shares + (1 - weight) / len(shares), models.tables.rows)
 
     def _table(self, axis: Axis, shares: FloatArray, variance: FloatArray, independent: FloatArray) -> pd.DataFrame:
         """Return P(feature | class), shape (cells, classes)."""
@@ -189,10 +189,10 @@ class DebiasedNaiveBayes(ReleaseClassifier):
         return np.asarray(total - logsumexp(total, axis=1, keepdims=True))
 
 
-def _measured(axis: Axis, answer: Axis, tables: MeasuredTables) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _measured(axis: Axis, answer: Axis, models: Models) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the shares of a feature and the class from tables, their variances, and what independence would be."""
-    shares, variance = joint_shares(tables, [axis, answer])
-    margins = [_smoothed(shares.sum(axis=1 - i), tables.rows) for i in range(2)]
+    shares, variance = joint_shares(models, [axis, answer])
+    margins = [_smoothed(shares.sum(axis=1 - i), models.tables.rows) for i in range(2)]
     # All counts of a table have one noise, and a bootstrap of few replicas finds less of it where it found no rows.
     return shares, np.maximum(variance, variance.mean()), np.outer(*margins)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpframe.arrays import FloatArray
 from dpframe.errors import DpframeWarning, warn
 from dpframe.learning.features import ColumnBlock, Rows, make_blocks
-from dpframe.learning.measured import measured_tables
+from dpframe.learning.measured import measured_models
 from dpframe.learning.table_moments import LIKELY_SQUARE, TableMoments
 from dpframe.tables.released import Source
 from dpframe.threads import one_thread
@@ -189,11 +189,11 @@ def best_moments(source: Source, columns: Sequence[ColumnBlock]) -> Moments | Ta
 
     What they err by is compared on some random quadratic forms, to which every column adds alike.
     """
-    rows, tables = Moments(source, columns), measured_tables(source)
+    rows, models = Moments(source, columns), measured_models(source)
     names = [column.column.name for column in columns]
-    if tables is None or tables.told(names) != "tables" or any(tables.member(name) is None for name in names):
+    if models is None or models.tables.source_of(names) != "tables":
         return rows
-    measured = TableMoments(tables.among(names), columns)
+    measured = TableMoments(models.among(names), columns)
     shares = np.sqrt(np.maximum(measured.central.diagonal(), 1e-12 * measured.n))
     directions = np.random.default_rng(0).standard_normal((measured.size, FORMS)) / shares[:, None]
     directions[0] = 0.0

@@ -16,9 +16,8 @@ from itertools import combinations, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.estimate.measured_tables import MeasuredTables
+from dpframe.estimate.model import Model
 from dpframe.estimate.table_column import TableColumn, first_codes
-from dpframe.estimate.tables.tables import merged
 from dpframe.learning.features import ColumnBlock
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,12 +49,12 @@ class CellFunctions:
     variances: FloatArray
 
     @classmethod
-    def of(cls, block: ColumnBlock, tables: MeasuredTables) -> CellFunctions:
+    def of(cls, block: ColumnBlock, model: Model) -> CellFunctions:
         """Evaluate a column's functions."""
         name = block.column.name
-        member, place = tables.columns[name], tables.places([name])[0]
-        coarse = tables.evidence.one_way(place)
-        fine = tables.at_mean(name, member.within(coarse), None)
+        member = model.columns[name]
+        coarse = model.evidence.one_way(*model.places([name]))
+        fine = model.at_mean(name, member.within(coarse))
         values, within, there = _fine_functions(block, member)
         mean = fine @ values / max(float(fine @ there), 1e-300)
         around = (values - mean) * there[:, None]
@@ -70,7 +69,9 @@ class CellFunctions:
         if member.is_cut and member.law is not None:
             variances = np.diag(member.law.covariance)
         else:
-            variances = merged(tables.evidence.seen([place])).variances
+            known = model.known([name])
+            assert known is not None, "every pair of the columns was measured"
+            variances = known.variances
         return cls(centred, spread.T @ there, mean, second, between, coarse, around, variances)
 
     @property
@@ -127,17 +128,17 @@ class TableMoments:
 
     Parameters
     ----------
-    tables
-        Measured tables that hold every pair of the columns.
+    model
+        A fit to measured tables that hold every pair of the columns.
     columns
         Functions of columns, at least two.
     """
 
     told = "tables"
 
-    def __init__(self, tables: MeasuredTables, columns: Sequence[ColumnBlock]) -> None:
-        self.tables, self.columns, self.n = tables, list(columns), float(tables.evidence.n)
-        self.functions = [CellFunctions.of(column, tables) for column in columns]
+    def __init__(self, model: Model, columns: Sequence[ColumnBlock]) -> None:
+        self.model, self.columns, self.n = model, list(columns), float(model.evidence.n)
+        self.functions = [CellFunctions.of(column, model) for column in columns]
         self.nullable = [i for i, found in enumerate(self.functions) if not found.all_present]
         ends = np.cumsum([1, *(len(column.names) for column in columns)])
         self.parts = [np.arange(a, b) for a, b in pairwise(ends)]
@@ -200,8 +201,8 @@ class TableMoments:
 
     def _counts(self, i: int, j: int) -> tuple[FloatArray, FloatArray]:
         """Return the raw counts of a pair, and their variances."""
-        places = self.tables.places([self.columns[i].column.name, self.columns[j].column.name])
-        table = self.tables.evidence.pairs[(min(places), max(places))]
+        places = self.model.places([self.columns[i].column.name, self.columns[j].column.name])
+        table = self.model.evidence.pairs[(min(places), max(places))]
         turned = places[0] > places[1]
         return (table.counts.T, table.variances.T) if turned else (table.counts, table.variances)
 
@@ -211,7 +212,7 @@ class TableMoments:
         if not others:
             return np.zeros(())
         absent = 1 - np.prod([self._law(i) @ self.functions[i].present for i in others], axis=0)
-        weights = self.n * self.tables.fitted.fit.mixture.weights * absent
+        weights = self.n * self.model.fit.mixture.weights * absent
         laws = [self._law(i) for i in held]
         if products is not None:
             return np.asarray(np.einsum("k,ka,aij->ij", weights, laws[0], products))
@@ -219,8 +220,8 @@ class TableMoments:
         return np.asarray((one * weights[:, None]).T @ other)
 
     def _law(self, i: int) -> FloatArray:
-        place = self.tables.places([self.columns[i].column.name])[0]
-        return self.tables.fitted.fit.mixture.laws[place]
+        place = self.model.places([self.columns[i].column.name])[0]
+        return self.model.fit.mixture.laws[place]
 
     @cached_property
     def _noises(self) -> list[PairNoise]:

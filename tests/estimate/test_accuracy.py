@@ -63,7 +63,7 @@ def errors(people, spaces, epsilon, key, methods):
 def point(estimates, axes, method):
     if method == "model":
         names = [axis.name for axis in axes]
-        tables = estimates._all_joints.tables.around(names)
+        tables = estimates._joints.models.around(names)
         return tables.fitted.fit.joint(tables.places(names))
     counts = estimates._counts(axes)
     if method == "em":
@@ -107,9 +107,9 @@ def test_measured_tables_of_adult(people, spaces):
                 truth, plain = (
                     f.groupby(list(columns)).size().reindex(labels, fill_value=0).to_numpy() for f in (people, drawn)
                 )
-                shares = told._joints.tables.fitted.fit.joint(told._joints.tables.places(columns))
+                shares = told._joints.models.whole.joint(columns)
                 if len(columns) > 2:
-                    guarded = told._joints.guarded(columns)
+                    guarded = told._joints.models.whole.guarded([columns])[0]
                     shares = shares if guarded is None else guarded
                 parts = shares.ravel(), plain / len(people)
                 distances.append([np.abs(part - truth / len(people)).sum() for part in parts])

@@ -586,3 +586,11 @@ def test_cells_that_a_fit_leaves_empty_may_hold_rows():
             far.append((found["estimate"] - truth).abs() > 5 * found["std_error"])
             held.append(truth.between(found["lower"], found["upper"]))
     assert np.concatenate(far).mean() <= 0.003 and np.concatenate(held).mean() >= 0.92
+
+
+def test_projections_of_bins_are_shares():
+    """The nearest point of the simplex to the unbiased counts of bins, of one column or of two."""
+    for columns, bins in ((["age"], {"age": 4}), (["sex", "age"], {"age": [0, 20, 61]})):
+        found = ONE.joint(columns, bins=bins, method="project", normalize=True)["estimate"].to_numpy()
+        counts = ONE.joint(columns, bins=bins, method="inverse")["estimate"].to_numpy()
+        assert found == pytest.approx(project_to_simplex(counts / len(TABLE)), abs=1e-9)

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.estimate import fidelity, measured_tables, moments, surrogates
-from dpframe.estimate.measured_tables import MOST_FITTED
+from dpframe.estimate import fidelity, model, moments, surrogates
+from dpframe.estimate.model import MOST_FITTED
 from dpframe.estimate.tables.tables import SHOWS, dependence_score
 from dpframe.tables.released import Source
 
@@ -42,21 +42,20 @@ def rows(people):
 
 class TestFits:
     def test_a_question_fits_the_columns_that_answer_it(self, wide):
-        tables = dpf.Estimates(wide)._joints.tables
-        near = tables.around(["c3"])
-        assert "columns" not in vars(tables), "no question starts a fit of all"
+        models = dpf.Estimates(wide)._joints.models
+        near = models.around(["c3"])
+        assert "whole" not in vars(models), "no question starts a fit of all"
         assert {"c3", "c4", "c5"} <= set(near.columns)
         assert len(near.columns) <= MOST_FITTED
-        assert near is tables.around(["c3"])
-        assert set(tables.among(["c3", "c9"]).columns) == {"c3", "c9"}
-        assert near.around(["c0"]) is near
+        assert near is models.around(["c3"])
+        assert set(models.among(["c3", "c9"]).columns) == {"c3", "c9"}
 
     def test_all_that_is_known_of_one_column_stays(self, wide):
         """Sums of pairs with columns outside of a fit count in it."""
-        tables = dpf.Estimates(wide)._joints.tables
-        one, whole = tables.among(["c3"]).evidence, tables.evidence
+        models = dpf.Estimates(wide)._joints.models
+        one, whole = models.among(["c3"]).evidence, models.whole.evidence
         (seen,) = one.seen([0])
-        every = whole.seen(tables.places(["c3"]))
+        every = whole.seen(models.whole.places(["c3"]))
         precision = sum(1 / table.variances for table in every)
         assert 1 / seen.variances == pytest.approx(precision)
         assert seen.counts == pytest.approx(sum(table.counts / table.variances for table in every) / precision)
@@ -64,10 +63,10 @@ class TestFits:
     def test_a_narrow_table_has_one_fit(self, people, wide, monkeypatch):
         """Answers of tables of no more columns are those of the fit of all."""
         estimates = dpf.Estimates(wide)
-        monkeypatch.setattr(measured_tables, "MOST_FITTED", WIDE)
-        tables = estimates._joints.tables
-        assert tables.around(["c0"]) is tables
-        assert tables.among(["c0"]) is tables
+        monkeypatch.setattr(model, "MOST_FITTED", WIDE)
+        models = estimates._joints.models
+        assert models.around(["c0"]) is models.whole
+        assert models.among(["c0"]) is models.whole
 
     @pytest.mark.slow
     @pytest.mark.parametrize("names", [["c0", "c1"], ["c4", "c11"], ["c6", "c7", "c8"]])
@@ -80,7 +79,7 @@ class TestFits:
             return float(np.abs(found - true.reindex(found.index)).sum())
 
         near = distance()
-        monkeypatch.setattr(measured_tables, "MOST_FITTED", WIDE)
+        monkeypatch.setattr(model, "MOST_FITTED", WIDE)
         assert near < 1.2 * distance() + 0.02
 
     def test_counts_of_pairs_that_were_not_measured_keep_their_distance_from_independence(self, people):
@@ -98,25 +97,25 @@ class TestFits:
 
 class TestRowsAlone:
     def test_a_model_is_of_the_columns_that_answer(self, rows):
-        tables = dpf.Estimates(rows)._all_joints.tables
-        near = tables.around(["c3"])
+        models = dpf.Estimates(rows)._joints.models
+        near = models.around(["c3"])
         assert {"c3", "c4", "c5"} <= set(near.names)
         assert len(near.names) <= MOST_FITTED
-        assert near is tables.around(["c3"])
+        assert near is models.around(["c3"])
 
     @pytest.mark.parametrize("most", [1 << 23, 40])
     def test_a_fit_of_all_has_the_pairs_that_show(self, rows, most, monkeypatch):
-        monkeypatch.setattr(measured_tables, "MOST_COUNTED", most)
+        monkeypatch.setattr(model, "MOST_COUNTED", most)
         drawing = dpf.Estimates(rows)._synthesizer
-        kept = {table.columns for table in drawing._tables.evidence.rows}
+        kept = {table.columns for table in drawing._model.evidence.rows}
         dependent = {(i, j) for i in range(WIDE) for j in range(i + 1, WIDE) if i // 3 == j // 3}
         assert dependent <= kept
         assert len(kept) < len(dependent) + 20
         assert drawing.fidelity.loc[("c0", "c1"), "shows"]
 
     def test_no_more_pairs_than_fit(self, rows, monkeypatch):
-        monkeypatch.setattr(measured_tables, "MOST_ROW_PAIRS", 3)
-        assert len(dpf.Estimates(rows)._synthesizer._tables.evidence.rows) == 3
+        monkeypatch.setattr(model, "MOST_ROW_PAIRS", 3)
+        assert len(dpf.Estimates(rows)._synthesizer._model.evidence.rows) == 3
 
     def test_synthetic_rows_hold_dependence(self, people, rows):
         found = dpf.Estimates(rows).synthesize(random_state=0)
@@ -126,7 +125,7 @@ class TestRowsAlone:
     def test_rows_in_which_nothing_shows_warn(self, people, monkeypatch):
         # Of 190 independent pairs one or two are beyond three standard deviations.
         monkeypatch.setattr(fidelity, "SHOWS", 6.0)
-        monkeypatch.setattr(measured_tables, "SHOWS", 6.0)
+        monkeypatch.setattr(model, "SHOWS", 6.0)
         spaces = {name: list("abcd") for name in people}
         safe = dpf.sanitize(people, epsilon=0.5, spaces=spaces, measure=None, shuffle=False, delta=0, key=bytes(32))
         with pytest.warns(dpf.InferenceWarning, match="no two columns show dependence beyond noise"):

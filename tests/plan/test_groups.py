@@ -907,7 +907,7 @@ def test_a_release_that_lost_a_column_of_a_group():
         pd.testing.assert_frame_equal(
             rest.joint(["sex", "job"], method=method), ONE.joint(["sex", "job"], method=method)
         )
-    assert (0, 1) in rest._all_joints.tables.around(["sex", "job"]).evidence.pairs
+    assert (0, 1) in rest._joints.models.around(["sex", "job"]).evidence.pairs
     assert np.isfinite(rest.joint(["sex", "job"], method="model")["estimate"]).all()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Table:
     Parameters
     ----------
     columns
-        The columns' positions, one per dimension of the counts.
+        The columns' positions or names, one per dimension of the counts.
     counts
         Noisy counts of rows, one dimension per column.
     sigma
@@ -37,7 +38,7 @@ class Table:
         If the dimensions differ from the columns, a column stands twice, or sigma is not above zero.
     """
 
-    columns: tuple[int, ...]
+    columns: tuple[Any, ...]
     counts: FloatArray
     sigma: float | FloatArray
 
@@ -68,7 +69,19 @@ class Table:
             Table(self.columns, self.counts - noise / scale, self.sigma * np.sqrt(1 + 1 / scale)),
         )
 
-    def sum_to(self, columns: Sequence[int]) -> Table:
+    def times(self, weight: float) -> Table:
+        """Return the table of so many times the rows."""
+        return Table(self.columns, self.counts * weight, self.sigma * weight)
+
+    def onto(self, place: int, cells: FloatArray) -> Table:
+        """Return the table by sums of one column's cells, ``cells`` of shape (sums, cells)."""
+        counts, variances = (
+            np.moveaxis(np.tensordot(matrix, values, axes=(1, place)), 0, place)
+            for matrix, values in ((cells, self.counts), (cells**2, self.variances))
+        )
+        return Table(self.columns, counts, np.sqrt(variances))
+
+    def sum_to(self, columns: Sequence[Any]) -> Table:
         """Return the table of some of the columns, in the order given.
 
         >>> pair = Table((0, 4), np.array([[3.0, 1.0], [2.0, 2.0]]), 0.5)

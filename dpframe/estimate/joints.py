@@ -1,0 +1,502 @@
+"""The joint of some columns, by every method, from all that a release holds of them.
+
+*Inverse* estimates are unbiased: raw counts of tables with the rows' unbiased estimate, weighted by the inverse of the
+mean variance of either's cells (those of tables are public, and those of rows hardly vary with the table, so that the
+mean stays unbiased). *Project* takes them to the simplex, *em* is the likeliest table given its rows, the *model* fits
+all columns and errs least where noise is not small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import combinations
+from types import MappingProxyType
+
+import numpy as np
+
+from dpframe.arrays import FloatArray
+from dpframe.errors import ParameterError
+from dpframe.estimate import surrogates
+from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis
+from dpframe.estimate.column_evidence import ColumnEvidence
+from dpframe.estimate.joint_domain import JointDomain
+from dpframe.estimate.likelihood import bootstrap_errors, fit_joint, project_to_simplex, refits
+from dpframe.estimate.measured_tables import FEW_VALUES
+from dpframe.estimate.model import Model, Models
+from dpframe.estimate.question import Answer, Question
+from dpframe.estimate.table_column import TableColumn, aggregation
+from dpframe.evidence.number_law import NumberLaw, truncated_spread
+from dpframe.tables.released import Source
+
+GRID_CELLS = 128
+"""Cells of the grid on which the distribution of a numeric column is fitted."""
+
+JOINT_GRID_CELLS = 48
+"""Cells of a numeric column within a joint that is fitted to rows."""
+
+MOST_FIT_CELLS = 20_000
+"""Cells up to which a joint with bins is fitted on finer ones."""
+
+GOOD_ENOUGH = 0.05
+"""Expected total error of all cells' shares below which ``"auto"`` takes the unbiased inverse of rows."""
+
+NOISY = 0.5
+"""Expected error of the unbiased inverse below which the model's own structure costs more than its smoothing gains."""
+
+NEGLIGIBLE = 0.005
+"""Expected total error of shares below which raw counts are as good as any."""
+
+_FOLLOWED = 0.1
+"""Part of the noise's variance that a fit has at least."""
+
+_FEWEST = 1e-9
+"""Share of rows below which a group is empty."""
+
+_LEAP = 0.75
+"""Standard errors for which a leap of a law within a cell counts: a 95 % interval holds it, with some room."""
+
+_UNMEASURED = 1e9
+"""Variance of a sum of counts from which on one of them was not made."""
+
+
+class Joints:
+    """Joints of one release."""
+
+    def __init__(self, source: Source, models: Models, evidence: ColumnEvidence) -> None:
+        self._source, self.models, self._evidence = source, models, evidence
+        self.tables = models.tables
+        self._excesses: dict[tuple[str, ...], float] = {}
+
+    def answer(self, question: Question, method: str) -> Answer:
+        """Return a joint by a method of `METHODS`.
+
+        Raises
+        ------
+        ParameterError
+            For another method, or the model of a column that it cannot have.
+        """
+        if method not in METHODS:
+            raise ParameterError(f"method must be one of {', '.join(METHODS)}")
+        return METHODS[method](self, question)
+
+    def _auto(self, question: Question) -> Answer:
+        """Return the joint of least expected error."""
+        names = question.names
+        if self.tables.source_of(names) != "rows":
+            raw = self.tables.raw(question.axes)
+            if raw is not None and 0.8 * float(np.sqrt(raw.variances).sum()) / self._source.rows < NEGLIGIBLE:
+                return self._inverse(question)
+            if all(self.tables.member(name) is not None for name in names):
+                return self._model(question)
+        expected = self._expected_error(question.axes)
+        if expected <= GOOD_ENOUGH:
+            return self._inverse(question)
+        few = self.models.of_few_values
+        fits = len(few) >= 3 and len(names) > 1 and all(a.grid is None and a.name in few for a in question.axes)
+        return self._model(question) if expected > NOISY and fits else self._em(question)
+
+    def _expected_error(self, axes: Sequence[Axis]) -> float:
+        """Return the expected total error of all cells' shares by the unbiased inverse of rows."""
+        variance = self._of_rows(Question(axes, False, (), False, False), sampling=0.0)[1]
+        total = float(np.sqrt(np.maximum(variance, 0)).sum()) * math.sqrt(2 / math.pi)
+        return total / max(self._source.n * self._source.weight, 1)
+
+    def _of_rows(self, question: Question, sampling: float | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return the rows' unbiased estimate and its variances."""
+        found, variance = surrogates.joint_cells(
+            surrogates.count_classes(question.axes, self._source.codes(question.names)),
+            question.axes,
+            normalize=question.normalize,
+            given=question.given,
+            dropna=question.dropna,
+            sampling=self._sampling(question) if sampling is None else sampling,
+        )
+        weight = 1.0 if question.normalize else self._source.weight
+        return found * weight, variance * weight**2
+
+    def _sampling(self, question: Question) -> float:
+        return self._source.sampling("population" if question.population else "table")
+
+    def _inverse(self, question: Question) -> Answer:
+        """Return the unbiased joint."""
+        if len(question.axes) == 1:
+            (axis,) = question.axes
+            facts = self.tables.cell_counts(axis)
+            own = self._evidence.cells(
+                axis,
+                normalize=question.normalize,
+                dropna=question.dropna,
+                population=question.population,
+                tables=facts,
+            )
+            if own is not None:
+                counted = self._evidence.counted(axis) is not None
+                return Answer(*own, "inverse", "rows" if facts is None else "both", counted=counted)
+        raw = self.tables.raw(question.axes)
+        if raw is None:
+            return Answer(*self._of_rows(question), "inverse", "rows")
+        # The number of rows is public: what is known of the cells' sum takes u uᵀ off their covariance.
+        variances, total = raw.variances, float(self._source.rows)
+        whole = float(variances.sum())
+        counts, shared = raw.counts + (total - raw.counts.sum()) * variances / whole, variances / math.sqrt(whole)
+        source = "tables"
+        if self._source.n:
+            other, spread = self._of_rows(Question(question.axes, False, (), False, False))
+            mean, own_mean = float(np.mean(spread)), float(np.mean(variances - shared**2))
+            if math.isfinite(mean) and mean > 0:
+                weight = own_mean / (own_mean + mean)
+                counts = (1 - weight) * counts + weight * other
+                variances = (1 - weight) ** 2 * variances + weight**2 * spread
+                shared, source = (1 - weight) * shared, "both"
+        return Answer(*question.presented(counts, variances, total, shared), "inverse", source)
+
+    def _project(self, question: Question) -> Answer:
+        """Return the nearest joint in the simplex, shifted to its margins where tables hold all of it."""
+        if self.tables.source_of(question.names) == "tables":
+            model = self.models.around(question.names)
+            places = model.places(question.names)
+            shares = model.fit.simple(places)
+            if shares is not None:
+                errors = model.fitted.errors(places, simple=True)
+                return self._shown(question, model, shares, errors, "project", "tables")
+        return self._fitted(question, question.axes, _nearest, np.asarray, "project")
+
+    def _em(self, question: Question) -> Answer:
+        """Return the joint that makes the rows most likely, of one column with what inference counted."""
+        if len(question.axes) == 1 and self._source.n:
+            (axis,) = question.axes
+            fine = self.fine(axis)
+            law = self._evidence.law(fine)
+            parts = np.eye(axis.cells) if axis.grid is None else aggregation(law, axis.grid)
+            presented = self._presenting(question, lambda shares: parts @ shares)
+            errors = law.errors_of(presented, self._sampling(question))
+            counted = self._evidence.counted(fine) is not None
+            return Answer(presented(law.shares), errors**2, "em", "rows", counted=counted)
+        axes, merge = _refined(question.axes)
+        return self._fitted(question, axes, fit_joint, merge, "em")
+
+    def fine(self, axis: Axis) -> Axis:
+        """Return an axis with the bins of a fit to both rows and measured counts."""
+        if axis.grid is None:
+            return axis
+        cells = min(GRID_CELLS, axis.column.space.values)
+        return self._evidence.snapped(axis.grid.refine(cells))
+
+    def _presenting(
+        self, question: Question, merge: Callable[[FloatArray], FloatArray]
+    ) -> Callable[[FloatArray], FloatArray]:
+        """Return how shares of a fit's cells become what is asked."""
+
+        def presented(shares: FloatArray) -> FloatArray:
+            merged = merge(shares)
+            return np.asarray(merged / question.unit(merged, self._source.n * self._source.weight))
+
+        return presented
+
+    def _fitted(
+        self,
+        question: Question,
+        axes: Sequence[Axis],
+        fit: Callable[[FloatArray, JointDomain], FloatArray],
+        merge: Callable[[FloatArray], FloatArray],
+        method: str,
+    ) -> Answer:
+        """Return a fit to the rows' counts by some axes, with errors by parametric bootstrap."""
+        n, domain = self._source.n, JointDomain.of(axes)
+        if not n:
+            return Answer(*self._of_rows(question), "inverse", "rows")
+
+        def fitted(counts: FloatArray) -> FloatArray:
+            return fit(counts, domain)
+
+        shares = fitted(surrogates.count_classes(axes, self._source.codes(question.names)))
+        presented = self._presenting(question, merge)
+        errors = bootstrap_errors(refits(shares, domain, n, fitted, self._sampling(question)), presented)
+        return Answer(presented(shares), errors**2, method, "rows")
+
+    def _model(self, question: Question) -> Answer:
+        """Return a joint by the fit of all columns, corrected where rows contradict it."""
+        names, source, few = question.names, self.tables.source_of(question.names), self.models.of_few_values
+        of_rows = source == "rows"
+        fits = [
+            axis.name in few and axis.grid is None if of_rows else self.tables.member(axis.name) is not None
+            for axis in question.axes
+        ]
+        if not all(fits):
+            raise ParameterError(
+                f"column {names[fits.index(False)]!r} is not of at most {FEW_VALUES} values, which "
+                "method='model' needs; use 'em'"
+            )
+        # What rows tell they tell of the population that they were drawn from.
+        question = replace(question, population=False) if of_rows else question
+        model = self.models.around(names)
+        shares, errors = model.joint(names), model.errors(names, drawn=self._source.weight if of_rows else 0.0)
+        guarded = model.guarded([names])[0] if len(names) > 2 else None
+        if len(names) > 2 and model.is_heard(names):
+            source = "both"
+        if guarded is not None:
+            # What was corrected is known no better than that it had to be.
+            errors, shares = np.hypot(errors, guarded - shares), guarded
+        errors = np.hypot(errors, self._unseen(model, names, shares))
+        answer = self._shown(question, model, shares, errors, "model", source)
+        return replace(answer, hidden=guarded is not None)
+
+    def _unseen(self, model: Model, names: Sequence[str], shares: FloatArray) -> FloatArray:
+        """Return by how much more of the rows cells may hold than a fit has in them, where noise does not tell.
+
+        A fit, and all its replicas, may leave a cell empty that has rows. These may be as many as if the columns were
+        independent, and no more than noise hides in the least noisy count of a pair of them.
+        """
+        rows = max(float(self._source.rows), 1.0)
+
+        def hidden(some: Sequence[str]) -> FloatArray:
+            known = model.known(some)
+            none = np.full([model.columns[name].cells for name in some], np.inf)
+            return none if known is None else truncated_spread(known.counts, np.sqrt(known.variances)) / rows
+
+        most = reduce(np.multiply.outer, [np.maximum(model.joint([name]), hidden([name])) for name in names])
+        noise = np.full_like(most, np.inf)
+        for i, j in combinations(range(len(names)), 2):
+            others = [k for k in range(len(names)) if k not in (i, j)]
+            noise = np.minimum(noise, np.expand_dims(hidden([names[i], names[j]]), others))
+        unseen = np.minimum(most, noise)
+        return np.where(np.isfinite(unseen), np.maximum(unseen - shares, 0.0), 0.0)
+
+    def _shown(
+        self, question: Question, model: Model, shares: FloatArray, errors: FloatArray, method: str, source: str
+    ) -> Answer:
+        variances = errors**2
+        for i, axis in enumerate(question.axes):
+            shares, variances = model.columns[axis.name].presented(axis, shares, variances, i)
+        n = float(self._source.rows)
+        counts = np.maximum(shares, 0.0) * n
+        return Answer(*question.presented(counts, variances * n**2, n), method, source)
+
+    # What else is asked of the fit
+
+    def share(self, names: Sequence[str], asked: Sequence[FloatArray], population: bool) -> tuple[float, float, str]:
+        """Return the share of rows in a part of a joint, by the fit and its rows, its error, and what it is from.
+
+        Parameters
+        ----------
+        asked
+            For every column the share of each of the finest cells known that is asked for.
+        """
+        model = self.models.around(names)
+        columns = [model.columns[name] for name in names]
+        parts = [column.gathered(part) for column, part in zip(columns, asked, strict=True)]
+
+        def of(shares: FloatArray) -> FloatArray:
+            for part in parts:
+                shares = np.tensordot(part, shares, axes=(0, 0))
+            return np.asarray(shares)
+
+        joint = model.joint(names)
+        found = float(of(joint))
+        error = math.hypot(float(model.errors(names, float(population), of)), self._misfit(names, parts, found))
+        guarded = model.guarded([names])[0] if len(names) > 2 else None
+        if guarded is not None:
+            joint, corrected = guarded, float(of(guarded))
+            found, error = corrected, math.hypot(error, corrected - found)
+        opened = [_left_open(joint, parts, column, asked[place], place) for place, column in enumerate(columns)]
+        source = "both" if len(names) > 2 and model.is_heard(names) else "tables"
+        return found, math.hypot(error, *opened), source
+
+    def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """Return the mean code of a number in every cell of some keys, by the fit's joint, and two variances of each.
+
+        The first is about the truth, the second what noise has of it.
+
+        Rows of a bin of the number count as the bin's mean, which its levels and its sum tell; by how much a group's
+        mean within a bin differs from that is taken for half of the bin's own spread, and for all of it in the outer
+        bins, where tails are. None where not every pair of these columns was measured.
+        """
+        names = [*(axis.name for axis in keys), column]
+        law = self.tables.law(column)
+        if law is None or self.tables.source_of(names) != "tables":
+            return None
+        model = self.models.around(names)
+        bins = BinMeans.of(model.columns[column], law, model.fine(column))
+        onto = [model.columns[axis.name].onto(axis) for axis in keys]
+
+        def by_group(shares: FloatArray) -> FloatArray:
+            for i, matrix in enumerate(onto):
+                shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
+            return np.asarray(shares)
+
+        def of(shares: FloatArray) -> FloatArray:
+            groups = by_group(shares)
+            return np.asarray(groups @ (bins.means * bins.present) / np.maximum(groups @ bins.present, _FEWEST))
+
+        joint = model.joint(names)
+        groups, means = by_group(joint), of(joint)
+        held = np.maximum(groups @ bins.present, _FEWEST)
+        law_of_bins = groups * bins.present / held[..., None]
+        variance = model.errors(names, of=of) ** 2
+        variance += (law_of_bins**2 @ bins.open_spreads) * (1 - np.clip(held, 0.0, 1.0))
+        if len(names) == 2:
+            weights = onto[0][:, :, None] * ((bins.means - means[:, None]) * bins.present)[:, None, :]
+            raw = self._raw_sums(model, names, weights)
+            variance += 0.0 if raw is None else self._misfit_of(names, raw[0] / held, raw[1] / held**2)
+        return means, variance, model.fitted.noise(model.places(names), of)
+
+    def _raw_sums(
+        self, model: Model, names: Sequence[str], weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Return weighted sums of what tables count of columns together, in shares of all rows, and their variances.
+
+        ``weights`` has the shape (sums, cells of each column); None where no table holds all of the columns.
+        """
+        table, n = model.known(names), max(float(self._source.rows), 1.0)
+        if table is None:
+            return None
+        sums, variances = (
+            np.tensordot(w, values, axes=values.ndim)
+            for w, values in ((weights, table.counts), (weights**2, table.variances))
+        )
+        return sums / n, variances / n**2
+
+    def _misfit_of(self, names: Sequence[str], apart: FloatArray, noise: FloatArray) -> FloatArray:
+        """Return the variance of a fit about the truth from how far it is off what was measured, of such noise.
+
+        What is more than noise in this very distance; or what is so, on average, in those of blocks of the pair's
+        cells; and never less than a tenth of the noise: a fit follows what it was fitted to.
+        """
+        own = np.maximum(apart**2 - noise, self._excess(names) * noise)
+        return np.asarray(np.maximum(own, 0.0) + _FOLLOWED * noise)
+
+    def _misfit(self, names: Sequence[str], parts: Sequence[FloatArray], found: float) -> float:
+        """Return by how much a share by the fit may be off what was measured of it, and what noise may hide.
+
+        A fit's replicas are right about the fit, and know neither that it may not hold nor rows that noise hides. Of
+        columns that were measured together both show: in the count of what is asked, and in those of all blocks from
+        the first cells on, whose distances from the fit are more than noise has by some factor.
+        """
+        inside, cover = (_crossed(one) for one in (parts, [np.ceil(part) for part in parts]))
+        raw = self._raw_sums(self.models.around(names), names, np.stack([inside, cover]))
+        n = max(float(self._source.rows), 1.0)
+        if raw is None or not (raw[1][0] > 0 and raw[1][1] * n**2 < _UNMEASURED):
+            return 0.0
+        (count, whole), (variance, noise) = raw
+        excess = float(self._misfit_of(names, np.array(count - found), np.array(variance)))
+        error = math.sqrt(noise)
+        hidden = float(truncated_spread(np.array([whole]), np.array([error]))[0]) * max(0.0, 1 - found / error)
+        return math.hypot(math.sqrt(max(excess, 0.0)), hidden / 2)
+
+    def _excess(self, names: Sequence[str]) -> float:
+        """Return how much more the fit is off the counts of blocks of a pair's cells than noise, in parts of noise."""
+        key = tuple(sorted(names))
+        if len(key) == 2 and key not in self._excesses:
+            model = self.models.around(key)
+            names = [model.names[place] for place in sorted(model.places(key))]
+            table, found = model.known(names), 0.0
+            if table is not None:
+                fitted = model.joint(names) * max(float(self._source.rows), 1.0)
+                apart, noise = (v.cumsum(axis=0).cumsum(axis=1) for v in (table.counts - fitted, table.variances))
+                found = max(float((apart**2 / noise).mean()) - 1.0, 0.0)
+            self._excesses[key] = found
+        return self._excesses.get(key, 0.0)
+
+
+METHODS: Mapping[str, Callable[[Joints, Question], Answer]] = MappingProxyType(
+    {
+        "inverse": Joints._inverse,
+        "project": Joints._project,
+        "em": Joints._em,
+        "model": Joints._model,
+        "auto": Joints._auto,
+    }
+)
+"""Methods by name."""
+
+
+def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], FloatArray]]:
+    """Cut bins finer for a fit, and return how to merge its cells again.
+
+    A fit takes values as uniform within a cell, which is far from true in a few wide bins.
+    """
+    whole = [axis.cells for axis in axes if axis.grid is None]
+    binned = max(1, len(axes) - len(whole))
+    most = int((MOST_FIT_CELLS / math.prod(whole)) ** (1 / binned))
+    fine = [
+        axis.refine(min(JOINT_GRID_CELLS, most)).for_fits
+        if isinstance(axis, BinnedAxis) or (isinstance(axis, MemberAxis) and axis.grid is not None)
+        else axis
+        for axis in axes
+    ]
+
+    def merge(shares: FloatArray) -> FloatArray:
+        for i, (f, axis) in enumerate(zip(fine, axes, strict=True)):
+            if f.grid is not None and axis.grid is not None:
+                shares = np.moveaxis(np.tensordot(aggregation(f.grid, axis.grid), shares, axes=(1, i)), 0, i)
+        return shares
+
+    return fine, merge
+
+
+def _nearest(counts: FloatArray, domain: JointDomain) -> FloatArray:
+    return project_to_simplex(domain.sums(counts) / max(float(counts.sum()), 1.0))
+
+
+def _crossed(parts: Sequence[FloatArray]) -> FloatArray:
+    return reduce(np.multiply.outer, parts)
+
+
+@dataclass(frozen=True, eq=False)
+class BinMeans:
+    """Mean codes of a number's bins, the variances of codes within them, and 1 for bins of values, 0 for null."""
+
+    means: FloatArray
+    spreads: FloatArray
+    present: FloatArray
+
+    @property
+    def open_spreads(self) -> FloatArray:
+        """Variances of a group's mean within a bin about the bin's."""
+        inner = np.full(len(self.means), 0.25)
+        ends = np.flatnonzero(self.present)[[0, -1]]
+        inner[ends] = 1.0
+        return np.asarray(self.spreads * inner * self.present)
+
+    @classmethod
+    def of(cls, column: TableColumn, law: NumberLaw, shares: FloatArray) -> BinMeans:
+        """Return them by shares of the law's cells."""
+        bins, values = column.bins[: len(law.starts)], len(law.starts)
+        held = shares[:values] + 1e-12 * law.widths / law.space.values
+        total = np.bincount(bins, held, minlength=column.cells)
+        means = np.bincount(bins, held * law.middles, minlength=column.cells) / np.maximum(total, 1e-300)
+        squares = held * ((law.middles - means[bins]) ** 2 + (law.widths**2 - 1) / 12)
+        spreads = np.bincount(bins, squares, minlength=column.cells) / np.maximum(total, 1e-300)
+        present = np.ones(column.cells)
+        if column.axis.has_null:
+            present[-1] = 0.0
+        return cls(means, spreads, present)
+
+
+def _left_open(
+    joint: FloatArray, parts: Sequence[FloatArray], column: TableColumn, asked: FloatArray, place: int
+) -> float:
+    """Return what one column's cells leave open of a part of a joint: how rows of the part lie within them.
+
+    In a cell that is asked for in part the law of the other columns may leap from one neighbour's to the other's: the
+    smaller part may be off by its rows times the larger distance of the cell's law from theirs, as far as the cell has
+    such rows. What its own finest cells leave in doubt; and the noise of how these share the cell.
+    """
+    mass = np.moveaxis(joint, place, 0)
+    held = mass.reshape(len(mass), -1).sum(axis=1)
+    for other, part in enumerate(parts):
+        if other != place:
+            mass = np.tensordot(mass, part, axes=(1, 0))
+    law = mass / np.maximum(held, 1e-300)
+    cells = np.arange(len(law))
+    beside = [law[np.minimum(cells + 1, len(law) - 1)], law[np.maximum(cells - 1, 0)]]
+    part = parts[place]
+    leap = np.minimum(part, 1 - part) * held * np.max([np.abs(other - law) for other in beside], axis=0)
+    most, least = np.minimum(mass, part * held), np.maximum(mass - (1 - part) * held, 0.0)
+    leap = np.minimum(leap, np.maximum(most - part * mass, part * mass - least))
+    doubt = float(column.gathered(column.in_doubt(asked)) @ mass)
+    noise = float(column.cut_errors(asked[None, :], mass)[0])
+    return math.hypot(_LEAP * float(leap.sum()) + doubt, noise)
