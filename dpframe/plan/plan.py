@@ -339,8 +339,7 @@ class Plan(PlanData):
 
         Sliders move the expected errors of columns, means and pairs, what inference would lose and the lines to copy.
         The page holds no data, loads nothing and sends nothing. Its forecasts are made for a grid of 5 ε and 5 numbers
-        of rows and interpolated in between; they are within a few percent of `forecast`, and equal to it at the plan's
-        own.
+        of rows and interpolated in between; at the plan's own they are those of `forecast`.
 
         Raises
         ------
