@@ -348,6 +348,11 @@ class Reading:
             return None
         return tails_of(self.plan.inferred, column, self._source.column(column).space, self.plan.n or self.rows)
 
+    def _is_open(self, column: str) -> bool:
+        """Tell whether rows may lie beyond a column's bounds: inference found them, or found none."""
+        missing = any(column == one.column for one in self.plan.not_found)
+        return missing or self._tails(column) is not None
+
     def _opened(
         self, results: dict[str, FloatArray], ends: tuple[tuple[Any, Any], tuple[Any, Any]]
     ) -> dict[str, FloatArray]:

@@ -24,7 +24,7 @@ from dpframe.estimate.sets import CHUNK, SetColumn
 from dpframe.estimate.surrogates import Codes, Surrogates, own_squares, pieces
 from dpframe.evidence.law import Law
 from dpframe.plan.columns import Column, Group
-from dpframe.spaces.stretches import between, code_of, listed_values
+from dpframe.spaces.stretches import between, code_of, listed_values, side_of
 
 _FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items} or {"not": …}}'
 
@@ -140,8 +140,10 @@ class Where:
     conditions: tuple[Condition, ...]
 
     @classmethod
-    def of(cls, where: Any, column_of: Callable[[str], Column]) -> Where:
-        """Read a question.
+    def of(
+        cls, where: Any, column_of: Callable[[str], Column], is_open: Callable[[str], bool] = lambda name: False
+    ) -> Where:
+        """Read a question; ranges may lie outside of the bounds of columns that have rows beyond (``is_open``).
 
         Raises
         ------
@@ -153,7 +155,7 @@ class Where:
             raise ParameterError(f"where must name at least one column and its condition: {_FORMS}")
         if not all(isinstance(name, str) for name in where):
             raise ParameterError("where must have names of columns for its keys")
-        return cls(tuple(condition_of(column_of(name), wanted) for name, wanted in where.items()))
+        return cls(tuple(condition_of(column_of(name), wanted, is_open(name)) for name, wanted in where.items()))
 
     @property
     def names(self) -> list[str]:
@@ -196,11 +198,11 @@ class Where:
         return first, variance if variance > 0 else second + 1.0
 
 
-def condition_of(column: Column, wanted: Any) -> Condition:
+def condition_of(column: Column, wanted: Any, is_open: bool = False) -> Condition:
     """Read the condition on one column; `ParameterError` for what its space does not hold."""
     if isinstance(wanted, Mapping):
         if set(wanted) == {"not"}:
-            return condition_of(column, wanted["not"]).negated()
+            return condition_of(column, wanted["not"], is_open).negated()
         if len(wanted) == 1 and set(wanted) <= {"any", "all"}:
             return _items(column, *next(iter(wanted.items())))
         raise ParameterError(f"where of column {column.name!r} must be one of {_FORMS}")
@@ -215,6 +217,9 @@ def condition_of(column: Column, wanted: Any) -> Condition:
         )
     what = f"where of column {column.name!r}"
     if isinstance(wanted, tuple):
+        side = side_of(column.space, wanted, what) if is_open else 0
+        if side:
+            return ValueCondition(column, (), (-int(side < 0), -int(side > 0)))
         low, high = between(column.space, wanted, what)
         ends = (wanted[0] is not None and low == 0, wanted[1] is not None and high == column.space.values - 1)
         return ValueCondition(column, ((low, high + 1),), (int(ends[0]), int(ends[1])))

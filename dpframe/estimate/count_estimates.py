@@ -202,7 +202,7 @@ class CountEstimates(VectorEstimates):
         """
         if method not in ("auto", "inverse"):
             raise ParameterError('method must be "auto" or "inverse"')
-        sampling, asked = self._source.sampling(target), Where.of(where, self._source.column)
+        sampling, asked = self._source.sampling(target), Where.of(where, self._source.column, self._is_open)
         weight, batches = self._source.weight, self._source.codes(asked.names)
         rows, variance = asked.count(batches, self.plan.groups, sampling, self._squares(asked))
         error = math.sqrt(variance) * weight

@@ -69,8 +69,25 @@ def between(space: Space, wanted: tuple[Any, ...], what: str) -> tuple[int, int]
     return low, high
 
 
+def side_of(space: Space, wanted: tuple[Any, ...], what: str) -> int:
+    """Return 1 for a range (low, high) that lies above all of a space's numbers, −1 for one below, and 0 for others."""
+    if len(wanted) != 2 or not space.is_numeric or space.is_listed:
+        return 0
+    (low, high), size = _unbounded_codes(space, wanted, what), space.values
+    # Times beyond a bound have the code next to it.
+    return int(low >= size and high >= size - 1) - int(high < 0 and low <= 0)
+
+
 def _codes(whole: Space, ends: Sequence[Any], what: str) -> tuple[int, int]:
     """Return the first code at or above the low end and the last at or below the high one; None is no end."""
+    low, high = _unbounded_codes(whole, ends, what)
+    if low >= whole.values or high < 0:
+        return 1, 0
+    return max(low, 0), min(high, whole.values - 1)
+
+
+def _unbounded_codes(whole: Space, ends: Sequence[Any], what: str) -> tuple[int, int]:
+    """Return the same, which may lie outside of the space."""
     space: Any = whole.inner_space
     codes = []
     for end, code, rounding in ((ends[0], 0, math.ceil), (ends[1], space.size - 1, math.floor)):
@@ -87,10 +104,7 @@ def _codes(whole: Space, ends: Sequence[Any], what: str) -> tuple[int, int]:
             codes.append(round(place) if nearest else rounding(place))
         except (ColumnError, ParameterError, TypeError, ValueError, OverflowError):
             raise ParameterError(f"{what} must be values of its kind, or None") from None
-    low, high = codes
-    if low >= space.size or high < 0:
-        return 1, 0
-    return max(low, 0), min(high, space.size - 1)
+    return codes[0], codes[1]
 
 
 def _place(space: Any, value: float) -> float:

@@ -250,3 +250,31 @@ def test_a_quantile_at_an_inferred_bound_may_lie_beyond_it():
     assert found.loc[0.9, "lower"] <= np.quantile(x, 0.9) <= found.loc[0.9, "upper"]
     assert found.loc[0.9, "std_error"] > 0.3
     assert 0 <= found.loc[0.4, "lower"] <= np.quantile(x, 0.4) <= found.loc[0.4, "upper"] <= 1
+
+
+@pytest.mark.parametrize(("column", "side"), [("income", 1), ("price", 1), ("debt", -1)])
+def test_a_range_beyond_inferred_bounds_is_empty_up_to_what_may_lie_there(releases, column, side):
+    """Of 8 intervals at 95 % two or more miss with probability below 0.06; they hold more than noise, and none does."""
+    frame, tables = releases
+    answers = []
+    for safe in tables:
+        estimates = dpf.Estimates(safe)
+        space = estimates.plan[column].space.inner_space
+        bound = space.upper if side > 0 else space.lower
+        beyond = (bound * 1.01, None) if side > 0 else (None, bound * 1.01)
+        found = estimates.count({column: beyond})
+        truth = int((frame[column] * side > bound * side * 1.01).sum())
+        answers.append(found["lower"] <= truth <= found["upper"])
+        assert (found["estimate"], found["std_error"] > 0, found["upper"] < 0.05 * ROWS) == (0, True, True)
+        assert estimates.count({column: {"not": beyond}}, normalize=True)["upper"] >= 1
+    assert sum(answers) >= len(answers) - 1
+
+
+def test_a_range_beyond_declared_bounds_is_refused(releases):
+    frame, _ = releases
+    safe = frame.head(1_000).dp.sanitize(epsilon=4, spaces={"height": (0.0, 10.0)}, key=KEYS[0])
+    estimates = dpf.Estimates(safe)
+    with pytest.raises(dpf.ParameterError, match="reach into its bounds"):
+        estimates.count({"height": (11.0, None)})
+    with pytest.raises(dpf.ParameterError, match="low, high"):
+        estimates.count({"height": (9.0, 3.0)})
