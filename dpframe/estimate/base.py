@@ -80,14 +80,6 @@ class Reading:
             return False
         return space.is_listed or space.size <= FEW_VALUES
 
-    def holds_sets(self, column: str) -> bool:
-        """Tell whether a column holds sets."""
-        return self._source.column(column).space.holds_sets
-
-    def holds_vectors(self, column: str) -> bool:
-        """Tell whether a column holds vectors or curves."""
-        return self._source.column(column).space.holds_vectors
-
     def _items(self, column: str) -> ItemTable | None:
         """Return the measured supports of a set column, if it has some."""
         measured = self._joints.tables.of_kind("items", column)
@@ -232,7 +224,7 @@ class Reading:
                 both = updated(np.array([point]), np.array([[spread]]), fact)
                 known = float(both[0][0]), float(both[1][0, 0])
             point, spread = known[0], known[1] + own
-        results = self._results(np.array([point]), np.array([spread]), (slice(None),))
+        results = self._results(np.array([point]), np.array([spread]))
         tails = self._tails(used[0])
         if beyond is not None and tails is not None:
             results = self._opened(results, beyond(tails))
@@ -333,8 +325,15 @@ class Reading:
         results = {name: values.ravel() for name, values in self._results(estimate, variance, kept).items()}
         return pd.DataFrame(results, index=labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels))
 
+    def _wide(
+        self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], rows: Any, columns: Any
+    ) -> pd.DataFrame:
+        """Return results as a cross table, their names an outer level of its columns."""
+        results = self._results(estimate, variance, kept)
+        return pd.concat({k: pd.DataFrame(v, rows, columns) for k, v in results.items()}, axis=1, names=[None])
+
     def _results(
-        self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], least: float | None = None
+        self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...] = (), least: float | None = None
     ) -> dict[str, FloatArray]:
         point, error = estimate[kept], np.sqrt(np.maximum(variance[kept], 0.0))
         lower, upper = point - self._z * error, point + self._z * error
@@ -354,14 +353,14 @@ class Reading:
         return missing or self._tails(column) is not None
 
     def _opened(
-        self, results: dict[str, FloatArray], ends: tuple[tuple[Any, Any], tuple[Any, Any]]
+        self, results: dict[str, FloatArray], ends: tuple[tuple[Any, Any], tuple[Any, Any]], unit: Any = 1.0
     ) -> dict[str, FloatArray]:
-        """Return results whose intervals hold what lies beyond a column's bounds, too."""
-        z, point, (lower, upper) = self._z, results["estimate"], ends
-        low = np.minimum(results["lower"], point - lower[0] - z * np.hypot(results["std_error"], lower[1]))
-        high = np.maximum(results["upper"], point + upper[0] + z * np.hypot(results["std_error"], upper[1]))
+        """Return results whose intervals hold what lies beyond a column's bounds, too, in some unit."""
+        z, point, own = self._z, results["estimate"], results["std_error"]
+        below, above = (excess * unit + z * np.hypot(own, error * unit) for excess, error in ends)
+        low, high = np.minimum(results["lower"], point - below), np.maximum(results["upper"], point + above)
         with np.errstate(invalid="ignore"):
-            error = np.maximum(results["std_error"], np.maximum(high - point, point - low) / z)
+            error = np.maximum(own, np.maximum(high - point, point - low) / z)
         return results | {"std_error": error, "lower": low, "upper": high}
 
     def _opened_bins(
@@ -371,8 +370,7 @@ class Reading:
         tails = self._tails(column)
         if tails is None:
             return results
-        rows, errors = tails.of_bins(len(results["estimate"]))
-        return self._opened(results, ((rows * unit, errors * unit), (0.0, 0.0)))
+        return self._opened(results, (tails.of_bins(len(results["estimate"])), (0.0, 0.0)), unit)
 
     def _said_of_tails(self, columns: Iterable[str]) -> dict[str, Any]:
         """Return what a result's attrs say of rows that seem to lie beyond bounds that inference found."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -180,12 +180,14 @@ class CountEstimates(VectorEstimates):
 
         Returns
         -------
-        Series ``estimate, std_error, lower, upper``; ``attrs["source"]`` says what it is from.
+        Series ``estimate, std_error, lower, upper``; ``attrs["source"]`` says what it is from. Of a range beyond bounds
+        that private inference found the estimate is 0, and the interval holds the rows that may lie there.
 
         Raises
         ------
         ParameterError
-            For a condition that is none, a column that is not randomised, or what its space does not hold.
+            For a condition that is none, a column that is not randomised, or what its space does not hold: a range
+            beyond declared bounds, too.
 
         Examples
         --------
@@ -203,27 +205,23 @@ class CountEstimates(VectorEstimates):
         if method not in ("auto", "inverse"):
             raise ParameterError('method must be "auto" or "inverse"')
         sampling, asked = self._source.sampling(target), Where.of(where, self._source.column, self._is_open)
-        weight, batches = self._source.weight, self._source.codes(asked.names)
-        rows, variance = asked.count(batches, self.plan.groups, sampling, self._squares(asked))
-        error = math.sqrt(variance) * weight
-        known, source = self._normal(rows * weight, error), "rows"
+        batches = self._source.codes(asked.names)
+        rows, variance = np.array(asked.count(batches, self.plan.groups, sampling, self._squares(asked)))[:, None]
+        known, source = self._results(*self._weighted(rows, variance, False)), "rows"
         if method == "auto" and len(asked.values) == len(asked.conditions):
             fitted, told = self._fitted_count(asked, target)
-            if fitted[1] < error:
+            if fitted["std_error"] < known["std_error"]:
                 known, source = fitted, told
         if self._is_impossible(asked):
-            known, source = np.zeros(4), "rules"
+            known, source = dict.fromkeys(RESULTS, np.zeros(1)), "rules"
         scale = max(self._all_rows, 1.0) if normalize else 1.0
-        results = {name: np.array([value / scale]) for name, value in zip(RESULTS, known, strict=True)}
-        for name, condition in asked.values.items():
-            tails = self._tails(name) if any(condition.beyond) else None
-            if tails is not None:
-                (fewer, less), (more, higher) = tails.of_range(condition.beyond)
-                results = self._opened(results, ((fewer / scale, less / scale), (more / scale, higher / scale)))
-        out = pd.Series({name: float(values[0]) for name, values in results.items()}, name="count")
-        out.attrs |= {"source": source} | self._said_of_tails(
-            name for name, one in asked.values.items() if any(one.beyond)
-        )
+        results = {name: value / scale for name, value in known.items()}
+        cut = {name: condition.beyond for name, condition in asked.values.items() if any(condition.beyond)}
+        for name, beyond in cut.items():
+            if (tails := self._tails(name)) is not None:
+                results = self._opened(results, tails.of_range(beyond), 1 / scale)
+        out = self._dressed_series(results, asked.names[0], "number", "count")
+        out.attrs |= {"source": source} | self._said_of_tails(cut)
         return out
 
     def _is_impossible(self, asked: Where) -> bool:
@@ -241,17 +239,14 @@ class CountEstimates(VectorEstimates):
                 found[name] = condition.mean_square(self._law(name))
         return found
 
-    def _normal(self, found: float, error: float) -> FloatArray:
-        """Return an estimate, its error, and the ends of the interval of a normal law."""
-        return np.array([found, error, found - self._z * error, found + self._z * error])
-
-    def _fitted_count(self, asked: Where, target: str) -> tuple[FloatArray, str]:
-        """Return the number of rows that meet conditions on values by what fits best, in results' order; its source."""
+    def _fitted_count(self, asked: Where, target: str) -> tuple[dict[str, FloatArray], str]:
+        """Return the number of rows that meet conditions on values by what fits best, and its source."""
         names, conditions, rows = asked.names, asked.values, self._all_rows
         if len(names) == 1 and not self.is_listed(names[0]):
             fitted = self._law(names[0])
             part = conditions[names[0]].share_of_cells(fitted.starts)
-            return fitted.parts_of(part, self._source.sampling(target), self._z)[:, 0] * rows, fitted.source
+            found = fitted.parts_of(part, self._source.sampling(target), self._z) * rows
+            return dict(zip(RESULTS, found, strict=True)), fitted.source
         if self._joints.tables.source_of(names) == "tables":
             fitted_columns = self._joints.models.around(names).columns
             columns = [fitted_columns[name] for name in names]
@@ -267,8 +262,11 @@ class CountEstimates(VectorEstimates):
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
         if answer.source == "rows" and answer.method != "inverse":
             error = math.hypot(error, self._unresolved(conditions) * rows)
-        found = float((answer.estimate * inside).sum())
-        return self._normal(found, math.hypot(error, self._unsupported(conditions, found))), answer.source
+        total = float((answer.estimate * inside).sum())
+        return self._normal(total, math.hypot(error, self._unsupported(conditions, total))), answer.source
+
+    def _normal(self, found: float, error: float) -> dict[str, FloatArray]:
+        return self._results(np.array([found]), np.array([error**2]))
 
     def _unsupported(self, conditions: Mapping[str, ValueCondition], found: float) -> float:
         """Return how far a count from rows is off that of independent columns, where tables tell of each of them alone.
@@ -350,48 +348,38 @@ class CountEstimates(VectorEstimates):
         answer = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
         kept = kept_parts(axes, dropna)
         rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
-        cells = self._results(answer.estimate, answer.variance, kept)
-        results = {name: pd.DataFrame(v, rows, cols) for name, v in cells.items()}
+        estimate, variance = answer.estimate[kept], answer.variance[kept]
         if margins:
-            totals = self._row_totals if answer.source == "rows" else partial(self._table_totals, answer)
-            results = self._with_margins(results, totals(axes, dropna, target))
-        out = pd.concat(results, axis=1, names=[None])
+            # Plain labels: an index of intervals has no place for "All".
+            rows, cols = (pd.Index([*index, "All"], name=index.name) for index in (rows, cols))
+            totals = self._totals(answer, axes, dropna, target)
+            estimate, variance = (
+                np.block([[cells, whole[0][:, None]], [whole[1][None, :], whole[2][None, :]]])
+                for cells, whole in zip((estimate, variance), zip(*totals, strict=True), strict=True)
+            )
+        out = self._wide(estimate, variance, (), rows, cols)
         out.attrs |= {"method": answer.method, "source": answer.source}
         return out
 
-    def _row_totals(self, axes: Sequence[Axis], dropna: bool, target: str) -> list[dict[str, FloatArray]]:
-        """Return row, column and grand totals, estimated on their own so that their errors are right."""
-        counts, kept, weight = self._counts(axes), kept_parts(axes, dropna), self._source.weight
-        totals, sampling = [], self._source.sampling(target)
-        for keep in ((0,), (1,), ()):
-            estimate, variance = surrogates.margin_cells(counts, axes, keep, dropna, sampling)
-            part = kept[keep[0]] if keep else slice(None)
-            totals.append(self._results(estimate.ravel() * weight, variance.ravel() * weight**2, (part,)))
-        return totals
-
-    def _table_totals(
+    def _totals(
         self, answer: Answer, axes: Sequence[Axis], dropna: bool, target: str
-    ) -> list[dict[str, FloatArray]]:
-        """Return the same as sums of cells, whose noise is independent."""
-        kept = kept_parts(axes, dropna)
-        cells = answer.estimate[kept], answer.variance[kept]
-        sums = [[np.atleast_1d(v.sum(axis=others)) for v in cells] for others in (1, 0, (0, 1))]
-        return [self._results(estimate, variance, (slice(None),)) for estimate, variance in sums]
+    ) -> list[tuple[FloatArray, FloatArray]]:
+        """Return row, column and grand totals with their variances.
 
-    @staticmethod
-    def _with_margins(
-        tables: dict[str, pd.DataFrame], totals: Sequence[Mapping[str, FloatArray]]
-    ) -> dict[str, pd.DataFrame]:
-        """Add row, column and grand totals."""
-        out = {}
-        for name, table in tables.items():
-            # Plain labels: an index of intervals has no place for "All".
-            rows, cols = (pd.Index(list(v), name=v.name) for v in (table.index, table.columns))
-            wide = pd.DataFrame(table.to_numpy(), index=rows, columns=cols)
-            wide["All"] = totals[0][name]
-            wide.loc["All"] = [*totals[1][name], *totals[2][name]]
-            out[name] = wide
-        return out
+        Those of tables are sums of cells, whose noise is independent. Those of rows are estimated on their own.
+        """
+        kept = kept_parts(axes, dropna)
+        if answer.source != "rows":
+            cells = answer.estimate[kept], answer.variance[kept]
+            first, second, both = ([np.atleast_1d(v.sum(axis=others)) for v in cells] for others in (1, 0, (0, 1)))
+            return [(first[0], first[1]), (second[0], second[1]), (both[0], both[1])]
+        counts, found = self._counts(axes), []
+        for keep in ((0,), (1,), ()):
+            part = kept[keep[0]] if keep else slice(None)
+            cells = surrogates.margin_cells(counts, axes, keep, dropna, self._source.sampling(target))
+            estimate, variance = self._weighted(*cells, False)
+            found.append((estimate.ravel()[part], variance.ravel()[part]))
+        return found
 
     @nan_if_not_found
     def support(
@@ -481,7 +469,7 @@ class CountEstimates(VectorEstimates):
                 likely = self._support_of_two(mine, places, how, normalize, target)
                 if likely[1] < variance:
                     (estimate, variance), source = likely, "both"
-        out = pd.DataFrame(self._results(estimate, variance, (slice(None),)), index=index)
+        out = pd.DataFrame(self._results(estimate, variance), index=index)
         out.attrs["source"] = source
         return out
 
@@ -565,7 +553,7 @@ class CountEstimates(VectorEstimates):
         else:
             drawn, counted = False, mine.count_pairs(places, self._source.codes([column]))
             estimate, variance = self._weighted(*counted.share(normalize, sampling), normalize)
-        out = self._wide(estimate, variance, (slice(None), slice(None)), index, index)
+        out = self._wide(estimate, variance, (), index, index)
         out.attrs |= {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"}
         return out
 
@@ -627,17 +615,10 @@ class CountEstimates(VectorEstimates):
         estimate, errors = sizes.fit(normalize, sampling)
         estimate, variance = self._weighted(estimate, errors**2, normalize)
         index = pd.RangeIndex(sizes.most + 1, name="size")
-        out = pd.DataFrame(self._results(estimate, variance, (slice(None),), least=0.0), index=index)
-        found = self._results(*sizes.mean(sampling), (slice(None),))
+        out = pd.DataFrame(self._results(estimate, variance, least=0.0), index=index)
+        found = self._results(*sizes.mean(sampling))
         out.attrs["mean_size"] = {name: float(values[0]) for name, values in found.items()}
         return out
-
-    def _wide(
-        self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], rows: Any, columns: Any
-    ) -> pd.DataFrame:
-        """Return results as a cross table, their names an outer level of its columns."""
-        results = self._results(estimate, variance, kept)
-        return pd.concat({k: pd.DataFrame(v, rows, columns) for k, v in results.items()}, axis=1, names=[None])
 
     @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
@@ -652,7 +633,7 @@ class CountEstimates(VectorEstimates):
             axis = make_axis(chosen, None if self.is_listed(column) else 1)
             answer = self._cells([axis], True, (), False, "inverse", target)
             rate, variance, source = answer.estimate[-1:], answer.variance[-1:], answer.source
-        out = self._dressed_series(self._results(rate, variance, (slice(None),)), column, "number", column)
+        out = self._dressed_series(self._results(rate, variance), column, "number", column)
         out.attrs["source"] = source
         return out
 

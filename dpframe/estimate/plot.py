@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,40 +13,7 @@ MOST_CURVES = 8
 """Mean curves in one picture."""
 
 
-class Statistics(Protocol):
-    """What a picture is drawn from: `dpframe.Estimates`, or whatever answers like it."""
-
-    def holds_sets(self, column: str) -> bool:
-        """Tell whether the column's values are sets."""
-
-    def holds_vectors(self, column: str) -> bool:
-        """Tell whether the column's values are vectors or curves."""
-
-    @property
-    def mean_curve(self) -> Callable[..., pd.DataFrame]:
-        """The mean at every point, with bands."""
-
-    def is_listed(self, column: str) -> bool:
-        """Tell whether the column's values are counted one by one."""
-
-    @property
-    def crosstab(self) -> Callable[..., pd.DataFrame]:
-        """The joint counts of two columns."""
-
-    @property
-    def support(self) -> Callable[..., pd.DataFrame]:
-        """The share of rows that hold each item."""
-
-    @property
-    def value_counts(self) -> Callable[..., pd.DataFrame]:
-        """The count of each value."""
-
-    @property
-    def histogram(self) -> Callable[..., pd.DataFrame]:
-        """The count of each bin."""
-
-
-def draw(estimates: Statistics, columns: tuple[str, ...], ax: Any, options: dict[str, Any]) -> Any:
+def draw(estimates: Any, columns: tuple[str, ...], ax: Any, options: dict[str, Any]) -> Any:
     """Draw one column's marginal or histogram, or two columns' cross table, and return the axes."""
     try:
         import matplotlib.pyplot as plt
@@ -59,12 +25,13 @@ def draw(estimates: Statistics, columns: tuple[str, ...], ax: Any, options: dict
         _, ax = plt.subplots(layout="constrained")
     if len(columns) == 2:
         return _cross_table(estimates.crosstab(*columns, **options), ax)
-    if estimates.holds_vectors(columns[0]):
-        return _curve(estimates.mean_curve(columns[0], **options), ax)
-    if estimates.holds_sets(columns[0]):
-        return _bars(estimates.support(columns[0], **options), ax, "share of rows")
     if estimates.is_listed(columns[0]):
         return _bars(estimates.value_counts(columns[0], sort=False, **options), ax)
+    space = estimates.plan[columns[0]].space
+    if space.holds_vectors:
+        return _curve(estimates.mean_curve(columns[0], **options), ax)
+    if space.holds_sets:
+        return _bars(estimates.support(columns[0], **options), ax, "share of rows")
     return _histogram(estimates.histogram(columns[0], **options), ax)
 
 

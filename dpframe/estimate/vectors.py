@@ -310,7 +310,7 @@ class VectorEstimates(Reading):
         mine, means, group, source = self._vector_means(column, by, bins, target)
         basis = mine.space.basis
         point, variance = means.through(basis)
-        results = self._results(point, variance, (slice(None),))
+        results = self._results(point, variance)
         factors = largest_deviations(basis, means.covariances, self.confidence_level)
         reach = np.array(factors)[:, None] * results["std_error"]
         results |= dict(zip(BANDS, (point - reach, point + reach), strict=True))
@@ -348,16 +348,15 @@ class VectorEstimates(Reading):
         mine = VectorColumn.of(self._source.column(column))
         means = mine.means(self._source.codes([column]), None, 0.0)
         point, variance = mine.covariances(self._source.codes([column]), means)
-        results = self._results(point, variance, (slice(None),))
         index = pd.Index(mine.space.positions, name=POSITION)
-        return pd.concat({name: pd.DataFrame(results[name], index, index) for name in RESULTS}, axis=1)
+        return self._wide(point, variance, (), index, index)
 
     def _mean_vector(self, column: str, by: Any, weights: str | None, bins: Any, target: str) -> pd.DataFrame:
         """Return the mean at every coordinate or point, with intervals of its own."""
         if weights is not None:
             raise ParameterError(f"the mean of column {column!r} is a vector, which takes no weights; leave them out")
         mine, means, group, source = self._vector_means(column, by, bins, target)
-        results = self._results(*means.through(mine.space.basis), (slice(None),))
+        results = self._results(*means.through(mine.space.basis))
         return self._curve_frame(results, mine, group, source)
 
     def _vector_means(

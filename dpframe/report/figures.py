@@ -61,17 +61,17 @@ def _parts(estimates: Estimates, name: str) -> list[Table | str]:
 
 
 def _statistics(estimates: Estimates, name: str) -> list[Table | str]:
-    if estimates.holds_sets(name):
+    space = estimates.plan[name].space
+    if space.holds_sets:
         support = estimates.support(name).sort_values("estimate", ascending=False, kind="stable")
         return _shares(f"Sets that hold each item of {name}", "Item", support)
-    if estimates.holds_vectors(name):
+    if space.holds_vectors:
         return _mean_curve(estimates, name)
     if estimates.is_listed(name):
-        ordered = estimates.plan[name].space.metric != "discrete"
-        counts = estimates.value_counts(name, normalize=True, sort=not ordered, dropna=False)
+        counts = estimates.value_counts(name, normalize=True, sort=space.metric == "discrete", dropna=False)
         return _shares(f"Shares of the values of {name}", "Value", counts)
     rows = _mean(estimates, name)
-    if estimates.plan[name].space.size > FINEST:
+    if space.size > FINEST:
         return rows
     binned = estimates.histogram(name, BINS)
     shares = binned[["estimate", "lower", "upper"]] / max(estimates.n, 1)
