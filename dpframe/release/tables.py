@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from dpframe.plan.measures import Measure, MeasuredTable, way_starts
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.totals.cells import cell_count, equal_starts, is_cut
-from dpframe.totals.counts import Codes, Counter, Items, Joint, Places, Total, Vectors, cells_of, noisy
+from dpframe.totals.counts import Codes, Counter, Items, Joint, JointCounting, Places, Total, Vectors, cells_of, noisy
 
 _BATCH = 1 << 16
 """Rows that are counted at a time, so that their cells stay in cache."""
@@ -71,6 +72,19 @@ class Tables:
         }
         counted = {(name, self._in_cells(m, name)) for m in self._joints for name in m.columns}
         self._counted = sorted(counted | {(name, False) for m in self._vectors for name in m.columns[1:]})
+        columns = {m: tuple((name, self._in_cells(m, name)) for name in m.columns) for m in self._joints}
+        widths = {own: width for m, j in self._joints.items() for own, width in zip(columns[m], j.shape, strict=True)}
+        self._counting = JointCounting.of(widths, [(columns[m], joint) for m, joint in self._joints.items()])
+
+    @cached_property
+    def _way_starts(self) -> Mapping[str, tuple[int, ...] | None]:
+        """The first codes of the cells of every one-way."""
+        return {name: way_starts(way, self._spaces[name]) for name, way in self._ways.items()}
+
+    @cached_property
+    def _way_widths(self) -> Mapping[str, int]:
+        """The cells of every one-way."""
+        return {name: way.shape(self._spaces)[0] for name, way in self._ways.items()}
 
     def _finer(self, name: str) -> list[Measure]:
         """Return a number's levels above the first, in their order."""
@@ -85,9 +99,7 @@ class Tables:
 
     def _shape(self, measure: Measure) -> tuple[int, ...]:
         return tuple(
-            self._ways[name].shape(self._spaces)[0]
-            if self._in_cells(measure, name)
-            else cell_count(self._spaces[name], 0)
+            self._way_widths[name] if self._in_cells(measure, name) else cell_count(self._spaces[name], 0)
             for name in measure.columns
         )
 
@@ -111,8 +123,7 @@ class Tables:
         for start in range(0, count, _BATCH):
             part = {name: column[start : start + _BATCH] for name, column in codes.items()}
             cells = {(name, cut): self._places(name, part[name], cut) for name, cut in self._counted}
-            for measure, joint in self._joints.items():
-                joint.add([cells[name, self._in_cells(measure, name)] for name in measure.columns])
+            self._counting.add(cells)
             for name, finest in self._finest.items():
                 finest.add([place_of(part[name], self._spaces[name], level_sizes(self._spaces[name])[-1])])
             for measure, total in self._sums.items():
@@ -195,17 +206,15 @@ class Tables:
 
     def _threshold_cells(self, name: str) -> list[int]:
         """Return the cells of a column's one-way that begin where a rule's condition begins or ends."""
-        way = self._ways[name]
-        starts = way_starts(way, self._spaces[name])
+        starts = self._way_starts[name]
         wanted = self._rules.thresholds.get(name, ())
         return [*wanted] if starts is None else [starts.index(code) for code in wanted if code in set(starts)]
 
     def _starts(self, measure: Measure, name: str, bins: Sequence[int] | None) -> tuple[int, ...] | None:
         """Return the first code of each cell, or of each bin of cells; None where each value is a cell."""
-        space, way = self._spaces[name], self._ways.get(name)
         starts = None
-        if way is not None and self._in_cells(measure, name):
-            starts = way_starts(way, space)
+        if name in self._ways and self._in_cells(measure, name):
+            starts = self._way_starts[name]
         if bins is None:
             return starts
         return tuple(bins) if starts is None else tuple(starts[cell] for cell in bins)

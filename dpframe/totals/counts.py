@@ -6,8 +6,9 @@ counter do not depend on how rows are divided into batches, nor on the order of 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -26,6 +27,12 @@ Places = npt.NDArray[np.intp]
 
 _BITS = 1 << 22
 """Bits of sets that are unpacked at a time."""
+
+_BLOCK = 200
+"""Most cells of columns that are joined before joints are counted."""
+
+_FUSED = 1 << 15
+"""Most cells of a pass that counts several joints: sums over them cost less than another pass over the rows."""
 
 _PENDING = 1 << 20
 """Partial counts of values that are kept before they are added up."""
@@ -82,6 +89,79 @@ class Joint(Counter):
         for column, width in zip(cells[1:], self.shape[1:], strict=True):
             place = place * width + column
         self.counts += np.bincount(place, minlength=self.counts.size).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class JointCounting:
+    """How many joints of few columns are counted in few passes: columns of few cells are joined once, in blocks.
+
+    All pairs between two blocks of columns are margins of the blocks' joint, so that one pass over the rows counts
+    them. The counts are those of `Joint.add`.
+
+    Parameters
+    ----------
+    widths
+        Cells of every column, by what names it.
+    blocks
+        The columns that are joined first.
+    passes
+        The blocks that are joined in a pass, and the joints that are margins of it.
+
+    Examples
+    --------
+    >>> joints = {names: Joint((2, 3)) for names in (("a", "x"), ("b", "x"))}
+    >>> counting = JointCounting.of({"a": 2, "b": 2, "x": 3}, list(joints.items()))
+    >>> counting.add({"a": np.array([0, 1]), "b": np.array([1, 1]), "x": np.array([2, 0])})
+    >>> [joint.counts.tolist() for joint in joints.values()]
+    [[[0, 0, 1], [1, 0, 0]], [[0, 0, 0], [1, 0, 1]]]
+    """
+
+    widths: Mapping[Any, int]
+    blocks: tuple[tuple[Hashable, ...], ...]
+    passes: tuple[tuple[tuple[int, ...], tuple[tuple[tuple[Hashable, ...], Joint], ...]], ...]
+
+    @classmethod
+    def of(cls, widths: Mapping[Any, int], joints: Sequence[tuple[tuple[Hashable, ...], Joint]]) -> JointCounting:
+        """Return the passes for some joints."""
+        blocks: list[list[Hashable]] = []
+        size = _BLOCK + 1
+        for name in sorted(widths, key=widths.__getitem__):
+            size *= widths[name]
+            if size > _BLOCK:
+                blocks.append([])
+                size = widths[name]
+            blocks[-1].append(name)
+        home = {name: place for place, block in enumerate(blocks) for name in block}
+        passes: dict[tuple[int, ...], list[tuple[tuple[Hashable, ...], Joint]]] = {}
+        for names, joint in joints:
+            passes.setdefault(tuple(sorted({home[name] for name in names})), []).append((names, joint))
+        return cls(widths, tuple(map(tuple, blocks)), tuple((key, tuple(found)) for key, found in passes.items()))
+
+    def add(self, cells: Mapping[Any, Places]) -> None:
+        """Count rows by their cells in each column."""
+        joined = [self._joined(block, cells) for block in self.blocks]
+        for places, margins in self.passes:
+            names = [name for i in places for name in self.blocks[i]]
+            shape = tuple(self.widths[name] for name in names)
+            if len(margins) == 1 or math.prod(shape) > _FUSED:
+                for own, joint in margins:
+                    joint.add([cells[name] for name in own])
+                continue
+            place = joined[places[0]]
+            for i in places[1:]:
+                place = place * math.prod(self.widths[name] for name in self.blocks[i]) + joined[i]
+            whole = np.bincount(place, minlength=math.prod(shape)).reshape(shape)
+            for own, joint in margins:
+                # The axes that stay come in the order of the pass.
+                kept = [name for name in names if name in own]
+                margin = whole.sum(axis=tuple(i for i, name in enumerate(names) if name not in own))
+                joint.counts += margin.transpose([kept.index(name) for name in own])
+
+    def _joined(self, block: Sequence[Hashable], cells: Mapping[Any, Places]) -> Places:
+        place = cells[block[0]]
+        for name in block[1:]:
+            place = place * self.widths[name] + cells[name]
+        return place
 
 
 @dataclass

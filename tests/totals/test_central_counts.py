@@ -5,6 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
@@ -13,7 +15,7 @@ from dpframe.plan.measures import Measure
 from dpframe.release.tables import Tables, measured_tables, quantile_bins
 from dpframe.spaces import Integer, Nullable, Subset
 from dpframe.totals.cells import equal_starts
-from dpframe.totals.counts import Items, Joint, Total, cells_of, noisy
+from dpframe.totals.counts import Items, Joint, JointCounting, Total, cells_of, noisy
 
 SPACES = {
     "sex": ["F", "M"],
@@ -174,3 +176,24 @@ def test_a_sample_is_measured_whole(monkeypatch):
     whole = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
     assert plan.tables_step == whole.tables_step  # no credit for the sample
     assert math.isfinite(plan.local.epsilon)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_joints_counted_in_few_passes_are_those_counted_one_by_one(data):
+    """Blocks of columns, margins of their joints, and columns on their own give the same whole numbers."""
+    widths = data.draw(st.lists(st.sampled_from([1, 2, 3, 7, 16, 90, 400]), min_size=1, max_size=9))
+    names = list(range(len(widths)))
+    tuples = data.draw(
+        st.lists(st.permutations(names).flatmap(lambda p: st.integers(1, min(3, len(p))).map(lambda k: tuple(p[:k]))))
+    )
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    cells = {name: rng.integers(0, width, 50) for name, width in enumerate(widths)}
+    joints = [(own, Joint(tuple(widths[name] for name in own))) for own in tuples]
+    counting = JointCounting.of(dict(enumerate(widths)), joints)
+    for part in (slice(0, 20), slice(20, 50)):
+        counting.add({name: places[part] for name, places in cells.items()})
+    for own, joint in joints:
+        alone = Joint(joint.shape)
+        alone.add([cells[name] for name in own])
+        np.testing.assert_array_equal(joint.counts, alone.counts)
