@@ -30,6 +30,9 @@ EPSILONS = (1 / 8, 8**-0.5, 1.0, 8**0.5, 8.0)
 ROWS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 """Multiples of the plan's own ε and rows at which errors are forecast; the page interpolates between them."""
 
+MANY = 24
+"""Columns beyond which every other point of the grid is left out: there a forecast takes most of a second."""
+
 MOST_PAIRS = 300
 """Pairs of columns that a page holds."""
 
@@ -58,8 +61,9 @@ def page_data(plan: PlanData) -> dict[str, Any]:
     """Return what the page shows: half-widths of 95 % intervals, by statistic, over the grid of ε and rows."""
     assert plan.n
     own = Setting.of(plan)
-    epsilons = [plan.epsilon * factor for factor in EPSILONS]
-    rows = sorted({max(2, round(plan.n * factor)) for factor in ROWS})
+    step = 1 if len(plan.columns) <= MANY else 2
+    epsilons = [plan.epsilon * factor for factor in EPSILONS[::step]]
+    rows = sorted({max(2, round(plan.n * factor)) for factor in ROWS[::step]})
     grid = [[_forecast(replace(own, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
     planned, declared = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast(own)
     return {

@@ -17,7 +17,7 @@ import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.cli.main import main
 from dpframe.plan import build_plan
-from dpframe.plan.page import EPSILONS, ROWS, lost_columns
+from dpframe.plan.page import EPSILONS, MOST_PAIRS, ROWS, lost_columns, page_data
 from dpframe.plan.setting import Setting
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -93,16 +93,24 @@ def test_what_inference_would_lose_falls_with_epsilon_and_rows():
     assert lost_columns(build_plan(SPACES, epsilon=1.0, n=100), [1.0], [100]) is None
 
 
+def test_many_columns_have_a_coarser_grid_and_the_first_pairs():
+    spaces = {f"c{i}": ["a", "b"] for i in range(26)}
+    data = page_data(build_plan(spaces, epsilon=1.0, n=1_000, delta=0.0))
+    assert data["epsilons"] == [1 / 8, 1.0, 8.0]
+    assert data["rows"] == [round(1_000 / 16), 1_000, 16_000]
+    assert sum(one["kind"] == "joint" for one in data["statistics"]) == MOST_PAIRS
+
+
 def test_one_more_column_makes_errors_larger(page):
     assert 1.02 < data_of(page)["oneMore"] < 1.6
 
 
-def test_a_page_needs_rows_columns_and_a_folder(tmp_path, plan):
+def test_a_page_needs_rows_columns_and_a_folder(tmp_path):
     for bad in (build_plan(SPACES, epsilon=1.0), build_plan({}, epsilon=1.0, n=10)):
         with pytest.raises(dpf.ParameterError, match="a page needs columns and the number of rows"):
             bad.page()
     with pytest.raises(dpf.FileError, match="name a file in a folder that exists"):
-        plan.page(tmp_path / "none" / "plan.html")
+        build_plan({"a": ["x", "y"]}, epsilon=1.0, n=10, delta=0.0).page(tmp_path / "none" / "plan.html")
 
 
 def test_the_shell_writes_it(tmp_path, capsys):
@@ -111,7 +119,20 @@ def test_the_shell_writes_it(tmp_path, capsys):
     target = tmp_path / "plan.html"
     spaces = str(tmp_path / "spaces.json")
     with pytest.raises(SystemExit) as stopped:
-        main(["plan", str(tmp_path / "in.parquet"), "--epsilon", "1", "--spaces", spaces, "--html", str(target)])
+        main(
+            [
+                "plan",
+                str(tmp_path / "in.parquet"),
+                "--epsilon",
+                "1",
+                "--delta",
+                "0",
+                "--spaces",
+                spaces,
+                "--html",
+                str(target),
+            ]
+        )
     assert not stopped.value.code
     assert data_of(target.read_text(encoding="utf-8"))["plan"]["rows"] == 500
     assert "a page to try out" in capsys.readouterr().err
