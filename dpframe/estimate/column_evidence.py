@@ -22,10 +22,10 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis
-from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.table_column import first_codes
 from dpframe.evidence.combine import Observation, likely, updated
 from dpframe.evidence.law import RowsLaw
+from dpframe.evidence.number_law import project
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Space
 from dpframe.threads import one_thread
@@ -157,7 +157,7 @@ def rows_by_cell(
     surrogates, n = axis.surrogates, float(counts.sum())
     alone = surrogates @ counts
     # Half a row more in every cell: no cell that seems empty is taken for certain.
-    shares = project_to_simplex(alone / n) * n + 0.5
+    shares = project(alone / n) * n + 0.5
     shares /= shares.sum()
     noise = (surrogates * (axis.channel @ shares)) @ surrogates.T
     own = (1 - sampling) * np.diag(shares) + sampling * np.outer(shares, shares)
@@ -296,7 +296,7 @@ class ColumnEvidence:
         known = [facts for facts in (measured, tables) if facts is not None]
         rows, covariance = updated(alone, covariance, Observation.joined(known, axis.cells))
         if population:
-            shares = project_to_simplex(rows / total)
+            shares = project(rows / total)
             covariance = covariance + total * (np.diag(shares) - np.outer(shares, shares))
         return _presented(rows, covariance, axis, normalize, dropna)
 

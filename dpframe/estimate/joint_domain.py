@@ -7,7 +7,6 @@ rows of products of surrogates, and P(class | cell), are taken block by block: t
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -38,39 +37,18 @@ def check_cells(shape: Sequence[int]) -> None:
         )
 
 
-class Block(ABC):
-    """Some axes of a joint, at their positions in it.
-
-    A *base* is what a cell is a share of: the rows that agree with it on the given axes, and (if nulls are left out)
-    are not null on the others.
-    """
-
-    @abstractmethod
-    def sums(self, counts: FloatArray, what: str, given: Collection[int], dropna: bool) -> FloatArray:
-        """Return Σ counts·Φ, Φ², W, W² or Φ·W over the block's classes, as `JointDomain.sums` says."""
-
-    @abstractmethod
-    def spread(self, shares: FloatArray) -> FloatArray:
-        """Apply the channel along the block's axes."""
-
-    @abstractmethod
-    def adjoint(self, values: FloatArray) -> FloatArray:
-        """Apply its transpose."""
-
-    @abstractmethod
-    def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
-        """Draw the classes of rows that are counted by cell."""
-
-
 @dataclass(frozen=True, eq=False)
-class AxisBlock(Block):
-    """One axis."""
+class AxisBlock:
+    """One axis, at its position in a joint."""
 
     axis: ChannelAxis
     position: int
 
     def sums(self, counts: FloatArray, what: str, given: Collection[int], dropna: bool) -> FloatArray:
-        """Invert the axis; where it is not given the base is 1, or the surrogate of "not null"."""
+        """Return Σ counts·Φ, Φ², W, W² or Φ·W over the axis's classes, as `JointDomain.sums` says.
+
+        Where it is not given the base is 1, or the surrogate of "not null".
+        """
         moved = np.moveaxis(counts, self.position, 0)
         if self.position in given or what in ("cell", "cell²"):
             sums = self.axis.invert(moved, squared=what in SQUARED)
@@ -106,7 +84,7 @@ class AxisBlock(Block):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupBlock(Block):
+class GroupBlock:
     """The crossed axes of a group, whose cells are their classes.
 
     The indicator of a set of tuples has the mean over all tuples that is the set's share of them; all sums are of the
@@ -200,6 +178,10 @@ def _not_null(axis: Axis) -> FloatArray:
     return mask
 
 
+Block = AxisBlock | GroupBlock
+"""Some axes of a joint whose noise is independent of that of all others."""
+
+
 @dataclass(frozen=True, eq=False)
 class JointDomain:
     """The cells and classes of some axes crossed with each other, and the channel between them.
@@ -250,9 +232,10 @@ class JointDomain:
         counts
             Rows by class.
         what
-            ``"cell"`` for Φ, the surrogate of every cell's indicator; ``"base"`` for W, that of the cell's base (see
-            `Block`), with one cell along the axes that it does not depend on; ``"cell²"``, ``"base²"``,
-            ``"cell·base"`` for the products.
+            ``"cell"`` for Φ, the surrogate of every cell's indicator; ``"base"`` for W, that of what a cell is a share
+            of: the rows that agree with it on the given axes, and are not null on the others if nulls are left out;
+            with one cell along the axes that it does not depend on; ``"cell²"``, ``"base²"``, ``"cell·base"`` for
+            the products.
         given, dropna
             The axes on which a base agrees with its cell, by position, and whether it leaves out nulls elsewhere.
         """

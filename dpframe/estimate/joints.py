@@ -23,12 +23,12 @@ from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import bootstrap_errors, fit_joint, project_to_simplex, refits
+from dpframe.estimate.likelihood import bootstrap_errors, fit_joint, refits
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.question import Answer, Question
 from dpframe.estimate.table_column import TableColumn, aggregation
-from dpframe.evidence.number_law import NumberLaw, truncated_spread
+from dpframe.evidence.number_law import NumberLaw, project, truncated_spread
 from dpframe.tables.released import Source
 
 GRID_CELLS = 128
@@ -438,7 +438,7 @@ def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], F
 
 
 def _nearest(counts: FloatArray, domain: JointDomain) -> FloatArray:
-    return project_to_simplex(domain.sums(counts) / max(float(counts.sum()), 1.0))
+    return project(domain.sums(counts) / max(float(counts.sum()), 1.0))
 
 
 def _crossed(parts: Sequence[FloatArray]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Estimates of joints that stay in the simplex: projection, maximum likelihood, and bootstrap errors."""
+"""Estimates of joints by maximum likelihood, and bootstrap errors."""
 
 from __future__ import annotations
 
@@ -22,17 +22,6 @@ Refit = tuple[FloatArray, FloatArray]
 
 _MANY_ROWS = 1_000_000_000
 """Rows from which on a table that is drawn from is taken as a population, whose errors are larger."""
-
-
-def project_to_simplex(values: FloatArray, total: float = 1.0) -> FloatArray:
-    """Return the nearest array (ℓ2) of non-negative entries with the given sum.
-
-    Held, Wolfe and Crowder 1974: subtract the one threshold that leaves the sum right, cut at zero.
-    """
-    flat = np.sort(values.ravel())[::-1]
-    excess = (np.cumsum(flat) - total) / np.arange(1, len(flat) + 1)
-    last = int(np.nonzero(flat > excess)[0][-1]) if len(flat) else 0
-    return np.asarray(np.maximum(values - excess[last], 0.0))
 
 
 def independent_shares(counts: FloatArray, channels: Channels) -> FloatArray:

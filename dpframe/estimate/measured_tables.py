@@ -17,7 +17,6 @@ import numpy as np
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
-from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import (
     TableColumn,
@@ -31,7 +30,7 @@ from dpframe.estimate.table_column import (
 from dpframe.estimate.tables.tables import Table, merged
 from dpframe.evidence.combine import Observation
 from dpframe.evidence.law import RowsLaw
-from dpframe.evidence.number_law import NumberLaw, NumberPair
+from dpframe.evidence.number_law import NumberLaw, NumberPair, project
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import MeasuredTable
@@ -238,7 +237,7 @@ class MeasuredTables:
         if column.space.is_numeric and not column.space.is_listed:
             return self._number(column, alone.measured, coarse)
         fine, counts = alone.axes[0], alone.table.counts
-        return TableColumn(fine, np.arange(fine.cells), project_to_simplex(counts / max(float(counts.sum()), 1.0)))
+        return TableColumn(fine, np.arange(fine.cells), project(counts / max(float(counts.sum()), 1.0)))
 
     def _number(self, column: Column, own: MeasuredTable, coarse: Axis | None) -> TableColumn:
         """Return a number's column of the fit: its cells are those that its levels tell apart."""

@@ -9,10 +9,9 @@ import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.axes import Axis, BinnedAxis
-from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.tables.tables import Table
 from dpframe.evidence.law import Law
-from dpframe.evidence.number_law import NumberLaw
+from dpframe.evidence.number_law import NumberLaw, project
 
 MOST_BINS = 12
 """Bins of a number in pairs."""
@@ -302,7 +301,7 @@ def quantile_bins(counts: FloatArray, has_null: bool = False, most: int = MOST_B
     array([0, 0, 1, 2, 2, 2, 2])
     """
     present = counts[: len(counts) - has_null]
-    shares = project_to_simplex(present / max(float(present.sum()), 1.0))
+    shares = project(present / max(float(present.sum()), 1.0))
     middles = np.cumsum(shares) - shares / 2
     bins = np.minimum((middles * most).astype(np.int64), most - 1)
     bins = np.cumsum(np.diff(bins, prepend=bins[0]) > 0)

@@ -399,23 +399,25 @@ def _first(edges: FloatArray, heights: FloatArray, reach: bool) -> float:
     return float(edges[place - 1] + part * (edges[place] - edges[place - 1]))
 
 
-def project(values: FloatArray, variances: FloatArray, total: float) -> FloatArray:
+def project(values: FloatArray, variances: FloatArray | float = 1.0, total: float = 1.0) -> FloatArray:
     """Return the nearest numbers that are not negative and have a sum, distances weighted by inverse variances.
+
+    One threshold per unit of variance leaves the sum right (Held, Wolfe and Crowder 1974).
 
     Examples
     --------
-    >>> project(np.array([5.0, 1.0, -1.0]), np.array([1.0, 1.0, 1.0]), 5.0)
+    >>> project(np.array([5.0, 1.0, -1.0]), total=5.0)
     array([4.5, 0.5, 0. ])
     """
-    if total <= 0 or not len(values):
+    if total <= 0 or not values.size:
         return np.zeros_like(values)
-    variances = np.maximum(variances, 1e-12)
+    flat, weights = values.ravel(), np.maximum(np.broadcast_to(variances, values.shape), 1e-12).ravel()
     # x = (y − λv)₊: λ from the entries that stay, in the order in which they leave.
-    order = np.argsort(-values / variances)
-    y, v = np.cumsum(values[order]), np.cumsum(variances[order])
+    order = np.argsort(-flat / weights)
+    y, v = np.cumsum(flat[order]), np.cumsum(weights[order])
     steps = (y - total) / v
-    last = int(np.flatnonzero(values[order] > steps * variances[order])[-1])
-    return np.asarray(np.maximum(values - steps[last] * variances, 0.0))
+    last = int(np.flatnonzero(flat[order] > steps * weights[order])[-1])
+    return np.asarray(np.maximum(flat - steps[last] * weights, 0.0).reshape(values.shape))
 
 
 def truncated_spread(estimate: FloatArray, error: FloatArray) -> FloatArray:

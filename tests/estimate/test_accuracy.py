@@ -17,7 +17,8 @@ import pytest
 
 import dpframe as dpf
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import fit_joint, project_to_simplex
+from dpframe.estimate.likelihood import fit_joint
+from dpframe.evidence.number_law import project
 from dpframe.plan.build import build_plan
 from dpframe.release.release import release
 
@@ -69,7 +70,7 @@ def point(estimates, axes, method):
     if method == "em":
         return fit_joint(counts, [axis.channel for axis in axes])
     inverse = JointDomain.of(axes).sums(counts) / estimates.n
-    return inverse if method == "inverse" else project_to_simplex(inverse)
+    return inverse if method == "inverse" else project(inverse)
 
 
 def index(axes):

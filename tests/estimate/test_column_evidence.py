@@ -64,7 +64,7 @@ def test_combination_is_the_least_squares_of_rows_and_counts():
     found, covariance, _ = combine(axis, counts, cells)
     surrogates = axis.invert(np.eye(5))
     alone = surrogates @ counts
-    shares = module.project_to_simplex(alone / 1050) * 1050 + 0.5
+    shares = module.project(alone / 1050) * 1050 + 0.5
     shares /= shares.sum()
     law = axis.channel @ shares
     prior = 1050 * (surrogates @ np.diag(law) @ surrogates.T - np.diag(shares))
@@ -171,7 +171,7 @@ def test_a_population_adds_what_drawing_rows_adds():
         made.cells(axis, normalize=False, dropna=True, population=wide) for wide in (False, True)
     )
     np.testing.assert_array_equal(rows, same)
-    t = module.project_to_simplex(rows / 1_000)
+    t = module.project(rows / 1_000)
     np.testing.assert_allclose(population - table, 1_000 * t * (1 - t), rtol=1e-9)
 
 

@@ -15,11 +15,12 @@ import dpframe as dpf
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import expectation_maximization, fit_joint, project_to_simplex
+from dpframe.estimate.likelihood import expectation_maximization, fit_joint
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.tables import Evidence, row_table
 from dpframe.evidence.law import Shares
+from dpframe.evidence.number_law import project
 from dpframe.plan.build import build_plan
 from dpframe.plan.forecast import joint_errors, marginal_errors
 from dpframe.release.release import release
@@ -211,7 +212,7 @@ def test_likelihood_beats_the_inverse_where_cells_are_many():
 @given(arrays(float, st.integers(1, 12), elements=st.floats(-3, 3)), st.floats(0.5, 2))
 def test_projection_is_the_nearest_point(values, total):
     """Karush–Kuhn–Tucker: one threshold is subtracted from all that stay positive, and exceeds the others."""
-    found = project_to_simplex(values, total)
+    found = project(values, total=total)
     assert found.sum() == pytest.approx(total)
     assert (found >= 0).all()
     kept = found > 1e-12
@@ -593,4 +594,4 @@ def test_projections_of_bins_are_shares():
     for columns, bins in ((["age"], {"age": 4}), (["sex", "age"], {"age": [0, 20, 61]})):
         found = ONE.joint(columns, bins=bins, method="project", normalize=True)["estimate"].to_numpy()
         counts = ONE.joint(columns, bins=bins, method="inverse")["estimate"].to_numpy()
-        assert found == pytest.approx(project_to_simplex(counts / len(TABLE)), abs=1e-9)
+        assert found == pytest.approx(project(counts / len(TABLE)), abs=1e-9)

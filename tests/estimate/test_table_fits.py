@@ -123,21 +123,18 @@ def test_tables_of_one_pair_are_weighted_by_precision():
         (lambda: Table((0,), np.zeros(2), 0.0), "sigma must be above zero; give one"),
         (lambda: Table((0,), np.zeros(2), np.ones(3)), "give one, or one for each cell"),
         (lambda: Evidence(0, (2,)), "n: the table has no rows"),
-        (lambda: Evidence(9, (2,), (Table((0,), np.zeros(3), 1.0),)), r"its columns have \(2,\) cells"),
-        (lambda: Evidence(9, (2,), (Table((4,), np.zeros(2), 1.0),)), "there are 1 columns; give positions below 1"),
-        (
-            lambda: Evidence(9, (2, 2), (), (), (row_table((0, 1), np.ones((2, 2)), [keep(2, 0.5)] * 2),)),
-            "channels are missing; give P",
-        ),
-        (lambda: Evidence(9, (2,), (), (np.eye(3),)), r"give shape \(classes, cells\)"),
         (lambda: Evidence(9, (2,)).one_way(0), "column 0 is in no table and in no rows; give a table"),
-        (lambda: fit_tables(Evidence(9, (2,), (Table((0,), np.ones(2), 1.0),))), "no pair of columns.*measure a pair"),
-        (lambda: draw_given(Mixture(np.ones(1), (np.ones((1, 1)),)), [], [], None), "one entry for each column"),
     ],
 )
 def test_refusals(make, message):
     with pytest.raises(ParameterError, match=message):
         make()
+
+
+def test_columns_of_which_no_two_are_known_are_independent():
+    tables = (Table((0,), np.array([60.0, 40.0]), 1.0), Table((1,), np.array([20.0, 80.0]), 1.0))
+    found = fit_tables(Evidence(100, (2, 2), tables)).joint([0, 1])
+    assert found == pytest.approx(np.outer([0.6, 0.4], [0.2, 0.8]))
 
 
 # Simple estimates

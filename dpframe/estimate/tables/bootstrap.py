@@ -13,7 +13,7 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.tables.fit import TableFit, fit_alone, fit_tables
+from dpframe.estimate.tables.fit import TableFit, fit_tables
 from dpframe.estimate.tables.tables import Evidence, Table
 
 REPLICAS = 10
@@ -46,8 +46,7 @@ class Fitted:
             digest.update(channel.tobytes())
         key = digest.digest()
         if key not in _kept:
-            known = evidence.pairs or evidence.rows
-            _kept[key] = cls(fit_tables(evidence) if known else fit_alone(evidence))
+            _kept[key] = cls(fit_tables(evidence))
             while len(_kept) > KEPT_FITS:
                 _kept.popitem(last=False)
         _kept.move_to_end(key)
@@ -124,11 +123,6 @@ class Fitted:
             0 for the table's own shares, 1 for the population's that its rows were drawn from.
         of
             What is asked of the cells: sums of their shares; by default the shares themselves.
-
-        Raises
-        ------
-        ParameterError
-            If a column is in no table and in no rows.
         """
 
         def estimate(fit: TableFit) -> FloatArray:

@@ -18,10 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dpframe.arrays import FloatArray
-from dpframe.errors import ParameterError
-from dpframe.estimate.likelihood import project_to_simplex
 from dpframe.estimate.tables.mixture import Mixture, fit_mixture, targets_of
 from dpframe.estimate.tables.tables import Evidence, Table
+from dpframe.evidence.number_law import project
 
 CLASSES = (1, 2, 5, 10, 20, 40, 80, 160)
 """Candidates, from few to many."""
@@ -104,20 +103,15 @@ class TableFit:
     def refitted(self, evidence: Evidence, seed: int) -> TableFit:
         """Fit other evidence with the same classes and steps, as replicas need."""
         if not evidence.pairs and not evidence.rows:
-            return fit_alone(evidence)
+            return fit_tables(evidence)
         return TableFit(evidence, fit_mixture(evidence, classes=self.classes, starts=1, seed=seed), self.steps)
 
 
 def fit_tables(evidence: Evidence, *, starts: int = 5) -> TableFit:
     """Fit a mixture whose number of classes the data choose, and find the steps to the simple estimates.
 
-    Raises
-    ------
-    ParameterError
-        If no pair of columns was measured or counted, or a column is in no table and in no rows.
+    Columns of no two of which anything is known are independent, in one class.
 
-    Examples
-    --------
     >>> truth = np.array([[400.0, 100.0], [100.0, 400.0]])
     >>> noise = np.array([[3.0, -2.0], [1.0, -4.0]])
     >>> fit = fit_tables(Evidence(1000, (2, 2), (Table((0, 1), truth + noise, 3.0),)))
@@ -125,17 +119,11 @@ def fit_tables(evidence: Evidence, *, starts: int = 5) -> TableFit:
     True
     """
     if not evidence.pairs and not evidence.rows:
-        raise ParameterError("tables: no pair of columns was measured, which a fit needs; measure a pair")
+        return TableFit(evidence, Mixture(np.ones(1), tuple(law[None, :] for law in evidence.one_ways)), Steps({}, 0.0))
     choice = choose_classes(evidence) if evidence.pairs else Choice(CLASSES_OF_ROWS, ())
     starts = starts if evidence.pairs else STARTS_OF_ROWS
     mixture = fit_mixture(evidence, classes=choice.classes, starts=starts)
     return TableFit(evidence, mixture, _steps(choice))
-
-
-def fit_alone(evidence: Evidence) -> TableFit:
-    """Return the fit of columns of no two of which anything is known: independent ones, in one class."""
-    laws = tuple(law[None, :] for law in evidence.one_ways)
-    return TableFit(evidence, Mixture(np.ones(1), laws), Steps({}, 0.0))
 
 
 def _measured(evidence: Evidence) -> dict[tuple[int, ...], Table]:
@@ -263,21 +251,14 @@ def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArra
             others = tuple(i for i in range(shares.ndim) if i != axis)
             short = (margin - shares.sum(axis=others)) / (shares.size / len(margin))
             shares = shares + np.expand_dims(short, others)
-        shares = project_to_simplex(shares)
+        shares = project(shares)
     return shares
 
 
 def fit_to_margins(
     start: FloatArray, margins: Mapping[tuple[int, ...], FloatArray], sweeps: int = SWEEPS
 ) -> FloatArray:
-    """Scale a joint to margins of some of its axes, in turn (Deming and Stephan 1940).
-
-    Parameters
-    ----------
-    start
-        Shares to begin with.
-    margins
-        Shares by the axes that they are of, in rising order.
+    """Scale a joint to margins, given by the axes that they are of, in turn (Deming and Stephan 1940).
 
     >>> fit_to_margins(np.full((2, 2), 0.25), {(0,): np.array([0.9, 0.1])})
     array([[0.45, 0.45],
@@ -295,16 +276,8 @@ def fit_to_margins(
 def geometric_joint(own: FloatArray, pairs: Mapping[tuple[int, ...], FloatArray], weight: float = 0.5) -> FloatArray:
     """Return the normalised geometric mean of a joint and of the joint that maximises entropy given its pairs.
 
-    Which of the two is nearer to the truth depends on the table; their mean is never far.
-
-    Parameters
-    ----------
-    own
-        Shares of the joint by the mixture.
-    pairs
-        Shares of every pair of its axes.
-    weight
-        Exponent of the mixture's own, from 0 to 1.
+    Which of the two is nearer to the truth depends on the table; their mean is never far. ``weight`` is the exponent
+    of the joint's own shares, from 0 to 1, and ``pairs`` are those of every pair of its axes.
     """
     # Scaling starts from independent columns.
     axes = range(own.ndim)

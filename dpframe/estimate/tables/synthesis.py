@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray, IntArray
-from dpframe.errors import ParameterError
 from dpframe.estimate.tables.mixture import Mixture
 
 CHUNK = 16_384
@@ -45,11 +44,6 @@ def draw_given(
     list of arrays
         Cells of every column, in the order of rows.
 
-    Raises
-    ------
-    ParameterError
-        If channels or codes are not as many as the mixture's columns.
-
     Examples
     --------
     >>> both = Mixture(np.array([0.5, 0.5]), (np.eye(2), np.eye(2)))
@@ -59,8 +53,6 @@ def draw_given(
     >>> draw_given(both, [kept, lost], released, np.random.default_rng(0))
     [array([0, 1, 1]), array([0, 1, 1])]
     """
-    if not len(channels) == len(codes) == len(mixture.laws):
-        raise ParameterError("channels, codes: each must have one entry for each column of the mixture; give them all")
     found = [np.zeros(len(codes[0]), dtype=np.int64) for _ in codes]
     for f in range(mixture.fits):
         part, rows = mixture.fit(f), slice(f, None, mixture.fits)

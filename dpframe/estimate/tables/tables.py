@@ -13,7 +13,8 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.estimate.likelihood import expectation_maximization, noise_share, project_to_simplex
+from dpframe.estimate.likelihood import expectation_maximization, noise_share
+from dpframe.evidence.number_law import project
 
 SHOWS = 3.0
 """Standard deviations of its law under independence beyond which a pair's distance from that shows."""
@@ -180,7 +181,7 @@ class Evidence:
     Raises
     ------
     ParameterError
-        If a table's shape is not that of its columns, or rows come without channels.
+        If the table has no rows.
     """
 
     n: float
@@ -192,22 +193,6 @@ class Evidence:
     def __post_init__(self) -> None:
         if not self.n > 0:
             raise ParameterError("n: the table has no rows; estimates need at least one")
-        for table in (*self.tables, *self.rows):
-            if not all(0 <= c < len(self.sizes) for c in table.columns):
-                raise ParameterError(
-                    f"table of columns {table.columns}: there are {len(self.sizes)} columns; "
-                    f"give positions below {len(self.sizes)}"
-                )
-        for table in self.tables:
-            shape = tuple(self.sizes[c] for c in table.columns)
-            if table.counts.shape != shape:
-                raise ParameterError(
-                    f"table of columns {table.columns}: shape is {table.counts.shape}; its columns have {shape} cells"
-                )
-        if self.rows and len(self.channels) != len(self.sizes):
-            raise ParameterError("rows: channels are missing; give P(class | cell) for every column")
-        if any(a.shape[1] != size for a, size in zip(self.channels, self.sizes, strict=False)):
-            raise ParameterError("channels: a channel has other cells than its column; give shape (classes, cells)")
 
     def split(self, scale: float, generator: np.random.Generator) -> tuple[Evidence, Evidence]:
         """Return what two measurements with independent noise would have said, as `Table.split`."""
@@ -255,7 +240,7 @@ class Evidence:
             If neither tables nor rows hold the column.
         """
         known = self.known([column])
-        return self._from_rows(column) if known is None else project_to_simplex(known.counts / self.n)
+        return self._from_rows(column) if known is None else project(known.counts / self.n)
 
     def _from_rows(self, column: int) -> FloatArray:
         table = next((table for table in self.rows if column in table.columns), None)
