@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 
 from dpframe.api.accessor import DpAccessor
-from dpframe.api.options import PlanOptions
+from dpframe.api.options import PlanOptions, documented
 from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import Form, PandasForm, ReadForm
-from dpframe.engines.job import PreparedRelease, budget_for, check_plan_fits, chosen_for, prepared
+from dpframe.engines.job import PreparedRelease, budget_for, chosen_for, plan_for, prepared
 from dpframe.engines.readers import PandasReader, ParquetReader, Part
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
@@ -223,11 +223,13 @@ def _of_files(source: str | Path) -> DaskTable:
     )
 
 
+@documented
 def make_plan(
     source: Any,
     epsilon: float | None = None,
     delta: float | None = None,
     *,
+    id: str | None = None,
     ledger: Any = None,
     dataset: str | None = None,
     part: str | None = None,
@@ -240,25 +242,30 @@ def make_plan(
 
     Parameters
     ----------
-    source
-        A Dask DataFrame, or the path of Parquet files.
-    epsilon, delta, ledger, dataset, part, **options
+    source, id
+        As for `sanitize`.
+    epsilon, delta, ledger, dataset, part
         As for `dpframe.make_plan`.
+    {options}
     """
-    return planned(open_table(source), epsilon, delta, Account.of(ledger, dataset, part), options)
+    return planned(open_table(source, id), epsilon, delta, Account.of(ledger, dataset, part), options)
 
 
+@documented
 def sanitize(
     source: Any,
-    plan: Plan,
+    plan: Plan | None = None,
     target: str | Path | None = None,
     *,
+    epsilon: float | None = None,
+    delta: float | None = None,
     id: str | None = None,
     key: bytes | None = None,
     ledger: Any = None,
     dataset: str | None = None,
     part: str | None = None,
     compression: str = "snappy",
+    **options: Unpack[PlanOptions],
 ) -> Any:
     """Randomise every row of a Dask frame, or of Parquet files, by Dask's workers.
 
@@ -267,7 +274,7 @@ def sanitize(
     source
         A Dask DataFrame, or the path of Parquet files that the workers see as well.
     plan
-        The plan; see `make_plan`.
+        A ready plan; see `make_plan`.
     target
         A new directory to write, of Parquet files whose footers have the plan. It appears whole or not at all. Without
         it a lazy frame is returned.
@@ -284,6 +291,10 @@ def sanitize(
         `dpframe.sanitize_parquet` does.
     compression
         Parquet compression codec.
+    epsilon, delta
+        The promise, replace-one, per person, in place of a plan. ``delta=None`` is min(1e-6, n^−1.5). Under a ledger
+        private inference is entered by itself, before the release.
+    {options}
 
     Returns
     -------
@@ -299,10 +310,11 @@ def sanitize(
         As `dpframe.sanitize`.
     """
     check_codec(compression)
-    request, account = Request(plan=plan), Account.of(ledger, dataset, part)
+    account = Account.of(ledger, dataset, part)
     path = None if target is None else check_target(target)
     table = open_table(source, id)
-    check_plan_fits(table, plan)
+    plan = plan_for(table, plan, epsilon, delta, account, options)
+    request = Request(plan=plan)
     with budget_for(table, request, account, key, path) as budget:
         table = chosen_for(table, plan, budget)
         ready = prepared(table, request, budget)
@@ -343,27 +355,45 @@ class DaskAccessor(DpAccessor):
         meta: pd.DataFrame = frame._meta
         return meta
 
+    @documented
     def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
-        """Plan how the frame would be sanitised; see `make_plan`."""
+        """Plan how the frame would be sanitised; see `make_plan`.
+
+        Parameters
+        ----------
+        epsilon, delta
+            The promise.
+        {options}
+        """
         return make_plan(self._frame, epsilon, delta, **options)
 
+    @documented
     def sanitize(
         self,
         epsilon: float | None = None,
         delta: float | None = None,
         *,
         plan: Plan | None = None,
+        target: str | Path | None = None,
+        id: str | None = None,
         key: bytes | None = None,
         ledger: Any = None,
         dataset: str | None = None,
         part: str | None = None,
+        compression: str = "snappy",
         **options: Any,
     ) -> Any:
-        """Randomise every row of the frame, under a ready plan or one that is made first; see `sanitize`."""
+        """Randomise every row of the frame, under a ready plan or a promise; see `sanitize`.
+
+        Parameters
+        ----------
+        epsilon, delta, plan, target, id, key, ledger, dataset, part, compression
+            As for `sanitize`.
+        {options}
+        """
+        how: Any = {"epsilon": epsilon, "delta": delta, "id": id, "key": key, "compression": compression}
         account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
-        if plan is None:
-            plan, options = make_plan(self._frame, epsilon, delta, **account, **options), {}
-        return sanitize(self._frame, plan, key=key, **account, **options)
+        return sanitize(self._frame, plan, target, **how, **account, **options)
 
     @property
     def release(self) -> ReleaseInfo:

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpframe.api.options import PlanOptions
 from dpframe.api.parquet_job import budget_of_input
-from dpframe.api.planning import ReleaseBudget, Request, of_persons, prepare
+from dpframe.api.planning import ReleaseBudget, Request, of_persons, planned, prepare
 from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import Form
 from dpframe.engines.staging import WrittenFile, write_part
@@ -26,6 +27,7 @@ from dpframe.release.info import ReleaseInfo
 from dpframe.release.order_watch import warn_of
 from dpframe.release.release import Selection
 from dpframe.release.tables import Tables
+from dpframe.tables.checks import check_columns
 
 T = TypeVar("T", bound=EngineTable)
 
@@ -67,15 +69,38 @@ class PreparedRelease:
 
 
 def check_plan_fits(table: EngineTable, plan: Plan) -> None:
-    """Raise `ParameterError` for what plans may ask for and rows in an engine do not have."""
+    """Raise an error for columns that are not those of a plan, and for what rows in an engine do not have."""
     if plan.privacy_id is not None:
         check_places(table.by_id)
+    if table.text is None:  # a release is refused for what it is
+        check_columns([name for name in table.names if name != plan.privacy_id], plan)
     if plan.keeps_index:
         raise ParameterError("an engine keeps no index; make the plan with shuffle=True, or for another table")
     if table.by_id and plan.sample is not None:
         raise ParameterError("sample needs places, which rows by id have not; write the table to Parquet first")
     if table.by_id and not plan.shuffle:
         raise ParameterError("shuffle=False keeps an order, which rows by id have not; write it to Parquet first")
+
+
+def plan_for(
+    table: EngineTable,
+    plan: Plan | None,
+    epsilon: float | None,
+    delta: float | None,
+    account: Account | None,
+    options: PlanOptions,
+) -> Plan:
+    """Return a ready plan, or the one that a promise and options decide, for which inference reads the table.
+
+    Raises
+    ------
+    ParameterError
+        For neither or both of them, or options that break their rules.
+    """
+    Request(epsilon, delta, plan, options)
+    found = planned(table, epsilon, delta, account, options) if plan is None else plan
+    check_plan_fits(table, found)
+    return found
 
 
 @contextlib.contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import pickle
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -12,11 +15,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar, Unpack
 from urllib.parse import unquote, urlparse
 
-from dpframe.api.options import PlanOptions
+from dpframe.api.options import PlanOptions, documented
 from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.forms import ArrowForm, Form
-from dpframe.engines.job import PreparedRelease, budget_for, check_plan_fits, chosen_for, prepared
+from dpframe.engines.job import PreparedRelease, budget_for, chosen_for, plan_for, prepared
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
 from dpframe.engines.staging import check_target
@@ -44,6 +47,9 @@ from dpframe.engines.spark_sink import FORMAT, ReleaseSink, release_text
 from dpframe.engines.spark_tasks import BUCKET, FILE, RESULT, ROW, ROWS, Each, Gather, PlainReader, Scatter, SparkReader
 
 T = TypeVar("T")
+
+PYTHON = "PYSPARK_PYTHON"
+"""Names the Python that workers run, in the environment."""
 
 NEEDS_JAVA = (
     "which Spark needs, of version 17 or 21: apt-get install openjdk-17-jre-headless, or set JAVA_HOME to where one is"
@@ -111,6 +117,7 @@ def open_table(source: Any, id: str | None = None) -> SparkTable:
     frame = _read(source) if isinstance(source, str | Path) else source
     if not hasattr(frame, "mapInArrow"):
         raise ParameterError(f"{type(source).__name__} is no Spark DataFrame, and no path of Parquet files; pass one")
+    _own_python(frame.sparkSession)
     names, template = list(frame.columns), _template(frame)
     if id is None:
         addressed, firsts, count = _by_file(frame)
@@ -139,7 +146,11 @@ def opened(frame: Any) -> EngineRelease:
 def _read(source: str | Path) -> Any:
     """Return Parquet files as a frame; what this process sees of them is read as on one machine."""
     if not Path(source).exists():
-        return session().read.parquet(str(source))
+        try:
+            with _quiet():
+                return session().read.parquet(str(source))
+        except AnalysisException:
+            raise FileError(f"{source} does not exist, or holds no Parquet files; name files or a directory") from None
     files = open_input(source)
     if not isinstance(files, ParquetInput):
         raise FileError(f"{source} is {files.form}, and engines cannot read parts of it; convert it to Parquet")
@@ -169,12 +180,34 @@ def session() -> Any:
     java = shutil.which("java") if home is None else shutil.which(str(Path(home, "bin", "java")))
     if java is None and remote is None:
         raise FileError(f"no Java was found, {NEEDS_JAVA}")
+    os.environ.setdefault(PYTHON, sys.executable)
     try:
         return SparkSession.builder.getOrCreate()
     except PySparkException as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
     raise FileError(f"{java} does not run, {NEEDS_JAVA}")
+
+
+def _own_python(session: Any) -> None:
+    """Let workers on this machine run this Python, where nobody said which: the system's may have no dpframe."""
+    context = getattr(session, "sparkContext", None)  # Spark Connect has none
+    if context is None or PYTHON in os.environ or not context.master.startswith("local"):
+        return
+    if not context.getConf().contains("spark.pyspark.python"):
+        context.pythonExec = sys.executable
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep PySpark from writing the traceback of an error that is answered here."""
+    logger = logging.getLogger("DataFrameQueryContextLogger")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
@@ -184,11 +217,12 @@ def _by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
     """
     path, row = sf.col("_metadata.file_path"), sf.col("_metadata.row_index")
     try:
-        addressed = frame.select("*", sf.xxhash64(path).alias(FILE), row.alias(ROW))
-        counts = frame.groupBy(path.alias("path"), sf.xxhash64(path).alias(FILE)).agg(
-            sf.count("*").alias("rows"), sf.max(row).alias("last")
-        )
-        found = [(r["path"], r[FILE], r["rows"], r["last"]) for r in counts.collect()]
+        with _quiet():
+            addressed = frame.select("*", sf.xxhash64(path).alias(FILE), row.alias(ROW))
+            counts = frame.groupBy(path.alias("path"), sf.xxhash64(path).alias(FILE)).agg(
+                sf.count("*").alias("rows"), sf.max(row).alias("last")
+            )
+            found = [(r["path"], r[FILE], r["rows"], r["last"]) for r in counts.collect()]
     except AnalysisException:
         raise ParameterError(
             "rows of the frame have no address that stays: pass id= with a column that names every row once, or write "
@@ -219,6 +253,7 @@ def _by_id(frame: Any, name: str) -> int:
     return count
 
 
+@documented
 def make_plan(
     source: Any,
     epsilon: float | None = None,
@@ -239,23 +274,28 @@ def make_plan(
     ----------
     source, id
         As for `sanitize`.
-    epsilon, delta, ledger, dataset, part, **options
+    epsilon, delta, ledger, dataset, part
         As for `dpframe.make_plan`.
+    {options}
     """
     return planned(open_table(source, id), epsilon, delta, Account.of(ledger, dataset, part), options)
 
 
+@documented
 def sanitize(
     source: Any,
-    plan: Plan,
+    plan: Plan | None = None,
     target: str | Path | None = None,
     *,
+    epsilon: float | None = None,
+    delta: float | None = None,
     id: str | None = None,
     key: bytes | None = None,
     ledger: Any = None,
     dataset: str | None = None,
     part: str | None = None,
     compression: str = "snappy",
+    **options: Unpack[PlanOptions],
 ) -> Any:
     """Randomise every row of a Spark frame, or of Parquet files, by Spark's workers.
 
@@ -265,7 +305,7 @@ def sanitize(
         A Spark DataFrame, or the path of Parquet files. A frame's rows are known by their files and places there, and
         it has all rows of these files; other frames need ``id``.
     plan
-        The plan; see `make_plan`.
+        A ready plan; see `make_plan`.
     target
         A new directory to write, that the driver and the workers see under one path, of Parquet files whose footers
         have the plan. It appears whole or not at all. Without it a lazy frame is returned.
@@ -280,6 +320,10 @@ def sanitize(
         `dpframe.sanitize_parquet` does.
     compression
         Parquet compression codec.
+    epsilon, delta
+        The promise, replace-one, per person, in place of a plan. ``delta=None`` is min(1e-6, n^−1.5). Under a ledger
+        private inference is entered by itself, before the release.
+    {options}
 
     Returns
     -------
@@ -295,10 +339,11 @@ def sanitize(
         As `dpframe.sanitize`.
     """
     check_codec(compression)
-    request, account = Request(plan=plan), Account.of(ledger, dataset, part)
+    account = Account.of(ledger, dataset, part)
     path = None if target is None else check_target(target)
     table = open_table(source, id)
-    check_plan_fits(table, plan)
+    plan = plan_for(table, plan, epsilon, delta, account, options)
+    request = Request(plan=plan)
     with budget_for(table, request, account, key, path) as budget:
         table = chosen_for(table, plan, budget)
         ready = prepared(table, request, budget)

@@ -25,7 +25,7 @@ class WrittenFile:
 
 
 def check_target(target: str | os.PathLike[str]) -> Path:
-    """Return the path of a directory to be made, or raise `FileError`."""
+    """Return the path of a directory to be made, or raise `FileError` if it cannot be: before a release is paid for."""
     path = Path(target)
     if "://" in str(target):
         raise FileError(f"{target} is no path; name a directory that the driver and all workers see under one path")
@@ -33,6 +33,10 @@ def check_target(target: str | os.PathLike[str]) -> Path:
         raise FileError(f"{path} exists; an engine writes a new directory, so name another one or remove it")
     if not path.parent.is_dir():
         raise FileError(f"{path.parent} is not a directory; make it first")
+    try:
+        stage(path).rmdir()
+    except OSError as error:
+        raise FileError(f"{path} could not be written: {error.strerror or 'input/output error'}") from None
     return path.absolute()
 
 

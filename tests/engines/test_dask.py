@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from signatures import check_signature
 from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 
 import dpframe as dpf
@@ -97,6 +98,23 @@ class TestSameAsPandas:
     def test_a_plan_made_here(self, flat, plan):
         frame = dd.from_pandas(flat, npartitions=4, sort=False)
         assert engine.make_plan(frame, epsilon=3, spaces=plan.spaces) == plan
+
+    def test_a_promise_and_options_in_place_of_a_plan(self, flat, tmp_path):
+        ledger, frame = dpf.Ledger(tmp_path / "ledger.sqlite"), dd.from_pandas(flat, npartitions=3)
+        ledger.create("survey", epsilon=1.0, delta=1e-5)
+        spaces = {name: space for name, space in SPACES.items() if name in flat.columns}
+        how = {"delta": 1e-6, "spaces": spaces, "measure": None, "ledger": ledger, "dataset": "survey"}
+        told = engine.sanitize(frame, None, tmp_path / "out", epsilon=0.4, **how)
+        expected = dpf.make_plan(flat, 0.4, 1e-6, spaces=spaces, measure=None)
+        assert told.plan == expected
+        assert dpf.verify_file(tmp_path / "out").ok
+        safe = frame.dp.sanitize(0.4, **how)
+        assert safe.dp.release.plan == expected
+        assert ledger.history("survey")["what"].tolist() == ["release", "release"]
+
+    def test_text_and_signature_have_every_option(self):
+        for function in (engine.make_plan, engine.sanitize, dd.DataFrame.dp.plan, dd.DataFrame.dp.sanitize):
+            check_signature(function)
 
     def test_the_key_stands_in_work_alone(self, flat, plan):
         """Dask's workers move data to disk, and the results of work, but no work."""
@@ -417,6 +435,28 @@ class TestRefusals:
                 engine.sanitize(frame, plan, target)
         with pytest.raises(dpf.ParameterError, match="compression 'zip' is not known; use snappy"):
             engine.sanitize(frame, plan, tmp_path / "out", compression="zip")
+
+    def test_what_cannot_be_is_found_before_the_spend(self, flat, plan, tmp_path):
+        ledger, frame = dpf.Ledger(tmp_path / "ledger.sqlite"), dd.from_pandas(flat, npartitions=2)
+        ledger.create("survey", epsilon=100.0, delta=1e-5)
+        account = {"ledger": ledger, "dataset": "survey"}
+        with pytest.raises(dpf.FileError, match="could not be written: File name too long"):
+            engine.sanitize(frame, plan, tmp_path / ("x" * 300), **account)
+        for source in (frame.drop(columns="sex"), frame.assign(more=1)):
+            for target in (None, tmp_path / "out"):
+                with pytest.raises(dpf.ColumnError, match=r"'(sex|more)': is in the (plan|table) but not in the"):
+                    engine.sanitize(source, plan, target, **account)
+        assert ledger.history("survey").empty
+        assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]
+
+    def test_a_promise_and_a_plan(self, flat, plan):
+        frame = dd.from_pandas(flat, npartitions=2)
+        with pytest.raises(dpf.ParameterError, match="epsilon is already decided by the plan; give one or the other"):
+            engine.sanitize(frame, plan, epsilon=1)
+        with pytest.raises(dpf.ParameterError, match=r"give epsilon, e\.g\. epsilon=1\.0, or a plan"):
+            engine.sanitize(frame)
+        with pytest.raises(dpf.ParameterError, match="spacs is no option of a plan; did you mean spaces"):
+            frame.dp.sanitize(1, spacs={})
 
     def test_what_is_no_table(self, flat, plan, tmp_path):
         with pytest.raises(dpf.ParameterError, match=r"DataFrame is no Dask DataFrame.*pass one"):

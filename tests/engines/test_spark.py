@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from signatures import check_signature
 from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 
 import dpframe as dpf
@@ -66,7 +67,20 @@ def test_a_session(spark, tmp_path, monkeypatch):
     rows_of_persons(spark, table, tmp_path)
     what_is_refused(spark, safe, source, plan, tmp_path)
     folders_are_text(spark, table, tmp_path)
+    a_promise_in_place_of_a_plan(spark, source, table, monkeypatch)
     rows_that_change(spark, source, table, plan, tmp_path)
+
+
+def a_promise_in_place_of_a_plan(spark, source, table, monkeypatch):
+    """Workers run this Python, where a session was made without a word on theirs."""
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "no-python-at-all")
+    safe = engine.sanitize(spark.read.parquet(str(source)), epsilon=1, delta=1e-6, spaces=SPACES, measure=None)
+    assert spark.sparkContext.pythonExec == sys.executable
+    assert engine.info(safe).plan == dpf.make_plan(table, 1, 1e-6, spaces=SPACES, measure=None)
+    assert safe.count() == ROWS
+    for function in (engine.make_plan, engine.sanitize):
+        check_signature(function)
 
 
 def described(frame):
@@ -161,6 +175,13 @@ def what_is_refused(spark, safe, source, plan, tmp_path):
         engine.sanitize(safe.withColumn("person", sf.monotonically_increasing_id()), plan, id="person")
     with pytest.raises(dpf.AlreadySanitizedError, match="is a release already"):
         engine.sanitize(tmp_path / "one.parquet", plan)
+    for target in (None, tmp_path / "nothing"):
+        with pytest.raises(dpf.ColumnError, match="'sex': is in the plan but not in the table; make the plan from"):
+            engine.sanitize(raw.drop("sex"), plan, target)
+    with pytest.raises(dpf.FileError, match=r"nowhere.parquet does not exist, or holds no Parquet files"):
+        engine.sanitize(tmp_path / "nowhere.parquet", plan)
+    with pytest.raises(dpf.ParameterError, match="epsilon is already decided by the plan"):
+        engine.sanitize(raw, plan, epsilon=1)
     with pytest.raises(dpf.ColumnError, match=r"'age' at row position 4321: .*Nullable"):
         engine.sanitize(raw.withColumn("age", sf.expr("if(_metadata.row_index = 2321, null, age)")), plan)
     with pytest.raises(dpf.NotSanitizedError, match="no release plan"):
