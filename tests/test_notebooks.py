@@ -46,7 +46,7 @@ KINDS = ("stdout", "error", "text/plain", "text/html", "image/png")
 
 
 def test_they_are_numbered() -> None:
-    assert [path.name[0] for path in NOTEBOOKS] == list("12345678")
+    assert [path.name[0] for path in NOTEBOOKS] == list("123456789")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

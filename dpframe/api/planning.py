@@ -19,7 +19,7 @@ from dpframe.api.expected_errors import expected_errors, first_lines, typical_sp
 from dpframe.api.identity import content, request_digest, table_digest, warn_of_parts
 from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.channels import MECHANISMS, Mechanism
-from dpframe.channels.base import check_tag
+from dpframe.channels.base import check_tag, family_for
 from dpframe.errors import (
     AlreadySanitizedError,
     ColumnError,
@@ -33,7 +33,7 @@ from dpframe.errors import (
     name_list,
     warn,
 )
-from dpframe.infer.declared import identifiers, infer_spaces, warn_of_identifiers
+from dpframe.infer.declared import empty_columns, identifiers, infer_spaces, warn_of_identifiers
 from dpframe.infer.private import Measurement, histograms_of, rounds_of
 from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
@@ -271,6 +271,7 @@ class CheckedRequest:
         promise = promise_of(request.epsilon, request.delta, table.n, quiet)
         _check_lists(table.names, options["drop"], options["passthrough"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
+        columns = _without_empty(columns, options, table.objects, quiet)
         columns = _without_identifiers(columns, options, quiet)
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
@@ -351,9 +352,31 @@ class CheckedRequest:
             asked=self.measurement.asked,
         )
         chosen = {name: spaces[name] for name in self.names}
-        plan = built(chosen, self.promise, self.options, self.wish.without(chosen), inferred)
+        plan = self._with_mechanisms(chosen, inferred)
         warn_not_found(plan, self.expected(table) if plan.not_found else [])
         return plan
+
+    def _with_mechanisms(self, spaces: Mapping[str, Space], inferred: Inferred) -> Plan:
+        """Return the plan; a mechanism that an inferred space turns out not to take gives way, as all is paid for."""
+
+        def plan_of(options: Mapping[str, Any]) -> Plan:
+            return built(spaces, self.promise, options, self.wish.without(spaces), inferred)
+
+        given = self.options["mechanisms"]
+        open_ones = [name for name in inferred.columns if name in given] if isinstance(given, Mapping) else []
+        if not open_ones:
+            return plan_of(self.options)
+        try:
+            return plan_of(self.options)
+        except (ParameterError, PlanError) as error:
+            unfit = [name for name in open_ones if not _takes(spaces[name], given[name])] or open_ones
+            warn(
+                f"mechanisms of {name_list(unfit)} do not suit the spaces that were inferred, and give way to these "
+                f"spaces' own: {error}; declare spaces={{{unfit[0]!r}: …}} to have them",
+                InferenceWarning,
+            )
+        kept = {name: mechanism for name, mechanism in given.items() if name not in unfit}
+        return plan_of({**self.options, "mechanisms": kept})
 
 
 @dataclass(frozen=True)
@@ -434,6 +457,21 @@ def planned(
     return prepare(of_persons(table, request, budget.choice), request, budget).plan
 
 
+def _without_empty(columns: Sequence[Field], options: dict[str, Any], objects: bool, quiet: bool) -> list[Field]:
+    """Return the columns less those whose type holds nothing but nulls, which join ``drop``, with one warning."""
+    found = [] if objects else empty_columns(columns, options["spaces"])
+    if not found or len(found) == len(columns):
+        return list(columns)
+    options["drop"] = (*options["drop"], *found)
+    if not quiet:
+        warn(
+            f"left out, as their type is null and holds nothing else: {name_list(found)}; drop={found} says that they "
+            "are to go",
+            InferenceWarning,
+        )
+    return [column for column in columns if column.name not in found]
+
+
 def _without_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: bool) -> list[Field]:
     """Return the columns less those that look like identifiers, which join ``drop``, with one warning.
 
@@ -468,6 +506,16 @@ def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
     if refusal is not None:
         raise ParameterError(refusal)
     return reused
+
+
+def _takes(space: Space, mechanism: Any) -> bool:
+    """Return whether a mechanism, ready or by its name, is for spaces of such a metric."""
+    tag = mechanism.tag if isinstance(mechanism, Mechanism) else mechanism
+    try:
+        family_for(space, tag)
+    except ParameterError:
+        return False
+    return True
 
 
 def _ready(options: Mapping[str, Any]) -> list[Mechanism]:

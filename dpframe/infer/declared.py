@@ -123,6 +123,19 @@ def identifiers(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | Non
     ]
 
 
+def empty_columns(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> list[str]:
+    """Return the columns without a declared space whose Arrow type is null: a table of this schema has nulls there.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> empty_columns([Field("a", pa.null(), True), Field("b", pa.int8(), True)], None)
+    ['a']
+    """
+    declared = _declared(spaces)
+    return [column.name for column in columns if pa.types.is_null(column.type) and column.name not in declared]
+
+
 def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
     """Say which columns are left out as identifiers, and how to keep them, in one warning.
 

@@ -15,7 +15,7 @@ import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.channels import RandomizedResponse
-from dpframe.errors import ColumnError, ParameterError, PlanError
+from dpframe.errors import ColumnError, InferenceWarning, ParameterError, PlanError
 from dpframe.infer.cost import Histogram, spend
 from dpframe.plan.build import build_plan
 from dpframe.plan.certificate import certify
@@ -132,14 +132,35 @@ def test_spaces_of_a_plan_that_no_ledger_has_are_paid_for_once(tmp_path: Path) -
     assert kept.spent("survey").epsilon == pytest.approx(found + 4 + paid.inferred.budget.epsilon)
 
 
-def test_a_column_of_type_null_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+def test_a_column_of_type_null_is_left_out(tmp_path: Path) -> None:
+    """The type is public, and says that nothing is there; of nothing else a table is refused before it costs."""
     table, kept = pa.table({"c": pa.nulls(10), "a": pa.array(range(10))}), ledger(tmp_path)
     pq.write_table(table, tmp_path / "in.parquet")
+    account: dict[str, Any] = {"ledger": kept, "dataset": "survey"}
+    with pytest.warns(InferenceWarning, match=r"^left out, as their type is null and holds nothing else: c; drop="):
+        safe = dpf.sanitize(table, 1.0, spaces={"a": (0, 10)}, **account)
+    assert safe.column_names == ["a"]
+    with pytest.warns(InferenceWarning, match="left out, as their type is null"):
+        info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, spaces={"a": (0, 10)})
+    assert info.plan.drop == ("c",)
+    assert dpf.sanitize(table, plan=info.plan).column_names == ["a"]
+    spent = kept.spent("survey").epsilon
     with pytest.raises(ColumnError, match=r"^column 'c': has type null, which no space can hold"):
-        dpf.sanitize(table, 1.0, ledger=kept, dataset="survey")
-    with pytest.raises(ColumnError, match=r"^column 'c': has type null, which no space can hold"):
-        dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, ledger=kept, dataset="survey")
-    assert kept.spent("survey").epsilon == 0
+        dpf.sanitize(table.select(["c"]), 1.0, **account)
+    assert kept.spent("survey").epsilon == spent
+
+
+@pytest.mark.parametrize("given", ["laplace", "bitflip", RandomizedResponse(7, 0.1)], ids=str)
+def test_a_mechanism_that_an_inferred_space_does_not_take_gives_way(tmp_path: Path, given: Any) -> None:
+    """What objects are shows once it is paid for: the release is made all the same, with the space's own mechanism."""
+    frame, kept = pd.DataFrame({"a": pd.Series(["x", "y", "z"] * 1_000, dtype=object)}), ledger(tmp_path)
+    with pytest.warns(InferenceWarning, match=r"^mechanisms of a do not suit the spaces that were inferred.*declare"):
+        safe = dpf.sanitize(frame, 1.0, mechanisms={"a": given}, ledger=kept, dataset="survey")
+    plan = safe.dp.release.plan
+    assert plan["a"].mechanism.tag == "randomized_response"
+    assert plan["a"].mechanism.size == plan["a"].space.size
+    assert plan.verify().ok
+    assert kept.history("survey")["what"].tolist() == ["release"]
 
 
 def test_a_categorical_column_without_values_is_measured_like_one_with_a_single_value() -> None:
