@@ -17,7 +17,7 @@ from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer.column import Task
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.infer.from_data import integers, reals, times
-from dpframe.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds, refined
+from dpframe.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds, refined, truth_values
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
@@ -199,10 +199,15 @@ class Numbers(Task):
 
     def _bounds(self) -> tuple[float, float] | None:
         cells = fitted(self.rounds)
-        if self.most > 1:
-            return bounds(cells, self.n)
-        # All cells with mass, as a bound too wide costs less than one too narrow.
-        return outer_bounds(cells, self.n - max(self.measured[-1].missing or 0, 0))
+        nulls = [(m.missing, 1 / m.variance) for m in self.measured if m.missing is not None]
+        weight = math.fsum(w for _, w in nulls)
+        missing = math.fsum(count * w for count, w in nulls) / weight if nulls else 0.0
+        present = self.n - max(missing, 0.0)
+        truth = None if self.unit else truth_values(cells, present, 1 / weight if nulls else 0.0)
+        if truth is not None:
+            return truth
+        # Of an only round all cells with mass, as a bound too wide costs less than one too narrow.
+        return bounds(cells, self.n) if self.most > 1 else outer_bounds(cells, present)
 
     def inner(self) -> Space:
         """Return the space between the bounds found, or between 0 and 1 where nothing was."""

@@ -265,6 +265,28 @@ def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
     return _at_zero(low, high, cells, outer)
 
 
+def truth_values(cells: Cells, present: float, missing: float = 0.0) -> tuple[float, float] | None:
+    """Return 0 and 1 where these two seem to hold all of ``present`` rows, or None where they do not.
+
+    No other two values are as common, so that they need less evidence than bounds that are chosen among hundreds: as
+    many rows as are present, within the noise of both counts and that of the nulls, of variance ``missing``.
+    """
+    ends, edges = cells.grid.ends, cells.grid.edges
+    if 1 not in edges:
+        return None
+    one = edges.index(1) + 1
+    zero = one - 1 if cells.grid.whole else int(np.searchsorted(np.array(edges, dtype=np.float64), 0.0))
+    if ends[one + 1] - 1 > (1 if cells.grid.whole else POINT) or not ends[zero] <= 0 < ends[zero + 1]:
+        return None
+    both = np.array([zero, one])
+    rest = present - float(cells.counts[both].sum())
+    return (0.0, 1.0) if rest < _REST * math.sqrt(cells.covariance[np.ix_(both, both)].sum() + missing) else None
+
+
+_REST = 1.25
+"""Standard errors up to which rows that seem to be neither 0 nor 1 are thought to be noise."""
+
+
 def outer_bounds(cells: Cells, present: float) -> tuple[float, float] | None:
     """Return where the cells that hold ``present`` rows begin and end, or None where there are none but that of 0."""
     outer = fullest(cells, present)

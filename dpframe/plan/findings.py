@@ -1,9 +1,16 @@
-"""What private inference did not find, judged from its noisy counts alone.
+"""What private inference did not find: a forecast of the errors of means, from its noisy counts alone.
 
-A plan holds the counts that inference measured, the noise's variance and the number of rows. From these follow the
-share of the rows present that the space found does not hold, and its standard error; all of it is post-processing, and
-costs nothing. A column is *not found* where that share is more than a fifth by two standard errors, or may be more than
-three fifths.
+A plan holds the counts that inference measured, the noise's variance and the number of rows; what is made of them is
+post-processing, and costs nothing. A column is *found* if its mean will err by less than its standard deviation.
+
+*Beyond the bounds.* If a share q of the rows lies beyond one, the mean of the clipped column falls short of the
+column's by at most √(q/(1 − q)) standard deviations (Cauchy and Schwarz): by half of one where q is a fifth. The counts
+say q with a standard error, and a column is lost where q is more than a fifth by two of them, or may be more than three
+fifths.
+
+*Noise.* The noise of a sum grows with the width of the bounds, which is compared with the standard deviation that the
+counts show; and with the root of the number of columns that are measured. Those with most noise are left out, until
+that of all others is small.
 """
 
 from __future__ import annotations
@@ -30,14 +37,14 @@ MOST_OUTSIDE = 0.2
 MOST_UNSEEN = 0.6
 """Share of the rows that may lie there for all that counts say; estimates have it in their intervals."""
 
-MOST_BESIDE_SPIKE = 0.05
-"""The same of a column that has most of its rows in one cell: how far the others lie is not known from it."""
+MOST_NOISE = 0.35
+"""Standard error of a mean, by the noise of its sum, in standard deviations of the column."""
 
 _SPIKE = 0.6
-"""Share of the rows in one cell from which on a column's others are few."""
+"""Share of the rows in one value from which on a column's others are few."""
 
-_SURELY = 3.0
-"""Standard errors by which others than a spike's rows are there beyond doubt."""
+_WITHIN = 0.15
+"""Standard deviation of the rows within a cell, in its widths: half of what it is where they are spread evenly."""
 
 _RUNS, _FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.01
 """Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows."""
@@ -85,15 +92,38 @@ def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFou
 
 def judge_spaces(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotFound, ...]:
     """Return the same of columns with these spaces, of which there need be no plan yet."""
-    findings = []
+    lost: dict[str, _Missing] = {}
+    noises: dict[str, float] = {}
     for name, space in spaces.items():
         known = [m for m in inferred.measured if m.column == name and _counts_of(m, space)]
-        mine = [measured for measured in known if measured.kind == known[-1].kind]
+        mine = tuple(measured for measured in known if measured.kind == known[-1].kind)
         rule = _RULES.get(mine[-1].kind) if mine and n > 0 and name in inferred.columns else None
-        missing = None if rule is None else rule(tuple(mine), space, n)
+        missing = None if rule is None else rule(mine, space, n)
         if missing is not None:
-            findings.append(NotFound(name, missing.why, _placeholder(space), missing.times))
-    return tuple(findings)
+            lost[name] = missing
+        elif rule is not None and mine[-1].kind == "intervals":
+            noises[name] = _noise_of_mean(mine, space, n)
+    lost |= _drowned(noises, len(spaces) - len(lost), len(inferred.columns))
+    why = ((name, space, lost[name]) for name, space in spaces.items() if name in lost)
+    return tuple(NotFound(name, missing.why, _placeholder(space), missing.times) for name, space, missing in why)
+
+
+def _drowned(noises: Mapping[str, float], found: int, inferred: int) -> dict[str, _Missing]:
+    """Return the columns whose means noise hides, if as many others as can be are measured.
+
+    ``noises`` are forecasts where as many columns are measured as were inferred: sums share what tables cost.
+    """
+    order = sorted(noises, key=noises.__getitem__)
+    kept = len(order)
+    while kept and _share_of(noises[order[kept - 1]], found - len(order) + kept, inferred) > 1:
+        kept -= 1
+    rest = ((name, _share_of(noises[name], found - len(order) + kept + 1, inferred)) for name in order[kept:])
+    why = "its mean would have more noise than a third of its standard deviation"
+    return {name: _Missing(why, _soon(times)) for name, times in rest}
+
+
+def _share_of(noise: float, measured: int, inferred: int) -> float:
+    return noise * math.sqrt(measured / max(inferred, 1)) / MOST_NOISE
 
 
 def _counts_of(measured: Measured, space: Space) -> bool:
@@ -117,15 +147,15 @@ def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int) -> _Mis
     share, error = share_outside(measured, space, n)
     if share - ERRORS * error > MOST_OUTSIDE:
         return _Missing("more than a fifth of the rows lies beyond its bounds", _TIMES[1])
-    if (share - error / 2 > MOST_BESIDE_SPIKE and _spiky(measured, n)) or _hides_others(measured, space, n):
+    spiky = measured[-1].kind == "intervals" and _spiky(measured, space, n)
+    if spiky and _hides_others(measured, space, n):
         why = "one value has most of the rows, and where the others lie does not stand out of the noise"
         return _Missing(why, _TIMES[1])
-    needed = max(ERRORS * error / max(MOST_UNSEEN - share, 1e-9), _CHANCE * error / max(1 - share, 1e-9))
+    # Truth values were not chosen among hundreds of bounds.
+    chosen = not spiky or bounds_of_counts(space.inner_space, measured[-1].unit) != [0.0, 1.0]
+    needed = max(ERRORS * error / max(MOST_UNSEEN - share, 1e-9), chosen * _CHANCE * error / max(1 - share, 1e-9))
     if needed > 1:
-        why = "its bounds rest on counts that do not stand out of their noise"
-        # Errors fall with 1/ε. Half as much again, as the share that was drawn here is not the one drawn then.
-        times = 1.5 * needed
-        return _Missing(why, next((most for most in _TIMES if times <= most), None))
+        return _Missing("its bounds rest on counts that do not stand out of their noise", _soon(needed))
     return None
 
 
@@ -133,32 +163,82 @@ _TIMES = (1.5, 2.0, 3.0)
 """Factors of ε by which a column is said to be about to be found."""
 
 
-def _spiky(measured: Sequence[Measured], n: int) -> bool:
-    nulls = max(measured[-1].missing or 0, 0)
-    return max(measured[-1].counts, default=0) > _SPIKE * max(n - nulls, 1)
+def _soon(needed: float) -> float | None:
+    """Return the factor of ε with which a column is about to be found whose errors are so many times too large.
 
-
-def _hides_others(measured: Sequence[Measured], space: Space, n: int) -> bool:
-    """Tell whether one value has most rows, others there are or may be, and none are seen between the bounds.
-
-    How many rows one cell leaves to all others is known from its count and n, far better than from the sum of their
-    own. Beside a cell around 0 the bounds were put where nothing was seen: between 0 and 1.
+    Errors fall with 1/ε. Half as much again, as the noise that was drawn here is not the one drawn then.
     """
+    return next((most for most in _TIMES if 1.5 * needed <= most), None)
+
+
+@lru_cache(maxsize=8)
+def _fitted(measured: tuple[Measured, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the ends of the finest cells, their counts and the covariance of these."""
     layers = [Layer((-math.inf, *m.cells, math.inf), m.counts, m.variance) for m in measured]
     counts, covariance = fit_layers(layers)
-    ends = np.array(layers[-1].ends, dtype=np.float64)
-    spike, whole = int(np.argmax(counts)), space.inner_space.is_whole or measured[-1].unit is not None
-    width = ends[spike + 1] - ends[spike]
-    single = width <= 1 if whole else width < POINT * abs(ends[spike]) or ends[spike] < 0 < ends[spike + 1]
-    if not single or not _spiky(measured, n):
-        return False
-    others = n - (measured[-1].missing or 0) - counts[spike]
-    error = math.sqrt(covariance[spike, spike] + (measured[-1].variance if measured[-1].missing is not None else 0.0))
-    if others < _SURELY * error and others + ERRORS * error < MOST_BESIDE_SPIKE * n:
-        return False
-    inside = _inside(ends, space, measured[-1].unit) > 0
+    return np.array(layers[-1].ends, dtype=np.float64), counts, covariance
+
+
+def _whole(measured: Sequence[Measured], space: Space) -> bool:
+    return bool(space.inner_space.is_whole or measured[-1].unit is not None)
+
+
+def _spiky(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
+    """Tell whether a single value has most of the rows that are present."""
+    ends, counts, _ = _fitted(measured)
+    spike = int(np.argmax(counts))
+    start, stop = ends[spike], ends[spike + 1]
+    single = stop - start <= 1 if _whole(measured, space) else stop - start < POINT * abs(start) or start < 0 < stop
+    return bool(single and counts[spike] > _SPIKE * max(n - max(measured[-1].missing or 0, 0), 1))
+
+
+def _hides_others(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
+    """Tell whether there are other rows than those of the fullest cell, and none stand out between the bounds.
+
+    How many there are is known from its count and n, far better than from the sum of their own. Of truth values they
+    have one cell.
+    """
+    ends, counts, covariance = _fitted(measured)
+    spike, unit = int(np.argmax(counts)), measured[-1].unit
+    seen = {spike}
+    if bounds_of_counts(space.inner_space, unit) == [0.0, 1.0]:
+        seen |= {int(np.searchsorted(ends, value, side="right")) - 1 for value in (0.0, 1.0)}
+    known = np.array(sorted(seen))
+    missing = measured[-1].missing
+    rest = n - (missing or 0) - counts[known].sum()
+    variance = covariance[np.ix_(known, known)].sum() + (measured[-1].variance if missing is not None else 0.0)
+    inside = _inside(ends, space, unit) > 0
     inside[spike] = False
-    return not _stands_out(counts, covariance, inside)
+    return bool(rest > ERRORS * math.sqrt(variance)) and not _stands_out(counts, covariance, inside)
+
+
+@lru_cache(maxsize=1024)
+def _noise_of_mean(measured: tuple[Measured, ...], space: Space, n: int) -> float:
+    """Return the standard error of a column's mean by noise alone, in standard deviations of the column.
+
+    The noise of a sum, in widths of the bounds, is about that of the counts of all rounds together: as much is spent on
+    it. The standard deviation is that of the cells in which rows are seen, and within them half of an even spread's.
+    """
+    ends, counts, covariance = _fitted(measured)
+    low, high = bounds_of_counts(space.inner_space, measured[-1].unit)
+    width = high / 2 - low / 2  # halved, as the difference may be beyond all floats
+    if not width > 0:
+        return 0.0
+    within = np.clip(ends, low, high) / 2 - low / 2
+    starts, stops = within[:-1] / width, within[1:] / width
+    if _whole(measured, space):
+        stops = np.maximum(stops - 0.5 * (ends[1:] <= high) / width, starts)
+    rows = counts * _inside(ends, space, measured[-1].unit)
+    rows = np.where(rows > np.sqrt(np.diag(covariance)), rows, 0.0)
+    nulls = max(measured[-1].missing or 0, 0) if space.has_null else 0
+    noise = math.sqrt(1 / math.fsum(1 / m.variance for m in measured)) / max(n - nulls, 1)
+    if not rows.any():
+        return math.inf
+    rows, middles = rows / rows.sum(), (starts + stops) / 2
+    between = float(rows @ (middles - rows @ middles) ** 2)
+    variance = between + float(rows @ (_WITHIN * (stops - starts)) ** 2)
+    # Beside a value that has all the rows that are seen, noise hides as many as its standard deviation.
+    return noise / math.sqrt(max(variance, noise if _spiky(measured, space, n) else 0.0, 1e-300))
 
 
 def _stands_out(counts: FloatArray, covariance: FloatArray, inside: npt.NDArray[np.bool_]) -> bool:
@@ -181,9 +261,8 @@ def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[f
     Nulls lie outside, too, where the space holds none. All cells of a round, and the nulls, add up to n rows: of
     counts x with the covariance C that knowledge leaves x + C1·(n − 1ᵀx)/(1ᵀC1), and C − C11ᵀC/(1ᵀC1).
     """
-    layers = [Layer((-math.inf, *m.cells, math.inf), m.counts, m.variance) for m in measured]
-    counts, covariance = fit_layers(layers)
-    outside = 1 - _inside(np.array(layers[-1].ends, dtype=np.float64), space, measured[-1].unit)
+    ends, counts, covariance = _fitted(tuple(measured))
+    outside = 1 - _inside(ends, space, measured[-1].unit)
     nulls = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
     if nulls:
         weight = sum(w for _, w in nulls)

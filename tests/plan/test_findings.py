@@ -23,7 +23,7 @@ from sklearn import datasets as bundled
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.plan.build import build_plan
-from dpframe.plan.findings import judge, share_outside
+from dpframe.plan.findings import _noise_of_mean, judge, judge_spaces, share_outside
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Integer, Nullable
@@ -215,6 +215,44 @@ def test_rows_that_a_spike_leaves_are_looked_for_between_the_bounds(spike, besid
     counts[edges.index(1)], counts[edges.index(10)] = spike, beside
     plan = made(tuple(counts), (0, 9), 2_000, variance=400.0, edges=edges)[1]
     assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
+
+
+@pytest.mark.parametrize(("ones", "why"), [(100, None), (60, None), (0, HIDDEN)])
+def test_truth_values_need_no_more_ones_than_explain_what_zeros_leave(ones, why):
+    """Of 2,000 rows 100 are not 0, within 28: they may all be 1 where 60 are counted there, and are not where none."""
+    edges, counts = (0, 1, 2, 4, 8, 16), [0, 1_900, ones, 0, 0, 0, 0]
+    plan = made(tuple(counts), (0, 1), 2_000, variance=400.0, edges=edges)[1]
+    assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
+
+
+NOISY = "its mean would have more noise than a third of its standard deviation"
+
+
+def test_columns_whose_means_would_drown_are_left_out_until_the_others_are_measured_well():
+    """Noise of 0.13 widths, 0.40 standard deviations, where all 20 are measured, is 0.34 where 15 are."""
+    edges, even, nothing = tuple(range(9)), (0, *[125] * 8, 0), (1_000, *[0] * 9)
+
+    def lost(counts):
+        own = tuple(Measured(f"x{i}", "intervals", edges, one, 16_900.0) for i, one in enumerate(counts))
+        inferred = Inferred(Budget(0.1, 1e-9), tuple(m.column for m in own), own)
+        found = judge_spaces(inferred, {m.column: Integer(0, 7) for m in own}, 1_000)
+        return [one.why for one in found].count(NOISY), len(found)
+
+    assert lost([even] * 20) == (5, 5)
+    assert lost([even] * 14 + [nothing] * 6) == (0, 6)
+
+
+def test_noise_is_compared_with_the_standard_deviation_that_the_counts_show():
+    edges = tuple(range(0, 1_001, 100))
+    near, far = [0] * 12, [0] * 12
+    near[5:7], far[1:11] = [500, 500], [100] * 10
+    verdicts = []
+    for counts in (near, far):
+        measured, plan = made(tuple(counts), (0, 1_000), 1_000, variance=900.0, edges=edges)
+        noise = _noise_of_mean((measured,), plan["x"].space, 1_000)
+        verdicts.append((round(noise, 2), [one.why for one in plan.not_found]))
+    # 30 rows over 1,000, times 1,000, over standard deviations of 52 and 288.
+    assert verdicts == [(0.58, [NOISY]), (0.1, [])]
 
 
 def test_no_number_is_given_of_a_column_whose_few_large_values_are_not_seen():
