@@ -17,7 +17,9 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Categorical, Ordinal, Space, Subset
 from dpframe.spaces.field import Field
+from dpframe.spaces.object_reading import KINDS
 from dpframe.spaces.sets import MOST_ITEMS
+from dpframe.spaces.written_values import written_kind_counts
 from dpframe.totals.counts import OfColumn, Values
 
 TEXT_SHARE = 0.5
@@ -84,9 +86,18 @@ class Texts(Task):
         values, counts = tuple(v for v, _ in released), tuple(c for _, c in released)
         self.measured.append(Measured(self.field.name, self.kind, values, counts, variance, missing))
 
+    @property
+    def others_are_null(self) -> bool:
+        """Whether all values found are written as numbers, times or truth values, which no word for others is."""
+        cells = self.measured[0].cells
+        return bool(cells) and self.field.nullable and written_kind_counts(pa.array(cells))[KINDS.index("text")] == 0
+
     def inner(self) -> Space:
-        """Return the values found; all others are in the bucket ``other``."""
-        return Categorical(self.measured[0].cells or (_OTHER,), other=_OTHER)
+        """Return the values found; all others are null, or in a bucket: a value that says so, or ``other``."""
+        cells = self.measured[0].cells
+        if self.others_are_null:
+            return Categorical(cells)
+        return Categorical(cells or (_OTHER,), other=next((cell for cell in cells if cell.lower() == _OTHER), _OTHER))
 
 
 def _decoded(value: bytes) -> str | None:
@@ -160,6 +171,7 @@ class Items(Texts):
     """A column of sets of text."""
 
     kind = "items"
+    others_are_null = False
 
     def __init__(self, field: Field, cap: int, key: bytes) -> None:
         super().__init__(field)
@@ -211,6 +223,7 @@ class Ranks(Texts):
     """
 
     kind = "ranks"
+    others_are_null = False
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
         places = {value: place for place, value in enumerate(self.field.order)}

@@ -55,11 +55,16 @@ class Task(ABC):
     def inner(self) -> Space:
         """Return the space of the values that are present."""
 
+    @property
+    def others_are_null(self) -> bool:
+        """Whether values that were not found are read as null."""
+        return False
+
     def space(self) -> Space:
         """Return the column's space."""
         inner, decimal = self.inner(), self.field.decimal
         inner = inner if decimal is None else inner.in_decimals(*decimal)
-        return Nullable(inner) if self._has_nulls() else inner
+        return Nullable(inner) if self.others_are_null or self._has_nulls() else inner
 
     def _has_nulls(self) -> bool:
         known = [(m.missing, m.variance) for m in self.measured if m.missing is not None]

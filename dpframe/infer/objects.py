@@ -183,6 +183,12 @@ class Objects(Task):
         self.measured.append(Measured(self.field.name, "kinds", KINDS, counts, noise.variance))
         self._gone = way_of(dict(zip(KINDS, counts, strict=True)), noise.variance**0.5, self._ways)
 
+    @property
+    def others_are_null(self) -> bool:
+        """Whether they are, the way that was gone."""
+        assert self._gone is not None
+        return self._ways[self._gone].others_are_null
+
     def inner(self) -> Space:
         """Return the space of the way that was gone."""
         assert self._gone is not None

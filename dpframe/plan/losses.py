@@ -6,7 +6,7 @@ import math
 
 from dpframe.plan.asked import AskedOf
 
-_HALF_LOST = {"intervals": 0.08, "values": 0.2, "items": 0.2}
+_HALF_LOST = {"intervals": 0.1, "values": 0.2, "items": 0.2}
 """Noise of inference, in parts of the rows, at which half of the columns are lost; of text its threshold.
 
 Measured on a hundred real tables of 150 to 20,000 rows; the chance is 1/(1 + (half/noise)²).
@@ -36,7 +36,7 @@ def expected_losses(asked_of: AskedOf, rows: int, noise: float = 1.0) -> tuple[f
     lost, needed = 0.0, 0.0
     for _, asked in asked_of:
         one = max(asked, key=lambda h: (h.threshold, h.variance))
-        own, half = noise * (one.threshold or math.sqrt(one.variance)), _HALF_LOST.get(one.kind, 0.08)
+        own, half = noise * (one.threshold or math.sqrt(one.variance)), _HALF_LOST.get(one.kind, 0.1)
         lost += 1 / (1 + (half * rows / own) ** 2) if rows else 1.0
         needed = max(needed, own / half * math.sqrt(1 / _FEW_LOST - 1))
     return lost, math.ceil(needed)

@@ -1,0 +1,78 @@
+"""A release of inferred spaces reads as its input does: types stay, and rare values break no reader."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpframe as dpf
+from dpframe.accounting.budget import Budget
+from dpframe.infer.private import Measurement
+from dpframe.spaces import Categorical, Nullable
+from dpframe.spaces.field import Field
+
+KEY, N = bytes(range(32)), 3_000
+PLACES = np.random.default_rng(0).zipf(1.6, N) % 50
+DAYS = np.datetime64("2020-01-01") + PLACES
+TEXTS = {
+    "year": [str(2000 + place) for place in PLACES],
+    "day": np.datetime_as_string(DAYS).tolist(),
+    "half": [str(place / 2) for place in PLACES],
+}
+VALUES = {
+    "whole": PLACES.tolist(),
+    "half": (PLACES / 2).tolist(),
+    "truth": (PLACES % 2 == 0).tolist(),
+    "day": [dt.date(2020, 1, 1) + dt.timedelta(int(place)) for place in PLACES],
+}
+
+
+def space_of(values, type_=None, nullable=True, name="x"):
+    """The space that inference finds for the values of one column."""
+    array = pa.array(values, type_)
+    own = Measurement.of([Field(name, array.type, nullable)], len(array), Budget(2.0, 1e-6))
+    return own.draw(lambda names: iter([dict.fromkeys(names, array)]), KEY).spaces[name]
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_rare_values_of_text_that_writes_numbers_or_dates_are_null(kind):
+    """No word is a number or a date: one in the column would break whoever reads it as one."""
+    space = space_of(TEXTS[kind])
+    assert isinstance(space, Nullable)
+    assert isinstance(space.inner_space, Categorical)
+    assert space.inner_space.other is None
+    assert set(space.inner_space.categories) < set(TEXTS[kind])
+    # Without nulls in the column's type there is no null to read them as.
+    assert space_of(TEXTS[kind], nullable=False).other == "other"
+
+
+@pytest.mark.parametrize(("rest", "word"), [("Other", "Other"), ("OTHER", "OTHER"), ("else", "other")])
+def test_rare_words_go_where_the_column_has_a_word_for_them(rest, word):
+    values = ["yes"] * 1_500 + [rest] * 1_000 + [f"w{i}" for i in range(500)]
+    space = space_of(values)
+    assert space.other == word
+    assert set(space.labels()) == {"yes", rest, word}
+
+
+@pytest.mark.parametrize("make", [list, pd.Categorical, lambda values: pd.Series(values, dtype=object)])
+def test_text_that_writes_numbers_or_dates_is_read_as_such_after_a_release(make):
+    frame = pd.DataFrame({kind: make(values) for kind, values in TEXTS.items()})
+    with pytest.warns(dpf.InferenceWarning):
+        safe = dpf.sanitize(frame, 2.0, key=KEY)
+    assert safe.dtypes.map(str).tolist() == frame.dtypes.map(str).tolist()
+    pd.to_numeric(safe["year"].astype(object))
+    pd.to_numeric(safe["half"].astype(object))
+    pd.to_datetime(safe["day"].astype(object), format="%Y-%m-%d")
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("make", [pd.Categorical, lambda values: pd.Series(values, dtype=object)])
+def test_categories_and_objects_keep_the_type_of_their_values(kind, make):
+    frame = pd.DataFrame({"x": make(VALUES[kind]), "y": PLACES % 5})
+    safe = dpf.sanitize(frame, 4.0, key=KEY)
+    column = safe["x"].dropna()
+    assert len(column) > N / 2
+    assert {type(value) for value in column.astype(object)} == {type(VALUES[kind][0])}
+    assert isinstance(safe["x"].dtype, pd.CategoricalDtype) == isinstance(frame["x"].dtype, pd.CategoricalDtype)
