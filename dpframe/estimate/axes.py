@@ -139,9 +139,19 @@ class Axis(ChannelAxis):
         """Whether the last cell is null."""
         return self.column.space.has_null
 
-    @abstractmethod
+    @property
+    def classes(self) -> int:
+        """Number of classes, which are the cells but for bins."""
+        return self.cells
+
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the class of released codes."""
+        return self.cell_of(codes)
+
+    @property
+    def not_null(self) -> FloatArray:
+        """1 for cells of values, 0 for null's."""
+        return (np.arange(self.cells) < self.cells - self.has_null).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -150,11 +160,6 @@ class ListedAxis(Axis):
 
     @property
     def cells(self) -> int:
-        """Number of codes."""
-        return self.column.space.size
-
-    @property
-    def classes(self) -> int:
         """Number of codes."""
         return self.column.space.size
 
@@ -173,10 +178,6 @@ class ListedAxis(Axis):
         """Return the codes."""
         return codes.astype(np.int64, copy=False)
 
-    def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return the codes."""
-        return self.cell_of(codes)
-
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return A⁻¹ (or its squared entries) applied along axis 0."""
         return self.column.mechanism.invert(counts, squared=squared)
@@ -184,9 +185,7 @@ class ListedAxis(Axis):
     @cached_property
     def present(self) -> FloatArray:
         """Surrogate of "not null", per code."""
-        f = np.ones(self.cells)
-        f[-1] = 0.0 if self.has_null else 1.0
-        return self.column.mechanism.surrogate(f)
+        return self.column.mechanism.surrogate(self.not_null)
 
     @cached_property
     def channel(self) -> FloatArray:
@@ -407,11 +406,6 @@ class MemberAxis(Axis):
         return self.inner.cells
 
     @property
-    def classes(self) -> int:
-        """Number of cells."""
-        return self.inner.cells
-
-    @property
     def labels(self) -> pd.Index[Any]:
         """The inner labels."""
         return self.inner.labels
@@ -423,10 +417,6 @@ class MemberAxis(Axis):
 
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the inner cell."""
-        return self.inner.cell_of(codes)
-
-    def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return the cell of released codes."""
         return self.inner.cell_of(codes)
 
     @property
@@ -457,9 +447,7 @@ class MemberAxis(Axis):
     @property
     def present(self) -> FloatArray:
         """Surrogate of "not null", per cell."""
-        f = np.ones(self.cells)
-        f[-1] = 0.0 if self.has_null else 1.0
-        return self.noise.sums(f, float(f @ self.law))
+        return self.noise.sums(self.not_null, float(self.not_null @ self.law))
 
     @property
     def channel(self) -> FloatArray:

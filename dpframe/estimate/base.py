@@ -29,7 +29,6 @@ from dpframe.estimate.sets import ItemTable
 from dpframe.estimate.table_column import code_stretches
 from dpframe.evidence.combine import Observation, updated
 from dpframe.evidence.law import Known, Law
-from dpframe.evidence.number_law import NumberPair
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
@@ -91,22 +90,14 @@ class Reading:
             lost, spread = sets.SetSizes.of(mine, self._source.codes([column])).lost(measured.measure.most)
         return ItemTable(measured.counts.astype(np.float64), measured.measure.sigma2, lost, spread)
 
-    def _number_pair(self, one: str, other: str) -> NumberPair | None:
-        """Return what measured tables say of two numbers, if they do."""
-        return self._joints.tables.pair(one, other)
-
     def _law(self, column: str) -> Law:
         """Return how a number's rows are spread: by measured tables, or by its rows and what inference counted."""
         measured = self._joints.tables.law(column)
         if measured is not None:
             return measured
-        listed = self._source.column(column).space.is_listed
-        axis = make_axis(self._source.column(column), None if listed else self._grid_bins(column))
+        chosen = self._source.column(column)
+        axis = make_axis(chosen, None if chosen.space.is_listed else min(GRID_CELLS, chosen.space.values))
         return self._evidence.law(axis if axis.grid is None else self._evidence.snapped(axis.grid))
-
-    def _grid_bins(self, column: str) -> int:
-        space = self._source.column(column).space
-        return min(GRID_CELLS, space.values)
 
     def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
         if not names:
@@ -280,7 +271,8 @@ class Reading:
                 table[i, j] = table[j, i] = found[result]
         tables = {result: pd.DataFrame(table, index=names, columns=names) for result, table in values.items()}
         out = pd.concat(tables, axis=1)
-        out.attrs |= {"source": self._source_of_pairs(names)} | self._said_of_tails(names)
+        measured = any(self._joints.tables.law(name) is not None for name in names)
+        out.attrs |= {"source": "both" if measured else "rows"} | self._said_of_tails(names)
         if missing:
             out.attrs[NOT_FOUND] = missing
         self._warn_of_tails(names)
@@ -296,10 +288,6 @@ class Reading:
                     f"spaces={{{name!r}: (LOWER, UPPER)}} in the next release where tails matter",
                     InferenceWarning,
                 )
-
-    def _source_of_pairs(self, names: Sequence[str]) -> str:
-        """Tell what a matrix of columns by columns is from, in all."""
-        return "both" if any(self._law(name).source == "tables" for name in names) else "rows"
 
     def _sums_of_pairs(
         self, wanted: Mapping[tuple[str, str], Sequence[surrogates.Term]]

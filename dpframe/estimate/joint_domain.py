@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.estimate.axes import Axis, ChannelAxis, MatrixAxis, MemberAxis
+from dpframe.estimate.axes import ChannelAxis, MatrixAxis, MemberAxis
 from dpframe.estimate.noise_block import NoiseBlock
 
 Counts = npt.NDArray[np.int64]
@@ -120,7 +120,7 @@ class GroupBlock:
     def _law(self, dimensions: int, positions: Collection[int], present: bool) -> FloatArray:
         """Return the share of all tuples in cells of some axes, or only of those that are not null."""
         shares = [
-            axis.law * _not_null(axis) if present else axis.law
+            axis.law * axis.not_null if present else axis.law
             for axis, at in zip(self.axes, self.positions, strict=True)
             if at in positions
         ]
@@ -128,7 +128,7 @@ class GroupBlock:
 
     def _present(self, dimensions: int, given: Collection[int], dropna: bool) -> FloatArray:
         """Tell the cells that lie in their base: 1, or 0 where a free axis is null and nulls are left out."""
-        free = [(_not_null(a), at) for a, at in zip(self.axes, self.positions, strict=True) if at not in given]
+        free = [(a.not_null, at) for a, at in zip(self.axes, self.positions, strict=True) if at not in given]
         if not dropna:
             return np.ones([1] * dimensions)
         return _placed([mask for mask, _ in free], [at for _, at in free], dimensions)
@@ -170,12 +170,6 @@ def _placed(vectors: Sequence[FloatArray], positions: Sequence[int], dimensions:
         for v, at in zip(vectors, positions, strict=True)
     ]
     return reduce(np.multiply, placed, np.ones([1] * dimensions))
-
-
-def _not_null(axis: Axis) -> FloatArray:
-    mask = np.ones(axis.cells)
-    mask[axis.cells - axis.has_null :] = 0.0
-    return mask
 
 
 Block = AxisBlock | GroupBlock

@@ -427,7 +427,7 @@ class NumberEstimates(VectorEstimates):
             def measured(law: Law, own: float) -> Known | None:
                 if names[0] == names[1]:
                     return law.variance_known(lines[0], rest, own)
-                pair = self._number_pair(*names)
+                pair = self._joints.tables.pair(*names)
                 return None if pair is None else pair.covariance(lines, rest, own)
 
             rows = moments.covariance(a, b, rest)
@@ -476,7 +476,7 @@ class NumberEstimates(VectorEstimates):
         def correlation(a: moments.Scale, b: moments.Scale, sums: surrogates.Sums | None) -> dict[str, float]:
             if sums is None:
                 return dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
-            pair = self._number_pair(a.column.name, b.column.name)
+            pair = self._joints.tables.pair(a.column.name, b.column.name)
             sampling = self._source.sampling(target if pair is None else "table")
             values, covariance = surrogates.delta_method(
                 sums, moments.covariance_and_variances, sampling, self._source.weight

@@ -21,7 +21,7 @@ from dpframe.arrays import FloatArray
 from dpframe.channels.ball_channel import BallChannel
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, make_axis
-from dpframe.estimate.base import RESULTS, Reading
+from dpframe.estimate.base import Reading
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.surrogates import own_squares
 from dpframe.plan.columns import Column
@@ -307,14 +307,7 @@ class VectorEstimates(Reading):
         >>> dpf.Estimates(safe).mean_curve("load_curve").loc[18].index.tolist()
         ['estimate', 'std_error', 'lower', 'upper', 'band_lower', 'band_upper']
         """
-        mine, means, group, source = self._vector_means(column, by, bins, target)
-        basis = mine.space.basis
-        point, variance = means.through(basis)
-        results = self._results(point, variance)
-        factors = largest_deviations(basis, means.covariances, self.confidence_level)
-        reach = np.array(factors)[:, None] * results["std_error"]
-        results |= dict(zip(BANDS, (point - reach, point + reach), strict=True))
-        return self._curve_frame(results, mine, group, source)
+        return self._vector_means(column, by, bins, target, with_bands=True)
 
     def cov_curve(self, column: str) -> pd.DataFrame:
         """Return the covariances of a curve's values at all pairs of points, over the rows that are not null.
@@ -355,14 +348,10 @@ class VectorEstimates(Reading):
         """Return the mean at every coordinate or point, with intervals of its own."""
         if weights is not None:
             raise ParameterError(f"the mean of column {column!r} is a vector, which takes no weights; leave them out")
-        mine, means, group, source = self._vector_means(column, by, bins, target)
-        results = self._results(*means.through(mine.space.basis))
-        return self._curve_frame(results, mine, group, source)
+        return self._vector_means(column, by, bins, target, with_bands=False)
 
-    def _vector_means(
-        self, column: str, by: Any, bins: Any, target: str
-    ) -> tuple[VectorColumn, Means, Axis | None, str]:
-        """Return mean coordinates, the groups that they are of, and what they are from."""
+    def _vector_means(self, column: str, by: Any, bins: Any, target: str, with_bands: bool) -> pd.DataFrame:
+        """Return the mean at every coordinate or point, of groups in their order."""
         sampling, mine = self._source.sampling(target), VectorColumn.of(self._source.column(column))
         if by is not None and not isinstance(by, str):
             raise ParameterError(f"the mean of column {column!r} is a vector, which takes one column in by; name one")
@@ -380,9 +369,20 @@ class VectorEstimates(Reading):
         else:
             batches = self._source.codes([column] if group is None else [column, group.name])
             means, source = mine.means(batches, group, sampling), "rows"
-        if group is not None and group.has_null:
-            means = Means(means.values[: group.cells - 1], means.covariances[: group.cells - 1])
-        return mine, means, group, source
+        index: Any = pd.Index(mine.space.positions, name=POSITION)
+        if group is not None:
+            last = group.cells - group.has_null
+            means = Means(means.values[:last], means.covariances[:last])
+            index = pd.MultiIndex.from_product([group.labels[:last], index], names=[group.name, POSITION])
+        basis = mine.space.basis
+        results = self._results(*means.through(basis))
+        if with_bands:
+            factors = largest_deviations(basis, means.covariances, self.confidence_level)
+            reach = np.array(factors)[:, None] * results["std_error"]
+            results |= dict(zip(BANDS, (results["estimate"] - reach, results["estimate"] + reach), strict=True))
+        out = pd.DataFrame({name: values.ravel() for name, values in results.items()}, index=index)
+        out.attrs["source"] = source
+        return out
 
     def _measured_vectors(self, mine: VectorColumn, group: Axis | None) -> tuple[MeasuredTable, FloatArray] | None:
         """Return the measured sums that tell of the groups, and which of their cells are which group's."""
@@ -397,16 +397,3 @@ class VectorEstimates(Reading):
             return None
         table = next((t for t in own if t.measure.columns[1:] == (group.name,)), None)
         return None if table is None else (table, np.eye(group.cells))
-
-    def _curve_frame(
-        self, results: dict[str, FloatArray], mine: VectorColumn, group: Axis | None, source: str
-    ) -> pd.DataFrame:
-        """Return results, shape (groups, positions), as rows."""
-        index: Any = pd.Index(mine.space.positions, name=POSITION)
-        if group is not None:
-            labels = group.labels[: group.cells - group.has_null]
-            index = pd.MultiIndex.from_product([labels, index], names=[group.name, POSITION])
-        names = [name for name in (*RESULTS, *BANDS) if name in results]
-        out = pd.DataFrame({name: results[name].ravel() for name in names}, index=index)
-        out.attrs["source"] = source
-        return out
