@@ -307,12 +307,6 @@ class Reading:
     def _numeric(self) -> list[str]:
         return [c.name for c in self.plan.columns if c.name not in self._source.missing and c.space.is_numeric]
 
-    def _frame(self, estimate: FloatArray, variance: FloatArray, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
-        kept = kept_parts(axes, dropna)
-        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
-        results = {name: values.ravel() for name, values in self._results(estimate, variance, kept).items()}
-        return pd.DataFrame(results, index=labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels))
-
     def _wide(
         self, estimate: FloatArray, variance: FloatArray, kept: tuple[slice, ...], rows: Any, columns: Any
     ) -> pd.DataFrame:

@@ -85,14 +85,12 @@ class CountEstimates(VectorEstimates):
 
     def _with_ends(self, table: pd.DataFrame, column: str, normalize: bool, dropna: bool) -> pd.DataFrame:
         """Return counts of values or bins of a number whose outermost may hold rows from beyond the bounds."""
-        tails = self._tails(column)
+        tails, kept = self._tails(column), table.index.notna()
         if tails is None:
             return table
         base = (tails.present if dropna else self._all_rows) if normalize else 1.0
-        kept = table.index.notna()
         results = {name: table.loc[kept, name].to_numpy(dtype=np.float64) for name in RESULTS}
-        opened = self._opened_bins(results, column, 1 / max(base, 1.0))
-        for name, values in opened.items():
+        for name, values in self._opened_bins(results, column, 1 / max(base, 1.0)).items():
             table.loc[kept, name] = values
         table.attrs |= self._said_of_tails([column])
         return table
@@ -152,7 +150,10 @@ class CountEstimates(VectorEstimates):
         return self._shown(answer, axes, dropna)
 
     def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
-        out = self._frame(answer.estimate, answer.variance, axes, dropna)
+        kept = kept_parts(axes, dropna)
+        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
+        found = {name: v.ravel() for name, v in self._results(answer.estimate, answer.variance, kept).items()}
+        out = pd.DataFrame(found, index=labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels))
         out.attrs |= {"method": answer.method, "measured": answer.counted, "source": answer.source}
         if answer.hidden:
             out.attrs["hidden"] = True
