@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import combinations
 from types import MappingProxyType
@@ -319,7 +319,7 @@ class Joints:
         if law is None or self.tables.source_of(names) != "tables":
             return None
         model = self.models.around(names)
-        bins = BinMeans.of(model.columns[column], law, model.fine(column))
+        centres, spreads, present = _bin_means(model.columns[column], law, model.fine(column))
         onto = [model.columns[axis.name].onto(axis) for axis in keys]
 
         def by_group(shares: FloatArray) -> FloatArray:
@@ -329,16 +329,16 @@ class Joints:
 
         def of(shares: FloatArray) -> FloatArray:
             groups = by_group(shares)
-            return np.asarray(groups @ (bins.means * bins.present) / np.maximum(groups @ bins.present, _FEWEST))
+            return np.asarray(groups @ (centres * present) / np.maximum(groups @ present, _FEWEST))
 
         joint = model.joint(names)
         groups, means = by_group(joint), of(joint)
-        held = np.maximum(groups @ bins.present, _FEWEST)
-        law_of_bins = groups * bins.present / held[..., None]
+        held = np.maximum(groups @ present, _FEWEST)
+        law_of_bins = groups * present / held[..., None]
         variance = model.errors(names, of=of) ** 2
-        variance += (law_of_bins**2 @ bins.open_spreads) * (1 - np.clip(held, 0.0, 1.0))
+        variance += (law_of_bins**2 @ spreads) * (1 - np.clip(held, 0.0, 1.0))
         if len(names) == 2:
-            weights = onto[0][:, :, None] * ((bins.means - means[:, None]) * bins.present)[:, None, :]
+            weights = onto[0][:, :, None] * ((centres - means[:, None]) * present)[:, None, :]
             raw = self._raw_sums(model, names, weights)
             variance += 0.0 if raw is None else self._misfit_of(names, raw[0] / held, raw[1] / held**2)
         return means, variance, model.fitted.noise(model.places(names), of)
@@ -445,35 +445,20 @@ def _crossed(parts: Sequence[FloatArray]) -> FloatArray:
     return reduce(np.multiply.outer, parts)
 
 
-@dataclass(frozen=True, eq=False)
-class BinMeans:
-    """Mean codes of a number's bins, the variances of codes within them, and 1 for bins of values, 0 for null."""
+def _bin_means(column: TableColumn, law: NumberLaw, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return mean codes of a number's bins, the variances of a group's mean about them, and 1 for values, 0 for null.
 
-    means: FloatArray
-    spreads: FloatArray
-    present: FloatArray
-
-    @property
-    def open_spreads(self) -> FloatArray:
-        """Variances of a group's mean within a bin about the bin's."""
-        inner = np.full(len(self.means), 0.25)
-        ends = np.flatnonzero(self.present)[[0, -1]]
-        inner[ends] = 1.0
-        return np.asarray(self.spreads * inner * self.present)
-
-    @classmethod
-    def of(cls, column: TableColumn, law: NumberLaw, shares: FloatArray) -> BinMeans:
-        """Return them by shares of the law's cells."""
-        bins, values = column.bins[: len(law.starts)], len(law.starts)
-        held = shares[:values] + 1e-12 * law.widths / law.space.values
-        total = np.bincount(bins, held, minlength=column.cells)
-        means = np.bincount(bins, held * law.middles, minlength=column.cells) / np.maximum(total, 1e-300)
-        squares = held * ((law.middles - means[bins]) ** 2 + (law.widths**2 - 1) / 12)
-        spreads = np.bincount(bins, squares, minlength=column.cells) / np.maximum(total, 1e-300)
-        present = np.ones(column.cells)
-        if column.axis.has_null:
-            present[-1] = 0.0
-        return cls(means, spreads, present)
+    ``shares`` are those of the law's cells, null's last.
+    """
+    present = np.arange(column.cells) < column.cells - column.axis.has_null
+    inside = column.merge[:, : law.bins] * (shares[: law.bins] + 1e-12 * law.widths / law.space.values)
+    inside /= np.maximum(inside.sum(axis=1, keepdims=True), 1e-300)
+    means = inside @ law.middles
+    spreads = (inside * ((law.middles - means[:, None]) ** 2 + (law.widths**2 - 1) / 12)).sum(axis=1)
+    # Within a bin groups' means differ by half of its spread; in the outer bins, where tails are, by all of it.
+    inner = np.full(column.cells, 0.25)
+    inner[np.flatnonzero(present)[[0, -1]]] = 1.0
+    return means, spreads * inner * present, present.astype(np.float64)
 
 
 def _left_open(

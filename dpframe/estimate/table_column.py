@@ -246,17 +246,9 @@ def left_open(
     """Return by how much cells may err that take fine cells in part, as if rows lay evenly within these.
 
     Of a fine cell that is taken in part, the smaller part times by how much the density changes from one of its
-    neighbours to the other, at most all of it: where neighbours are alike it hardly matters how rows lie.
+    neighbours to the other, at most all of it: where neighbours are alike it hardly matters how rows lie. Arguments are
+    those of `moved_by_slopes`, and the codes in every fine cell.
 
-    Parameters
-    ----------
-    shares, exact, spread, present
-        As of `moved_by_slopes`.
-    widths
-        Codes in every fine cell, shape (fine,).
-
-    Examples
-    --------
     >>> even, steep = np.full((4, 1), 0.25), np.array([[0.6], [0.3], [0.1], [0.0]])
     >>> cells = np.array([[1, 0.5, 0, 0], [0, 0.5, 1, 1]])
     >>> [left_open(law, cells, np.eye(4), np.ones(4), 4).ravel().round(3).tolist() for law in (even, steep)]

@@ -85,21 +85,8 @@ def draw_within(
     channel: FloatArray | None = None,
     codes: npt.NDArray[np.integer] | None = None,
 ) -> IntArray:
-    """Draw a number's cell within the bin that was drawn, and given its released class where there is one.
+    """Draw a number's cell, of the shares ``fine``, within each row's bin, given its released class if there is one.
 
-    Parameters
-    ----------
-    fine
-        Shares of the number's cells.
-    bins
-        The bin of every cell.
-    drawn
-        The bin of every row.
-    channel, codes
-        P(class | cell) and the rows' released classes.
-
-    Examples
-    --------
     >>> shares = np.array([0.0, 0.5, 0.5])
     >>> draw_within(shares, np.array([0, 0, 1]), np.array([1, 0]), np.random.default_rng(0))
     array([2, 1])

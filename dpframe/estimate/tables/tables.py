@@ -117,16 +117,7 @@ def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[Flo
     """Return counts of released rows by the classes of a pair of columns, with the error that the channels cause.
 
     A class's variance is its multinomial one were the columns independent, which is never zero, times the part of it
-    that is noise given the original table.
-
-    Parameters
-    ----------
-    columns
-        The two columns' positions.
-    counts
-        Released rows by class, one dimension per column.
-    channels
-        P(class | cell) of the two.
+    that is noise given the original table. ``channels`` are P(class | cell) of the two.
     """
     total = max(float(counts.sum()), 1.0)
     margins = [counts.sum(axis=1 - i) for i in range(2)]
