@@ -595,3 +595,17 @@ def test_projections_of_bins_are_shares():
         found = ONE.joint(columns, bins=bins, method="project", normalize=True)["estimate"].to_numpy()
         counts = ONE.joint(columns, bins=bins, method="inverse")["estimate"].to_numpy()
         assert found == pytest.approx(project(counts / len(TABLE)), abs=1e-9)
+
+
+@pytest.mark.parametrize("method", ["inverse", "project", "em", "auto"])
+@pytest.mark.parametrize("columns", [["age"], ["age", "sex"]])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_every_method_answers_bins(method, columns, delta):
+    """With δ = 0 nothing is measured, and rows alone answer."""
+    frame = dpf.datasets.make_census(500, columns=["age", "sex"])
+    safe = dpf.sanitize(frame, epsilon=8, delta=delta, spaces={"age": (0, 120), "sex": ["F", "M", "other"]}, key=KEY)
+    found = safe.dp.joint(columns, bins={"age": 4}, method=method)
+    assert len(found) == 4 * (3 if "sex" in columns else 1)
+    assert (found["std_error"] > 0).all()
+    if method != "inverse":
+        assert found["estimate"].sum() == pytest.approx(500, abs=1)
