@@ -14,7 +14,7 @@ from dpframe.estimate.axes import MemberAxis, make_axis
 from dpframe.estimate.likelihood import expectation_maximization
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.noise_block import NoiseBlock
-from dpframe.estimate.surrogates import count_classes, count_pairs
+from dpframe.estimate.surrogates import count_classes, count_joints
 from dpframe.estimate.table_column import middle_codes, tilt_to_mean
 from dpframe.estimate.tables.bootstrap import Fitted
 from dpframe.estimate.tables.fit import TableFit
@@ -103,7 +103,7 @@ class Models:
         if not self.tables:
             axes = {name: make_axis(source.column(name), None) for name in {*self._eligible, *names}}
             wanted = [(a, b) for a in names for b in self._eligible if b not in names]
-            counted = count_pairs(axes, wanted, source.codes(list(axes)))
+            counted = count_joints(axes, wanted, source.codes(list(axes)))
             yield from ((pair, dependence_score(counts)) for pair, counts in counted.items())
         for one in self.tables.touching(names):
             pair = one.table.columns
@@ -222,7 +222,7 @@ class Model:
         for start in range(0, len(pairs), each):
             some = pairs[start : start + each]
             used = sorted({place for pair in some for place in pair})
-            tables = count_pairs(axes, some, self._source.codes([self.names[place] for place in used]))
+            tables = count_joints(axes, some, self._source.codes([self.names[place] for place in used]))
             if len(axes) <= MOST_FITTED:
                 found += [(math.inf, pair, table) for pair, table in tables.items()]
             else:

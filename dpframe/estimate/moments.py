@@ -57,9 +57,9 @@ class Scale:
 
         return cls(column, float(centre), float(width), value, present)
 
-    def back(self, value: Any) -> Any:
-        """Return a mean in the column's own numbers."""
-        return value * self.width + self.centre
+    def back(self, value: Any, present: Any = 1.0) -> Any:
+        """Return a mean in the column's own numbers, of all rows where a part is ``present``."""
+        return value * self.width + present * self.centre
 
     @property
     def is_time(self) -> bool:
@@ -102,27 +102,25 @@ class Statistic:
     kind: str = "number"
 
 
+def _weighted(x: Scale, weights: Scale | None) -> tuple[Sequence[Term], Callable[[npt.NDArray[Any]], tuple[Any, Any]]]:
+    """Return terms, and the means of weighted values and of weights from theirs, over the rows where all is present."""
+    if weights is None:
+        return [x.term(1), x.term(0)], lambda m: (m[0], m[1])
+    terms = [x.term(1, (weights, 1)), x.term(1, (weights, 0)), x.term(0, (weights, 1)), x.term(0, (weights, 0))]
+    # A weight is its centre plus its width times a centred value.
+    return terms, lambda m: (weights.back(m[0], m[1]), weights.back(m[2], m[3]))
+
+
 def mean(x: Scale, weights: Scale | None) -> Statistic:
     """Return the (weighted) mean over the rows where all is present."""
-    if weights is None:
-        return Statistic([x.term(1), x.term(0)], lambda m, n: m[0] / m[1], x.width, x.centre, "instant")
-    # A weight is its centre plus its width times a centred value.
-    terms = [x.term(1, (weights, 1)), x.term(1, (weights, 0)), x.term(0, (weights, 1)), x.term(0, (weights, 0))]
-    c, s = weights.centre, weights.width
-
-    def ratio(m: npt.NDArray[Any], n: float) -> Any:
-        return (s * m[0] + c * m[1]) / (s * m[2] + c * m[3])
-
-    return Statistic(terms, ratio, x.width, x.centre, "instant")
+    terms, sums = _weighted(x, weights)
+    return Statistic(terms, lambda m, n: sums(m)[0] / sums(m)[1], x.width, x.centre, "instant")
 
 
 def total(x: Scale, weights: Scale | None) -> Statistic:
     """Return the sum of values, or of their products with weights."""
-    if weights is None:
-        return Statistic([x.term(1), x.term(0)], lambda m, n: n * (x.width * m[0] + x.centre * m[1]))
-    terms = [x.term(1, (weights, 1)), x.term(1, (weights, 0)), x.term(0, (weights, 1)), x.term(0, (weights, 0))]
-    a, b, c, d = x.width * weights.width, x.width * weights.centre, x.centre * weights.width, x.centre * weights.centre
-    return Statistic(terms, lambda m, n: n * (a * m[0] + b * m[1] + c * m[2] + d * m[3]))
+    terms, sums = _weighted(x, weights)
+    return Statistic(terms, lambda m, n: n * x.back(*sums(m)))
 
 
 def _spread(m: npt.NDArray[Any], n: float, ddof: int) -> Any:

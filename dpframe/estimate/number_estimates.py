@@ -20,7 +20,6 @@ from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.evidence.combine import Observation, shrunk, updated
-from dpframe.evidence.law import Known, Law
 from dpframe.evidence.number_law import NumberPair, truncated_mean
 from dpframe.spaces import Space
 
@@ -125,11 +124,8 @@ class NumberEstimates(VectorEstimates):
         scale = moments.Scale.of(self._source.column(column))
         if by is None:
             statistic, line = moments.mean(scale, self._weight(weights, column)), line_of(scale.column.space)
-
-            def measured(law: Law, own: float) -> Known | None:
-                return law.mean_known(line, own) if weights is None and method == "auto" else None
-
-            return self._statistic(statistic, [column, weights], column, target, measured, Tails.of_mean)
+            known = (lambda law, own: law.mean_known(line, own)) if weights is None and method == "auto" else None
+            return self._statistic(statistic, [column, weights], column, target, known, Tails.of_mean)
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
         keys = column_names(by, "by")
@@ -258,12 +254,11 @@ class NumberEstimates(VectorEstimates):
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
         statistic, line = moments.total(scale, self._weight(weights, column)), line_of(scale.column.space)
-        beyond = Tails.of_sum if weights is None else None
-
-        def measured(law: Law, own: float) -> Known | None:
-            return law.total_known(line, own) if weights is None else None
-
-        return self._statistic(statistic, [column, weights], column, target, measured, beyond)
+        if weights is not None:
+            return self._statistic(statistic, [column, weights], column, target)
+        return self._statistic(
+            statistic, [column], column, target, lambda law, own: law.total_known(line, own), Tails.of_sum
+        )
 
     @nan_if_not_found
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
@@ -298,11 +293,9 @@ class NumberEstimates(VectorEstimates):
         """
         scale = moments.Scale.of(self._source.column(column))
         statistic, line = moments.variance(scale, check_whole(ddof, "ddof", 0)), line_of(scale.column.space)
-
-        def measured(law: Law, own: float) -> Known | None:
-            return law.variance_known(line, ddof, own)
-
-        found = self._statistic(statistic, [column], column, target, measured, Tails.of_variance)
+        found = self._statistic(
+            statistic, [column], column, target, lambda law, own: law.variance_known(line, ddof, own), Tails.of_variance
+        )
         self._warn_of_tails([column])
         return found
 
@@ -343,11 +336,15 @@ class NumberEstimates(VectorEstimates):
         found = self._with_fit(moment, column, ddof, target)
         uncertain = not found["std_error"] * _SURE < found["estimate"]
         most = self._most_variance(column, target) if uncertain else math.inf
-        lower, upper = (math.sqrt(min(max(found[name], 0.0), most)) for name in ("lower", "upper"))
         # What may lie beyond inferred bounds opens the interval upwards, and is no noise about the estimate.
         own = min(found["std_error"], (found["estimate"] - found["lower"]) / z)
-        # A fit is no normal law that reaches below zero.
-        value = truncated_mean(found["estimate"], own, most) if found is moment else found["estimate"]
+        value, highest = found["estimate"], found["upper"]
+        if found is moment:
+            # A fit is no normal law that reaches below zero, as this one does: what is below is spread above.
+            value = truncated_mean(value, own, most)
+            if highest < value:
+                highest = value + z * own / max(-found["estimate"] / own, 1.0)
+        lower, upper = (math.sqrt(min(max(end, 0.0), most)) for end in (found["lower"], highest))
         point = min(max(math.sqrt(value), lower), upper) if math.isfinite(value) else math.nan
         error = max((upper - lower) / (2 * z), _error_of_root(value, own))
         values = dict(zip(RESULTS, (point, error, lower, upper), strict=True))

@@ -26,7 +26,7 @@ from dpframe.estimate.noise_block import NoiseBlock, product_mean
 from dpframe.evidence.combine import few_rows
 from dpframe.plan.columns import Column, Group
 
-K = TypeVar("K", str, int)
+J = TypeVar("J", bound=tuple[Any, ...])
 Codes = Mapping[str, npt.NDArray[Any]]
 CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
 Term = Mapping[str, tuple[CodeFunction, ...]]
@@ -55,35 +55,41 @@ def pieces(batches: Iterable[Codes], size: int = CHUNK) -> Iterator[Codes]:
 
 
 def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
-    """Count the released codes of all axes jointly, in one pass by mixed radix."""
-    shape = [axis.classes for axis in axes]
-    check_cells(shape)
-    total = np.zeros(math.prod(shape), dtype=np.int64)
-    for codes in batches:
-        rows = len(codes[axes[0].name])
-        for start in range(0, rows, 1 << 16):
-            cell = axes[0].classify(codes[axes[0].name][start : start + (1 << 16)])
-            for axis in axes[1:]:
-                cell = cell * axis.classes
-                cell += axis.classify(codes[axis.name][start : start + (1 << 16)])
-            if len(total) > 1 << 16:
-                np.add.at(total, cell, 1)
-            else:
-                total += np.bincount(cell, minlength=len(total))
-    return total.reshape(shape).astype(np.float64)
+    """Count the released codes of all axes jointly, in one pass."""
+    check_cells([axis.classes for axis in axes])
+    places = tuple(range(len(axes)))
+    return count_joints(dict(enumerate(axes)), [places], batches)[places]
 
 
-def count_pairs(
-    axes: Mapping[K, Axis], pairs: Iterable[tuple[K, K]], batches: Iterable[Codes]
-) -> dict[tuple[K, K], FloatArray]:
-    """Count the released codes of pairs of axes in one pass, in which every column is classified once."""
-    counts = {(i, j): np.zeros(axes[i].classes * axes[j].classes) for i, j in pairs}
-    used = {place for pair in counts for place in pair}
+def count_joints(axes: Mapping[Any, Axis], joints: Iterable[J], batches: Iterable[Codes]) -> dict[J, FloatArray]:
+    """Count the released codes of several joints of axes in one pass, by mixed radix; a column is classified once."""
+    shapes = {joint: [axes[place].classes for place in joint] for joint in joints}
+    counts = {joint: np.zeros(math.prod(shape), dtype=np.int64) for joint, shape in shapes.items()}
+    used = {place for joint in counts for place in joint}
     for part in pieces(batches):
         classes = {place: axes[place].classify(part[axes[place].name]) for place in used}
-        for (i, j), table in counts.items():
-            table += np.bincount(classes[i] * axes[j].classes + classes[j], minlength=len(table))
-    return {(i, j): table.reshape(axes[i].classes, axes[j].classes) for (i, j), table in counts.items()}
+        for joint, table in counts.items():
+            cell = classes[joint[0]]
+            for place in joint[1:]:
+                cell = cell * axes[place].classes + classes[place]
+            if len(table) > 1 << 16:
+                np.add.at(table, cell, 1)
+            else:
+                table += np.bincount(cell, minlength=len(table))
+    return {joint: table.reshape(shapes[joint]).astype(np.float64) for joint, table in counts.items()}
+
+
+def ratio(
+    sums: tuple[FloatArray, FloatArray], squares: Sequence[FloatArray], of_square: FloatArray, sampling: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return r = ΣU/ΣW and the sum of the squares of its residuals U − rW, less those that are the values' own.
+
+    ``squares`` are ΣU², ΣUW and ΣW², ``of_square`` is the sum of the squares of what U is the surrogate of.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = sums[0] / sums[1]
+        own = of_square - 2 * r * sums[0] + r**2 * sums[1]
+        return r, squares[0] - 2 * r * squares[1] + r**2 * squares[2] - own_squares(own, 0.0, sampling)
 
 
 def joint_cells(
@@ -100,10 +106,8 @@ def joint_cells(
     if not normalize:
         return estimate, _positive(squares - own_squares(estimate, estimate**2 / max(n, 1), sampling), domain, n)
     base, crossed, around = (domain.sums(counts, what, given, dropna) for what in ("base", "cell·base", "base²"))
+    share, residual = ratio((estimate, base), (squares, crossed, around), estimate, sampling)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = estimate / base
-        residual = squares - 2 * share * crossed + share**2 * around
-        residual = residual - own_squares(estimate * (1 - 2 * share) + share**2 * base, 0.0, sampling)
         return share, _positive(residual, domain, n) / base**2
 
 
@@ -377,13 +381,11 @@ def ratio_by_all(
             np.moveaxis(group.invert(np.moveaxis(values, i, 0), squared=squared), 0, i)
             for values, squared in ((plain, False), (square, True))
         )
-    a, p, s = plain[..., 0], plain[..., 1], plain[..., 5]
+    p, squares = plain[..., 1], [square[..., i] for i in (2, 3, 4)]
+    r, residual = ratio((plain[..., 0], p), squares, plain[..., 5], sampling)
     with np.errstate(divide="ignore", invalid="ignore"):
-        r = a / p
-        residual = square[..., 2] - 2 * r * square[..., 3] + r**2 * square[..., 4]
-        residual = residual - own_squares(s - 2 * r * a + r**2 * p, 0.0, sampling)
         # Too few rows in a group leave no variance: then nothing is known of its mean.
-        wider = few_rows(p, np.where(p > 0, square[..., 4], np.inf))
+        wider = few_rows(p, np.where(p > 0, squares[2], np.inf))
         return r, np.where(residual > 0, residual / p**2 * wider**2, np.inf)
 
 

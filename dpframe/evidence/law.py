@@ -193,8 +193,7 @@ class Shares:
     @classmethod
     def of(cls, channel: FloatArray, facts: Observation | None = None, rows: float = 0.0) -> Shares:
         """Return the likelihood of rows, and of counts of cells where there are some."""
-        if facts is None:
-            return cls(channel, np.zeros((0, channel.shape[1])), np.zeros(0), rows)
+        facts = Observation.joined([], channel.shape[1]) if facts is None else facts
         return cls(channel, facts.matrix, facts.variances, rows)
 
     @one_thread

@@ -322,3 +322,17 @@ def test_fits_take_one_thread():
     before = threads()
     assert set(one_thread(threads)()) <= {1}
     assert threads() == before
+
+
+def test_a_fit_gives_way_where_the_unbiased_variance_contradicts_it():
+    # One heap, which a fit through Laplace noise spreads: its variance lies above the unbiased one's interval, though
+    # its own error is smaller. That interval lies below zero (fixed key), and the root's still holds the truth, 0.
+    frame = pd.DataFrame({"x": np.full(300_000, 370)})
+    found = dpf.Estimates(dpf.sanitize(frame, epsilon=4, delta=0, spaces={"x": (0, 1_000)}, key=bytes(32)))
+    rows = found.histogram("x", bins=100)
+    codes, held = rows.index.mid.to_numpy(), rows["estimate"] / rows["estimate"].sum()
+    spread = float(held @ (codes - held @ codes) ** 2)
+    variance, std = found.var("x"), found.std("x")
+    assert variance["upper"] < spread
+    assert std["estimate"] < 0.75 * spread**0.5
+    assert std["lower"] == 0 < std["estimate"] < std["upper"]
