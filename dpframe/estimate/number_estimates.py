@@ -20,6 +20,7 @@ from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.evidence.combine import Observation, shrunk, updated
+from dpframe.evidence.law import Known, Law
 from dpframe.evidence.number_law import NumberPair, truncated_mean
 from dpframe.spaces import Space
 
