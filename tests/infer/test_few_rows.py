@@ -11,7 +11,7 @@ import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.infer.numbers import first_grid, friendly, only_grid
 from dpframe.infer.private import Measurement, histograms_of, rounds_of
-from dpframe.infer.ranges import Cells, Grid, fullest
+from dpframe.infer.ranges import Cells, Grid, fullest, truth_values
 from dpframe.spaces.field import Field
 
 KEY = bytes(range(32))
@@ -220,3 +220,19 @@ def test_identifiers_that_are_named_are_left_as_they_are_asked_for(recwarn):
     assert not said(recwarn)
     with pytest.raises(dpf.ColumnError, match="column 'patient_id': looks like an identifier"):
         frame[["patient_id", "name"]].dp.sanitize(epsilon=1)
+
+
+@pytest.mark.parametrize(
+    ("zeros", "ones", "twos", "found"), [(700, 300, 0, True), (980, 20, 0, True), (500, 300, 200, False)]
+)
+@pytest.mark.parametrize("number", [int, float])
+def test_truth_values_hold_all_rows_or_are_none(zeros, ones, twos, found, number):
+    """Rows that are neither 0 nor 1 are noise up to 1.25 errors of both counts: 18 rows here, of 200 there."""
+    edges = (0, 1, 2, 4) if number is int else (-(2.0**-48), 2.0**-48, 1.0, 1 + 2.0**-52, 2.0, 4.0)
+    counts = [0, zeros, ones, twos, 0] if number is int else [0, zeros, 0, ones, 0, twos, 0]
+    cells = Cells(
+        Grid(edges, number(-(2**40)), number(2**40)), np.array(counts, dtype=float), np.eye(len(counts)) * 100.0
+    )
+    assert truth_values(cells, 1_000) == ((0.0, 1.0) if found else None)
+    assert truth_values(cells, 1_030) is None
+    assert (truth_values(cells, 1_030, missing=600.0) is not None) == found
