@@ -41,7 +41,8 @@ class Gaussian(Mechanism):
     Where σ is more than a step or two the matrix is as good as singular, since the kernel is smooth and the ends,
     where the noise is cut, hide what a mean would be corrected by: then there is no such mechanism, for no estimate
     could be had of a release. That leaves grids of few values, or an ε of tens. Gaussian noise is for totals and
-    vectors; the staircase is for rows.
+    vectors, whose grids have room beyond their values. It pays for rows of about ten numbers or more that are not
+    shuffled, which may be declared as one vector (`Process`).
 
     Parameters
     ----------

@@ -399,9 +399,9 @@ MOST_EPSILON = 500.0
 def gaussian_profile(numbers: Numbers, table: GaussianTable, epsilon: float, delta: float) -> float:
     """Return a bound from above on the δ at which noise is (ε, δ)-private, rounded up.
 
-    For one number, or several that one row moves by as much, it is the exact sum over the lattice law but for tails of
-    a millionth of ``delta``; where a person of several rows moves several numbers, the bound of the step. The worst of
-    the ways in which a row moves them counts.
+    For one number, or several that one row moves by as much, it is the exact sum over the lattice law except for tails
+    of a millionth of ``delta``; where a person of several rows moves several numbers, the bound of the step. The worst
+    of the ways in which a row moves them counts.
     """
     noises, k = _integer_noises(numbers, table), numbers.contributions
     if k == 1 or numbers.size == 1:
