@@ -141,7 +141,7 @@ class Axis(ChannelAxis):
 
     @property
     def classes(self) -> int:
-        """Number of classes, which are the cells but for bins."""
+        """Number of classes: one for each cell, unless the column is cut into bins."""
         return self.cells
 
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
