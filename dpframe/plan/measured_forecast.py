@@ -41,7 +41,7 @@ def with_tables(
     """Return a forecast with the errors of rows and tables together, and the rows' own in one more column.
 
     As estimates by ``"inverse"`` have it: both are unbiased and independent, and are weighted by their precision.
-    Numbers that are cut into bins are told by rows alone, but for their means.
+    What is not a mean of numbers that are cut into bins is from the rows only.
     """
     tuples = {names for measure in measures for names in _tuples([name for name in spaces if name in measure.columns])}
     labels = {" × ".join(names): names for names in tuples}

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from exact_laws import tables_law
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, step_delta
@@ -43,6 +44,7 @@ def test_by_default_all_pairs_and_what_numbers_and_sets_have_of_their_own():
         ("one_way", ("home",)),
         ("joint", ("sex", "home", "age")),
     }
+    # Where numbers have cells in pairs, all pairs have the same noise.
     assert len({m.sigma2 for m in AUTO if m.kind == "joint" and len(m.columns) == 2}) == 1
 
 
@@ -78,9 +80,22 @@ def test_parts_of_numbers_sums_and_tables():
         "sum": 0.122,
         "joint": 0.602,
     }
-    joints = {len(m.columns): m.sigma2 for m in AUTO if m.kind == "joint"}
-    # Seven tenths of four parts are the one triple's, three tenths of three of them the pairs'; items have the fourth.
-    assert 0.69 < (1 / joints[3]) / (1 / joints[3] + 3 / joints[2]) < 0.71
+    joints = [m for m in AUTO if m.kind == "joint"]
+    of_triples = sum(1 / m.sigma2 for m in joints if len(m.columns) == 3)
+    assert 0.69 < of_triples / sum(1 / m.sigma2 for m in joints) < 0.71
+
+
+def test_larger_pairs_take_more_of_the_budget():
+    """By the fourth root of the cells, rounded to half a doubling; the least pair has 4 cells."""
+    found = {m.columns: m for m in Wish("auto").measures(NINE, PROMISE, None, 32_561, 1)}
+    least = found["c6", "c8"]
+    for columns, cells, times in ((("c3", "c5"), 75, 2.0), (("c1", "c7"), 672, 4.0), (("c4", "c5"), 30, 2**0.5)):
+        assert math.prod(found[columns].shape(NINE)) == cells
+        assert math.isclose(least.sigma2 / found[columns].sigma2, times, rel_tol=1e-3)
+    whole = Wish("auto").most(PROMISE, None)
+    assert measures_step(list(found.values()), NINE, 1, 1e-6).mu <= whole.mu
+    few = Wish("auto").measures(NINE, PROMISE, None, 3_000, 1)
+    assert len({m.sigma2 for m in few}) == 1
 
 
 NINE = {f"c{i}": Categorical(list(range(size))) for i, size in enumerate([9, 16, 7, 15, 6, 5, 2, 42, 2])}
@@ -309,6 +324,20 @@ def test_the_step_bounds_the_profile_of_tables_and_sums():
         assert exact <= step_delta(step, epsilon)
         assert exact > 0.8 * step_delta(step, epsilon) - 1e-5
     assert composed_steps([step]) == step
+
+
+def test_the_step_bounds_the_profile_of_joints_of_unequal_noise():
+    """Three pairs, the smallest with the most noise, of tables that differ in one row in all columns."""
+    spaces = {"a": Categorical([0, 1]), "b": Categorical([0, 1]), "c": Categorical(list(range(8)))}
+    measures = Wish("auto").measures(spaces, Budget(3.0, 0.005), None, 200, 1)
+    assert len({m.sigma2 for m in measures}) == 2
+    plan = build_plan(spaces, epsilon=3.0, delta=0.005, n=200, measures=measures)
+    rows = {name: np.zeros(200, dtype=np.uint8) for name in spaces}
+    other = {name: np.append(column[1:], np.uint8(1)) for name, column in rows.items()}
+    law, step = tables_law(plan, [rows, other], 7.0), plan.tables_step
+    for x in (0.0, 0.5, 1.0, 2.0):
+        assert law.most(x) <= step_delta(step, x)
+        assert law.least(x) > 0.5 * step_delta(step, x)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(150.0, 1e-6), (40.0, 1e-20)])
