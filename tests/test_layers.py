@@ -12,8 +12,8 @@ import dpframe
 ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
-    ["errors", "arrays", "disk", "threads", "datasets"],
-    ["codec"],
+    ["errors", "arrays", "threads", "datasets"],
+    ["codec", "disk"],
     ["spaces", "noise", "accounting"],
     ["channels"],
     ["totals"],

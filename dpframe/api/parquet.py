@@ -16,11 +16,11 @@ from dpframe.api.options import PlanOptions, documented
 from dpframe.api.parquet_job import budget_of
 from dpframe.api.planning import Request, of_persons, planned, prepare
 from dpframe.api.targets import check_alone, reached
+from dpframe.disk import atomic, check_writable
 from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError, check_whole
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, arrow_metadata
-from dpframe.tables.atomic import atomic, check_writable
 from dpframe.tables.csv_reader import is_csv, sidecar
 from dpframe.tables.files import BATCH_ROWS, SIDECAR, FileInput
 from dpframe.tables.inputs import open_input

@@ -39,6 +39,7 @@ from dpframe.cli.synthesize import synthesize
 from dpframe.cli.terminal import plain, progress
 from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import in_options
+from dpframe.disk import atomic
 from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError
 from dpframe.ledger.currencies import difference, yearly
 from dpframe.ledger.ledger import Ledger
@@ -46,7 +47,6 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.words import table_text
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report
-from dpframe.tables.atomic import atomic
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
 from dpframe.tables.verify import verify_file

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
+from dpframe.disk import atomic
 from dpframe.errors import ParameterError
-from dpframe.tables.atomic import atomic
 
 PIPE = Path("-")
 _FOLDER = "dpframe-pipe-"

@@ -18,6 +18,7 @@ import typer
 from dpframe.accounting.gaussian_dp import step_epsilon
 from dpframe.api.parquet import plan_parquet
 from dpframe.cli.pipes import Source
+from dpframe.disk import atomic
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
 from dpframe.infer.declared import placeholder
 from dpframe.infer.drafted import TITLE, DraftedSpaces, drafted
@@ -26,7 +27,6 @@ from dpframe.infer.types import from_type
 from dpframe.plan.plan import Plan
 from dpframe.spaces import check_declaration
 from dpframe.spaces.field import Field
-from dpframe.tables.atomic import atomic
 from dpframe.tables.inputs import open_input
 
 FORMS: Mapping[str, Any] = {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.codec import parameters
+from dpframe.disk import atomic
 from dpframe.errors import FileError, ParameterError, PlanError, check_whole
 from dpframe.plan.accounting_gains import gains_table
 from dpframe.plan.beliefs import PRIORS, belief_table
@@ -357,10 +358,8 @@ class Plan(PlanData):
         """
         text = plan_page(self)
         if path is not None:
-            try:
-                Path(path).write_text(text, encoding="utf-8")
-            except OSError:
-                raise FileError(f"{path} cannot be written; name a file in a folder that exists") from None
+            with atomic(Path(path)) as file:
+                file.write(text.encode())
         return text
 
     def lines(self) -> list[str]:

@@ -7,13 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpframe.disk import atomic
 from dpframe.estimate import Estimates
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.notebook import notebook_html
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.page import page
 from dpframe.report.words import mechanism_name
-from dpframe.tables.atomic import atomic
 from dpframe.tables.released import Source
 from dpframe.tables.verify import verify_file
 

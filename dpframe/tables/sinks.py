@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from dpframe.disk import atomic
 from dpframe.errors import ColumnError, FileError
-from dpframe.tables.atomic import atomic
 from dpframe.tables.csv_reader import is_csv, sidecar
 from dpframe.tables.types import is_text
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpframe.disk import atomic
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
 from dpframe.ledger.account import Account
 from dpframe.noise.keystream import Keystream
 from dpframe.release.packed import packed
 from dpframe.release.tables import Tables
 from dpframe.spaces import Space
-from dpframe.tables.atomic import atomic
 from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.tables.checks import check_types, located
 from dpframe.tables.files import FileInput

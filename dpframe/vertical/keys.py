@@ -16,9 +16,8 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from dpframe.disk import new_file
+from dpframe.disk import atomic, new_file
 from dpframe.errors import FileError, ParameterError
-from dpframe.tables.atomic import atomic
 
 SIGNING, PUBLIC, SHARED, USED = "signing.key", "public.key", "shared.secret", "used"
 _DOMAIN = b"dpframe vertical\0"

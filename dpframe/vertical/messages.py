@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpframe.disk import atomic
 from dpframe.errors import FileError
 from dpframe.spaces import Space
-from dpframe.tables.atomic import atomic
 from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.vertical.keys import Identity, verified
 

@@ -21,6 +21,7 @@ import pandas as pd
 from dpframe.accounting.budget import Budget
 from dpframe.channels import MECHANISMS
 from dpframe.codec import check_names
+from dpframe.disk import atomic
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
 from dpframe.infer.drafted import check_reviewed
 from dpframe.plan.build import build_plan, default_delta
@@ -28,7 +29,6 @@ from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
-from dpframe.tables.atomic import atomic
 from dpframe.vertical.keys import check_public
 from dpframe.vertical.pads import PADS
 from dpframe.vertical.trust import trust_table

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from dpframe.disk import atomic
 from dpframe.errors import FileError, ParameterError
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.plan import Plan
-from dpframe.tables.atomic import atomic
 from dpframe.tables.batches import Batch, length
 from dpframe.vertical.keys import Identity
 from dpframe.vertical.messages import Header, Message, MessageWriter, check_new

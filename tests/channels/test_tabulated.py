@@ -103,7 +103,7 @@ def test_a_table_that_loses_more_than_it_claims_is_refused() -> None:
         ([[0.5, 0.5]], "matrix must be square"),
         (
             [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]],
-            "as a released column stays in its space; dpframe.mech",
+            "as a released column stays in its space; dpframe.channels",
         ),
         ([0.5, 0.5], "matrix must be an array of probabilities, a row for each input"),
         (np.full((300, 300), 1 / 300), "of at most 256 codes"),
