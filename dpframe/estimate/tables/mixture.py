@@ -143,7 +143,7 @@ class Block:
     def misfit(
         self, laws: npt.NDArray[Any], weights: npt.NDArray[Any], n: float = 1.0
     ) -> tuple[FloatArray, list[tuple[Side, npt.NDArray[Any]]]]:
-        """Return χ² of every start, and the gradients by either side's laws, but for the weights' factor."""
+        """Return χ² of every start, and the gradients by either side's laws without the weights' factor."""
         one = self.one.of(laws)
         other = one if self.is_whole else self.other.of(laws)
         residual, weighted = self._scratch
