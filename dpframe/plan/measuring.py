@@ -247,10 +247,11 @@ def _fitted_to_noise(
     weights = _weights(found, lists="list")
     of_joints = math.fsum(w for table, w in zip(found, weights, strict=True) if table.kind == "joint")
     in_pairs, in_triples = of_joints * (1 - _IN_TRIPLES if triples else 1), of_joints * _IN_TRIPLES
-    divided = _by_size if apart and not any(pair.most for pair in _pairs(found)) else _evenly
+    lists = not triples and not any(pair.most for pair in _pairs(found))
+    divided = _by_size if apart and lists else _evenly
     of_pairs = iter(divided(_pairs(found), spaces, in_pairs))
     weights = [next(of_pairs) if table.kind == "joint" else w for table, w in zip(found, weights, strict=True)]
-    return [*found, *triples], [*weights, *divided(triples, spaces, in_triples)]
+    return [*found, *triples], [*weights, *_evenly(triples, spaces, in_triples)]
 
 
 def _evenly(tables: Sequence[Measure], spaces: Mapping[str, Space], share: float) -> list[float]:
@@ -263,7 +264,11 @@ def _by_size(tables: Sequence[Measure], spaces: Mapping[str, Space], share: floa
 
     The L1 distance of raw counts, 0.8·cells·σ/n, is least in sum at weights by the power 2/3, but a fit takes away the
     more of the noise the more cells there are. Roots are rounded to half a doubling, so that few noises differ. Where
-    numbers have cells too, which follow from the noise already, nothing was gained (Adult's 15 columns).
+    numbers have cells too, which follow from the noise already, nothing was gained (Adult's 15 columns), nor
+    where triples are measured too (a million rows).
+
+    On Adult's nine lists pairs and triples err by 2 and 3 % less (L1), and one-ways, which small pairs show best, by a
+    tenth more: .0058 for .0053.
     """
     roots = [2 ** (round(math.log2(math.prod(table.shape(spaces))) / 2) / 2) for table in tables]
     whole = math.fsum(roots)
