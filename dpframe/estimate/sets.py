@@ -74,7 +74,7 @@ class Counted:
     def share_by(self, group: Axis, sampling: float) -> tuple[FloatArray, FloatArray]:
         """Return shares within every cell of the column by whose classes this was summed, and their variances.
 
-        As `grouped_ratio`: with h = (z − r)·present·1_g, U = (u − r·w)·φ_g and h² = (z − 2rz + r²)·present·1_g.
+        As `surrogates.ratio`: with h = (z − r)·present·1_g, U = (u − r·w)·φ_g and h² = (z − 2rz + r²)·present·1_g.
         """
         plain, squares = (self._map(partial(group.invert, squared=squared)) for squared in (False, True))
         return self._ratio(plain, squares, sampling)
