@@ -567,8 +567,8 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).quantile("age", [0.25, 0.5]).round()
               estimate  std_error  lower  upper
         q
-        0.25      40.0        6.0   25.0   48.0
-        0.50      57.0        6.0   41.0   63.0
+        0.25      40.0        5.0   26.0   47.0
+        0.50      57.0        5.0   42.0   62.0
         """
         sampling = self._source.sampling(target)
         levels, z = _levels(q), self._z

@@ -20,7 +20,7 @@ the ranges that might cut it, and no others.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,7 +52,7 @@ _NEWTON = 20
 _SCORINGS = 3
 """Times that counts are taken anew for what they are without their threshold."""
 
-_HIDDEN = 3.0
+_HIDDEN = 1.3
 """Factor of what a profile may lose of the likelihood: its law of the other cells is not the likeliest of all."""
 
 _CAREFUL = 1.5
@@ -258,8 +258,7 @@ class Shares:
         if parts is not None:
             before, after = ([(part * x).sum(axis=0) for part in parts] for x in (shares, rows))
             ratio = sum(after) / np.maximum(sum(before), 1e-300)
-            scales = [was * ratio / np.maximum(now, 1e-300) for was, now in zip(before, after, strict=True)]
-            rows = rows * (1 + sum(part * (scale - 1) for part, scale in zip(parts, scales, strict=True)))
+            rows = _with_parts(rows, parts, [was * ratio for was in before])
         return np.asarray(rows / np.maximum(rows.sum(axis=0), 1e-300))
 
     def _to_gain(self, shares: FloatArray, counts: FloatArray, noisy: FloatArray) -> FloatArray:
@@ -291,10 +290,14 @@ class Shares:
         found = (1 - _OPEN) * shares + _OPEN / len(shares) if start is None else start
         held, left = ((part * found).sum(axis=0) for part in parts)
         aims = levels * (held + left), (1 - levels) * (held + left)
-        scales = [aim / np.maximum(own, 1e-300) for aim, own in zip(aims, (held, left), strict=True)]
-        found = found * (1 + sum(part * (scale - 1) for part, scale in zip(parts, scales, strict=True)))
-        for _ in range(_PROFILE_STEPS):
-            found = self._step(found, counts, noisy, parts)
+        found = _with_parts(found, parts, aims)
+        for _ in range(_PROFILE_STEPS // 3):
+            first = self._step(found, counts, noisy, parts)
+            second = self._step(first, counts, noisy, parts)
+            jump = _with_parts(_extrapolated(found, first, second), parts, [(p * second).sum(axis=0) for p in parts])
+            moved = self._step(jump / np.maximum(jump.sum(axis=0), 1e-300), counts, noisy, parts)
+            better = self.likelihood(moved, counts, noisy) >= self.likelihood(second, counts, noisy)
+            found = np.where(better, moved, second)
         return self.likelihood(shares, counts, noisy) - self.likelihood(found, counts, noisy), found
 
     def interval(self, known: Fitted, inside: FloatArray, most: float, upper: bool) -> FloatArray:
@@ -309,6 +312,12 @@ class Shares:
             lost, start = self.lost(known, inside, middle, among, start)
             near, far = np.where(lost <= most, middle, near), np.where(lost <= most, far, middle)
         return far
+
+
+def _with_parts(shares: FloatArray, parts: Sequence[FloatArray], aims: Sequence[FloatArray]) -> FloatArray:
+    """Return shares of which so many are in each of some parts of the cells."""
+    scales = [aim / np.maximum((part * shares).sum(axis=0), 1e-300) for part, aim in zip(parts, aims, strict=True)]
+    return np.asarray(shares * (1 + sum(part * (scale - 1) for part, scale in zip(parts, scales, strict=True))))
 
 
 def _at_level(
