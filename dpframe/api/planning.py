@@ -292,7 +292,7 @@ class CheckedRequest:
         # No row hides in a table of none.
         secret = _hides(options) and table.n > 0
         # Without shuffling what inference gave may decide neither the columns' shares nor which tables are measured.
-        fixed = options["allocation"] != "error" and wish.measure is None
+        fixed = options["allocation"] != "error" and wish.measure is None and not _may_move_shares(options, left)
         allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)
         measurement = Measurement.of(left, table.n, allowed.spendable, options["contributions"], most, rounds=rounds)
         stand_ins = {c.name: known.get(c.name) or any_space(c) for c in columns}
@@ -536,6 +536,13 @@ def _taking(options: Mapping[str, Any]) -> list[str]:
     if not isinstance(given, Mapping):
         return []
     return [column for column, tag in given.items() if (tag.tag if isinstance(tag, Mechanism) else tag) in names]
+
+
+def _may_move_shares(options: Mapping[str, Any], left: Sequence[Field]) -> bool:
+    """Return whether a mechanism with a loss or a δ of its own may give way, which moves other columns' shares."""
+    given = options["mechanisms"] if isinstance(options["mechanisms"], Mapping) else {}
+    own = {name for name, mechanism in given.items() if isinstance(mechanism, Mechanism)} | {*_taking(options)}
+    return any(column.name in own for column in left)
 
 
 def _check_ready(options: Mapping[str, Any], promise: Budget, inference: Step | None, tables: Step | None) -> None:

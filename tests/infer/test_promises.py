@@ -163,6 +163,22 @@ def test_a_mechanism_that_an_inferred_space_does_not_take_gives_way(tmp_path: Pa
     assert kept.history("survey")["what"].tolist() == ["release"]
 
 
+@pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
+@pytest.mark.parametrize("given", ["gaussian", RandomizedResponse(3, 0.3)], ids=str)
+@pytest.mark.parametrize("values", [("x", "y"), ("x", "y", "z"), (1, 2)], ids=str)
+def test_unshuffled_rows_have_one_cost_whether_or_not_a_mechanism_gives_way(values: Any, given: Any) -> None:
+    """What gives way moves the other column's share: rows would lose (0.3, 2.16) or (1.23, 1.23), by what was inferred.
+
+    Each is within a promise of δ = 1e-5 beside inference as a Gaussian step; the worst choice between both has 1.05e-5.
+    So inference is subtracted from the promise, whatever it finds.
+    """
+    frame = pd.DataFrame({"x": pd.Series([*values] * (3_000 // len(values)), dtype=object), "y": [*range(50)] * 60})
+    plan = dpf.make_plan(frame, 3.0, 1e-5, mechanisms={"x": given}, shuffle=False)
+    pure = dpf.make_plan(frame, 3.0, 1e-5, mechanisms={"x": "laplace"}, shuffle=False)  # has the share of all columns
+    assert [p.inferred is not None and p.inferred.step is not None for p in (plan, pure)] == [False, True]
+    assert plan.verify().ok
+
+
 def test_a_categorical_column_without_values_is_measured_like_one_with_a_single_value() -> None:
     found = []
     for values in ([None] * 403, [None] * 402 + ["x"]):
