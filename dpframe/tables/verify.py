@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpframe.accounting.budget import Budget
-from dpframe.errors import ColumnError, NotSanitizedError, ParameterError, PlanError
+from dpframe.errors import ColumnError, NotSanitizedError, ParameterError, PlanError, name_list
 from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.plan import Plan
 from dpframe.plan.text import SCHEMA
+from dpframe.release.cuts import Cuts
 from dpframe.release.info import ReleaseInfo
 from dpframe.tables.files import FileInput
 from dpframe.tables.inputs import open_input
@@ -64,11 +65,36 @@ def verify_file(path: str | Path) -> Certificate:
     certificate = certify(info.plan)
     failures = _table_failures(table, info)
     checks = [] if failures else [f"the file holds the {info.n:,} rows that were released (number, types, digest)"]
+    cut = _cut(info)
     return replace(
         certificate,
-        checks=(*certificate.checks, *checks),
-        failures=(*certificate.failures, *failures),
+        checks=(*certificate.checks, *checks, *cut.checks),
+        attested=(*certificate.attested, *cut.attested),
+        failures=(*certificate.failures, *failures, *cut.failures),
     )
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """What is known of the places where measured numbers are cut."""
+
+    checks: tuple[str, ...] = ()
+    attested: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+def _cut(info: ReleaseInfo) -> _Cut:
+    """Cut the measured numbers anew, by the noisy counts that the description has."""
+    cuts = Cuts(info.plan)
+    moved = [*cuts.moved(info.tables)]
+    old = [measure.label for measure in moved if cuts.is_old(measure)]
+    wrong = [measure.label for measure in moved if not cuts.is_old(measure)]
+    if wrong:
+        return _Cut(failures=(f"tables of {name_list(wrong)} are not cut where the noisy counts before them say",))
+    if old:
+        return _Cut(attested=(f"tables of {name_list(old)} are cut where the noisy counts before them say",))
+    cut = any(starts is not None for table in info.tables for starts in table.starts)
+    return _Cut(("measured numbers are cut where the noisy counts before them say",) if cut else ())
 
 
 def _table_failures(table: FileInput, info: ReleaseInfo) -> list[str]:

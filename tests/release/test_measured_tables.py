@@ -17,11 +17,14 @@ from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.steps import central_budget
 from dpframe.release.info import ReleaseInfo
+from dpframe.release.release import sealed
 from dpframe.tables.released import Source
 
 SPACES = {"sex": ["F", "M"], "home": ["own", "let"], "age": {"space": "nullable", "inner": {"lower": 0, "upper": 99}}}
 N = 3_000
 KEY = bytes(range(32))
+PARENT = 16
+"""First code of a cell of 16 codes, the first level of a number from 0 to 1023."""
 
 
 def frame(seed=0):
@@ -136,6 +139,53 @@ def test_tables_not_of_this_release_are_refused(change, tmp_path):
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"dpframe": text.encode()}), path)
     assert not dpf.verify_file(path).ok
+
+
+def edited(safe, change, tmp_path):
+    """A release with other cuts of its tables, under a digest that was made anew: as whoever writes files can make."""
+    path, info = tmp_path / "safe.parquet", safe.dp.release
+    dpf.write_parquet(safe, path)
+    tables = tuple(replace(table, starts=change(table.measure, table.starts)) for table in info.tables)
+    text = replace(info, tables=tables, digest=info.row_digest + sealed(info.row_digest, tables)).to_json()
+    assert ReleaseInfo.from_json(text).tables == tables
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"dpframe": text.encode()}), path)
+    return dpf.verify_file(path)
+
+
+def _bins_moved(measure, starts):
+    """The second bin of numbers in joints begins one code later."""
+    found = [own if own is None or measure.kind != "joint" else (0, own[1] + 1, *own[2:]) for own in starts]
+    return tuple(found)
+
+
+def _least_parent_moved(measure, starts):
+    """The first cell that a level divides is the one before: as wide, so that there are as many counts."""
+    return starts if measure.level < 2 else ((PARENT, *starts[0][1:]),)
+
+
+@pytest.mark.parametrize("change", [_bins_moved, _least_parent_moved], ids=["bins", "levels"])
+def test_numbers_are_cut_by_noisy_counts_or_the_release_is_not_verified(change, tmp_path):
+    """Cuts by exact counts would say something of rows for which nothing is spent."""
+    wages = pd.DataFrame({"sex": ["F", "M"] * 2_000, "wage": [16 * (20 + i % 30) for i in range(4_000)]})
+    spaces = {"sex": ["F", "M"], "wage": (0, 1023)}
+    safe = dpf.sanitize(wages, 3.0, 1e-6, spaces=spaces, measure=[("sex", "wage")], key=KEY)
+    level = next(table for table in safe.dp.release.tables if table.measure.level == 2)
+    assert level.starts[0][0] > PARENT
+    certificate = edited(safe, lambda _, starts: starts, tmp_path)
+    assert certificate.ok
+    assert certificate.checks[-1] == "measured numbers are cut where the noisy counts before them say"
+    (failure,) = edited(safe, change, tmp_path).failures
+    name = "sex × wage" if change is _bins_moved else "wage"
+    assert failure == f"tables of {name} are not cut where the noisy counts before them say"
+
+
+def test_cuts_of_an_older_rule_are_attested(tmp_path):
+    """Version 0.2.0 cut numbers by one-ways of 60 cells, and gave spikes no bins of their own."""
+    certificate = edited(SAFE, _bins_moved, tmp_path)
+    assert certificate.ok
+    labels = "sex × age, sex × home × age"
+    assert certificate.attested[-1] == f"tables of {labels} are cut where the noisy counts before them say"
 
 
 def test_rows_joined_with_the_tables_of_another_release_are_no_release():
