@@ -42,6 +42,9 @@ _SUSPECT, _NEAR, _HEAVY = 2.0, 8.0, 4.0
 """Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the
 power of its fall below which a tail is heavy."""
 
+_REMOTE, _REMOTE_SURE = 1024.0, 3.6
+"""The same of cells that lie further: noise of a hundred cells makes less out of each of them."""
+
 _MATTERS = 0.2
 """Part of a variance from which on what tails add to it is said."""
 
@@ -252,11 +255,13 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
 def _suspected(ends: FloatArray, cells: Cells, bound: float, fall: float) -> int:
     """Return the last cell beyond a bound that is reckoned with although its rows may be noise.
 
-    Near the bound, where there are more than noise alone often makes, or all where the column falls slowly towards it.
+    Near the bound, where there are more than noise alone often makes, or all where the column falls slowly towards it;
+    further away, where one cell has more than noise makes in many.
     """
-    near = (ends[:-1] >= bound) & (ends[:-1] < _NEAR * bound)
+    near, remote = ((ends[:-1] >= bound) & (ends[:-1] < times * bound) for times in (_NEAR, _REMOTE))
     error = np.sqrt(np.maximum(np.diag(cells.covariance), 1e-300))
-    found = np.flatnonzero(near & ((cells.counts > _SUSPECT * error) | (fall < _HEAVY)))
+    suspect = near & ((cells.counts > _SUSPECT * error) | (fall < _HEAVY))
+    found = np.flatnonzero(suspect | (remote & (cells.counts > _REMOTE_SURE * error)))
     return int(found[-1]) if len(found) else -1
 
 

@@ -11,6 +11,10 @@ fifths.
 *Noise.* The noise of a sum grows with the width of the bounds, which is compared with the standard deviation that the
 counts show; and with the root of the number of columns that are measured. Those with most noise are left out, until
 that of all others is small.
+
+*Chance.* Bounds are chosen among hundreds, so that some of many columns get bounds far too narrow, and nothing that is
+measured between them shows it. So rows that are spread out over cells further from 0, each of which drowns, are looked
+for in sums; and beside a value with most of the rows the others must be seen where the bounds are.
 """
 
 from __future__ import annotations
@@ -57,6 +61,12 @@ _CHANCE = 3.75
 
 ERRORS = 2.0
 """Standard errors by which the rows that bounds leave out must lie below that share."""
+
+_SPREAD, _SURELY = (12, 16, 20), 2.75
+"""Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show."""
+
+_FEW, _LEAST_SEEN = 0.08, 1.5
+"""Share of the rows that a spike may leave unseen, and standard errors that the rarer of two truth values must show."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,7 @@ class _Missing:
 @lru_cache(maxsize=1024)
 def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int) -> _Missing | None:
     share, error = share_outside(measured, space, n)
-    if share - ERRORS * error > MOST_OUTSIDE:
+    if share - ERRORS * error > MOST_OUTSIDE or _goes_on(measured, space, n):
         return _Missing("more than a fifth of the rows lies beyond its bounds", _TIMES[1])
     spiky = measured[-1].kind == "intervals" and _spiky(measured, space, n)
     if spiky and _hides_others(measured, space, n):
@@ -193,23 +203,56 @@ def _spiky(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
 
 
 def _hides_others(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
-    """Tell whether there are other rows than those of the fullest cell, and none stand out between the bounds.
+    """Tell whether there are, or may be, other rows than those of the fullest cell, and none are seen in the bounds.
 
-    How many there are is known from its count and n, far better than from the sum of their own. Of truth values they
-    have one cell.
+    How many there are is known from its count and n, far better than from the sum of their own. Truth values have one
+    cell for them, known before anything was counted.
     """
     ends, counts, covariance = _fitted(measured)
     spike, unit = int(np.argmax(counts)), measured[-1].unit
-    seen = {spike}
-    if bounds_of_counts(space.inner_space, unit) == [0.0, 1.0]:
-        seen |= {int(np.searchsorted(ends, value, side="right")) - 1 for value in (0.0, 1.0)}
-    known = np.array(sorted(seen))
-    missing = measured[-1].missing
-    rest = n - (missing or 0) - counts[known].sum()
-    variance = covariance[np.ix_(known, known)].sum() + (measured[-1].variance if missing is not None else 0.0)
     inside = _inside(ends, space, unit) > 0
     inside[spike] = False
-    return bool(rest > ERRORS * math.sqrt(variance)) and not _stands_out(counts, covariance, inside)
+    rest, error = _left(measured, n, [spike])
+    few = rest + ERRORS * error < _FEW * (n - max(measured[-1].missing or 0, 0))
+    if bounds_of_counts(space.inner_space, unit) != [0.0, 1.0]:
+        return not (few and rest < ERRORS * error) and not _stands_out(counts, covariance, inside)
+    both = [int(np.searchsorted(ends, value, side="right")) - 1 for value in (0.0, 1.0)]
+    other = min(both, key=counts.__getitem__)
+    if not few and counts[other] < _LEAST_SEEN * math.sqrt(covariance[other, other]):
+        return True
+    rest, error = _left(measured, n, sorted({spike, *both}))
+    return rest > ERRORS * error and not _stands_out(counts, covariance, inside)
+
+
+def _left(measured: tuple[Measured, ...], n: int, cells: Sequence[int]) -> tuple[float, float]:
+    """Return how many rows that are not null some cells leave to all others, and the standard error of that."""
+    _, counts, covariance = _fitted(measured)
+    missing, places = measured[-1].missing, np.array(cells)
+    variance = covariance[np.ix_(places, places)].sum() + (measured[-1].variance if missing is not None else 0.0)
+    return float(n - (missing or 0) - counts[places].sum()), math.sqrt(max(variance, 0.0))
+
+
+def _goes_on(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
+    """Tell whether more than a fifth of the rows seems to be spread out beyond a bound, away from 0.
+
+    If these and the rows within the bounds are all there are, both counts say how many. Their mean, by precision, does.
+    """
+    ends, counts, covariance = _fitted(measured)
+    within = np.flatnonzero(_inside(ends, space, measured[-1].unit) > 0)
+    if not len(within):
+        return False
+    low, high = bounds_of_counts(space.inner_space, measured[-1].unit)
+    first, last = int(within[0]), int(within[-1]) + 1
+    sides = [slice(last, last + most) for most in _SPREAD if high > 0]
+    sides += [slice(max(first - most, 0), first) for most in _SPREAD if low < 0]
+    rest, own = _left(measured, n, range(first, last))
+    for side in sides:
+        rows, variance = float(counts[side].sum()), max(float(covariance[side, side].sum()), 1e-300)
+        likely = (rest * variance + rows * own**2) / (variance + own**2)
+        present = max(n - max(measured[-1].missing or 0, 0), 1)
+        if rows > _SURELY * math.sqrt(variance) and likely > MOST_OUTSIDE * present:
+            return True
+    return False
 
 
 @lru_cache(maxsize=1024)

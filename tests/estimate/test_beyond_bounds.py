@@ -166,6 +166,14 @@ class TestTails:
         assert tails.of_mean()[1][0] == pytest.approx(0.005 * 1_000, rel=0.01)
         assert tails.share == pytest.approx(0.005, rel=0.01)
 
+    @pytest.mark.parametrize(("rows", "held"), [(120, True), (80, False)])
+    def test_one_cell_far_away_counts_where_noise_seldom_makes_as_much(self, rows, held):
+        """A code of 999 for unknown, far beyond 8 times the bound: within four standard errors of 30 rows, or not."""
+        edges = [0.0, 1.0, 2.0, 4.0, *range(8, 992, 16), 992.0, 1_008.0]
+        counts = [0, 500, 500, 0, *[0] * (len(edges) - 6), rows, 0, 0]
+        value, _ = counted(2.0, edges, counts, variance=900.0).of_mean()[1]
+        assert (value > 0.9 * rows * 992 / sum(counts)) == held
+
     def test_nothing_seen_leaves_the_noise(self):
         """Thirty rows may lie beyond unseen, and where the tail falls quickly, close by."""
         tails = counted(2.0, [0.0, 1.0, 2.0, 4.0], (0, 500, 500, 3, 0), variance=900.0)
@@ -238,10 +246,10 @@ def test_open_ranges_need_no_opening(long_tail):
 
 
 def test_a_quantile_at_an_inferred_bound_may_lie_beyond_it():
-    """It was -0.5 ± 3e-5 for 7.1: the bound that a quarter of the rows is clipped to; others stay within."""
-    x = np.concatenate([np.linspace(0, 1, 450), np.linspace(1, 4, 150)])
+    """It was -0.5 ± 3e-5 for 7.1: the bound that a fifth of the rows is clipped to; others stay within."""
+    x = np.concatenate([np.linspace(0, 1, 484), np.linspace(1, 4, 116)])
     measured = Measured(
-        "x", "intervals", (0.0, 0.25, 0.5, 0.75, 1.0, 2.0, 4.0), (0, 113, 112, 112, 113, 50, 100, 0), 625.0
+        "x", "intervals", (0.0, 0.25, 0.5, 0.75, 1.0, 2.0, 4.0), (0, 121, 121, 121, 121, 40, 76, 0), 625.0
     )
     inferred = Inferred(Budget(1.0, 1e-9), ("x",), (measured,))
     plan = build_plan({"x": Real(0.0, 1.0, steps=256)}, epsilon=9.0, n=600, inferred=inferred)

@@ -225,6 +225,32 @@ def test_truth_values_need_no_more_ones_than_explain_what_zeros_leave(ones, why)
     assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
 
 
+@pytest.mark.parametrize(
+    ("zeros", "ones", "variance", "why"),
+    [
+        (1_800, 60, 3_600.0, HIDDEN),  # up to 320 others, and 60 ± 60 of them where 1 is
+        (1_800, 100, 3_600.0, None),
+        (60, 1_800, 3_600.0, HIDDEN),  # the same of zeros
+        (1_950, 20, 400.0, None),  # up to 90 others are few
+    ],
+)
+def test_the_rarer_truth_value_is_seen_unless_it_is_rare(zeros, ones, variance, why):
+    """Else a column of zeros and a few large numbers passes for truth values."""
+    edges, counts = (0, 1, 2, 4, 8, 16), (0, zeros, ones, 0, 0, 0, 0)
+    plan = made(counts, (0, 1), 2_000, variance=variance, edges=edges)[1]
+    assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("each", "lost"), [(20, True), (5, False)])
+def test_rows_spread_out_beyond_a_bound_are_seen_in_their_sum(each, lost, sign):
+    """Twenty rows in each of 16 cells, with noise of 20, are 320 ± 80; those within the bounds leave 200 ± 80."""
+    edges, counts = range(-400, 330, 10), [*[0] * 41, *[60 - each // 2] * 16, *[each] * 16, 0]
+    edges, counts = (tuple(edges), counts) if sign > 0 else (tuple(-edge for edge in edges[::-1]), counts[::-1])
+    plan = made(tuple(counts), (0, 159) if sign > 0 else (-160, -1), 1_000, variance=400.0, edges=edges)[1]
+    assert [one.why for one in plan.not_found] == ["more than a fifth of the rows lies beyond its bounds"] * lost
+
+
 NOISY = "its mean would have more noise than a third of its standard deviation"
 
 
