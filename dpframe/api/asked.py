@@ -84,6 +84,11 @@ class Asked:
         tag = "randomized_response" if self.space.size <= _SMALL else None
         return Column(self.name, self.space, mechanism_for(self.space, 1.0, 0.0, tag))
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What is said of an answer about its values: ``nulls`` is ``"middle"`` where a null may count as that."""
+        return {"nulls": "middle"} if self.field.nullable and not self.space.has_null else {}
+
     def numeric(self, question: str, times: bool = True) -> Asked:
         """Return it, or raise `ParameterError` unless its values are numbers on a line (or booleans)."""
         line = self.space.inner_space.metric == "line" or self.space.values <= 2

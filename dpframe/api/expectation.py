@@ -53,6 +53,8 @@ class Expectation:
         """What to expect in plain words, the two lines that matter first."""
         value = {str(name): float(one) for name, one in self.table["expected"].items()}
         lines = first_lines(value, self.rows, str(self.table["of"].to_dict().get("lost", "")))
+        if "lost" in value and "means" in value:
+            lines.append("means whose bounds inference finds have intervals several times wider: it may cut off a tail")
         if "pairs" in value:
             lines.append(f"counts of pairs within ± {digits(value['pairs'])} rows, before the model smooths them")
         if self.good_rows > self.rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,9 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
     Nothing but noisy counts and sums leaves, and no value is refused: values beyond their bounds are clamped; a null,
     or a value that its space cannot hold, meets no condition and is in no cell of a histogram, and in sums, means and
     quantiles counts as the middle of the bounds, unless the space is ``Nullable``: then these are of the values that
-    are there. The schema is public. So is the number of rows where neighbouring tables differ in a row that is replaced
+    are there. ``attrs["nulls"]`` is ``"middle"`` in an answer that may count nulls so.
+
+    The schema is public. So is the number of rows where neighbouring tables differ in a row that is replaced
     (``neighbours="replace_one"``); where they differ in a row that only one of them has (``"add_remove"``) it is a
     secret, which means divide by as a count with noise. What is promised for two rows that are added or removed
     (``contributions=2``) holds for one that is replaced, never the other way round.
@@ -265,9 +268,10 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         if kind == "mean" and not question.partial:
             results = {name: values / self.n for name, values in results.items()}
         found = asked.dressed(results)
+        said = replace(told, facts={**told.facts, **asked.facts})
         if labels is None:
-            return with_facts(series(found, asked.name), told)
-        return with_facts(pd.DataFrame(found, index=labels), told)
+            return with_facts(series(found, asked.name), said)
+        return with_facts(pd.DataFrame(found, index=labels), said)
 
     def _of_all(self, question: Summed, asked: Asked, told: Answered) -> dict[str, FloatArray]:
         """Return the sum over all rows, whose number is public."""

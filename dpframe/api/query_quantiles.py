@@ -103,7 +103,7 @@ class QuantileQueries(Asking):
         part, (name, noise, budget), stream = self._paid(way.add, read, share, "quantile", way.fit)
         several = np.ndim(q) > 0
         table = self._presented(asked, way.places(noise, stream), _index(labels, levels, several))
-        table.attrs.update(facts_of(name, part, budget, self.unit))
+        table.attrs.update(facts_of(name, part, budget, self.unit) | asked.facts)
         return table if several or labels is not None else table.iloc[0].rename(column)
 
     @property

@@ -171,6 +171,12 @@ def _space(text: str) -> tuple[str, Any]:
     return name, {"lower": found[0], "upper": found[1]} if bounds else found
 
 
+_MIDDLE = (
+    "a null, and text that is no number, counts as the middle of the bounds; to leave it out declare "
+    '{"space": "nullable", "inner": …}'
+)
+
+
 def _show(result: Any, as_json: bool) -> None:
     """Print an answer, and how it was made."""
     table = result.to_frame().T if isinstance(result, pd.Series) else result
@@ -182,6 +188,8 @@ def _show(result: Any, as_json: bool) -> None:
         typer.echo(json.dumps({**facts, "answer": json.loads(answer)}, ensure_ascii=False))
         return
     typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+    if "nulls" in facts:
+        typer.echo(_MIDDLE)
     typer.echo(
         f"{facts['mechanism']} noise, epsilon={facts['epsilon']:.4g}, delta={facts['delta']:g}, {facts['neighbours']}"
     )

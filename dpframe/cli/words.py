@@ -29,6 +29,7 @@ def _spaces_file(match: re.Match[str]) -> str:
 _TURNS: list[tuple[str, Turn]] = [
     (r"\bnew_run\b", "dpframe vertical plan"),
     (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _spaces_file),
+    (r"declare its space, spaces=\{('[^']*'): …\}", r"declare the space of \1 in --spaces FILE"),
     (r"\bspaces=\{…\}", "--spaces FILE"),
     (r"\bspaces=draft\.confirm\(\)", "reviewed: true in the file"),
     (r"\bspaces=plan\b", "--plan FILE"),
@@ -42,6 +43,8 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"\bdf\.dp\.expect\([^)]*\)", "dpframe plan --expect"),
     (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
     (r"\b(drop|passthrough|given|without)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
+    (r"\bdrop=\[([^\]]*)\]", lambda m: " ".join(f"--drop {name}" for name in re.findall(r"'([^']*)'", m[1]))),
+    (r"\bCategorical\(\[…\], other=…\)", '{"categories": […], "other": "other"}'),
     (r"\bbins=\{[^}]*: (\d+)\}", r"--bins \1"),
     (r"\bunit='([^']*)'", r'--unit "\1"'),
     # Elsewhere what follows epsilon= and delta= is a size, not what to type.

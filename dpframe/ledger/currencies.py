@@ -287,7 +287,9 @@ class Gaussian(Currency):
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if math.isfinite(share) else "more than all"
+    if not math.isfinite(share):
+        return "more than all"
+    return f"{100 * share:,.0f} %" if share >= 10 else f"{100 * share:.3g} %"
 
 
 def _epsilons(squares: Sequence[float], total: Total, ceiling: bool) -> list[float]:

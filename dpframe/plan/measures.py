@@ -301,9 +301,11 @@ def measure_parts(measures: Sequence[Measure]) -> list[str]:
         if own:
             sigmas = sorted({f"{math.sqrt(measure.sigma2):.4g}" for measure in own}, key=float)
             noise = sigmas[0] if len(sigmas) == 1 else f"{sigmas[0]} to {sigmas[-1]}"
-            labels = name_list([measure.label for measure in own[:_SHOWN]])
-            more = f" and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
-            parts.append(f"{len(own)} {_NAMES[kind][len(own) > 1]} at sigma={noise} ({labels}{more})")
+            labels = list(dict.fromkeys(measure.label for measure in own))  # levels of one number share its name
+            more = f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else ""
+            parts.append(
+                f"{len(own)} {_NAMES[kind][len(own) > 1]} at sigma={noise} ({name_list(labels[:_SHOWN])}{more})"
+            )
     return parts
 
 

@@ -289,8 +289,8 @@ def _model(plan: Plan) -> dict[str, str]:
         "model_name_details": order,
         "actors": (
             "- The curator holds the raw table and the key, and is trusted with both.\n"
-            "- Everybody else may see the release, its plan and the code, and may know all other rows; nobody of them "
-            "is trusted."
+            "- Everybody else may see the release, its plan and the code, and may know all other rows; none of them is "
+            "trusted."
         ),
         "release_type": "One release",
         "release_type_details": "One release of one table. Further releases of the same people add to its loss.",
@@ -337,7 +337,8 @@ def _preprocessing(plan: Plan) -> str:
     if plan.leaks:
         lines.append(f"Those of {name_list(plan.leaks)} were read off the data and are not accounted for.")
     if len(found) + len(plan.leaks) < len(plan.columns):
-        lines.append("Those of the other columns are stated by the curator to be declared without looking at the data.")
+        whose = "Those of the other columns" if len(lines) > 1 else "The values of all columns"
+        lines.append(f"{whose} are stated by the curator to be declared without looking at the data.")
     lines.append("No other parameter was tuned on the data.")
     return " ".join(lines)
 

@@ -56,7 +56,9 @@ def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
         return Datetime(lower, upper, "D")
     if t.is_timestamp(type_) or t.is_duration(type_):
         return _times(lower, upper)
-    raise ColumnError(f"has type {type_}, for which bounds mean nothing; declare its categories instead")
+    written = t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_)
+    remedy = ", or convert text that writes dates or numbers first, e.g. with pd.to_datetime" if written else ""
+    raise ColumnError(f"has type {type_}, for which bounds mean nothing; declare its categories instead{remedy}")
 
 
 def _times(lower: Any, upper: Any) -> Space:
@@ -81,8 +83,8 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
     spec
         A `Space`; bounds ``(lower, upper)``; a list of categories; a pandas ``CategoricalDtype``
         (`Ordinal` when ordered); or a JSON object: bounds as ``{"lower":…, "upper":…}``, categories as
-        ``{"categories": […]}``, or a space by its tag, ``{"space":…}``; ``{"space": "nullable", "inner":…}`` takes
-        any of these within.
+        ``{"categories": […]}``, with ``"other"`` if there is a name for all others, or a space by its tag,
+        ``{"space":…}``; ``{"space": "nullable", "inner":…}`` takes any of these within.
     type_
         The column's Arrow type, which decides what bounds mean.
 
@@ -126,7 +128,7 @@ def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
     fields = set(spec)
     if fields == {"lower", "upper"}:
         return _bounds(spec["lower"], spec["upper"], type_)
-    if fields == {"categories"}:
+    if "categories" in fields and fields <= {"categories", "other"}:
         return space_from_json({"space": Categorical.tag, **spec})
     if fields == {"space", "inner"} and _is_nullable(spec):
         inner = spec["inner"]
@@ -136,8 +138,8 @@ def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
         return cast(Space, nullable(as_space(inner, type_)))
     if "space" not in fields:
         raise ParameterError(
-            'a space in JSON is {"lower": 0, "upper": 120}, {"categories": ["F", "M"]}, a list of categories, or has '
-            'a tag, {"space": …}'
+            'a space in JSON is {"lower": 0, "upper": 120}, {"categories": ["F", "M"]} (and "other": "other" for what '
+            'is not listed), a list of categories, or has a tag, {"space": …}'
         )
     return space_from_json(spec)
 

@@ -23,7 +23,7 @@ MOST_OPTIMAL = 16
 """Most ordered categories whose default is the optimal mechanism: a tenth of a second to calibrate and 4 kB in a
 plan; at 32 it would be 0.4 s and 17 kB."""
 
-_OUTSIDE = "holds a category outside the declared list; declare it, or other=…"
+_OUTSIDE = "holds a category outside the declared list; add it, or declare Categorical([…], other=…)"
 
 
 @register

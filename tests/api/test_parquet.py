@@ -639,7 +639,11 @@ class TestRefusals:
         ("column", "value", "said"),
         [
             ("sex", None, "is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'"),
-            ("sex", "SECRET", "holds a category outside the declared list; declare it, or other=…"),
+            (
+                "sex",
+                "SECRET",
+                "holds a category outside the declared list; add it, or declare Categorical([…], other=…)",
+            ),
             ("age", None, "is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'"),
         ],
     )

@@ -69,6 +69,27 @@ def test_it_is_the_librarys_answer(source, run):
     assert abs(json.loads(out)["answer"][0]["estimate"] - 33_000) < 5_000
 
 
+def test_an_answer_says_where_nulls_count_as_the_middle(tmp_path, run):
+    """500 of 2,000 values are no numbers: they are left out only if the space is nullable."""
+    table = tmp_path / "scores.csv"
+    table.write_text("score\n" + "20\n20\n20\nabout 40\n" * 500)
+    given = (table, "mean", "score", "--epsilon", 10)
+    bounds = '{"lower": 0, "upper": 100}'
+    code, out, _ = run(*given, "--space", f"score={bounds}")
+    assert (code, "counts as the middle of the bounds" in out) == (0, True)
+    _, out, _ = run(*given, "--space", f"score={bounds}", "--json")
+    middle = json.loads(out)
+    assert middle["nulls"] == "middle"
+    assert abs(middle["answer"][0]["estimate"] - (3 * 20 + 50) / 4) < 0.2
+    nullable = f'score={{"space": "nullable", "inner": {bounds}}}'
+    _, out, _ = run(*given, "--space", nullable, "--json")
+    left_out = json.loads(out)
+    assert ("nulls" in left_out, round(left_out["answer"][0]["estimate"])) == (False, 20)
+    mine = dpf.Queries(table, 10.0, {"score": (0, 100)})
+    assert mine.mean("score", share=0.5).attrs["nulls"] == "middle"
+    assert mine.quantile("score", share=0.5).attrs["nulls"] == "middle"
+
+
 def test_groups_and_conditions(source, run):
     _, out, _ = run(source, "mean", "age", "--by", "sex", "--epsilon", 5, *AGE, *SEX, "--json")
     assert [row["sex"] for row in json.loads(out)["answer"]] == ["F", "M"]

@@ -615,7 +615,7 @@ def test_values_under_null_slots_of_the_input_are_not_read() -> None:
         (Integer(0, 1), [1, 0, None], "is null.* row position 2$"),
         (Boolean(), [None], "is null.* row position 0$"),
         (Categorical(["a"]), ["a", None], "is null.* row position 1$"),
-        (Categorical(["a"]), ["a", SECRET], "category outside the declared list; declare it, or other=….* position 1$"),
+        (Categorical(["a"]), ["a", SECRET], "category outside the declared list; add it, or .* position 1$"),
         (Nullable(Categorical(["a"])), [None, SECRET], "outside the declared list.* row position 1$"),
         (Ordinal(["a", "b"]), ["a", "b", SECRET], "outside the declared list.* row position 2$"),
         (Datetime("2020-01-01", "2020-01-02"), [None], "is null.* row position 0$"),
@@ -697,8 +697,8 @@ def test_nullable_takes_shorthands() -> None:
         (ParameterError, lambda: as_space((5, 5)), "lower must be below upper"),
         (ParameterError, lambda: as_space((9, 5), pa.float64()), "lower must be below upper"),
         (ParameterError, lambda: as_space(("F", "M")), "lower must be a date"),
-        (ColumnError, lambda: as_space(("F", "M"), pa.string()), "bounds mean nothing; declare its categories"),
-        (ColumnError, lambda: as_space((0, 1), pa.bool_()), "bounds mean nothing"),
+        (ColumnError, lambda: as_space(("F", "M"), pa.string()), "bounds mean nothing; .*, e.g. with pd.to_datetime$"),
+        (ColumnError, lambda: as_space((0, 1), pa.bool_()), "bounds mean nothing; declare its categories instead$"),
         (ParameterError, lambda: Nullable(Nullable(Boolean())), "inner is nullable already"),
         (PlanError, lambda: space_from_json({"space": "tensor"}), "unknown space tag; this version knows boolean, "),
         (PlanError, lambda: space_from_json({"space": ["boolean"]}), "unknown space tag"),
@@ -736,6 +736,8 @@ def test_lists_that_can_mean_one_thing_only_are_categories():
     assert as_space(["a", "b"], pa.string()) == Categorical(["a", "b"])
     assert as_space([False, True], pa.bool_()) == Categorical([False, True])
     assert as_space({"categories": [0, 1]}, pa.int64()) == Categorical([0, 1])
+    assert as_space({"categories": ["a"], "other": "rest"}, pa.string()) == Categorical(["a"], other="rest")
+    refused(ParameterError, "a space in JSON is", lambda: as_space({"other": "rest"}))
 
 
 def test_shorthands_within_nullable_follow_the_columns_type():
