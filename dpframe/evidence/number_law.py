@@ -110,9 +110,8 @@ class NumberLaw(Law):
 
     def with_sum(self, total: float, variance: float) -> NumberLaw:
         """Return the law when the sum of the codes is known as well, nulls adding nothing."""
-        held = np.maximum(self.rows[: self.bins], 0.0)
-        off = float((self.uneven * held**2 + held) @ self.within)
-        facts = Observation(self._padded(self.middles[None, :]), np.array([total]), np.array([variance + off]))
+        exact = variance + self._off_middles
+        facts = Observation(self._padded(self.middles[None, :]), np.array([total]), np.array([exact]))
         rows, covariance = updated(self.rows, self.covariance, facts)
         return replace(self, rows=rows, covariance=covariance, total=(total, variance))
 
@@ -229,14 +228,27 @@ class NumberLaw(Law):
         held = self.positive[: self.bins]
         return np.asarray(held / max(float(held.sum()), 1e-300))
 
-    @property
+    @cached_property
     def _codes(self) -> Known:
-        """The sum of codes: as measured, or from the cells, whose codes may lie anywhere in them."""
-        if self.total is not None:
-            return self.total
+        """The sum of codes: as measured, or from the cells, of which the sum is one fact, where that errs less.
+
+        Counts separate few full cells from empty ones; the noise of a sum is that of the whole range.
+        """
         rows, centre = self.present[0], float(self._normal @ self.middles)
-        value, error = self.linear((self.middles - centre)[None, :])
-        return rows * centre + float(value[0]), float(error[0]) ** 2 + rows**2 * float(self._normal @ self.within)
+        if self.total is None:
+            value, error = self.linear((self.middles - centre)[None, :])
+            off = rows**2 * float(self._normal @ self.within)
+        else:
+            value, error = self._smooth(self._padded((self.middles - centre)[None, :]))
+            off = self._off_middles
+        found = rows * centre + float(value[0]), float(error[0]) ** 2 + off
+        return found if self.total is None or found[1] < self.total[1] else self.total
+
+    @property
+    def _off_middles(self) -> float:
+        """Variance of the sum of codes about that of the cells' middles."""
+        held = np.maximum(self.rows[: self.bins], 0.0)
+        return float((self.uneven * held**2 + held) @ self.within)
 
     def total_known(self, line: Line, sampling: float) -> Known:
         """Return what is known of the sum of the numbers; see `Law`."""

@@ -208,3 +208,19 @@ def test_cut_laws_beyond_all_digits_stay_within():
     assert truncated_mean(3.0, 1e12, 5.0) == 2.5
     assert truncated_mean(3.0, np.inf, 2.0) == 2.0
     assert np.isnan(truncated_mean(np.nan, 1.0, 2.0))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_mean_is_from_the_sum_and_the_cells(shape):
+    """What a sum's noise, that of the whole range, leaves open the cells answer where most of them are empty."""
+    noise, apart, off = 3e6, [], []
+    for generator, (rows, law) in zip(map(np.random.default_rng, range(DRAWS)), laws(shape), strict=True):
+        total = float(rows.sum()) + noise * generator.standard_normal()
+        found, variance = law.with_sum(total, noise**2).mean_known((0.0, 1.0), 0.0)
+        assert variance <= (noise / N) ** 2 * 1.0001
+        apart.append((found - rows.mean()) / np.sqrt(variance))
+        off.append(found - rows.mean())
+    assert np.abs(apart).max() < 5
+    # Fewer than 14 of 20 with a probability below 1e-4, were they right.
+    assert (np.abs(apart) <= 1.96).sum() >= 14
+    assert np.sqrt(np.mean(np.square(off))) < noise / N / (1.5 if shape == "rare" else 1.0)
