@@ -12,7 +12,8 @@ from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
-from dpframe.release.tables import Tables, measured_tables, quantile_bins
+from dpframe.release.cuts import quantile_bins
+from dpframe.release.tables import Tables, measured_tables
 from dpframe.spaces import Integer, Nullable, Subset
 from dpframe.totals.cells import equal_starts
 from dpframe.totals.counts import Items, Joint, JointCounting, Total, cells_of, noisy
