@@ -281,6 +281,7 @@ def test_noise_is_compared_with_the_standard_deviation_that_the_counts_show():
     assert verdicts == [(0.58, [NOISY]), (0.1, [])]
 
 
+@pytest.mark.slow
 def test_no_number_is_given_of_a_column_whose_few_large_values_are_not_seen():
     """Of debts that 15 % have, whose bounds drown: the mean was 0.02 ± 0.2 for −656 in a quarter of the releases.
 
