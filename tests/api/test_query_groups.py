@@ -263,6 +263,7 @@ def test_neighbours_that_are_unknown(people):
         dpf.Queries(people, 1.0, spaces=SPACES, neighbours="bounded")
 
 
+@pytest.mark.slow
 def test_a_median_errs_less_than_the_cells_of_counts_are_wide(keys):
     """30 answers at fixed keys on a grid of 65,536 steps: a 4,096th of the range is 244.
 
@@ -279,6 +280,7 @@ def test_a_median_errs_less_than_the_cells_of_counts_are_wide(keys):
 
 
 @pytest.mark.parametrize("delta", [0, 1e-6])
+@pytest.mark.slow
 def test_the_way_that_errs_less_is_taken(people, keys, delta):
     """All counts for categories, of which a row has one; a choice for one item of sets, of which it has many.
 

@@ -17,6 +17,7 @@ def people():
 
 
 @pytest.mark.parametrize("how", ["any", "all"])
+@pytest.mark.slow
 def test_it_errs_less_than_the_rows_and_its_intervals_hold(people, how):
     """40 answers of ten releases at fixed keys: a coverage of 95 % falls below 0.78 with a chance of 1e-6."""
     test = {"any": set.__and__, "all": set.__ge__}[how]

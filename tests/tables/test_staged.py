@@ -112,6 +112,7 @@ def test_plans(frame, monkeypatch, tmp_path):
     assert dpf.plan_parquet(some.lazy(), **options) == dpf.plan_parquet(tmp_path / "in.parquet", **options)
 
 
+@pytest.mark.slow
 def test_memory_holds_a_block_of_rows(tmp_path):
     """Forty batches of a megabyte, of which Arrow holds no tenth."""
     held = []
