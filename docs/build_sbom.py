@@ -40,7 +40,7 @@ def bill(name: str, version: str, licence: str, requirements: list[str]) -> dict
     }
 
 
-class SbomHook(BuildHookInterface):  # type: ignore[type-arg]
+class SbomHook(BuildHookInterface[Any]):
     """Adds the bill to a wheel's metadata."""
 
     PLUGIN_NAME = "custom"

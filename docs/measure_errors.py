@@ -6,7 +6,6 @@ the rows, means in per cent of the column's range.
 """
 
 import sys
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -57,8 +56,6 @@ def declared(column: pd.Series) -> dpf.Nullable | dpf.Categorical:
 
 def main(path: str) -> None:
     """Print a line for each number of rows, ε and kind of spaces."""
-    # Columns that were not found are counted below, and small tables are measured on purpose.
-    warnings.simplefilter("ignore", dpf.DpframeWarning)
     whole = pd.read_parquet(path)
     codebook = {name: RANGES[name] if name in RANGES else declared(column) for name, column in whole.items()}
     print("spaces, rows, epsilon, releases: count, mean, pair, columns lost (all in per cent); local epsilon")

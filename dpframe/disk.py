@@ -99,7 +99,8 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return what is in the folder, by name."""
-        return sorted(entry.name for entry in os.scandir(self.path))
+        with os.scandir(self.path if self.descriptor is None else self.descriptor) as entries:
+            return sorted(entry.name for entry in entries)
 
     def replace(self, old: str, new: str) -> None:
         """Give a file another name, in place of what had it."""

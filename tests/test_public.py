@@ -75,8 +75,7 @@ def test_import_is_quiet_and_leaves_heavy_modules_alone():
 
 def test_a_first_answer_leaves_scipy_stats_alone():
     code = """
-import sys, warnings, dpframe as dpf
-warnings.simplefilter("ignore")
+import sys, dpframe as dpf
 frame = dpf.datasets.make_census(2_000, columns=["sex", "age", "hobbies"])
 safe = dpf.sanitize(frame, epsilon=4, delta=1e-6, key=bytes(32))
 safe.dp.value_counts("sex"), safe.dp.quantile("age"), safe.dp.support("hobbies"), safe.dp.count({"age": (20, 40)})

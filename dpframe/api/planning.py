@@ -13,13 +13,14 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
-from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.api.expected_errors import expected_errors, first_lines, typical_space
 from dpframe.api.identity import content, request_digest, table_digest, warn_of_parts
+from dpframe.api.mechanism_options import check_ready_mechanisms, hides, may_move_shares, takes, taking
+from dpframe.api.not_found_warning import warn_not_found
 from dpframe.api.options import PlanOptions, check_names, checked
-from dpframe.channels import MECHANISMS, Mechanism
-from dpframe.channels.base import check_tag, family_for
+from dpframe.channels import Mechanism
+from dpframe.channels.base import check_tag
 from dpframe.errors import (
     AlreadySanitizedError,
     ColumnError,
@@ -42,7 +43,6 @@ from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
 from dpframe.noise.keystream import Keystream, choice_key, inference_id
 from dpframe.plan.asked import AskedOf
 from dpframe.plan.build import build_plan, default_delta
-from dpframe.plan.calibration import Terms, check_ready
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.findings import judge_spaces
 from dpframe.plan.inferred import Inferred
@@ -251,7 +251,7 @@ class CheckedRequest:
     @property
     def cost(self) -> Cost:
         """What a release of the promise costs before its plan is known."""
-        return cost_of_promise(self.promise, _hides(self.options), self.unit)
+        return cost_of_promise(self.promise, hides(self.options), self.unit)
 
     @classmethod
     def ready(cls, plan: Plan, table: Table, request: Request) -> CheckedRequest:
@@ -290,9 +290,9 @@ class CheckedRequest:
             plan = built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         # No row hides in a table of none.
-        secret = _hides(options) and table.n > 0
+        secret = hides(options) and table.n > 0
         # Without shuffling what inference gave may decide neither the columns' shares nor which tables are measured.
-        fixed = options["allocation"] != "error" and wish.measure is None and not _may_move_shares(options, left)
+        fixed = options["allocation"] != "error" and wish.measure is None and not may_move_shares(options, left)
         allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)
         measurement = Measurement.of(left, table.n, allowed.spendable, options["contributions"], most, rounds=rounds)
         stand_ins = {c.name: known.get(c.name) or any_space(c) for c in columns}
@@ -301,7 +301,7 @@ class CheckedRequest:
         if not isinstance(wish.measure, str):
             wish.measures(stand_ins, rest, allowed.step, table.n, options["contributions"])
         tables = None if wish.measure is None else wish.most(rest, allowed.step)
-        _check_ready(options, rest, allowed.step, tables)
+        check_ready_mechanisms(options, rest, allowed.step, tables)
         row_cap(promise, Inferred(allowed.budget, (), step=allowed.step), tables, options["local_epsilon"])
         return cls(None, known, options["nulls"], promise, (), measurement, names, options, allowed, wish)
 
@@ -369,7 +369,7 @@ class CheckedRequest:
         try:
             return plan_of(self.options)
         except (ParameterError, PlanError) as error:
-            unfit = [name for name in open_ones if not _takes(spaces[name], given[name])] or open_ones
+            unfit = [name for name in open_ones if not takes(spaces[name], given[name])] or open_ones
             warn(
                 f"mechanisms of {name_list(unfit)} do not suit the spaces that were inferred, and give way to these "
                 f"spaces' own: {error}; declare spaces={{{unfit[0]!r}: …}} to have them",
@@ -508,55 +508,10 @@ def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
     return reused
 
 
-def _takes(space: Space, mechanism: Any) -> bool:
-    """Return whether a mechanism, ready or by its name, is for spaces of such a metric."""
-    tag = mechanism.tag if isinstance(mechanism, Mechanism) else mechanism
-    try:
-        family_for(space, tag)
-    except ParameterError:
-        return False
-    return True
-
-
-def _ready(options: Mapping[str, Any]) -> list[Mechanism]:
-    given = options["mechanisms"]
-    return [m for m in given.values() if isinstance(m, Mechanism)] if isinstance(given, Mapping) else []
-
-
-def _hides(options: Mapping[str, Any]) -> bool:
-    """Return whether rows hide each other: they are shuffled, and no mechanism has a δ of its own."""
-    own = any(m.delta > 0 for m in _ready(options)) or bool(_taking(options))
-    return bool(options["shuffle"]) and not options["passthrough"] and not own
-
-
-def _taking(options: Mapping[str, Any]) -> list[str]:
-    """Return the columns whose mechanism, ready or by its name, may need a δ of its own."""
-    given = options["mechanisms"]
-    names = {name for family in MECHANISMS.values() if family.takes_delta for name in (family.tag, *family.aliases)}
-    if not isinstance(given, Mapping):
-        return []
-    return [column for column, tag in given.items() if (tag.tag if isinstance(tag, Mechanism) else tag) in names]
-
-
-def _may_move_shares(options: Mapping[str, Any], left: Sequence[Field]) -> bool:
-    """Return whether a mechanism with a loss or a δ of its own may give way, which moves other columns' shares."""
-    given = options["mechanisms"] if isinstance(options["mechanisms"], Mapping) else {}
-    own = {name for name, mechanism in given.items() if isinstance(mechanism, Mechanism)} | {*_taking(options)}
-    return any(column.name in own for column in left)
-
-
-def _check_ready(options: Mapping[str, Any], promise: Budget, inference: Step | None, tables: Step | None) -> None:
-    """Refuse ready mechanisms that leave nothing once the rest is spent, before it is."""
-    steps = [step for step in (inference, tables) if step is not None]
-    central, secret = composed_steps(steps) if steps else None, options["shuffle"] and not options["passthrough"]
-    sample = options["sample"] if isinstance(options["sample"], int) else None
-    check_ready(_ready(options), Terms(promise, options["n"], sample, secret, options["contributions"], central))
-
-
 def wish_of(options: dict[str, Any], promise: Budget) -> Wish:
     """Take from options what is to be measured: by default nothing where the order earns no credit, or δ is 0."""
     measure, share = options.pop("measure"), options.pop("measure_share")
-    if measure == "auto" and not (_hides(options) and options["n"] and promise.delta > 0):
+    if measure == "auto" and not (hides(options) and options["n"] and promise.delta > 0):
         return Wish(None, share)
     if measure is not None and promise.delta == 0:
         raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
@@ -630,43 +585,6 @@ _FEW_ROWS = 2_000
 """Rows up to which a warning says what to expect of them."""
 
 
-def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
-    """Warn, in one line for all columns, of spaces that private inference did not find, with what to declare.
-
-    Parameters
-    ----------
-    expected
-        What is to be expected of a release of so few rows.
-    """
-    if not plan.not_found:
-        return
-    reasons = dict.fromkeys(missing.why for missing in plan.not_found)
-    grounds = "; ".join(
-        f"{', '.join(repr(missing.column) for missing in plan.not_found if missing.why == why)}: {why}"
-        for why in reasons
-    )
-    entries = ", ".join(f"{missing.column!r}: {missing.placeholder}" for missing in plan.not_found)
-    grounds = "; ".join([grounds, *_soon(plan)])
-    warn(
-        f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns "
-        f"({grounds}); estimates of them are NaN unless asked for with clipped=True: declare spaces={{{entries}}}, or "
-        f"raise epsilon or infer_share ({'; '.join(['df.dp.expect(epsilon=…) says what to expect', *expected])})",
-        InferenceWarning,
-    )
-
-
-def _soon(plan: Plan) -> list[str]:
-    """Say which columns are about to be found, and with how much ε: those that another run may find as it is."""
-    reused = plan.reused is not None  # their ε was another
-    near = [missing for missing in plan.not_found if missing.times is not None and not reused]
-    times = sorted({missing.times for missing in near if missing.times is not None})
-    return [
-        f"about to be found at epsilon={plan.epsilon * factor:.3g}: "
-        f"{', '.join(repr(missing.column) for missing in near if missing.times == factor)}"
-        for factor in times
-    ]
-
-
 _SMALL = 1e-3
 """An ε below which mechanisms may be out of reach."""
 
@@ -676,7 +594,7 @@ def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], 
 
     Names, shares, groups and rows are checked; how much noise there is, is calibrated only where it may fail.
     """
-    budget = rest if rest.epsilon < _SMALL or _taking(options) else Budget(1.0, 0.0)
+    budget = rest if rest.epsilon < _SMALL or taking(options) else Budget(1.0, 0.0)
     unknown, chosen = {column.name for column in left}, options.get("mechanisms") or {}
     if isinstance(chosen, Mapping):
         for column in left:
@@ -685,7 +603,7 @@ def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], 
                 either = [] if is_open(column.type) else [spaces[column.name], Nullable(spaces[column.name])]
                 check_tag(tag, column.name, [space.metric for space in either])
         # Which mechanisms fit, and what they cost, is known with the spaces.
-        named = {k: getattr(tag, "tag", tag) if k in _taking(options) else tag for k, tag in chosen.items()}
+        named = {k: getattr(tag, "tag", tag) if k in taking(options) else tag for k, tag in chosen.items()}
         chosen = {k: tag for k, tag in named.items() if k not in unknown and not isinstance(tag, Mechanism)}
     build_plan(spaces, epsilon=budget.epsilon, delta=budget.delta, **{**options, "mechanisms": chosen, "leaks": ()})
 

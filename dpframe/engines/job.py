@@ -21,7 +21,8 @@ from dpframe.engines.staging import WrittenFile, write_part
 from dpframe.engines.table import EngineTable
 from dpframe.engines.work import Bucket, Pieces, Work
 from dpframe.errors import ParameterError
-from dpframe.ledger.account import Account
+from dpframe.ledger.account import Account, Cost
+from dpframe.ledger.job_keys import check_not_interrupted, job_name
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.order_watch import warn_of
@@ -82,6 +83,18 @@ def check_plan_fits(table: EngineTable, plan: Plan) -> None:
         raise ParameterError("shuffle=False keeps an order, which rows by id have not; write it to Parquet first")
 
 
+@dataclass(frozen=True)
+class _BeforeJob(Account):
+    """An account from which a job's plan is inferred, once: not again while a run of the job is kept."""
+
+    job: str = ""
+
+    def spend(self, cost: Cost, what: str = "release", receipt: str | None = None) -> str:
+        """Spend, or raise `LedgerError` if what is inferred would fit no run of the job that has paid."""
+        check_not_interrupted(self.ledger, self.dataset, self.job)
+        return super().spend(cost, what, receipt)
+
+
 def plan_for(
     table: EngineTable,
     plan: Plan | None,
@@ -89,6 +102,7 @@ def plan_for(
     delta: float | None,
     account: Account | None,
     options: PlanOptions,
+    path: Path | None,
 ) -> Plan:
     """Return a ready plan, or the one that a promise and options decide, for which inference reads the table.
 
@@ -96,8 +110,12 @@ def plan_for(
     ------
     ParameterError
         For neither or both of them, or options that break their rules.
+    LedgerError
+        If inference would be paid for beside an interrupted run of the same job, which it cannot be repeated with.
     """
     Request(epsilon, delta, plan, options)
+    if account is not None and path is not None:
+        account = _BeforeJob(account.ledger, account.dataset, account.part, job_name(path))
     found = planned(table, epsilon, delta, account, options) if plan is None else plan
     check_plan_fits(table, found)
     return found

@@ -342,7 +342,7 @@ def sanitize(
     account = Account.of(ledger, dataset, part)
     path = None if target is None else check_target(target)
     table = open_table(source, id)
-    plan = plan_for(table, plan, epsilon, delta, account, options)
+    plan = plan_for(table, plan, epsilon, delta, account, options, path)
     request = Request(plan=plan)
     with budget_for(table, request, account, key, path) as budget:
         table = chosen_for(table, plan, budget)

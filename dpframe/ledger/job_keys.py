@@ -340,6 +340,19 @@ def forget(ledger: Ledger, dataset: str, name: str) -> None:
         file.remove()
 
 
+def check_not_interrupted(ledger: Ledger, dataset: str, name: str) -> None:
+    """Raise `LedgerError` if a job is kept that has paid: what is inferred anew is another plan, which it cannot take.
+
+    To be called before the inference is paid for.
+    """
+    kept = [job for job in pending(ledger) if (job.dataset, job.name) == (dataset, name)]
+    if any(ledger.find(job.release_id) is not None for job in kept):
+        raise LedgerError(
+            f"an interrupted run of {name_list([name])} has paid, and would not fit what is inferred anew at a further "
+            f"cost: pass the plan that it ran with, or {_remedy(ledger, dataset, name).removeprefix('forget=True or ')}"
+        )
+
+
 def _remedy(ledger: Ledger, dataset: str, name: str) -> str:
     words = ["dpframe", "ledger", "forget", str(ledger.path), "--dataset", dataset, "--job", name]
     return f"forget=True or `{shlex.join(words)}` deletes it (what was spent stays spent)"

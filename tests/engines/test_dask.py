@@ -269,6 +269,22 @@ class TestPersons:
         assert engine.sanitize(source, plan, tmp_path / "out", key=KEY) == told
         same(dpf.read_parquet(tmp_path / "out"), dpf.read_parquet(tmp_path / "one.parquet"))
 
+    def test_an_interrupted_job_pays_for_inference_once(self, flat, tmp_path):
+        """What is inferred anew is another plan, which the job that was paid for cannot take: nothing more is spent."""
+        ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+        ledger.create("survey", epsilon=9.0, delta=1e-4)
+        source = write_files(flat, tmp_path / "in")
+        how = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": "survey"}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "staged", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                engine.sanitize(source, None, tmp_path / "out", **how)
+        paid = ledger.history("survey")["what"].tolist()
+        assert paid == ["inference", "release"]
+        with pytest.raises(dpf.LedgerError, match=r"an interrupted run of .* has paid.*pass the plan"):
+            engine.sanitize(source, None, tmp_path / "out", **how)
+        assert ledger.history("survey")["what"].tolist() == paid
+
     def test_errors_tell_where_rows_stand(self, owned, plan, tmp_path):
         owned = owned.drop(columns="hobbies")
         plan = dpf.make_plan(owned, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3)

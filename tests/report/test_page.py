@@ -6,7 +6,6 @@ import math
 import re
 import shutil
 import subprocess
-import warnings
 from fractions import Fraction
 from itertools import pairwise
 
@@ -222,8 +221,7 @@ def test_no_budget_bar_where_all_of_it_went_to_the_rows():
 
 def test_the_first_page_says_what_is_empty():
     frame = dpf.datasets.make_census(300, columns=["age", "sex", "region"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpf.InferenceWarning)
+    with pytest.warns(dpf.InferenceWarning, match="did not find the spaces"):
         safe = frame.dp.sanitize(epsilon=0.5, key=KEY)
     plan = safe.dp.release.plan
     assert plan.not_found
