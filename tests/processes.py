@@ -164,6 +164,8 @@ def run_jobs_forever(connection: Connection, ledger: Ledger, binding: bytes) -> 
         with job_keys.job(ledger, "survey", JOB, binding) as job:
             job.spend(1e-6, 0.0)
             connection.send((job.release_id, job.key))
+            with tempfile.TemporaryFile() as output:  # what a job does most of its time
+                output.write(job.key * 100_000)
             connection.send("ending")
         connection.send("done")
 
