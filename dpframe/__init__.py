@@ -5,70 +5,73 @@
 """
 
 import importlib
+import sys
+import types
 import typing
 
 from dpframe.cli import stopping as _stopping  # noqa: F401
 
 # isort: split
-from dpframe import datasets
-from dpframe.accounting.audit import AuditResult, audit
-from dpframe.accounting.budget import Budget
-from dpframe.accounting.finite import SufficientSets, sufficient_sets, tight
-from dpframe.api.accessor import attach
-from dpframe.api.expectation import Expectation, draft_spaces, expect
-from dpframe.api.memory import make_plan, price_targets, sanitize
-from dpframe.api.parquet import plan_parquet, read_csv, read_parquet, sanitize_parquet, write_parquet
-from dpframe.api.queries import Queries
-from dpframe.api.replay import ReplayAudit, replay_audit
-from dpframe.api.synthetic_parquet import fidelity
-from dpframe.channels import Matrix
-from dpframe.channels.utility import exponential
-from dpframe.errors import (
-    AlreadySanitizedError,
-    AlteredReleaseWarning,
-    BudgetExceeded,
-    ColumnError,
-    DpframeError,
-    DpframeWarning,
-    FileError,
-    InferenceWarning,
-    LargeEpsilonWarning,
-    LedgerError,
-    NotSanitizedError,
-    OrderLeakWarning,
-    ParameterError,
-    PlanError,
-    PrivacyLeakWarning,
-    RepeatedReleaseWarning,
-    SeededReleaseWarning,
-)
-from dpframe.estimate import Estimates
-from dpframe.infer.drafted import DraftedSpaces
-from dpframe.ledger.ledger import Ledger
-from dpframe.plan.certificate import Certificate
-from dpframe.plan.columns import Column, Group
-from dpframe.plan.plan import Plan
-from dpframe.plan.rules import Follows, Implies, Ordered
-from dpframe.release.info import ReleaseInfo
-from dpframe.report.report import Report
-from dpframe.spaces import (
-    Boolean,
-    Categorical,
-    Curve,
-    Datetime,
-    Integer,
-    Nullable,
-    Ordinal,
-    Product,
-    Real,
-    Subset,
-    Vector,
-)
-from dpframe.tables.verify import verify_file
+import pandas as pd
 
 if typing.TYPE_CHECKING:
+    from dpframe import datasets
+    from dpframe.accounting.audit import AuditResult, audit
+    from dpframe.accounting.budget import Budget
+    from dpframe.accounting.finite import SufficientSets, sufficient_sets, tight
+    from dpframe.api.accessor import attach
+    from dpframe.api.expectation import Expectation, draft_spaces, expect
+    from dpframe.api.memory import make_plan, price_targets, sanitize
+    from dpframe.api.parquet import plan_parquet, read_csv, read_parquet, sanitize_parquet, write_parquet
+    from dpframe.api.queries import Queries
+    from dpframe.api.replay import ReplayAudit, replay_audit
+    from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
+    from dpframe.channels import Matrix
+    from dpframe.channels.utility import exponential
+    from dpframe.errors import (
+        AlreadySanitizedError,
+        AlteredReleaseWarning,
+        BudgetExceeded,
+        ColumnError,
+        DpframeError,
+        DpframeWarning,
+        FileError,
+        InferenceWarning,
+        LargeEpsilonWarning,
+        LedgerError,
+        NotSanitizedError,
+        OrderLeakWarning,
+        ParameterError,
+        PlanError,
+        PrivacyLeakWarning,
+        RepeatedReleaseWarning,
+        SeededReleaseWarning,
+    )
+    from dpframe.estimate import Estimates
+    from dpframe.infer.drafted import DraftedSpaces
     from dpframe.learning import DebiasedLogisticRegression, DebiasedNaiveBayes, DebiasedRidge
+    from dpframe.ledger.ledger import Ledger
+    from dpframe.plan.certificate import Certificate
+    from dpframe.plan.columns import Column, Group
+    from dpframe.plan.plan import Plan
+    from dpframe.plan.rules import Follows, Implies, Ordered
+    from dpframe.release.info import ReleaseInfo
+    from dpframe.report.report import Report
+    from dpframe.spaces import (
+        Boolean,
+        Categorical,
+        Curve,
+        Datetime,
+        Integer,
+        Nullable,
+        Ordinal,
+        Product,
+        Real,
+        Subset,
+        Vector,
+    )
+    from dpframe.tables.verify import verify_file
 
 __version__ = "0.2.0"
 
@@ -145,20 +148,83 @@ __all__ = [
     "write_parquet",
 ]
 
-_LAZY = {
-    "DebiasedLogisticRegression": "learning",
-    "DebiasedNaiveBayes": "learning",
-    "DebiasedRidge": "learning",
-    "Sanitizer": "api.transformer",
+_NAMES = {
+    "accounting.audit": "AuditResult audit",
+    "accounting.budget": "Budget",
+    "accounting.finite": "SufficientSets sufficient_sets tight",
+    "api.accessor": "attach",
+    "api.expectation": "Expectation draft_spaces expect",
+    "api.memory": "make_plan price_targets sanitize",
+    "api.parquet": "plan_parquet read_csv read_parquet sanitize_parquet write_parquet",
+    "api.queries": "Queries",
+    "api.replay": "ReplayAudit replay_audit",
+    "api.synthetic_parquet": "fidelity",
+    "api.transformer": "Sanitizer",
+    "channels": "Matrix",
+    "channels.utility": "exponential",
+    "errors": (
+        "AlreadySanitizedError AlteredReleaseWarning BudgetExceeded ColumnError DpframeError DpframeWarning FileError "
+        "InferenceWarning LargeEpsilonWarning LedgerError NotSanitizedError OrderLeakWarning ParameterError PlanError "
+        "PrivacyLeakWarning RepeatedReleaseWarning SeededReleaseWarning"
+    ),
+    "estimate": "Estimates",
+    "infer.drafted": "DraftedSpaces",
+    "learning": "DebiasedLogisticRegression DebiasedNaiveBayes DebiasedRidge",
+    "ledger.ledger": "Ledger",
+    "plan.certificate": "Certificate",
+    "plan.columns": "Column Group",
+    "plan.plan": "Plan",
+    "plan.rules": "Follows Implies Ordered",
+    "release.info": "ReleaseInfo",
+    "report.report": "Report",
+    "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
+    "tables.verify": "verify_file",
 }
-"""Names whose modules import scikit-learn, which takes longer than all the rest: imported when asked for."""
+"""What each module holds of them. It is imported when one of its names is first used."""
+
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> typing.Any:
-    if name in _LAZY:
-        return getattr(importlib.import_module(f"dpframe.{_LAZY[name]}"), name)
+class _Package(types.ModuleType):
+    """The package: a public name stays what it is when a folder of the same name is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _WHERE or not isinstance(value, types.ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+if not typing.TYPE_CHECKING:  # for type checkers the imports above say what there is
+
+    def __getattr__(name: str) -> typing.Any:
+        if name not in _WHERE:
+            return _folder(name)
+        value = getattr(importlib.import_module(f"dpframe.{_WHERE[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def _folder(name: str) -> types.ModuleType:
+    try:
+        return importlib.import_module(f"dpframe.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"dpframe.{name}":
+            raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted((*__all__, "__version__"))
+
+
+class _Accessor:
+    """``df.dp``, whose module is imported when it is first used."""
+
+    def __get__(self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]) -> typing.Any:
+        from dpframe.api.accessor import DpAccessor
+
+        return DpAccessor if frame is None else DpAccessor(frame)
+
+
+pd.DataFrame.dp = _Accessor()  # type: ignore[attr-defined]

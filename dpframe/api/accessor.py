@@ -64,7 +64,6 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
     raise ParameterError(f"a {kind} keeps no metadata; pass plan= to Estimates instead")
 
 
-@pd.api.extensions.register_dataframe_accessor("dp")
 class DpAccessor:
     """Differential privacy for a DataFrame: ``df.dp.sanitize(epsilon=…)``, then ``safe.dp.mean("age")``.
 
