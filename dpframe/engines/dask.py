@@ -21,11 +21,11 @@ from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import Form, PandasForm, ReadForm
-from dpframe.engines.job import PreparedRelease, budget_for, chosen_for, plan_for, prepared
-from dpframe.engines.readers import PandasReader, ParquetReader, Part
+from dpframe.engines.job import PreparedRelease, budget_for, chosen_for, plan_for, prepared, write_release
+from dpframe.engines.readers import PandasReader, ParquetReader, Part, parquet_parts
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
-from dpframe.engines.staging import WrittenFile, check_target, staged
+from dpframe.engines.staging import check_target
 from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
 from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
@@ -63,16 +63,15 @@ class DaskTable(EngineTable):
     """What each task is given: a partition or a row group, and the place of its first row."""
     files: ParquetInput | None = None
 
-    def tasks(self, task: Callable[[Pieces], Any], name: str) -> list[Delayed]:
-        """Return a task for each part."""
-        work = dask.delayed(shipped(Part(self.reader, task)), pure=False)
-        return [work(*part, dask_key_name=f"{name}-{number}") for number, part in enumerate(self.parts)]
+    def run(self, task: Callable[..., T], inputs: Sequence[tuple[Any, ...]]) -> Iterator[T]:
+        """Do a task with each of some inputs, some at a time: what comes of it may be large."""
+        tasks = _tasks(task, inputs, _name("run"))
+        for start in range(0, len(tasks), WAVE):
+            yield from dask.compute(*tasks[start : start + WAVE])
 
     def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
         """Do a task with every part, some parts at a time: what comes of it may be large."""
-        tasks = self.tasks(Outcome(task), _name("look"))
-        for start in range(0, len(tasks), WAVE):
-            yield from dask.compute(*tasks[start : start + WAVE])
+        return self.run(Part(self.reader, Outcome(task)), self.parts)
 
     def of_persons(self, person: str, counts: Counts) -> DaskTable:
         """Return a table with each row as often as is said; every task gets only its own rows."""
@@ -96,12 +95,18 @@ class DaskTable(EngineTable):
     def buckets(self, ready: PreparedRelease, gather: Callable[..., Any]) -> list[Delayed]:
         """Return a task for each bucket, which is given what was scattered to it."""
         name = _name("scatter")
-        sent = self.tasks(Scatter(ready), name)
+        sent = _tasks(Part(self.reader, Scatter(ready)), self.parts, name)
         work = dask.delayed(shipped(gather), pure=False)
         return [
             work(bucket.number, [part[bucket.number] for part in sent], dask_key_name=f"{name}-gather-{bucket.number}")
             for bucket in ready.buckets
         ]
+
+
+def _tasks(task: Callable[..., Any], inputs: Sequence[tuple[Any, ...]], name: str) -> list[Delayed]:
+    """Return a task for each input."""
+    work = dask.delayed(shipped(task), pure=False)
+    return [work(*given, dask_key_name=f"{name}-{number}") for number, given in enumerate(inputs)]
 
 
 def _name(use: str) -> str:
@@ -146,19 +151,6 @@ class Gather:
         """Return the frame."""
         frame: pd.DataFrame = self.ready.gathered(number, arrived(sent))
         return frame
-
-
-@dataclass(frozen=True)
-class Write:
-    """Writes a bucket's file."""
-
-    ready: PreparedRelease
-    folder: str
-    compression: str
-
-    def __call__(self, number: int, sent: list[Sent]) -> WrittenFile:
-        """Return what was written."""
-        return self.ready.written(number, arrived(sent), self.folder, self.compression)
 
 
 def open_table(source: Any, id: str | None = None) -> DaskTable:
@@ -207,16 +199,11 @@ def _of_files(source: str | Path) -> DaskTable:
         raise FileError(f"{source} is {files.form}, and engines cannot read parts of it; convert it to Parquet")
     metadata = None if files.text is None else arrow_metadata(files.text)
     template = ArrowFrame(files.schema.with_metadata(metadata).empty_table())
-    parts, first = [], 0
-    for part in files.parts():
-        (path, keys), (group,) = part.files[0], part.groups or (0,)
-        parts.append(((str(path.absolute()), keys, group, part.n), first))
-        first += part.n
     return DaskTable(
         template,
         files.n,
         ParquetReader(files, files.names),
-        parts,
+        parquet_parts(files),
         files,
         by_id=False,
         partitions=tuple(files.partitions),
@@ -317,13 +304,10 @@ def sanitize(
     request = Request(plan=plan)
     with budget_for(table, request, account, key, path) as budget:
         table = chosen_for(table, plan, budget)
+        if path is not None:
+            return write_release(table, request, budget, path, compression)
         ready = prepared(table, request, budget)
-        keyed = table.keyed(ready.work.key)
-        if path is None:
-            return _lazy(keyed, ready)
-        with staged(path) as (folder, publish):
-            publish(dask.compute(*keyed.buckets(ready, Write(ready, str(folder), compression))))
-        return ready.info
+        return _lazy(table.keyed(ready.work.key), ready)
 
 
 def _lazy(table: DaskTable, ready: PreparedRelease) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from dpframe.api.parquet_job import budget_of_input
 from dpframe.api.planning import ReleaseBudget, Request, of_persons, planned, prepare
 from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import Form
-from dpframe.engines.staging import WrittenFile, write_part
-from dpframe.engines.table import EngineTable
+from dpframe.engines.spill import Block, Spill
+from dpframe.engines.staging import WrittenFile, staged, write_part
+from dpframe.engines.table import EngineTable, Outcome, settled
 from dpframe.engines.work import Bucket, Pieces, Work
 from dpframe.errors import ParameterError
 from dpframe.ledger.account import Account, Cost
@@ -43,6 +44,8 @@ class PreparedRelease:
     work: Work
     info: ReleaseInfo
     buckets: tuple[Bucket, ...]
+    blocks: tuple[tuple[Block, ...], ...] = field(default=(), repr=False)
+    """Where the rows of each bucket are, if the first pass wrote them."""
 
     @cached_property
     def text(self) -> str:
@@ -61,12 +64,24 @@ class PreparedRelease:
         bucket = self.buckets[number]
         return self.work.form.table(self.work.gather(bucket, parts), bucket.first, self.text)
 
-    def written(self, number: int, parts: list[bytes], folder: str, compression: str) -> WrittenFile:
-        """Write a bucket's file."""
-        bucket = self.buckets[number]
-        batch = self.work.gather(bucket, parts)
-        write = self.work.form.write
-        return write_part(folder, number, bucket.rows, lambda file: write(batch, file, self.info, compression))
+
+@dataclass(frozen=True)
+class Written:
+    """Writes buckets' files from what the first pass wrote."""
+
+    ready: PreparedRelease
+    spill: Spill
+    compression: str
+
+    def __call__(self, number: int, blocks: Sequence[Block]) -> WrittenFile:
+        """Return what was written."""
+        bucket, work = self.ready.buckets[number], self.ready.work
+        batch = work.gather(bucket, self.spill.read(blocks), self.spill.seal)
+
+        def write(file: IO[bytes]) -> None:
+            work.form.write(batch, file, self.ready.info, self.compression)
+
+        return write_part(self.spill.folder, number, bucket.rows, write)
 
 
 def check_plan_fits(table: EngineTable, plan: Plan) -> None:
@@ -145,8 +160,26 @@ def chosen_for(table: T, plan: Plan, budget: ReleaseBudget) -> T:
     return of_persons(table.only(names, plan.passthrough), Request(plan=plan), budget.choice)
 
 
-def prepared(table: EngineTable, request: Request, budget: ReleaseBudget) -> PreparedRelease:
-    """Check, spend, take the key, and do the first pass.
+def write_release(
+    table: EngineTable, request: Request, budget: ReleaseBudget, path: Path, compression: str
+) -> ReleaseInfo:
+    """Release a table to a new directory of Parquet files; it appears whole or not at all.
+
+    The table is read once for its release: the first pass writes the released rows, and what has to wait for its counts
+    is only their order and the files' footers.
+    """
+    with staged(path) as (folder, publish):
+        spill = Spill(str(folder))
+        ready = prepared(table, request, budget, spill)
+        inputs = list(enumerate(ready.blocks))
+        publish(list(settled(table.run(Outcome(Written(ready, spill, compression)), inputs))))
+    return ready.info
+
+
+def prepared(
+    table: EngineTable, request: Request, budget: ReleaseBudget, spill: Spill | None = None
+) -> PreparedRelease:
+    """Check, spend, take the key, and do the first pass, which writes the released rows where there is a ``spill``.
 
     Raises
     ------
@@ -159,7 +192,8 @@ def prepared(table: EngineTable, request: Request, budget: ReleaseBudget) -> Pre
     bits = ((plan.sample or table.n) // BUCKET_ROWS).bit_length()
     work = Work(plan, form, bits, max(1, (table.n - 1).bit_length()), Selection(plan, key, table.n), key)
     tables = Tables(plan, key)
-    first_pass = table.keyed(key).first_pass(work, tables.merge)
+    task = work.first_pass if spill is None else partial(spill.first_pass, work)
+    first_pass = table.keyed(key).first_pass(task, tables.merge)
     if not plan.shuffle:
         warn_of(
             first_pass.rows, {name: stretch.order for name, stretch in first_pass.stretches.items()}, table.partitions
@@ -170,4 +204,8 @@ def prepared(table: EngineTable, request: Request, budget: ReleaseBudget) -> Pre
     info = ReleaseInfo(plan, count, first_pass.digest.hexdigest(measured), drawn_from, ready.own, measured, ready.part)
     firsts = np.cumsum(first_pass.tally) - first_pass.tally
     found = zip(firsts.tolist(), first_pass.tally.tolist(), first_pass.checks.tolist(), strict=True)
-    return PreparedRelease(work, info, tuple(Bucket(number, *bucket) for number, bucket in enumerate(found)))
+    blocks: list[list[Block]] = [[] for _ in range(work.buckets)]
+    for number, block in first_pass.blocks:
+        blocks[number].append(block)
+    buckets = tuple(Bucket(number, *bucket) for number, bucket in enumerate(found))
+    return PreparedRelease(work, info, buckets, tuple(map(tuple, blocks)))

@@ -100,6 +100,16 @@ class ParquetReader:
             first += frame.n
 
 
+def parquet_parts(files: ParquetInput) -> list[tuple[tuple[str, dict[str, str | None], int, int], int]]:
+    """Return row groups as `ParquetReader` takes them, each with the place of its first row."""
+    parts, first = [], 0
+    for part in files.parts():
+        (path, keys), (group,) = part.files[0], part.groups or (0,)
+        parts.append(((str(path.absolute()), keys, group, part.n), first))
+        first += part.n
+    return parts
+
+
 def id_words(ids: pa.Array, name: str, key: bytes) -> U64:
     """Return the addresses of rows by their ids: whole numbers as they are, text by a keyed hash of 128 bits."""
     try:

@@ -8,7 +8,7 @@ import os
 import pickle
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
@@ -19,7 +19,8 @@ from dpframe.api.options import PlanOptions, documented
 from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.forms import ArrowForm, Form
-from dpframe.engines.job import PreparedRelease, budget_for, chosen_for, plan_for, prepared
+from dpframe.engines.job import PreparedRelease, budget_for, chosen_for, plan_for, prepared, write_release
+from dpframe.engines.readers import ParquetReader, Part, parquet_parts
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
 from dpframe.engines.staging import check_target
@@ -44,7 +45,19 @@ except ImportError:
     raise ImportError("pyspark is not installed; pip install 'dpframe[spark]'") from None
 
 from dpframe.engines.spark_sink import FORMAT, ReleaseSink, release_text
-from dpframe.engines.spark_tasks import BUCKET, FILE, RESULT, ROW, ROWS, Each, Gather, PlainReader, Scatter, SparkReader
+from dpframe.engines.spark_tasks import (
+    BUCKET,
+    FILE,
+    RESULT,
+    ROW,
+    ROWS,
+    Each,
+    Gather,
+    Numbered,
+    PlainReader,
+    Scatter,
+    SparkReader,
+)
 
 T = TypeVar("T")
 
@@ -57,7 +70,45 @@ NEEDS_JAVA = (
 
 
 @dataclass(frozen=True)
-class SparkTable(EngineTable):
+class SessionTable(EngineTable):
+    """A table whose tasks run in a Spark session."""
+
+    session: Any = field(repr=False)
+    """The session."""
+
+    def _shipped(self, task: Callable[..., Any]) -> Callable[..., Any]:
+        """Return work for Spark, which writes functions of more than a megabyte to files as they are."""
+        context = getattr(self.session, "sparkContext", None)  # Spark Connect has none
+        return shipped(task, brought=None if context is None else context.broadcast)
+
+    def run(self, task: Callable[..., T], inputs: Sequence[tuple[Any, ...]]) -> Iterator[T]:
+        """Do a task with each of some inputs."""
+        count = len(inputs)
+        numbers = self.session.range(0, count, 1, max(1, count))
+        found = numbers.mapInArrow(self._shipped(Numbered(task, inputs)), f"{RESULT} binary")
+        for row in found.collect():
+            yield pickle.loads(bytes(row[0]))  # noqa: S301 (of the release's own workers)
+
+
+@dataclass(frozen=True)
+class SparkFiles(SessionTable):
+    """Parquet files whose row groups workers read by themselves: rows that pass through Java are slower."""
+
+    parts: Sequence[tuple[Any, int]] = field(repr=False)
+    """What each task is given: a row group, and the place of its first row."""
+    files: ParquetInput
+
+    def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
+        """Do a task with every row group."""
+        return self.run(Part(self.reader, Outcome(task)), self.parts)
+
+    def form(self, plan: Plan) -> Form:
+        """Return the form in which a release leaves."""
+        return ArrowForm(ParquetForm(plan, self.files.schema, self.files.pandas_types))
+
+
+@dataclass(frozen=True)
+class SparkTable(SessionTable):
     """A Spark frame with the addresses of its rows as one more column."""
 
     frame: Any = field(repr=False)
@@ -65,11 +116,6 @@ class SparkTable(EngineTable):
 
     def _selected(self) -> Any:
         return self.frame.select(*(_quoted(name) for name in self.reader.columns))
-
-    def _shipped(self, task: Callable[..., Any]) -> Callable[..., Any]:
-        """Return work for Spark, which writes functions of more than a megabyte to files as they are."""
-        context = getattr(self.frame.sparkSession, "sparkContext", None)  # Spark Connect has none
-        return shipped(task, brought=None if context is None else context.broadcast)
 
     def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
         """Do a task with every partition."""
@@ -117,17 +163,39 @@ def open_table(source: Any, id: str | None = None) -> SparkTable:
     frame = _read(source) if isinstance(source, str | Path) else source
     if not hasattr(frame, "mapInArrow"):
         raise ParameterError(f"{type(source).__name__} is no Spark DataFrame, and no path of Parquet files; pass one")
-    _own_python(frame.sparkSession)
+    session = frame.sparkSession
+    _own_python(session)
     names, template = list(frame.columns), _template(frame)
     if id is None:
         addressed, firsts, count = _by_file(frame)
-        return SparkTable(template, count, SparkReader(names, firsts), addressed, by_id=False)
+        return SparkTable(template, count, SparkReader(names, firsts), session, addressed, by_id=False)
     if id not in names:
         raise ParameterError(f"id names {id!r}, which is not a column; columns are {name_list(names)}")
     check_id(template.fields([id])[0], id)
     names.remove(id)
     template = _template(frame.drop(id))
-    return SparkTable(template, _by_id(frame, id), SparkReader(names, id=id), frame, by_id=True)
+    return SparkTable(template, _by_id(frame, id), SparkReader(names, id=id), session, frame, by_id=True)
+
+
+def _table(source: Any, id: str | None) -> SessionTable:
+    """Return a table that is not to be a frame again: files are read without Spark where this process sees them."""
+    if id is not None or not isinstance(source, str | Path) or not Path(source).exists():
+        return open_table(source, id)
+    files = _parquet(source)
+    spark = session()
+    _own_python(spark)
+    metadata = None if files.text is None else arrow_metadata(files.text)
+    template = ArrowFrame(files.schema.with_metadata(metadata).empty_table())
+    parts, folders = parquet_parts(files), tuple(files.partitions)
+    reader = ParquetReader(files, files.names)
+    return SparkFiles(template, files.n, reader, spark, parts, files, by_id=False, partitions=folders)
+
+
+def _parquet(source: str | Path) -> ParquetInput:
+    files = open_input(source)
+    if not isinstance(files, ParquetInput):
+        raise FileError(f"{source} is {files.form}, and engines cannot read parts of it; convert it to Parquet")
+    return files
 
 
 def _template(frame: Any) -> Frame:
@@ -140,7 +208,7 @@ def _template(frame: Any) -> Frame:
 def opened(frame: Any) -> EngineRelease:
     """Return a Spark frame as a release that estimates read, which counts its rows."""
     template, reader = _template(frame), PlainReader(list(frame.columns))
-    return EngineRelease.of(SparkTable(template, int(frame.count()), reader, frame, by_id=False))
+    return EngineRelease.of(SparkTable(template, int(frame.count()), reader, frame.sparkSession, frame, by_id=False))
 
 
 def _read(source: str | Path) -> Any:
@@ -151,9 +219,7 @@ def _read(source: str | Path) -> Any:
                 return session().read.parquet(str(source))
         except AnalysisException:
             raise FileError(f"{source} does not exist, or holds no Parquet files; name files or a directory") from None
-    files = open_input(source)
-    if not isinstance(files, ParquetInput):
-        raise FileError(f"{source} is {files.form}, and engines cannot read parts of it; convert it to Parquet")
+    files = _parquet(source)
     path = str(Path(source).absolute())
     frame = session().read.parquet(path)
     if files.partitions:
@@ -278,7 +344,7 @@ def make_plan(
         As for `dpframe.make_plan`.
     {options}
     """
-    return planned(open_table(source, id), epsilon, delta, Account.of(ledger, dataset, part), options)
+    return planned(_table(source, id), epsilon, delta, Account.of(ledger, dataset, part), options)
 
 
 @documented
@@ -341,17 +407,16 @@ def sanitize(
     check_codec(compression)
     account = Account.of(ledger, dataset, part)
     path = None if target is None else check_target(target)
-    table = open_table(source, id)
+    table = open_table(source, id) if path is None else _table(source, id)
     plan = plan_for(table, plan, epsilon, delta, account, options, path)
     request = Request(plan=plan)
     with budget_for(table, request, account, key, path) as budget:
         table = chosen_for(table, plan, budget)
+        if path is not None:
+            return write_release(table, request, budget, path, compression)
         ready = prepared(table, request, budget)
-        safe = table.keyed(ready.work.key).released(ready)
-        if path is None:
-            return safe
-        write(safe, path, compression)
-    return ready.info
+        assert isinstance(table, SparkTable)
+        return table.keyed(ready.work.key).released(ready)
 
 
 def write(frame: Any, target: str | Path, compression: str = "snappy") -> None:

@@ -113,6 +113,21 @@ class Each:
 
 
 @dataclass(frozen=True)
+class Numbered:
+    """Does a task with those of its inputs whose numbers it is given, and gives what comes of each as bytes."""
+
+    task: Callable[..., Any] = field(repr=False)
+    inputs: Sequence[tuple[Any, ...]] = field(repr=False)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each number."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                content = pickle.dumps(self.task(*self.inputs[number]))
+                yield pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], names=[RESULT])
+
+
+@dataclass(frozen=True)
 class Scatter:
     """Gives the rows of a partition, sealed, with the bucket that they belong to."""
 

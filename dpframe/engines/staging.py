@@ -80,6 +80,14 @@ def publish(folder: Path, path: Path, written: Sequence[WrittenFile]) -> None:
     sync_folder(path.parent)
 
 
+def unwritable(folder: Path, error: OSError) -> FileError:
+    """Return the error of a worker that cannot write."""
+    reason = error.strerror or "input/output error"
+    return FileError(
+        f"a worker cannot write to {folder}: {reason}; name a directory that the driver and all workers see"
+    )
+
+
 def write_part(folder: str, number: int, rows: int, write: Callable[[IO[bytes]], None]) -> WrittenFile:
     """Write one part's file, whole and on disk when this returns, under a name of its own.
 
@@ -96,8 +104,5 @@ def write_part(folder: str, number: int, rows: int, write: Callable[[IO[bytes]],
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        reason = error.strerror or "input/output error"
-        raise FileError(
-            f"a worker cannot write to {path.parent}: {reason}; name a directory that the driver and all workers see"
-        ) from None
+        raise unwritable(path.parent, error) from None
     return WrittenFile(number, name, rows)

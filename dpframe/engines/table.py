@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpframe.engines.chosen import Chosen, ChosenReader, candidates, check_places, within
 from dpframe.engines.forms import Form
 from dpframe.engines.readers import Reader
-from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, Work
+from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces
 from dpframe.errors import ColumnError, DpframeError, FileError
 from dpframe.infer.private import counting
 from dpframe.noise.keystream import derived_key
@@ -42,12 +42,24 @@ class Outcome:
 
     task: Callable[..., Any]
 
-    def __call__(self, pieces: Pieces) -> Any:
+    def __call__(self, *arguments: Any) -> Any:
         """Return what the task returns, or its error."""
         try:
-            return self.task(pieces)
+            return self.task(*arguments)
         except DpframeError as error:
             return error.with_traceback(None)
+
+
+def settled(outcomes: Iterable[T | DpframeError]) -> Iterator[T]:
+    """Yield what comes of tasks, or raise the error of the first row at fault."""
+    errors: list[DpframeError] = []
+    for outcome in outcomes:
+        if isinstance(outcome, DpframeError):
+            errors.append(outcome)
+        elif not errors:
+            yield outcome
+    if errors:
+        raise min(errors, key=lambda error: getattr(error, "row", None) or 0)
 
 
 def read_columns(names: Sequence[str], pieces: Pieces) -> list[dict[str, Any]]:
@@ -81,6 +93,10 @@ class EngineTable(ABC):
     """Keys of the folders that the table was read from."""
     checked: set[str] = field(default_factory=set, repr=False, compare=False, kw_only=True)
     """What was checked: the digest of a job's input is the check before its spend."""
+
+    @abstractmethod
+    def run(self, task: Callable[..., T], inputs: Sequence[tuple[Any, ...]]) -> Iterator[T]:
+        """Do a task with each of some inputs, which are its arguments, on workers; yield what comes of it."""
 
     @abstractmethod
     def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
@@ -131,14 +147,7 @@ class EngineTable(ABC):
 
     def results(self, task: Callable[[Pieces], T]) -> Iterator[T]:
         """Yield what comes of a task, or raise the error of the first row at fault."""
-        errors: list[DpframeError] = []
-        for outcome in self.each(task):
-            if isinstance(outcome, DpframeError):
-                errors.append(outcome)
-            elif not errors:
-                yield outcome
-        if errors:
-            raise min(errors, key=lambda error: getattr(error, "row", None) or 0)
+        return settled(self.each(task))
 
     def batches(self, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         """Yield columns in batches; all values pass through the driver."""
@@ -197,16 +206,16 @@ class EngineTable(ABC):
         sums = self.keyed(key).check(spaces, plan.nulls, plan.imputed, checks)
         return b"".join(half.to_bytes(8, "little") for half in sums)
 
-    def first_pass(self, work: Work, counted: Callable[[Sequence[Any]], None]) -> FirstPass:
+    def first_pass(self, task: Callable[[Pieces], FirstPass], counted: Callable[[Sequence[Any]], None]) -> FirstPass:
         """Do the first pass; the counts of measured tables are handed on."""
         whole: FirstPass | None = None
-        for first_pass in self.results(work.first_pass):
+        for first_pass in self.results(task):
             counted(first_pass.counts)
             if whole is None:
                 whole = first_pass
             else:
                 whole.merge(first_pass)
-        whole = work.first_pass(iter(())) if whole is None else whole
+        whole = task(iter(())) if whole is None else whole
         if whole.rows != self.n:
             raise FileError(CHANGED)
         return whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,8 @@ class FirstPass:
     """Exact counts of the tables that are measured."""
     stretches: dict[str, Stretch] = field(default_factory=dict, repr=False)
     """The places of each code's rows, if they keep their order."""
+    blocks: list[tuple[int, tuple[str, int, int]]] = field(default_factory=list, repr=False)
+    """Where the released rows are, by bucket, if they were written to files."""
 
     def merge(self, other: FirstPass) -> None:
         """Add what was found in other rows; the caller adds the tables' counts."""
@@ -111,6 +113,7 @@ class FirstPass:
         self.checks += other.checks
         self.digest.merge(other.digest)
         self.stretches = merged(self.stretches, other.stretches)
+        self.blocks += other.blocks
 
 
 @dataclass(frozen=True)
@@ -164,23 +167,33 @@ class Work:
         """What the two passes are compared by."""
         return RowChecks(derived_key(self.key, b"checks of rows"), self.plan.passthrough)
 
-    def first_pass(self, pieces: Pieces) -> FirstPass:
-        """Return the counts of some rows."""
+    def first_pass(
+        self, pieces: Pieces, send: Callable[[int, bytes], None] | None = None, seal: Seal | None = None
+    ) -> FirstPass:
+        """Return the counts of some rows; with ``send``, also send the released rows, sealed, to their buckets."""
         tables, checks = Tables(self.plan, self.key), self.row_checks
         tally, sums = np.zeros(self.buckets, np.int64), np.zeros(self.buckets, np.uint64)
         first_pass = FirstPass(0, tally, sums, Digest(self.plan), tables.counts)
+        parting = _Parting(self, seal or Seal(self.key))
         for frame, rows in pieces:
             codes, count = self.coded(frame, rows), frame.n
             if codes:
                 tables.add(codes, rows)
             kept, released = self._released(codes, rows, count)
             first_pass.digest.update(released)
-            places = self.places(self.words(rows, count)[kept])
+            words, sums_of_rows = self.words(rows, count)[kept], checks(codes, rows, count, frame)[kept, 0]
+            places = self.places(words)
             if not self.plan.shuffle:
                 first_pass.stretches = merged(first_pass.stretches, stretches(codes, placed(rows, count)))
             first_pass.rows += count
             first_pass.tally += np.bincount(places, minlength=self.buckets)
-            np.add.at(first_pass.checks, places, checks(codes, rows, count, frame)[kept, 0])
+            np.add.at(first_pass.checks, places, sums_of_rows)
+            if send is not None:
+                for bucket, content in parting.add(self._leaving(frame, kept, words, sums_of_rows, released)):
+                    send(bucket, content)
+        if send is not None:
+            for bucket, content in parting.rest():
+                send(bucket, content)
         first_pass.counts = tables.counts
         return first_pass
 
@@ -190,34 +203,23 @@ class Work:
         kept = slice(None) if mask is None else np.flatnonzero(mask)
         return kept, {name: column[kept] for name, column in release(codes, self.plan, self.key, rows).items()}
 
+    def _leaving(self, frame: Frame, kept: Any, words: U64, checks: U64, released: Batch) -> Batch:
+        """Return the chosen rows as they leave, with what they are ordered and checked by."""
+        chosen = pa.array(np.arange(frame.n)[kept])
+        passed = {name: self.form.copied(frame, name).take(chosen) for name in self.plan.passthrough}
+        return {"": np.column_stack([words, checks]), **released, **passed}
+
     def scatter(self, pieces: Pieces) -> Iterator[tuple[int, bytes]]:
         """Yield released rows by bucket, sealed; of one bucket there may be several."""
-        waiting: list[Batch] = []
+        parting = _Parting(self, Seal(self.key))
         for frame, rows in pieces:
             codes, count = self.coded(frame, rows), frame.n
             kept, released = self._released(codes, rows, count)
-            chosen = np.arange(count)[kept]
-            for name in self.plan.passthrough:
-                released[name] = self.form.copied(frame, name).take(pa.array(chosen))
-            words, checks = self.words(rows, count), self.row_checks(codes, rows, count, frame)[:, 0]
-            waiting.append({"": np.column_stack([words, checks])[kept], **released})
-            if sum(map(length, waiting)) >= AT_ONCE:
-                yield from self._parted(joined(waiting))
-                waiting = []
-        if waiting:
-            yield from self._parted(joined(waiting))
+            words, checks = self.words(rows, count)[kept], self.row_checks(codes, rows, count, frame)[kept, 0]
+            yield from parting.add(self._leaving(frame, kept, words, checks, released))
+        yield from parting.rest()
 
-    def _parted(self, batch: Batch) -> Iterator[tuple[int, bytes]]:
-        seal, places = Seal(self.key), self.places(batch[""])
-        order = np.argsort(places, kind="stable")
-        edges = np.searchsorted(places[order], np.arange(self.buckets + 1))
-        batch = taken(batch, order)
-        for bucket in np.flatnonzero(np.diff(edges)).tolist():
-            part = {name: column[edges[bucket] : edges[bucket + 1]] for name, column in batch.items()}
-            words = part.pop("")
-            yield bucket, seal.close(Sealed(words[:, :2], words[:, 2], part), bucket)
-
-    def gather(self, bucket: Bucket, parts: Iterable[bytes]) -> Batch:
+    def gather(self, bucket: Bucket, parts: Iterable[bytes], seal: Seal | None = None) -> Batch:
         """Return the rows of a bucket in their order; of none no columns.
 
         Raises
@@ -225,7 +227,7 @@ class Work:
         FileError
             If they are not those that the first pass saw.
         """
-        seal = Seal(self.key)
+        seal = seal or Seal(self.key)
         opened = [seal.open(part, bucket.number) for part in parts]
         count, check = sum(len(rows.words) for rows in opened), 0
         for rows in opened:
@@ -239,6 +241,35 @@ class Work:
         if bool((words[order[1:]] == words[order[:-1]]).all(axis=1).any()):
             raise FileError("two rows of the table have one address, and would have one noise; release it by id=")
         return taken(joined([rows.batch for rows in opened]), order)
+
+
+@dataclass
+class _Parting:
+    """Collects rows until they are many, and parts these into sealed buckets, by number."""
+
+    work: Work
+    seal: Seal
+    waiting: list[Batch] = field(default_factory=list, repr=False)
+
+    def add(self, batch: Batch) -> Iterator[tuple[int, bytes]]:
+        """Add rows; yield buckets once there are enough."""
+        self.waiting.append(batch)
+        if sum(map(length, self.waiting)) >= AT_ONCE:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the buckets of what was collected."""
+        if not self.waiting:
+            return
+        batch, self.waiting = joined(self.waiting), []
+        places = self.work.places(batch[""])
+        order = np.argsort(places, kind="stable")
+        edges = np.searchsorted(places[order], np.arange(self.work.buckets + 1))
+        batch = taken(batch, order)
+        for bucket in np.flatnonzero(np.diff(edges)).tolist():
+            part = {name: column[edges[bucket] : edges[bucket + 1]] for name, column in batch.items()}
+            words = part.pop("")
+            yield bucket, self.seal.close(Sealed(words[:, :2], words[:, 2], part), bucket)
 
 
 def taken(batch: Batch, order: npt.NDArray[np.intp]) -> Batch:

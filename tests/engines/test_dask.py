@@ -142,7 +142,7 @@ class TestEstimates:
             dpf.Estimates(frame)
         assert "not sanitized, 5 columns" in repr(frame.dp)
         with pytest.raises(dpf.ParameterError, match="not drawn by an engine; write the release"):
-            frame.dp.sanitize(plan=plan).dp.synthesize()
+            frame.dp.sanitize(plan=plan, key=KEY).dp.synthesize()
 
     @pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
     @pytest.mark.parametrize("source", ["frame", "files"])
@@ -276,7 +276,7 @@ class TestPersons:
         source = write_files(flat, tmp_path / "in")
         how = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": "survey"}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "staged", interrupted)
+            patch.setattr(job, "Written", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, None, tmp_path / "out", **how)
         paid = ledger.history("survey")["what"].tolist()
@@ -307,7 +307,7 @@ class TestPersons:
         plan = dpf.make_plan(people[1], 2, 1e-6, **spaces)
         source = write_files(people[0], tmp_path / "in")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "staged", interrupted)
+            patch.setattr(job, "Written", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, plan, tmp_path / "out", ledger=ledger, dataset="survey")
         other = write_files(people[1], tmp_path / "other")
@@ -396,7 +396,7 @@ class TestLedger:
         source, target = write_files(table, tmp_path / "in"), tmp_path / "out"
         account = {"ledger": ledger, "dataset": "survey"}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "staged", interrupted)
+            patch.setattr(job, "Written", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, full_plan, target, **account)
         other = write_files(table.assign(age=table["age"].to_numpy()[::-1]), tmp_path / "other")
@@ -413,7 +413,7 @@ class TestLedger:
         switch = tmp_path / "changed"
         frame = dd.from_pandas(flat, npartitions=3).map_partitions(renamed, switch, meta=flat.iloc[:0])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "staged", interrupted)
+            patch.setattr(job, "Written", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(frame, plan, tmp_path / "out", **account)
         safe = engine.sanitize(frame, plan)
@@ -431,7 +431,7 @@ def renamed(part, switch):
     return part.assign(sex=part["sex"].where(np.arange(len(part)) != 3)) if switch.exists() else part
 
 
-def interrupted(path):
+def interrupted(*_):
     raise KeyboardInterrupt
 
 

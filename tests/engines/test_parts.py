@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -11,9 +12,19 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 import dpframe as dpf
+from dpframe.api.planning import ReleaseBudget, Request
 from dpframe.engines import staging
+from dpframe.engines.forms import ArrowForm
+from dpframe.engines.job import Written, prepared
+from dpframe.engines.readers import ParquetReader, Part, parquet_parts
 from dpframe.engines.sealing import Rows, Seal
 from dpframe.engines.shipped import shipped
+from dpframe.engines.spill import Spill
+from dpframe.engines.table import EngineTable, Outcome
+from dpframe.tables.frames import ArrowFrame
+from dpframe.tables.inputs import open_input
+from dpframe.tables.parquet_form import ParquetForm
+from dpframe.tables.parquet_reader import ParquetInput
 
 KEY = bytes(range(32))
 
@@ -114,9 +125,75 @@ class TestStaging:
             self.write(tmp_path / "elsewhere", 0)
 
 
-def test_files_are_read_by_row_groups(tmp_path):
-    from dpframe.tables.inputs import open_input
+class TestSpill:
+    def spilled(self, folder):
+        """Return what the first pass wrote of a table whose columns are public, and what writes its files."""
+        table = dpf.datasets.make_census(900, columns=["age", "sex"])
+        table.to_parquet(folder.parent / "in.parquet", row_group_size=300)
+        plan = dpf.make_plan(table, epsilon=1, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]})
+        engine, spill = InThisProcess.of(folder.parent / "in.parquet"), Spill(str(folder))
+        return spill, prepared(engine, Request(plan=plan), ReleaseBudget(None, KEY), spill)
 
+    def test_rows_wait_sealed_for_their_owner_only(self, tmp_path):
+        (tmp_path / "out").mkdir()
+        spill, ready = self.spilled(tmp_path / "out")
+        files = list((tmp_path / "out").iterdir())
+        assert len(files) == 3
+        for path in files:
+            assert path.stat().st_mode & 0o777 == 0o600
+            assert b"numpy" not in path.read_bytes()
+        (block,) = [block for block in ready.blocks[0] if block[0] == files[0].name]
+        (content,) = spill.read([block])
+        assert len(spill.seal.open(content, 0).words) == 300
+        for other in (Seal(ready.work.key), Spill(spill.folder).seal):
+            with pytest.raises(InvalidTag):
+                other.open(content, 0)
+        assert spill.key.hex() not in repr(spill)
+        assert "key" not in repr(spill)
+
+    def test_what_was_cut_off_or_is_gone_is_refused(self, tmp_path):
+        (tmp_path / "out").mkdir()
+        spill, ready = self.spilled(tmp_path / "out")
+        first, second, _ = (block[0] for block in ready.blocks[0])
+        os.truncate(tmp_path / "out" / first, 100)
+        (tmp_path / "out" / second).unlink()
+        with pytest.raises(dpf.FileError, match="rows or partitions changed since"):
+            list(spill.read(ready.blocks[0][:1]))
+        with pytest.raises(dpf.FileError, match="cannot be read: No such file"):
+            list(spill.read(ready.blocks[0][1:2]))
+        with pytest.raises(dpf.FileError, match="rows or partitions changed since"):
+            Written(replace(ready, blocks=()), spill, "snappy")(0, ready.blocks[0][2:])
+
+    def test_a_worker_that_does_not_see_the_folder(self, tmp_path):
+        with pytest.raises(dpf.FileError, match=r"a worker cannot write to .*driver and all workers see"):
+            self.spilled(tmp_path / "elsewhere")
+        assert os.listdir(tmp_path) == ["in.parquet"]
+
+
+@dataclass(frozen=True)
+class InThisProcess(EngineTable):
+    """Parquet files whose row groups are read one after the other."""
+
+    files: ParquetInput
+
+    @classmethod
+    def of(cls, path):
+        files = open_input(path)
+        return cls(
+            ArrowFrame(files.schema.empty_table()), files.n, ParquetReader(files, files.names), files, by_id=False
+        )
+
+    def run(self, task, inputs):
+        return (task(*given) for given in inputs)
+
+    def each(self, task):
+        return self.run(Part(self.reader, Outcome(task)), parquet_parts(self.files))
+
+    def form(self, plan):
+        return ArrowForm(ParquetForm(plan, self.files.schema, self.files.pandas_types))
+
+
+def test_files_are_read_by_row_groups(tmp_path):
     people = dpf.datasets.make_census(1_000, columns=["age", "sex"])
     people.to_parquet(tmp_path / "in.parquet", row_group_size=300)
     table = open_input(tmp_path / "in.parquet")

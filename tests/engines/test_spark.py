@@ -62,6 +62,7 @@ def test_a_session(spark, tmp_path, monkeypatch):
     safe = engine.sanitize(source, plan, key=KEY)
     the_same_however_it_is_computed(spark, safe, source, plan, expected)
     a_directory_with_the_plan_in_every_footer(safe, told, expected, tmp_path)
+    files_to_files(spark, source, plan, told, expected, tmp_path)
     the_key_is_nowhere(safe, tmp_path)
     rows_by_id(spark, table, plan, tmp_path)
     rows_of_persons(spark, table, tmp_path)
@@ -107,6 +108,17 @@ def a_directory_with_the_plan_in_every_footer(safe, told, expected, tmp_path):
     with pytest.raises(dpf.FileError, match="exists; an engine writes a new directory"):
         engine.write(safe, tmp_path / "out")
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def files_to_files(spark, source, plan, told, expected, tmp_path):
+    """Workers read files by themselves, and frames through Spark: the same release."""
+    other = spark.read.parquet(str(source)).repartition(3)
+    for number, given in enumerate((source, str(source), other)):
+        target = tmp_path / f"files{number}"
+        assert engine.sanitize(given, plan, target, key=KEY) == told
+        same(dpf.read_parquet(target), expected)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+    assert engine.make_plan(source, 3, spaces=SPACES) == plan
 
 
 def the_key_is_nowhere(safe, tmp_path):
