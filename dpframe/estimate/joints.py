@@ -23,11 +23,12 @@ from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import bootstrap_errors, fit_joint, refits
+from dpframe.estimate.likelihood import fit_joints
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.question import Answer, Question
 from dpframe.estimate.table_column import TableColumn, aggregation
+from dpframe.evidence.likelihood import bootstrap_errors, refits
 from dpframe.evidence.number_law import NumberLaw, project, truncated_spread
 from dpframe.tables.released import Source
 
@@ -176,7 +177,7 @@ class Joints:
             counted = self._evidence.counted(fine) is not None
             return Answer(presented(law.shares), errors**2, "em", "rows", counted=counted)
         axes, merge = _refined(question.axes)
-        return self._fitted(question, axes, fit_joint, merge, "em")
+        return self._fitted(question, axes, fit_joints, merge, "em")
 
     def fine(self, axis: Axis) -> Axis:
         """Return an axis with the bins of a fit to both rows and measured counts."""
@@ -212,7 +213,8 @@ class Joints:
         def fitted(counts: FloatArray) -> FloatArray:
             return fit(counts, domain)
 
-        shares = fitted(surrogates.count_classes(axes, self._source.codes(question.names)))
+        counts = surrogates.count_classes(axes, self._source.codes(question.names))
+        shares = fitted(counts[..., None])[..., 0]
         presented = self._presenting(question, merge)
         errors = bootstrap_errors(refits(shares, domain, n, fitted, self._sampling(question)), presented)
         return Answer(presented(shares), errors**2, method, "rows")
@@ -438,7 +440,8 @@ def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], F
 
 
 def _nearest(counts: FloatArray, domain: JointDomain) -> FloatArray:
-    return project(domain.sums(counts) / max(float(counts.sum()), 1.0))
+    tables = np.moveaxis(counts, -1, 0)
+    return np.stack([project(domain.sums(one) / max(float(one.sum()), 1.0)) for one in tables], axis=-1)
 
 
 def _crossed(parts: Sequence[FloatArray]) -> FloatArray:

@@ -14,9 +14,10 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import bootstrap_errors, expectation_maximization, fit_joint, refits
+from dpframe.estimate.likelihood import expectation_maximization, fit_joint, fit_joints
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import count_classes, joint_cells
+from dpframe.evidence.likelihood import bootstrap_errors, refits
 from dpframe.learning.classifier import ReleaseClassifier
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.learning.measured import common_source, joint_shares, measured_models
@@ -227,6 +228,6 @@ def _joint(axis: Axis, answer: Axis, counts: FloatArray) -> tuple[FloatArray, Fl
     shares = fit_joint(counts, domain)
 
     def fit(replica: FloatArray) -> FloatArray:
-        return fit_joint(replica, domain)
+        return fit_joints(replica, domain)
 
     return shares, bootstrap_errors(refits(shares, domain, int(n), fit, 1.0, 10), lambda cells: cells) ** 2

@@ -65,7 +65,7 @@ def guard_joint(
     if interaction_chance(counts, n * law) >= UNLIKELY:
         return None
     # One degree less than cells, for the total is known.
-    goal = noise_share(channels, start) / (2 * n) * _deviance(n * law) * (counts.size - 1) / counts.size
+    goal = float(noise_share(channels, start)) / (2 * n) * _deviance(n * law) * (counts.size - 1) / counts.size
     fitted = expectation_maximization(counts, channels, start=start, divergence=NEAR * goal)
     return fit_to_margins(fitted, pairs, SWEEPS)
 

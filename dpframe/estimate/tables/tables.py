@@ -123,7 +123,7 @@ def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[Flo
     margins = [counts.sum(axis=1 - i) for i in range(2)]
     expected = np.outer(margins[0] + 0.5, margins[1] + 0.5) / total
     cells = [expectation_maximization(margin, [channel]) for margin, channel in zip(margins, channels, strict=True)]
-    share = noise_share(channels, np.outer(cells[0], cells[1]))
+    share = float(noise_share(channels, np.outer(cells[0], cells[1])))
     return Table(tuple(columns), counts, np.sqrt(np.maximum(expected, 0.5) * max(share, 1e-3)))
 
 
