@@ -376,6 +376,9 @@ def check_mechanism(mechanism: Mechanism) -> None:
     if mechanism.code_words:
         check_set_mechanism(mechanism)
         return
+    if mechanism.widens:
+        check_wide_mechanism(mechanism, mechanism.inner)
+        return
     _check_value(mechanism)
     _check_request(mechanism)
     _check_chunks(mechanism)
@@ -390,6 +393,93 @@ def check_mechanism(mechanism: Mechanism) -> None:
         _check_blanket(mechanism, columns, total)
         _check_error(mechanism, columns, total)
         _check_inverse(mechanism)
+
+
+def check_wide_mechanism(mechanism: Mechanism, channel: Any) -> None:
+    """Check the same of noise that goes beyond the values' bounds: brute force over all pairs where the law is short.
+
+    The integers are those of the tables; what lies beyond the released codes is at their ends.
+    """
+    _check_value(mechanism)
+    loss, asked = mechanism.loss, mechanism.budget
+    assert loss.pure() == loss.epsilon(0.0) == math.inf
+    assert loss.delta(asked.epsilon) <= asked.delta
+    assert loss.epsilon(asked.delta) <= asked.epsilon
+    if channel.table.sigma2 > 100:
+        assert loss.delta(asked.epsilon) >= 0.85 * asked.delta
+        assert loss.epsilon(asked.delta) >= 0.98 * asked.epsilon
+    assert channel.room >= 7 * float(channel.table.sigma2) ** 0.5
+    codes = np.random.default_rng(1).integers(0, mechanism.size, 70_001)
+    codes[:3] = [0, mechanism.size - 1, mechanism.size // 2]
+    stream = Keystream(bytes(range(32))).column("chunks")
+    whole = mechanism.sample(codes, stream, first_row=5)
+    assert whole.min() >= 0
+    assert whole.max() < mechanism.outputs
+    for cuts in ([1], [32_768], [32_767, 32_769, 65_537]):
+        edges = [0, *cuts, len(codes)]
+        parts = [mechanism.sample(codes[a:b], stream, first_row=5 + a) for a, b in pairwise(edges)]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+    small = codes.astype(np.min_scalar_type(mechanism.size - 1))
+    np.testing.assert_array_equal(mechanism.sample(small, stream, first_row=5), whole)
+    assert mechanism.sample(codes[:0], stream).shape == (0,)
+    _check_wide_fit(mechanism)
+    _check_wide_moments(mechanism)
+    if mechanism.size <= 40 and mechanism.outputs <= 2_000:
+        columns, total = exact_columns(mechanism)
+        assert all(sum(column) == total for column in columns)
+        exact = np.array([[w / total for w in column] for column in columns]).T
+        np.testing.assert_allclose(mechanism.transition(), exact, atol=1e-11)
+        for epsilon in {0.0, asked.epsilon / 3, asked.epsilon, 2 * asked.epsilon}:
+            true = exact_delta(columns, total, epsilon)
+            assert true <= Fraction(loss.delta(epsilon))
+            if not isinstance(mechanism, WithNull):
+                # The tables' distance from the ideal law is multiplied by e^ε.
+                assert loss.delta(epsilon) <= float(true) * (1 + 1e-9) + 1e-15 + 1e-28 * math.exp(epsilon)
+        shared = Fraction(sum(min(row) for row in zip(*columns, strict=True)), total)
+        assert 0 < Fraction(mechanism.blanket) <= shared
+        assert _wide_error(mechanism, channel, exact) == pytest.approx(mechanism.expected_error(), rel=1e-9)
+
+
+def _wide_error(mechanism: Mechanism, channel: Any, exact: np.ndarray) -> float:
+    values = channel.size
+    away = np.abs(np.arange(channel.outputs)[:, None] - channel.room - np.arange(values))
+    if mechanism.size == values:
+        return float((exact * away).sum(axis=0).max())
+    shown = (exact[:-1, :values] * away).sum(axis=0) + exact[-1, :values] * channel.diameter
+    return float(shown.max())
+
+
+def _check_wide_fit(mechanism: Mechanism, rows: int = 200_000) -> None:
+    """Kolmogorov's test of draws from both ends and the middle: each fails with probability 1e-9."""
+    values = mechanism.inner.size
+    starts = mechanism.changes(np.array([0, values]))
+    for x in sorted({0, values // 3, mechanism.size - 1}):
+        stream = Keystream(hashlib.sha256(repr((mechanism, x)).encode()).digest()).column("fit")
+        drawn = mechanism.sample(np.full(rows, x), stream)
+        seen = np.cumsum(np.bincount(np.searchsorted(starts, drawn, side="right") - 1, minlength=len(starts))) / rows
+        cells = mechanism.between(np.unique([0, x, x + 1, values] if x < values else [0, values]), starts)
+        law = np.cumsum(cells[:, min(x, 1) if x < values else -1])
+        assert np.abs(seen - law).max() < math.sqrt(math.log(2e9) / 2 / rows)
+
+
+def _check_wide_moments(mechanism: Mechanism) -> None:
+    """A polynomial's surrogate has it as its mean, by the law; another function is refused."""
+    last = mechanism.size - 1 - (mechanism.inner is not mechanism)
+    codes = sorted({0, last // 3, last})
+    if mechanism.outputs <= 100_000:
+        powers = [lambda c, p=p: (2 * c / last - 1.0) ** p for p in range(5)]
+        for f in powers:
+            surrogate = mechanism.surrogate_at(f, np.arange(mechanism.outputs))
+            scale = np.abs(surrogate).max()
+            for x in codes:
+                assert abs(surrogate @ mechanism.law(x) - f(np.array(x))) < 1e-7 * max(scale, 1.0)
+    if last > 8:
+        for call in (
+            lambda: mechanism.surrogate_at(lambda c: (c < 3).astype(float), np.arange(3)),
+            lambda: mechanism.invert(np.zeros(mechanism.outputs)),
+        ):
+            with pytest.raises(ParameterError, match=r'take (them|counts) from a fit, method="em"'):
+                call()
 
 
 def check_set_mechanism(mechanism: Mechanism) -> None:

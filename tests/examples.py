@@ -46,9 +46,12 @@ def plans_with(tag: str, epsilon: float, delta: float) -> Iterator[Plan]:
         if isinstance(space, Product):
             columns = {f"a{i}": part for i, part in enumerate(space.spaces)}
             yield build_plan(columns, epsilon=epsilon, delta=delta, groups=[list(columns)])
-        elif MECHANISMS[tag].takes_delta and delta == 0:
+        elif (MECHANISMS[tag].takes_delta and delta == 0) or not FITS.get(tag, lambda space: True)(space):
             continue
-        elif tag not in FITS or FITS[tag](space):
+        elif MECHANISMS[tag].retired:
+            made = MECHANISMS[tag].calibrate(space, epsilon, delta)
+            yield build_plan({"a": space}, epsilon=epsilon, delta=delta, mechanisms={"a": made})
+        else:
             yield build_plan({"a": space}, epsilon=epsilon, delta=delta, mechanisms={"a": tag})
 
 
@@ -57,6 +60,7 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "optimal": lambda space: space.size <= 40,
     "gaussian": lambda space: space.size <= 4,
     "nullable_gaussian": lambda space: space.values <= 2,
+    "wide_gaussian": lambda space: not space.is_listed,
     "asymmetric_bitflip": lambda space: 2 * space.most <= space.count,
     "process": lambda space: space.ball.bits == 16,
     "nullable_process": lambda space: space.inner.ball.bits == 16,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 
+from dpframe.accounting.bisection import bisected
+from dpframe.accounting.discrete_gaussian import IntegerNoise, lattice_profile
 from dpframe.accounting.gaussian_dp import Step, step_delta, step_epsilon
 from dpframe.accounting.loss import PrivacyLoss
+from dpframe.accounting.undercurve import Profile
 
 
 @dataclass(frozen=True)
@@ -38,3 +42,35 @@ class StepLoss(PrivacyLoss):
     def step(self) -> Step:
         """The step itself."""
         return self.own
+
+
+_TAIL = 1e-30
+"""What is left out of the law of one number's noise, at most."""
+
+
+@dataclass(frozen=True)
+class NoiseLoss(StepLoss):
+    """Loss of discrete Gaussian noise on one number: of its lattice law, which is below the curve it was made for.
+
+    Examples
+    --------
+    >>> loss = NoiseLoss(Step(0.25, 1e-7), IntegerNoise(1e4, numbers=1, span=20))
+    >>> loss.delta(1.0) < StepLoss(loss.own).delta(1.0)
+    True
+    """
+
+    noise: IntegerNoise
+
+    @cached_property
+    def _profile(self) -> Profile:
+        return lattice_profile(self.noise, self.noise.span, _TAIL)
+
+    def _curve(self, epsilon: Decimal | float) -> Decimal:
+        return min(super()._curve(epsilon), Decimal(self._profile(float(epsilon))))
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Return the least ε, rounded up, for which the channel is (ε, δ)-private."""
+        high = super().epsilon(delta)
+        if high in (0.0, math.inf) or self.delta(0.0) <= delta:
+            return high if high == math.inf else 0.0
+        return bisected(lambda epsilon: self.delta(epsilon) <= delta, high, 0.0)

@@ -10,9 +10,24 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.channels import MECHANISMS, Mechanism
 from dpframe.channels.base import family_for
 from dpframe.errors import ParameterError
+from dpframe.infer.types import any_space
 from dpframe.plan.calibration import Terms, check_ready
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
+
+
+def check_bounded(left: Sequence[Field], options: Mapping[str, Any]) -> None:
+    """Refuse noise that goes beyond bounds still to be inferred, which a column's type may then not hold."""
+    for column in left:
+        name = options["mechanisms"].get(column.name) if isinstance(options["mechanisms"], Mapping) else None
+        if name is None or not takes(any_space(column), name):
+            continue
+        tag = name.tag if isinstance(name, Mechanism) else name
+        if family_for(any_space(column), tag).widens:
+            raise ParameterError(
+                f"mechanism {tag} of column {column.name!r} goes beyond the bounds, which must be declared: "
+                f"spaces={{{column.name!r}: (LOWER, UPPER)}}"
+            )
 
 
 def takes(space: Space, mechanism: Any) -> bool:

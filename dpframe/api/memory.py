@@ -175,4 +175,4 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n
     info = ReleaseInfo(plan, count, digest.hexdigest(tables), rows, ready.own, tables, ready.part)
-    return frame.rebuild(plan, released, order, info.to_json())
+    return frame.rebuild(plan, plan.released_spaces, released, order, info.to_json())

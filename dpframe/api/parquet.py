@@ -217,7 +217,7 @@ def read_csv(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame
         raise NotSanitizedError(
             f"{path} is no release with its plan in the same folder; pandas.read_csv reads other tables"
         )
-    return _read(table.typed({c.name: c.space.released for c in read_info(table.text).plan.columns}), columns)
+    return _read(table.typed({c.name: c.released for c in read_info(table.text).plan.columns}), columns)
 
 
 def _read(table: FileInput, columns: list[str] | None) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.api.expected_errors import expected_errors, first_lines, typical_space
 from dpframe.api.identity import content, request_digest, table_digest, warn_of_parts
-from dpframe.api.mechanism_options import check_ready_mechanisms, hides, may_move_shares, takes, taking
+from dpframe.api.mechanism_options import check_bounded, check_ready_mechanisms, hides, may_move_shares, takes, taking
 from dpframe.api.not_found_warning import warn_not_found
 from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.channels import Mechanism
@@ -54,7 +54,7 @@ from dpframe.plan.steps import row_cap
 from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field, is_open
-from dpframe.tables.checks import check_columns, located
+from dpframe.tables.checks import check_columns, check_released_types, located
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.table import Codes, Table
 from dpframe.threads import one_thread
@@ -283,6 +283,7 @@ class CheckedRequest:
             plan = built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         _check_types(left, table.objects)
+        check_bounded(left, options)
         rounds = rounds_of(left, table.n, promise, options["contributions"])
         histograms = histograms_of(left, table.n, most, rounds)
         if not histograms:  # types say it all, and nothing is to be paid for
@@ -416,6 +417,8 @@ def prepare(table: Table, request: Request, budget: ReleaseBudget) -> Ready:
         if request.plan is None
         else CheckedRequest.ready(request.plan, table, request)
     )
+    if valid.plan is not None:
+        check_released_types(table, valid.plan)
     codes: Codes = {}
     # A file is read once more only where a value that is refused later would have cost something.
     if request.release and (table.held or budget.account is not None):

@@ -14,6 +14,7 @@ from dpframe.channels.set_response import NullableSetResponse, SetResponse
 from dpframe.channels.staircase import Staircase
 from dpframe.channels.tabulated import Exponential, Matrix
 from dpframe.channels.vector_noise import VectorNoise
+from dpframe.channels.wide_gaussian import WideGaussian
 from dpframe.channels.wrapped import WrappedGeometric
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "SetResponse",
     "Staircase",
     "VectorNoise",
+    "WideGaussian",
     "WithNull",
     "WrappedGeometric",
     "family_for",

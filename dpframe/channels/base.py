@@ -71,6 +71,14 @@ class Family(Protocol):
     def takes_delta(self) -> bool:
         """Whether such mechanisms exist only with δ > 0."""
 
+    @property
+    def retired(self) -> bool:
+        """Whether new plans take another mechanism of that name."""
+
+    @property
+    def widens(self) -> bool:
+        """Whether released values go beyond a space's bounds."""
+
     def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
         """Return the space that a mechanism of a budget randomises codes of."""
 
@@ -127,6 +135,8 @@ class Channel(ABC):
 
     size: int
     """Number of codes."""
+    widens: ClassVar[bool] = False
+    """Whether noise goes beyond the values' bounds; then only polynomials have surrogates, and counts are fitted."""
 
     @property
     @abstractmethod
@@ -140,6 +150,15 @@ class Channel(ABC):
     @abstractmethod
     def weights(self, code: int) -> tuple[list[int], int]:
         """Return P(y | code) for all y as integers over a total, read from the tables that are sampled."""
+
+    @property
+    def outputs(self) -> int:
+        """Number of released codes: that of codes, unless noise reaches beyond them."""
+        return self.size
+
+    def released(self, space: Space) -> Space:
+        """Return the space by which the released codes of a column in ``space`` are values."""
+        return space.released
 
     @property
     def code_words(self) -> int:
@@ -286,7 +305,7 @@ class Channel(ABC):
 
         Returns
         -------
-        Array of the same shape and dtype (int64 where that dtype cannot hold all codes).
+        Array of the same shape and dtype (int64 where that dtype cannot hold all released codes).
 
         Raises
         ------
@@ -306,7 +325,7 @@ class Channel(ABC):
             return self._checked_words(codes)
         if codes.ndim != 1 or codes.dtype.kind not in "iu":
             raise ParameterError("codes must be a 1-d integer array; encode the column with its space")
-        if self.size - 1 > np.iinfo(codes.dtype).max:
+        if self.outputs - 1 > np.iinfo(codes.dtype).max:
             codes = codes.astype(np.int64)
         if len(codes) and (int(codes.max()) >= self.size or int(codes.min()) < 0):
             raise ParameterError(f"codes must lie in 0…{self.size - 1}; encode the column with its space")
@@ -334,7 +353,7 @@ class Channel(ABC):
             )
 
     def surrogate(self, f: npt.ArrayLike) -> FloatArray:
-        """Return φ_f, the solution of Aᵀφ = f, for a function given by its value at every code.
+        """Return φ_f, the solution of Aᵀφ = f, shape (outputs,), for a function given by its value at every code.
 
         Parameters
         ----------
@@ -349,7 +368,7 @@ class Channel(ABC):
         values = np.asarray(f, dtype=np.float64)
         if values.shape != (self.size,):
             raise ParameterError(f"f must have one value per code, shape ({self.size},)")
-        return self.surrogate_at(lambda codes: values[codes], np.arange(self.size))
+        return self.surrogate_at(lambda codes: values[codes], np.arange(self.outputs))
 
 
 class Mechanism(Channel):
@@ -370,6 +389,8 @@ class Mechanism(Channel):
     """Whether the law is given as it is, and cannot follow a budget."""
     takes_delta: ClassVar[bool] = False
     """Whether such mechanisms exist only with δ > 0, so that they take part of a plan's."""
+    retired: ClassVar[bool] = False
+    """Whether it is only read from plans that have it: new ones take another mechanism of that name."""
     adds_in_group: ClassVar[bool] = False
     """Whether noise is added in the group of codes (Z_k by coordinate, bits by exclusive or), so that it commutes with
     a one-time pad (sampling paper, Lemma III.1)."""
@@ -467,7 +488,7 @@ def family_for(space: Space, tag: str | None = None) -> Family:
         If the tag is unknown or its mechanism is for other spaces.
     """
     tag = space.mechanism if tag is None else tag
-    fitting = [family for family in MECHANISMS.values() if space.metric in family.metrics]
+    fitting = [family for family in MECHANISMS.values() if space.metric in family.metrics and not family.retired]
     known = {name: family for family in fitting for name in (family.tag, *family.aliases)}
     if tag not in known:
         names = sorted(next(iter(family.aliases), family.tag) for family in fitting)
@@ -483,7 +504,7 @@ def label_of(mechanism: Mechanism) -> str:
 
 def check_tag(tag: object, column: str, metrics: Collection[str]) -> None:
     """Raise `ParameterError` for the tag of a column's mechanism that fits none of ``metrics``; empty means any."""
-    fitting = [family for family in MECHANISMS.values() if not metrics or family.metrics & set(metrics)]
+    fitting = [f for f in MECHANISMS.values() if not f.retired and (not metrics or f.metrics & set(metrics))]
     known = {name for family in fitting for name in (family.tag, *family.aliases)}
     if tag not in known:
         raise ParameterError(f"mechanisms names none for column {column!r}; use one of {', '.join(sorted(known))}")

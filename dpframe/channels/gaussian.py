@@ -40,9 +40,8 @@ class Gaussian(Mechanism):
 
     Where σ is more than a step or two the matrix is as good as singular, since the kernel is smooth and the ends,
     where the noise is cut, hide what a mean would be corrected by: then there is no such mechanism, for no estimate
-    could be had of a release. That leaves grids of few values, or an ε of tens. Gaussian noise is for totals and
-    vectors, whose grids have room beyond their values. It pays for rows of about ten numbers or more that are not
-    shuffled, which may be declared as one vector (`Process`).
+    could be had of a release. That leaves grids of few values, or an ε of tens. It is read from plans that have it;
+    new ones that name gaussian noise have it on a grid with room beyond the values (`wide_gaussian`).
 
     Parameters
     ----------
@@ -65,6 +64,7 @@ class Gaussian(Mechanism):
 
     tag: ClassVar[str] = "gaussian"
     metrics: ClassVar[frozenset[str]] = frozenset({"line"})
+    retired: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_TABLE - 1))

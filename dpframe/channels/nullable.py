@@ -25,6 +25,7 @@ from dpframe.channels.geometric import Geometric
 from dpframe.channels.process import Process
 from dpframe.channels.set_channel import FlaggedSets, SetView
 from dpframe.channels.vector_noise import VectorNoise
+from dpframe.channels.wide_gaussian import WideGaussian
 from dpframe.codec import check_names, parameters
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
@@ -110,9 +111,29 @@ class WithNull(Mechanism):
         return FlaggedSets(inner, *self.present)
 
     @property
+    def widens(self) -> bool:  # type: ignore[override]
+        """As the values' channel does."""
+        return self.kind.widens
+
+    @property
     def null(self) -> int:
         """The code of null."""
         return self.size - 1
+
+    @property
+    def outputs(self) -> int:
+        """Number of released codes, null's the last of them."""
+        return self.inner.outputs + 1
+
+    @property
+    def _null_released(self) -> int:
+        """The released code of null."""
+        return self.outputs - 1
+
+    def released(self, space: Space) -> Space:
+        """Return the space around that of the values' released codes."""
+        own: Any = space
+        return replace(own, inner=self.inner.released(own.inner)) if self.widens else space.released
 
     @property
     def code_words(self) -> int:
@@ -145,7 +166,7 @@ class WithNull(Mechanism):
             out[:, inside.shape[1] :] = 0
             out[hidden] = self._null_words
         else:
-            np.copyto(out, out.dtype.type(self.null), where=hidden)
+            np.copyto(out, out.dtype.type(self._null_released), where=hidden)
 
     @property
     def _null_words(self) -> npt.NDArray[np.uint64]:
@@ -187,7 +208,7 @@ class WithNull(Mechanism):
         f_centre, f_null = f(np.array([self.inner.centre, self.null])).tolist()
         at_null = (k * f_null - c * f_centre) / self.flag.signal
         y = np.asarray(codes, dtype=np.int64)
-        null = y == self.null
+        null = y == self._null_released
         inverse = self.inner.surrogate_at(f, np.where(null, 0, y))
         return np.asarray(np.where(null, at_null, (inverse - c * at_null) / k))
 
@@ -204,7 +225,7 @@ class WithNull(Mechanism):
 
     def changes(self, edges: IntArray) -> IntArray:
         """Return the codes where the values' surrogates change, and the null's."""
-        return np.append(self.inner.changes(edges), self.null)
+        return np.append(self.inner.changes(edges), self._null_released)
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
         """Return `Channel.between` for the values and null: one more cell, and the last stretch."""
@@ -282,6 +303,16 @@ class NullFamily:
         """As the kind does."""
         return self.kind.takes_delta
 
+    @property
+    def retired(self) -> bool:
+        """As the kind is."""
+        return self.kind.retired
+
+    @property
+    def widens(self) -> bool:
+        """As the kind does."""
+        return self.kind.widens
+
     def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
         """Return the space around the kind's."""
         around: Any = space
@@ -304,5 +335,5 @@ class NullFamily:
         return WithNull(self.kind, tuple(data[name] for name in names), data["epsilon"], data["delta"])
 
 
-for _kind in (Geometric, Gaussian, BitFlip, VectorNoise, Process):
+for _kind in (Geometric, Gaussian, WideGaussian, BitFlip, VectorNoise, Process):
     register(NullFamily(_kind))

@@ -21,22 +21,20 @@ import contextlib
 import math
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special
 
-from dpframe.accounting.budget import Budget, round_up
+from dpframe.accounting.budget import round_up
 from dpframe.accounting.discrete_gaussian import BallNoise
-from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, pure_step
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.step_loss import StepLoss
 from dpframe.arrays import FloatArray
 from dpframe.channels.ball_channel import CHUNK, BallChannel
 from dpframe.channels.base import Channel, IntArray, Mechanism, register
-from dpframe.channels.response_table import response_loss, response_table
+from dpframe.channels.gaussian_step import claimed_step, flag_within, least_table, step_beside
 from dpframe.errors import ParameterError
-from dpframe.noise.gaussian import GaussianTable, gaussian_table
+from dpframe.noise.gaussian import GaussianTable
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
@@ -44,15 +42,6 @@ from dpframe.spaces.ball import LARGEST_ROOM, Ball
 
 _LEAST_REACH, _REACH = 6.0, 7.0
 """Multiples of σ beyond the ball that a grid must have, and that a plan gives it."""
-
-_BELOW = 1 - 1e-12
-"""Part of an ε that a step is made for, so that nothing is lost to rounding when it is compared with that ε."""
-
-_DIGITS = 24
-"""Binary digits of σ², rounded up: the same on every machine."""
-
-_ATTEMPTS, _MORE = 20, 1e-5
-"""How often σ² is raised until its law is proved to lie under a curve, and by how much above what the proof asks."""
 
 _PLANES = 4
 """Planes of words that a coordinate has, however many of them its table needs."""
@@ -128,10 +117,7 @@ class Process(BallChannel, Mechanism):
         """Return a flag and noise at the whole μ: flag and the way from the centre come to μ together."""
         make: Any = cls
         values: Process = make(*shape, epsilon, delta)
-        left = max(float(values.own_step.square - values.step_from_centre.square), 0.0) * _BELOW
-        # The inverse of `pure_step`: e^ε/(1 + e^ε) = Φ(μ/2).
-        flag = float(special.logit(special.ndtr(math.sqrt(left) / 2))) * _BELOW
-        return response_table(2, flag), values
+        return flag_within(values.own_step, values.step_from_centre), values
 
     @cached_property
     def ball(self) -> Ball:
@@ -181,8 +167,7 @@ class Process(BallChannel, Mechanism):
 
     def loss_beside(self, flag: ResponseTable) -> StepLoss:
         """Return the curve above vector against vector, null against vector and back."""
-        shown = composed_steps([pure_step(response_loss(flag).pure()), self.step_from_centre])
-        return StepLoss(max(shown, self.own_step, key=attrgetter("mu")))
+        return StepLoss(step_beside(flag, self.own_step, self.step_from_centre))
 
     def blanket_beside(self, flag: ResponseTable) -> float:
         """Return 0."""
@@ -211,10 +196,7 @@ class Process(BallChannel, Mechanism):
 
 
 def _claimed(epsilon: float, delta: float) -> Step:
-    """Return the step that noise of a budget is made for: a function of just the budget."""
-    if not delta > 0:
-        raise ParameterError("gaussian noise on vectors needs delta above 0; raise delta, or use vector")
-    return promise_step(Budget(epsilon * _BELOW, delta))
+    return claimed_step(epsilon, delta, "vectors needs delta above 0; raise delta, or use vector")
 
 
 def _from_ball(ball: Ball) -> int:
@@ -236,24 +218,15 @@ def _move_step(ball: Ball, table: GaussianTable, move: int, slack: float) -> Ste
 @lru_cache(maxsize=256)
 def _fitting(ball: Ball, whole: Step) -> GaussianTable:
     """Return the table of least noise, about, that is proved to lie under a step."""
-    sigma2 = (_from_ball(ball) / whole.mu) ** 2
     with contextlib.suppress(ParameterError):  # noise of so few steps that its law is not near the normal one
-        for _ in range(_ATTEMPTS):
-            table = gaussian_table(_rounded_up(sigma2))
-            found = _move_step(ball, table, _from_ball(ball), whole.delta)
-            if found.mu <= whole.mu:
-                return table
-            sigma2 *= (found.mu / whole.mu) ** 2 * (1 + _MORE)
+        start = (_from_ball(ball) / whole.mu) ** 2
+        table = least_table(start, whole, lambda table: _move_step(ball, table, _from_ball(ball), whole.delta))
+        if table is not None:
+            return table
     raise ParameterError(
         f"the grid of {ball.bits} bits is too coarse for gaussian noise on {ball.length} coordinates; declare bits=16 "
         "or use vector"
     )
-
-
-def _rounded_up(number: float) -> float:
-    """Return a number of few binary digits, so that rounding errors before decide nothing."""
-    mantissa, exponent = math.frexp(number)
-    return math.ldexp(math.ceil(math.ldexp(mantissa, _DIGITS)), exponent - _DIGITS)
 
 
 def _check_room(ball: Ball, table: GaussianTable) -> None:

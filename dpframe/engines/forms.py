@@ -97,10 +97,10 @@ class PandasForm(Form):
     def table(self, batch: Batch, first: int, text: str) -> pd.DataFrame:
         """Return a DataFrame."""
         frame, bare = PandasFrame(self.meta), replace(self.plan, passthrough=(), keeps_index=False)
-        spaces = {column.name: column.space for column in self.plan.columns}
+        spaces = self.plan.released_spaces
         batch = batch or {**frame.codes(spaces, "impute"), **{n: frame.array(n) for n in self.plan.passthrough}}
         rows = length(batch)
-        table = frame.rebuild(bare, {name: batch[name] for name in spaces}, np.arange(rows), text)
+        table = frame.rebuild(bare, spaces, {name: batch[name] for name in spaces}, np.arange(rows), text)
         table.index = pd.RangeIndex(first, first + rows, name=table.index.name)
         for name in self.plan.passthrough:
             table[name] = pd.Series(batch[name].to_pandas(), dtype=self.meta[name].dtype).set_axis(table.index)

@@ -106,6 +106,11 @@ class Axis(ChannelAxis):
         return self.column.name
 
     @property
+    def inverts(self) -> bool:
+        """Whether counts of the cells have an unbiased estimate from rows; else they are fitted."""
+        return not self.column.mechanism.widens or self.cells - self.has_null == 1
+
+    @property
     @abstractmethod
     def labels(self) -> pd.Index[Any]:
         """Label of every cell."""
@@ -156,7 +161,7 @@ class Axis(ChannelAxis):
 
 @dataclass(frozen=True)
 class ListedAxis(Axis):
-    """A column of few values: cells and classes are its codes."""
+    """A column of few values: cells are its codes, and so are classes, unless noise goes beyond them."""
 
     @property
     def cells(self) -> int:
@@ -178,6 +183,21 @@ class ListedAxis(Axis):
         """Return the codes."""
         return codes.astype(np.int64, copy=False)
 
+    @cached_property
+    def _stretches(self) -> BinnedAxis | None:
+        """The codes as bins of one each, where released ones are counted by stretches."""
+        edges = tuple(range(self.column.space.values + 1))
+        return BinnedAxis(self.column, edges, ()) if self.column.mechanism.widens else None
+
+    @property
+    def classes(self) -> int:
+        """Number of codes, or of stretches of released ones."""
+        return self.cells if self._stretches is None else self._stretches.classes
+
+    def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the codes, or the stretches that they lie in."""
+        return self.cell_of(codes) if self._stretches is None else self._stretches.classify(codes)
+
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return A⁻¹ (or its squared entries) applied along axis 0."""
         return self.column.mechanism.invert(counts, squared=squared)
@@ -190,7 +210,7 @@ class ListedAxis(Axis):
     @cached_property
     def channel(self) -> FloatArray:
         """The transition matrix."""
-        return self.column.mechanism.transition()
+        return self.column.mechanism.transition() if self._stretches is None else self._stretches.channel
 
 
 @dataclass(frozen=True)
@@ -237,7 +257,7 @@ class BinnedAxis(Axis):
     def starts(self) -> npt.NDArray[np.int64]:
         """First code of every class: surrogates of cells are the same on all its codes, unless it is pooled."""
         edges = np.array(self.edges, dtype=np.int64)
-        if not self.pooled:
+        if not self.pooled or self.column.mechanism.widens:
             return self.column.mechanism.changes(edges).astype(np.int64)
         # The ends of the grid, where noise piles up, stand alone.
         found = np.unique(np.concatenate([edges[:-1], (edges[1:] + edges[:-1]) // 2, [1, self._last - 1]]))
@@ -266,9 +286,8 @@ class BinnedAxis(Axis):
 
     @cached_property
     def _class_of(self) -> npt.NDArray[np.int64] | None:
-        if self.column.space.size > 1 << 22:
-            return None
-        return np.searchsorted(self.starts, np.arange(self.column.space.size), side="right") - 1
+        released = self.column.mechanism.outputs
+        return None if released > 1 << 22 else np.searchsorted(self.starts, np.arange(released), side="right") - 1
 
     @property
     def surrogates(self) -> FloatArray:
@@ -453,6 +472,15 @@ class MemberAxis(Axis):
     def channel(self) -> FloatArray:
         """P(released cell | cell) of this column alone."""
         return self.noise.spread(np.eye(self.cells), 1.0, self.law[:, None])
+
+
+def check_inverts(axes: Iterable[Axis], remedy: str) -> None:
+    """Raise `ParameterError` for an axis whose cells have no unbiased counts, naming the column and a remedy."""
+    for axis in axes:
+        if not axis.inverts:
+            raise ParameterError(
+                f"column {axis.name!r} has gaussian noise, which leaves no counts of its values without bias; {remedy}"
+            )
 
 
 def join_axes(axes: Sequence[Axis], groups: Sequence[Group]) -> list[Axis]:

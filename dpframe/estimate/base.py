@@ -142,8 +142,8 @@ class Reading:
         return Joints(self._source, Models(MeasuredTables(self._source, used, self._evidence)), self._evidence)
 
     def _default_method(self, axes: Sequence[Axis]) -> str:
-        """Return the method where none is named: unbiased counts between bins have errors beyond use."""
-        if all(axis.grid is None for axis in axes):
+        """Return the method where none is named: unbiased counts between bins have errors beyond use, or are none."""
+        if all(axis.grid is None and axis.inverts for axis in axes):
             return "inverse"
         return "em" if self._joints.tables.source_of([axis.name for axis in axes]) == "rows" else "model"
 

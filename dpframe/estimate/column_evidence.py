@@ -277,9 +277,9 @@ class ColumnEvidence:
         """Return unbiased counts or shares of an axis's cells and their variances, from all that is known of it.
 
         ``tables`` is what measured tables count of the cells. None where no row is released, where cells are too many
-        for a covariance, or so narrow that rows say nothing of them.
+        for a covariance, or so narrow that rows say nothing of them without a fit.
         """
-        counts = self._count(axis) if axis.cells <= MOST_CELLS else np.zeros(0)
+        counts = self._count(axis) if axis.cells <= MOST_CELLS and axis.inverts else np.zeros(0)
         if counts.sum() < 1:
             return None
         alone, covariance = rows_by_cell(axis, counts, self._weight, self._sampling)

@@ -13,7 +13,7 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import sets, surrogates
-from dpframe.estimate.axes import Axis, join_axes, make_axis
+from dpframe.estimate.axes import Axis, check_inverts, join_axes, make_axis
 from dpframe.estimate.base import RESULTS, Bins, column_names, kept_parts
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.conditions import ItemCondition, ValueCondition, Where
@@ -206,10 +206,11 @@ class CountEstimates(VectorEstimates):
         if method not in ("auto", "inverse"):
             raise ParameterError('method must be "auto" or "inverse"')
         sampling, asked = self._source.sampling(target), Where.of(where, self._source.column, self._is_open)
-        batches = self._source.codes(asked.names)
-        rows, variance = np.array(asked.count(batches, self.plan.groups, sampling, self._squares(asked)))[:, None]
-        known, source = self._results(*self._weighted(rows, variance, False)), "rows"
-        if method == "auto" and len(asked.values) == len(asked.conditions):
+        fits = method == "auto" and len(asked.values) == len(asked.conditions)
+        if not fits:
+            check_inverts((one.axis for one in asked.values.values()), 'ask for conditions on values, by method="auto"')
+        known, source = self._unbiased_count(asked, sampling), "rows"
+        if fits:
             fitted, told = self._fitted_count(asked, target)
             if fitted["std_error"] < known["std_error"]:
                 known, source = fitted, told
@@ -224,6 +225,14 @@ class CountEstimates(VectorEstimates):
         out = self._dressed_series(results, asked.names[0], "number", "count")
         out.attrs |= {"source": source} | self._said_of_tails(cut)
         return out
+
+    def _unbiased_count(self, asked: Where, sampling: float) -> dict[str, FloatArray]:
+        """Return the rows that meet conditions by their surrogates, with no end of an error where these have none."""
+        if not all(one.axis.inverts for one in asked.values.values()):
+            return self._normal(math.nan, math.inf)
+        batches = self._source.codes(asked.names)
+        rows, variance = np.array(asked.count(batches, self.plan.groups, sampling, self._squares(asked)))[:, None]
+        return self._results(*self._weighted(rows, variance, False))
 
     def _is_impossible(self, asked: Where) -> bool:
         """Tell whether the plan's rules leave no row that meets conditions on values."""

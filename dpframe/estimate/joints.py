@@ -20,7 +20,7 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis
+from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import fit_joints
@@ -92,6 +92,8 @@ class Joints:
                 return self._inverse(question)
             if all(self.tables.member(name) is not None for name in names):
                 return self._model(question)
+        if not all(axis.inverts for axis in question.axes):
+            return self._em(question)
         expected = self._expected_error(question.axes)
         if expected <= GOOD_ENOUGH:
             return self._inverse(question)
@@ -138,13 +140,14 @@ class Joints:
                 return Answer(*own, "inverse", "rows" if facts is None else "both", counted=counted)
         raw = self.tables.raw(question.axes)
         if raw is None:
+            check_inverts(question.axes, 'method="em" fits them')
             return Answer(*self._of_rows(question), "inverse", "rows")
         # The number of rows is public: what is known of the cells' sum takes u uᵀ off their covariance.
         variances, total = raw.variances, float(self._source.rows)
         whole = float(variances.sum())
         counts, shared = raw.counts + (total - raw.counts.sum()) * variances / whole, variances / math.sqrt(whole)
         source = "tables"
-        if self._source.n:
+        if self._source.n and all(axis.inverts for axis in question.axes):
             other, spread = self._of_rows(Question(question.axes, False, (), False, False))
             mean, own_mean = float(np.mean(spread)), float(np.mean(variances - shared**2))
             if math.isfinite(mean) and mean > 0:
@@ -174,6 +177,7 @@ class Joints:
             parts = np.eye(axis.cells) if axis.grid is None else aggregation(law, axis.grid)
             presented = self._presenting(question, lambda shares: parts @ shares)
             errors = law.errors_of(presented, self._sampling(question))
+            errors = np.hypot(errors, self._left_open(question, parts @ law.shares))
             counted = self._evidence.counted(fine) is not None
             return Answer(presented(law.shares), errors**2, "em", "rows", counted=counted)
         axes, merge = _refined(question.axes)
@@ -217,7 +221,26 @@ class Joints:
         shares = fitted(counts[..., None])[..., 0]
         presented = self._presenting(question, merge)
         errors = bootstrap_errors(refits(shares, domain, n, fitted, self._sampling(question)), presented)
+        errors = np.hypot(errors, self._left_open(question, merge(shares)))
         return Answer(presented(shares), errors**2, method, "rows")
+
+    def _left_open(self, question: Question, shares: FloatArray) -> FloatArray:
+        """Return what a fit to noise that goes beyond bounds leaves open, which a bootstrap about it does not show.
+
+        A law so blurred may have heaps anywhere. For each such column it is as far as its own profile likelihood goes,
+        divided among other columns' cells as their rows are.
+        """
+        found = np.zeros(shares.shape)
+        for i, axis in enumerate(question.axes):
+            if axis.inverts:
+                continue
+            fine = self.fine(axis)
+            law = self._evidence.law(fine)
+            parts = np.eye(axis.cells) if axis.grid is None else aggregation(law, axis.grid)
+            own = law.parts_of(parts, self._sampling(question), 1.0)[1]
+            others = shares.sum(axis=i, keepdims=True)
+            found = np.hypot(found, np.moveaxis(own * np.moveaxis(np.sqrt(others), i, -1), -1, i))
+        return np.asarray(found / question.unit(shares, self._source.n * self._source.weight))
 
     def _model(self, question: Question) -> Answer:
         """Return a joint by the fit of all columns, corrected where rows contradict it."""

@@ -12,7 +12,7 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts, make_axis
 from dpframe.estimate.base import RESULTS, column_names, kept_parts
 from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.moments import line_of
@@ -135,6 +135,7 @@ class NumberEstimates(VectorEstimates):
         elif not isinstance(bins, Mapping | None):
             raise ParameterError("bins must be {column: number or bounds} where by names several columns")
         axes = self._axes(keys, bins or {})
+        check_inverts(axes, "group by another column")
         if column in keys:
             # The same noise in both factors: a product of surrogates is unbiased for independent noise only.
             raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")

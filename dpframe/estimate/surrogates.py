@@ -202,11 +202,11 @@ class Surrogates:
     def at(self, name: str, functions: tuple[CodeFunction, ...], codes: npt.NDArray[Any]) -> FloatArray:
         """Return the surrogate of a product of functions of one column at released codes."""
         column, product = self._columns[name], _product(functions)
-        if column.space.size > LARGEST_TABLE:
+        if column.mechanism.outputs > LARGEST_TABLE:
             return column.mechanism.surrogate_at(product, codes)
         key = (name, *sorted(map(id, functions)))
         if key not in self._tables:
-            self._tables[key] = column.mechanism.surrogate_at(product, np.arange(column.space.size))
+            self._tables[key] = column.mechanism.surrogate_at(product, np.arange(column.mechanism.outputs))
         return np.asarray(self._tables[key][codes])
 
 
@@ -310,7 +310,7 @@ def _feature(surrogates: Surrogates, feature: Feature, part: Codes) -> FloatArra
 def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> Iterator[tuple[Codes, FloatArray]]:
     """Yield rows in pieces that fit in a cache, each once; of a single column its codes, as often as they occur."""
     name, *others = columns
-    size = columns[name].space.size
+    size = columns[name].mechanism.outputs
     if others or size > LARGEST_TABLE:
         for part in pieces(batches):
             yield part, np.ones(len(part[name]))

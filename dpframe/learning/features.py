@@ -206,7 +206,7 @@ class ColumnBlock(Block):
         if self.scale is None:
             indicators = self.column.mechanism.invert(np.eye(self.column.space.size)).T[:, 1:]
             return indicators, indicators, np.ones(self.column.space.size)
-        return self._at(np.arange(self.column.space.size))
+        return self._at(np.arange(self.column.mechanism.outputs))
 
     def _at(self, codes: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray, FloatArray]:
         at = self.column.mechanism.surrogate_at
@@ -218,7 +218,7 @@ class ColumnBlock(Block):
     def rows(self, codes: Codes) -> Rows:
         """Look the surrogates up."""
         y = codes[self.column.name]
-        if self.column.space.size > LARGEST_TABLE:
+        if self.column.mechanism.outputs > LARGEST_TABLE:
             return OwnRows(*self._at(y))
         return OwnRows(*(table[y] for table in self._tables))
 

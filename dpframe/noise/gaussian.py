@@ -106,6 +106,19 @@ class GaussianTable:
         starts = [0, *ends[:-1]]
         return {i - self.reach: b - a for i, (a, b) in enumerate(zip(starts, ends, strict=True))}
 
+    def noise_weights(self) -> tuple[dict[int, int], int]:
+        """Return the weight of every draw of the whole noise, and their sum: that of all tables together."""
+        own = self.weights()
+        if self.coarse is None:
+            return own, _TOTAL
+        steps, total = self.coarse.noise_weights()
+        found: dict[int, int] = {}
+        for step, many in steps.items():
+            for fine, weight in own.items():
+                place = fine + _STRIDE * step
+                found[place] = found.get(place, 0) + many * weight
+        return found, total * _TOTAL
+
 
 def gaussian_table(sigma2: float) -> GaussianTable:
     """Return the table of discrete Gaussian noise with parameter σ² = ``sigma2``.

@@ -351,16 +351,16 @@ def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contribut
 
 def prove(unit: str, mechanism: Mechanism) -> Proof:
     """Return the ε that a channel is proved to lose at the δ it was made for."""
-    claimed, size = mechanism.budget, mechanism.size
+    claimed, size, seen = mechanism.budget, mechanism.size, mechanism.outputs
     stated = mechanism.loss.epsilon(claimed.delta)
     epsilon, method, failures = stated, "bounded by its outward-rounded loss", []
     try:
-        if size <= (ENUMERATED if claimed.delta == 0 else ENUMERATED // 2):
+        if seen <= (ENUMERATED if claimed.delta == 0 else ENUMERATED // 2):
             epsilon, method = _exact(mechanism, range(size)), f"every pair of {size} codes enumerated"
         elif type(mechanism.loss) in FACTORS and claimed.delta == 0:
             factors = FACTORS[type(mechanism.loss)](mechanism.loss)
             epsilon, method = _product(factors), f"factor by factor, {sum(k for *_, k in factors)} of which may differ"
-        elif size <= SAMPLED:
+        elif seen <= SAMPLED:
             few = sorted({0, 1, size // 2, size - 2, size - 1})
             epsilon, method = max(stated, _exact(mechanism, few)), f"{method}; pairs of {len(few)} codes enumerated"
     except ParameterError as error:
@@ -374,7 +374,7 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
             f"epsilon={epsilon!r} at that delta"
         )
     blanket = mechanism.blanket
-    if size <= ENUMERATED:
+    if seen <= ENUMERATED:
         shared = _shared(mechanism)
         if blanket > shared:
             failures.append(f"column {unit!r} states a blanket mass of {blanket!r}; its laws share {shared!r}")

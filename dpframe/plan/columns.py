@@ -159,6 +159,7 @@ class Column(Randomised):
             raise PlanError(f"column {self.name!r}: the mechanism has {mine} codes, the space {other}")
         if self.mechanism.code_words != self.space.code_words:
             raise PlanError(f"column {self.name!r}: mechanism {self.mechanism.tag} is not for space {self.space.tag}")
+        _ = self.released
         if not self.mechanism.inner.reads(self.space.inner_space):
             raise PlanError(
                 f"column {self.name!r}: the mechanism reads its codes otherwise than the space (another length, norm, "
@@ -169,6 +170,11 @@ class Column(Randomised):
     def names(self) -> tuple[str, ...]:
         """The name alone."""
         return (self.name,)
+
+    @cached_property
+    def released(self) -> Space:
+        """The space by which released codes are values: the column's own, unless noise goes beyond its bounds."""
+        return self.mechanism.released(self.space)
 
     def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
         """Randomise the column's codes by its own stream."""

@@ -138,6 +138,11 @@ class PlanData:
         return {column.name: column.space for column in self.columns}
 
     @cached_property
+    def released_spaces(self) -> Mapping[str, Space]:
+        """The space by which the released codes of each randomised column are values."""
+        return {column.name: column.released for column in self.columns}
+
+    @cached_property
     def bound_rules(self) -> BoundRules:
         """The rules in the columns' codes."""
         return BoundRules.of(self.rules, self.spaces)

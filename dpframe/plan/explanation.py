@@ -143,6 +143,8 @@ def _levers(plan: PlanData, own: Setting) -> dict[str, Setting]:
         levers['tables measured beside the rows (measure="auto")'] = replace(own, measure="auto")
     if (square := own.with_square_waves()) is not own:
         levers['the square wave for numbers (numbers="square_wave")'] = square
+    if (laplace := own.with_bounded_noise()) is not own:
+        levers['laplace in place of gaussian noise on numbers (mechanisms={column: "laplace"})'] = laplace
     if plan.sample is not None:
         levers["all rows instead of a sample"] = replace(own, sample=None)
     if len(plan.units) > 1:

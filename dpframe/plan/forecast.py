@@ -133,7 +133,7 @@ def typical_error(column: Any, n: int) -> float:
         return support_errors(mechanism, n)[0]
     if space.holds_vectors:
         return vector_errors(space, mechanism, n)[0] / vector_scale(space)
-    if space.size <= MOST_CELLS:
+    if space.size <= MOST_CELLS and not mechanism.widens:
         return marginal_errors(mechanism, np.full(space.size, 1 / space.size), n)[0]
     if not space.is_numeric:
         return float(column.expected_error / math.sqrt(n))
@@ -161,7 +161,8 @@ def forecast_table(
     if types is not None and not isinstance(types, Mapping):
         raise ParameterError("types must be a mapping {column: shares of its values}")
     known = {name: _shares(name, value, columns) for name, value in (types or {}).items()}
-    listed = [c for c in columns if c.space.size <= MOST_CELLS and not c.space.code_words]
+    small = [c for c in columns if c.space.size <= MOST_CELLS and not c.space.code_words]
+    listed = [c for c in small if not c.mechanism.widens]
     shares = {c.name: known.get(c.name, np.full(c.space.size, 1 / c.space.size)) for c in listed}
     asked = [(c.name,) for c in listed] + [(a.name, b.name) for a, b in combinations(listed, 2)]
     for group in groups:

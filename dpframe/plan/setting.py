@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from dpframe.errors import ParameterError
 from dpframe.plan.accounting_gains import split_mechanisms
 from dpframe.plan.calibration import likely_units
 from dpframe.plan.choice import ADDITIVE, stand_in
-from dpframe.plan.columns import Randomised, parted
+from dpframe.plan.columns import Column, Randomised, parted
 from dpframe.plan.data import PlanData
 from dpframe.plan.forecast import forecast_table
 from dpframe.plan.measured_forecast import with_tables
@@ -76,7 +76,14 @@ class Setting:
 
     def with_square_waves(self) -> Setting:
         """Return the setting with square waves for numbers that have Laplace noise; the same one where none has."""
-        units = tuple(map(_square, self.units))
+        return self._with_units(map(_square, self.units))
+
+    def with_bounded_noise(self) -> Setting:
+        """Return the setting with Laplace noise for numbers that have Gaussian noise; the same one where none has."""
+        return self._with_units(map(_bounded, self.units))
+
+    def _with_units(self, made: Iterable[Randomised]) -> Setting:
+        units = tuple(made)
         same = all(one is other for one, other in zip(units, self.units, strict=True))
         return self if same else replace(self, units=units)
 
@@ -109,3 +116,8 @@ def _square(unit: Any) -> Any:
         return replace(unit, mechanism=mechanism_for(unit.space, unit.mechanism.epsilon, unit.mechanism.delta, tag))
     except ParameterError:  # an ε too small for it
         return unit
+
+
+def _bounded(unit: Any) -> Any:
+    """Return a column whose noise goes beyond its bounds with its space's own in its place; others as they are."""
+    return Column.calibrated(unit.name, unit.space, unit.mechanism.epsilon, 0.0) if unit.mechanism.widens else unit

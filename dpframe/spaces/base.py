@@ -359,6 +359,10 @@ class Space(ABC):
         """The space by which released values are read: this one, without rules that noise may break."""
         return self
 
+    def widened(self, steps: int) -> Space:
+        """Return the grid that goes so many steps beyond both bounds."""
+        raise ParameterError(f"space {self.tag} has no values beyond its ends")
+
     @property
     def points(self) -> int:
         """Number of values: of codes, unless some are no values but may be released."""

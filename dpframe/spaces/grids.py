@@ -174,6 +174,11 @@ class Integer(_Grid):
             return Integer(-most, most, 1 if 2 * most <= LARGEST_GRID else 2 * most // 18)
         return Integer(low, low + (high - low) // self.step * self.step, self.step)
 
+    def widened(self, steps: int) -> Integer:
+        """Return the grid that goes so many steps beyond both bounds."""
+        more = steps * self.step
+        return Integer(self.lower - more, self.upper + more, self.step)
+
     @cached_property
     def size(self) -> int:
         """Number of grid values."""
@@ -307,6 +312,11 @@ class Real(_Grid):
         if first + steps * wide > most:
             first = last - steps * wide
         return Real(float(first * unit), float((first + steps * wide) * unit), steps)
+
+    def widened(self, steps: int) -> Real:
+        """Return the grid that goes so many steps beyond both bounds."""
+        more = steps * self.step
+        return Real(self.lower - more, self.upper + more, self.steps + 2 * steps)
 
     @cached_property
     def size(self) -> int:
@@ -484,6 +494,27 @@ class Datetime(_Grid):
             raise ParameterError("upper − lower must be a whole number of steps of the resolution")
         if (high - low) // self._width > LARGEST_GRID:
             raise ParameterError(f"the grid may have at most {LARGEST_GRID} steps; give a coarser resolution")
+
+    def widened(self, steps: int) -> Datetime:
+        """Return the grid that goes so many steps beyond both bounds.
+
+        Raises
+        ------
+        ParameterError
+            If it would leave the years 1 to 9999.
+        """
+        more = steps * self._width // 1000
+        first, last = self._start // 1000 - more, (self._start + (self.size - 1) * self._width) // 1000 + more
+        try:
+            low, high = dt.timedelta(microseconds=first), dt.timedelta(microseconds=last)
+            if self.is_duration:
+                return Datetime(low, high, self.resolution)
+            return Datetime((_EPOCH + low).replace(tzinfo=None), (_EPOCH + high).replace(tzinfo=None), self.resolution)
+        except OverflowError:
+            raise ParameterError(
+                "noise would reach beyond the years 1 to 9999; use laplace or square_wave, which stay within the "
+                "bounds, or give the column a larger epsilon"
+            ) from None
 
     @property
     def is_duration(self) -> bool:

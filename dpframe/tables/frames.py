@@ -30,7 +30,7 @@ from dpframe.tables.checks import located
 from dpframe.tables.kinds import as_coded, as_stored, coded_field, coded_type
 from dpframe.tables.passthrough import Order, copied, passed
 from dpframe.tables.persons import row_counts
-from dpframe.tables.table import Codes
+from dpframe.tables.table import Codes, Spaces
 from dpframe.tables.types import output_type
 from dpframe.totals.counts import OfColumn
 
@@ -101,8 +101,8 @@ class Frame(ABC):
         """Return some rows, each as often as it is named, without a column."""
 
     @abstractmethod
-    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
-        """Return released codes, decoded, with the columns passed through, as a table of this kind."""
+    def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> Any:
+        """Return codes as values of some spaces, with the columns passed through, as a table of this kind."""
 
     @abstractmethod
     def emptied(self, table: Any, names: Collection[str]) -> Any:
@@ -172,13 +172,13 @@ class ArrowFrame(Frame):
         made.table = table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema])).take(rows)
         return made
 
-    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pa.Table:
+    def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> pa.Table:
         """Return a Table with fresh metadata."""
         columns, fields = [], []
         for name in self.output_names(plan):
             field = self.table.schema.field(name)
             if name in codes:
-                space = plan[name].space
+                space = spaces[name]
                 released = codes[name] if order is None else codes[name][order]
                 array = as_stored(space.decode(released, output_type(coded_type(field.type))), field.type)
                 fields.append(pa.field(name, array.type, nullable=field.nullable or space.has_null))
@@ -203,9 +203,9 @@ class BatchFrame(ArrowFrame):
     def __init__(self, batch: pa.RecordBatch) -> None:
         super().__init__(pa.Table.from_batches([batch]))
 
-    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pa.RecordBatch:
+    def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> pa.RecordBatch:
         """Return a RecordBatch with fresh metadata."""
-        return _batch(super().rebuild(plan, codes, order, text))
+        return _batch(super().rebuild(plan, spaces, codes, order, text))
 
     def emptied(self, table: Any, names: Collection[str]) -> Any:
         """Return a RecordBatch whose columns of these names are null."""
@@ -251,17 +251,17 @@ class PolarsFrame(ArrowFrame):
         super().__init__(table)
         self.schema = schema
 
-    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> Any:
+    def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> Any:
         """Return a polars DataFrame."""
         import polars as pl
 
-        table = super().rebuild(plan, codes, order, text)
+        table = super().rebuild(plan, spaces, codes, order, text)
         frame = pl.from_arrow(without_views(table))
         assert isinstance(frame, pl.DataFrame)
         # In Arrow an Enum is a dictionary like any other; its categories are those declared.
         enums: Any = {}
         for name in codes:
-            space, dtype = plan[name].space, self.schema[name]
+            space, dtype = spaces[name], self.schema[name]
             if isinstance(dtype, pl.Enum):
                 enums[name] = pl.Enum([label for label in space.labels() if label is not None])
             elif isinstance(getattr(dtype, "inner", None), pl.Enum):
@@ -412,7 +412,7 @@ class PandasFrame(Frame):
     def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
         return type(self)(self.frame.drop(columns=without).iloc[rows])
 
-    def rebuild(self, plan: Plan, codes: Mapping[str, Any], order: Order, text: str) -> pd.DataFrame:
+    def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> pd.DataFrame:
         """Return a DataFrame with a fresh index, unless the plan keeps the input's, and the plan in ``attrs``."""
         data = {}
         rows = self.n if order is None else len(order)
@@ -423,7 +423,7 @@ class PandasFrame(Frame):
             series = self.frame[name]
             if name in codes:
                 released = codes[name] if order is None else codes[name][order]
-                data[name] = _restore(plan[name].space, released, series.dtype, index)
+                data[name] = _restore(spaces[name], released, series.dtype, index)
             else:
                 data[name] = passed(series, order).set_axis(index)
         out = pd.DataFrame(data, index=index)

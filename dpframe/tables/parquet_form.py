@@ -89,7 +89,7 @@ class ParquetForm:
         return pa.Table.from_arrays(arrays, schema=schema)
 
     def _values(self, name: str, codes: Any, stored: pa.DataType) -> pa.Array:
-        return as_stored(self.plan[name].space.decode(codes, coded_type(stored)), stored)
+        return as_stored(self.plan[name].released.decode(codes, coded_type(stored)), stored)
 
     def _stored_type(self, name: str) -> pa.DataType:
         """Return the type that is written; strings to decode are dictionaries, so that none is touched per row."""

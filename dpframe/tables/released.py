@@ -96,7 +96,7 @@ class Source:
                 "give it back with attach(table, plan)"
             )
         if isinstance(self._table, Streamed):
-            self._table = self._table.typed({c.name: c.space.released for c in self.plan.columns})
+            self._table = self._table.typed({c.name: c.released for c in self.plan.columns})
         self.n = int(self._table.n)
         self.rows = self._table_rows()
         self._check_columns()
@@ -200,9 +200,9 @@ class Source:
         if isinstance(table, Streamed):
             raise ParameterError("synthetic rows are not drawn by an engine; write the release, and draw them from it")
         if fresh is None:
-            return table.emptied(table.rebuild(self.plan, codes, None, text), nulls)
+            return table.emptied(table.rebuild(self.plan, self.plan.spaces, codes, None, text), nulls)
         plan = replace(self.plan, passthrough=(), keeps_index=False)
-        return table.emptied(table.rebuild(plan, codes, np.arange(fresh), text), nulls)
+        return table.emptied(table.rebuild(plan, plan.spaces, codes, np.arange(fresh), text), nulls)
 
     def drawn_batches(
         self,
@@ -217,10 +217,10 @@ class Source:
         names = [name for name in self._table.names if name in {*self.plan.names, *self.plan.passthrough}]
         fields = {field.name: field.type for field in self._table.fields(names)}
         for batch in self._table.batches(names, rows, names):
-            codes = {column.name: column.space.released.encode(batch[column.name]) for column in columns}
+            codes = {column.name: column.released.encode(batch[column.name]) for column in columns}
             arrays = [batch[name].cast(fields[name]) for name in names]
             frame = wrap(pa.table(arrays, names=names))
-            table: pa.Table = frame.emptied(frame.rebuild(self.plan, draw(codes), None, text), nulls)
+            table: pa.Table = frame.emptied(frame.rebuild(self.plan, self.plan.spaces, draw(codes), None, text), nulls)
             yield table
 
     def zone(self, name: str) -> str | None:
@@ -237,9 +237,9 @@ class Source:
     def _encoded(self, columns: Sequence[Column]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
         """Yield the codes of columns, or raise `ColumnError` with the position of a value that is no code."""
         if not isinstance(self._table, Streamed):
-            yield {c.name: self._table.encode(c.name, c.space.released, "error") for c in columns}
+            yield {c.name: self._table.encode(c.name, c.released, "error") for c in columns}
             return
-        yield from self._table.coded({c.name: c.space.released for c in columns}, BATCH_ROWS)
+        yield from self._table.coded({c.name: c.released for c in columns}, BATCH_ROWS)
 
     def verify(self) -> bool:
         """Return whether the randomised columns are those that were released, by count and digest.

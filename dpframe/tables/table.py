@@ -14,6 +14,7 @@ from dpframe.spaces.field import Field
 from dpframe.totals.counts import OfColumn
 
 Codes = dict[str, npt.NDArray[np.unsignedinteger]]
+Spaces = Mapping[str, Space]
 
 
 class Table(Protocol):

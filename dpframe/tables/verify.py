@@ -100,7 +100,7 @@ def _cut(info: ReleaseInfo) -> _Cut:
 def _table_failures(table: FileInput, info: ReleaseInfo) -> list[str]:
     """Return how a table differs from the released one, beginning with what is plainest."""
     plan = info.plan
-    table = table.typed({column.name: column.space.released for column in plan.columns})
+    table = table.typed({column.name: column.released for column in plan.columns})
     kept = [*plan.names, *plan.passthrough]
     stored = [*table.names, *(() if plan.keeps_index else table.indices)]
     failures = [f"column {name!r} of the plan is not in the file" for name in kept if name not in table.names]
@@ -115,7 +115,7 @@ def _table_failures(table: FileInput, info: ReleaseInfo) -> list[str]:
         )
     for field in table.fields([name for name in plan.names if name in table.names]):
         try:
-            plan[field.name].space.check_type(field.type)
+            plan[field.name].released.check_type(field.type)
         except ColumnError as error:
             failures.append(str(error.located(field.name)))
     if failures:

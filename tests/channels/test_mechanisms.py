@@ -31,6 +31,7 @@ from dpframe.channels import (
     SetResponse,
     Staircase,
     VectorNoise,
+    WideGaussian,
     WithNull,
     WrappedGeometric,
     mechanism_for,
@@ -55,6 +56,10 @@ def null_gaussian(span: int, epsilon: float, delta: float = 0.0) -> WithNull:
     return WithNull(Gaussian, (span,), epsilon, delta)
 
 
+def null_wide(span: int, epsilon: float, delta: float) -> WithNull:
+    return WithNull(WideGaussian, (span,), epsilon, delta)
+
+
 def null_flips(items: int, max_size: int | None, epsilon: float, delta: float = 0.0) -> WithNull:
     return WithNull(BitFlip, (items, max_size), epsilon, delta)
 
@@ -71,6 +76,7 @@ NULL_TAGS = {
     null_process: "nullable_process",
     null_geometric: "nullable_geometric",
     null_gaussian: "nullable_gaussian",
+    null_wide: "nullable_wide_gaussian",
     null_flips: "nullable_bitflip",
     null_vector: "nullable_vector",
 }
@@ -174,6 +180,22 @@ CASES: list[Case] = [
             (3, 8.0, 0.0),
             (6, 30.0, 1e-6),
             (31, 100.0, 0.0),
+        ]
+    ),
+    *(
+        case(cls, span, e, d)
+        for cls in (WideGaussian, null_wide)
+        for span, e, d in [
+            (1, 0.1, 1e-6),
+            (1, 1.0, 1e-3),
+            (1, 30.0, 1e-6),
+            (3, 4.0, 1e-3),
+            (7, 1.0, 1e-9),
+            (12, 2.0, 1e-5),
+            (30, 8.0, 1e-6),
+            (120, 1.0, 1e-6),
+            (5_000, 0.3, 1e-6),
+            (65_536, 4.0, 1e-6),
         ]
     ),
     case(Staircase, 1 << 20, 1.0, 0.0, True),

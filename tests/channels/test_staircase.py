@@ -141,7 +141,7 @@ def test_refusals() -> None:
     refused(
         ParameterError,
         "gaussian is for at most 256 codes, .* use staircase or geometric",
-        lambda: mechanism_for(Integer(0, 300), 1.0, 0.0, "gaussian"),
+        lambda: Gaussian.calibrate(Integer(0, 300), 1.0, 0.0),
     )
     refused(
         ParameterError,

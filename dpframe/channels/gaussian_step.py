@@ -1,0 +1,69 @@
+"""What channels of Gaussian noise share: the step that a budget buys, the least noise within it, and null's flag."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from operator import attrgetter
+
+from scipy import special
+
+from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, pure_step
+from dpframe.channels.response_table import response_loss, response_table
+from dpframe.errors import ParameterError
+from dpframe.noise.gaussian import GaussianTable, gaussian_table
+from dpframe.noise.tables import ResponseTable
+
+_BELOW = 1 - 1e-12
+"""Part of an ε that a step is made for, so that nothing is lost to rounding when it is compared with that ε."""
+
+_DIGITS = 24
+"""Binary digits of σ², rounded up: the same on every machine."""
+
+_ATTEMPTS, _MORE = 20, 1e-5
+"""How often σ² is raised until its law is proved to lie under a curve, and by how much above what the proof asks."""
+
+
+def claimed_step(epsilon: float, delta: float, remedy: str) -> Step:
+    """Return the step that noise of a budget is made for: a function of just the budget.
+
+    Raises
+    ------
+    ParameterError
+        For a δ of 0; ``remedy`` says where, and what to use instead.
+    """
+    if not delta > 0:
+        raise ParameterError(f"gaussian noise on {remedy}")
+    return promise_step(Budget(epsilon * _BELOW, delta))
+
+
+def least_table(sigma2: float, whole: Step, cost: Callable[[GaussianTable], Step]) -> GaussianTable | None:
+    """Return the table of least noise, about, that costs no more than a step, from a first σ² on; None if none does."""
+    for _ in range(_ATTEMPTS):
+        table = gaussian_table(_rounded_up(sigma2))
+        found = cost(table)
+        if found.mu <= whole.mu:
+            return table
+        sigma2 *= (found.mu / whole.mu) ** 2 * (1 + _MORE)
+    return None
+
+
+def flag_within(whole: Step, from_centre: Step) -> ResponseTable:
+    """Return the null flag that comes to a step together with noise about the centre."""
+    left = max(float(whole.square - from_centre.square), 0.0) * _BELOW
+    # The inverse of `pure_step`: e^ε/(1 + e^ε) = Φ(μ/2).
+    flag = float(special.logit(special.ndtr(math.sqrt(left) / 2))) * _BELOW
+    return response_table(2, flag)
+
+
+def step_beside(flag: ResponseTable, whole: Step, from_centre: Step) -> Step:
+    """Return the step above value against value, null against value and back."""
+    shown = composed_steps([pure_step(response_loss(flag).pure()), from_centre])
+    return max(shown, whole, key=attrgetter("mu"))
+
+
+def _rounded_up(number: float) -> float:
+    """Return a number of few binary digits, so that rounding errors before decide nothing."""
+    mantissa, exponent = math.frexp(number)
+    return math.ldexp(math.ceil(math.ldexp(mantissa, _DIGITS)), exponent - _DIGITS)
