@@ -28,7 +28,7 @@ def main(target: Path) -> None:
         "education": list(dpf.datasets.EDUCATION),
         "income": dpf.Nullable(dpf.Real(0, 250_000)),
     }
-    safe = dpf.sanitize(people, EPSILON, spaces=spaces, key=bytes(32))
+    safe = dpf.sanitize(people, epsilon=EPSILON, spaces=spaces, key=bytes(32))
     estimates = safe.dp.histogram("age", bins=EDGES)
     synthetic = safe.dp.synthesize(random_state=0)
     panels = {

@@ -16,17 +16,13 @@ import pandas as pd
 
 if typing.TYPE_CHECKING:
     from dpframe import datasets
-    from dpframe.accounting.audit import AuditResult, audit
     from dpframe.accounting.budget import Budget
-    from dpframe.accounting.finite import SufficientSets, sufficient_sets, tight
-    from dpframe.api.accessor import attach
+    from dpframe.api.audits import audit
     from dpframe.api.expectation import Expectation, draft_spaces, expect
-    from dpframe.api.memory import make_plan, price_targets, sanitize
-    from dpframe.api.parquet import plan_parquet, read_csv, read_parquet, sanitize_parquet, write_parquet
+    from dpframe.api.files import attach, read, write
     from dpframe.api.queries import Queries
-    from dpframe.api.replay import ReplayAudit, replay_audit
-    from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
+    from dpframe.api.verbs import plan, read_parquet, sanitize, sanitize_parquet
     from dpframe.channels import Matrix
     from dpframe.channels.utility import exponential
     from dpframe.errors import (
@@ -71,14 +67,13 @@ if typing.TYPE_CHECKING:
         Subset,
         Vector,
     )
-    from dpframe.tables.verify import verify_file
+    from dpframe.tables.verify import verify
 
 __version__ = "0.2.0"
 
 __all__ = [
     "AlreadySanitizedError",
     "AlteredReleaseWarning",
-    "AuditResult",
     "Boolean",
     "Budget",
     "BudgetExceeded",
@@ -120,12 +115,10 @@ __all__ = [
     "Real",
     "ReleaseInfo",
     "RepeatedReleaseWarning",
-    "ReplayAudit",
     "Report",
     "Sanitizer",
     "SeededReleaseWarning",
     "Subset",
-    "SufficientSets",
     "Vector",
     "attach",
     "audit",
@@ -133,33 +126,23 @@ __all__ = [
     "draft_spaces",
     "expect",
     "exponential",
-    "fidelity",
-    "make_plan",
-    "plan_parquet",
-    "price_targets",
-    "read_csv",
+    "plan",
+    "read",
     "read_parquet",
-    "replay_audit",
     "sanitize",
     "sanitize_parquet",
-    "sufficient_sets",
-    "tight",
-    "verify_file",
-    "write_parquet",
+    "verify",
+    "write",
 ]
 
 _NAMES = {
-    "accounting.audit": "AuditResult audit",
     "accounting.budget": "Budget",
-    "accounting.finite": "SufficientSets sufficient_sets tight",
-    "api.accessor": "attach",
+    "api.audits": "audit",
     "api.expectation": "Expectation draft_spaces expect",
-    "api.memory": "make_plan price_targets sanitize",
-    "api.parquet": "plan_parquet read_csv read_parquet sanitize_parquet write_parquet",
+    "api.files": "attach read write",
     "api.queries": "Queries",
-    "api.replay": "ReplayAudit replay_audit",
-    "api.synthetic_parquet": "fidelity",
     "api.transformer": "Sanitizer",
+    "api.verbs": "plan read_parquet sanitize sanitize_parquet",
     "channels": "Matrix",
     "channels.utility": "exponential",
     "errors": (
@@ -178,7 +161,7 @@ _NAMES = {
     "release.info": "ReleaseInfo",
     "report.report": "Report",
     "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
-    "tables.verify": "verify_file",
+    "tables.verify": "verify",
 }
 """What each module holds of them. It is imported when one of its names is first used."""
 

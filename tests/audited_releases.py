@@ -31,7 +31,7 @@ def frame(columns):
 
 def made(columns, **options):
     spaces = {f"c{i}": VALUES for i in range(len(columns))}
-    return dpf.make_plan(frame(columns), EPSILON, DELTA, spaces=spaces, **options)
+    return dpf.plan(frame(columns), EPSILON, DELTA, spaces=spaces, **options)
 
 
 def counted(columns):

@@ -39,12 +39,12 @@ def plans() -> Iterator[tuple[str, Plan]]:
     for numbers, said in (("least_error", ""), ("laplace", " laplace")):
         told: dict[str, Any] = {"spaces": CENSUS, "numbers": numbers}
         for options in ({"shuffle": True}, {"shuffle": False}, {"sample": 20}, {"contributions": 2}):
-            yield f"census{said} {options}", dpf.make_plan(census, 2.0, 1e-4, measure=None, **told, **options)
+            yield f"census{said} {options}", dpf.plan(census, 2.0, 1e-4, measure=None, **told, **options)
         for options in ({}, {"sample": 20}, {"contributions": 2}):
             name = f"census{said} measured {options}"
             # What so few rows are measured with has changed; what such plans release has not.
             yield name, Plan.from_json(json.dumps(GOLDEN[name]["plan"]))
-    yield "census measured", dpf.make_plan(census, 2.0, 1e-4, spaces=CENSUS)
+    yield "census measured", dpf.plan(census, 2.0, 1e-4, spaces=CENSUS)
 
 
 CENSUS: dict[str, Any] = {

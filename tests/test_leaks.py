@@ -344,7 +344,7 @@ def test_parquet_statistics(tmp_path: Path) -> None:
     """Pages of noise have no statistics; of what is passed through unprotected they are those of the input."""
     table = pa.table({"x": pa.array([1, None] * 500), "t": ["m", SECRET] * 500, "open": [3, 4] * 500})
     spaces = {"x": dpf.Nullable(dpf.Integer(0, 9)), "t": dpf.Categorical(["a", "z"], other="a")}
-    plan = dpf.make_plan(table, 1.0, delta=0.0, spaces=spaces, passthrough=["open"])
+    plan = dpf.plan(table, 1.0, delta=0.0, spaces=spaces, passthrough=["open"])
     assert SECRET.encode() not in _parquet(table, plan, tmp_path)
     group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
     found = {group.column(i).path_in_schema: group.column(i).statistics for i in range(group.num_columns)}
@@ -360,14 +360,14 @@ def test_min_max_read_off_the_data() -> None:
     plans = []
     for odd in (50, 918_273_645):
         frame = pd.DataFrame({"x": [*values, odd]})
-        plan = dpf.make_plan(frame, 1.0, 1e-6)
+        plan = dpf.plan(frame, 1.0, 1e-6)
         assert "918273645" not in plan.to_json()
         plans.append(plan["x"].space)
         with pytest.raises(dpf.ParameterError, match="needs a declared space"):
-            dpf.make_plan(frame, 1.0, infer="public")
+            dpf.plan(frame, 1.0, infer="public")
     assert all(0 < space.inner_space.upper < 2_000 for space in plans)
     with pytest.warns(PrivacyLeakWarning, match="read off the data"):
-        read = dpf.make_plan(frame, 1.0, infer="data")
+        read = dpf.plan(frame, 1.0, infer="data")
     assert read.leaks == ("x",)
 
 
@@ -384,7 +384,7 @@ def test_spill_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spill, "SPILL_ROWS", 500)
     rows, found = 20_000, {}
     pq.write_table(pa.table({"age": [42] * rows, "note": [SECRET] * rows}), tmp_path / "in.parquet")
-    plan = dpf.make_plan(
+    plan = dpf.plan(
         pq.read_table(tmp_path / "in.parquet"), 500.0, spaces={"age": (0, 99)}, passthrough=["note"], measure=None
     )
 
@@ -429,7 +429,7 @@ UNFIT: list[tuple[str, Any, Any]] = [
 def test_errors_that_print_values(values: Any, space: Any) -> None:
     """They name the column, the rule and the row's position."""
     frame = pd.DataFrame({"x": pd.Series(values, dtype=object)})
-    message = refused(ColumnError, "^column 'x'", lambda: dpf.sanitize(frame, 1.0, spaces={"x": space}))
+    message = refused(ColumnError, "^column 'x'", lambda: dpf.sanitize(frame, epsilon=1.0, spaces={"x": space}))
     assert "918" not in message
 
 
@@ -506,7 +506,7 @@ def test_tracebacks_with_locals(
         secret = SECRET
         raise RuntimeError(secret)
 
-    monkeypatch.setattr(main, "plan_parquet", broken)
+    monkeypatch.setattr(main.verbs, "plan", broken)
     monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # restored afterwards
     with pytest.raises(SystemExit) as stopped:
         main.main(["plan", "in.parquet", "--epsilon", "1"])

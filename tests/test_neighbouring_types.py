@@ -104,7 +104,7 @@ def shape_of(plan: Plan) -> list[Any]:
 
 
 def private(frame: pd.DataFrame) -> list[Any]:
-    safe, warned = seen(lambda: dpf.sanitize(frame, 8.0, 1e-5, key=KEY, measure=None))
+    safe, warned = seen(lambda: dpf.sanitize(frame, epsilon=8.0, delta=1e-5, key=KEY, measure=None))
     return [shape_of(plan_of(safe)), types_of(safe), warned]
 
 
@@ -142,8 +142,8 @@ SPACES: dict[str, Any] = {
 def test_leak_one_row_of_declared_spaces_chooses_no_type(made: str, odd: Any) -> None:
     """The same plan, the same codes of all other rows; what is refused, for the curator's eyes, is the row."""
     frame, before = frame_with(odd, 7, MADE[made]), plain(MADE[made])
-    plan = dpf.make_plan(frame, 1.0, 1e-6, spaces=SPACES, measure=None)
-    assert plan == dpf.make_plan(before, 1.0, 1e-6, spaces=SPACES, measure=None)
+    plan = dpf.plan(frame, 1.0, 1e-6, spaces=SPACES, measure=None)
+    assert plan == dpf.plan(before, 1.0, 1e-6, spaces=SPACES, measure=None)
     for column in plan.columns:
         codes = wrap(before).encode(column.name, column.space, "error")
         try:
@@ -157,7 +157,7 @@ def test_leak_one_row_of_declared_spaces_chooses_no_type(made: str, odd: Any) ->
 @pytest.mark.parametrize("made", MADE)
 def test_leak_dtypes_of_releases_with_declared_spaces(made: str) -> None:
     spaces = {name: dpf.Nullable(as_space(space).inner_space) for name, space in SPACES.items()}
-    plan = dpf.make_plan(plain(MADE[made]), 1.0, 1e-6, spaces=spaces, measure=None)
+    plan = dpf.plan(plain(MADE[made]), 1.0, 1e-6, spaces=spaces, measure=None)
     found = []
     for frame in (plain(MADE[made]), frame_with(None, N - 1, MADE[made]), frame_with(None, 0, MADE[made])):
         safe, warned = seen(lambda frame=frame: dpf.sanitize(frame, plan=plan, key=KEY))
@@ -206,7 +206,7 @@ def test_categoricals_of_numbers_have_the_codes_of_the_numbers() -> None:
 def test_categoricals_of_times_get_a_grid_that_can_be_listed(years: int) -> None:
     stamps = pd.date_range("1700-01-01", periods=24, freq=f"{years * 15}D", unit="us")
     frame = pd.DataFrame({"x": pd.Categorical(np.resize(stamps, N))})
-    safe = dpf.sanitize(frame, 8.0, 1e-5, key=KEY, measure=None)
+    safe = dpf.sanitize(frame, epsilon=8.0, delta=1e-5, key=KEY, measure=None)
     assert len(safe["x"].cat.categories) <= 1 << 16
     assert abs(pd.Timestamp(safe["x"].cat.categories[0]) - stamps[0]) < pd.Timedelta(days=40 * years)
 

@@ -9,59 +9,23 @@ from functools import wraps
 from typing import Any, Unpack
 
 import pandas as pd
-import pyarrow as pa
 
 from dpframe.api.curator_check import CuratorCheck, check
 from dpframe.api.expectation import Expectation, draft_spaces, expect
-from dpframe.api.memory import make_plan, sanitize
 from dpframe.api.options import PlanOptions, documented
-from dpframe.errors import NotSanitizedError, ParameterError
+from dpframe.api.verbs import plan as plan_of
+from dpframe.api.verbs import sanitize
+from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
 from dpframe.infer.drafted import DraftedSpaces
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
-from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
+from dpframe.release.info import ReleaseInfo
 from dpframe.release.introduction import NUMBERS, ReleaseExplanation
 from dpframe.report.record import Record, record_of
 from dpframe.report.report import Report
 from dpframe.tables.frames import release_text
 from dpframe.tables.released import Source, read_info
-
-
-def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
-    """Give a released table its plan back, where a format or an operation lost it.
-
-    Parameters
-    ----------
-    table
-        A pandas DataFrame or a pyarrow Table. (polars keeps no metadata: pass ``plan=`` to `Estimates`.)
-    plan
-        What the release said about itself (`ReleaseInfo`), or just the plan: then the table is taken as it
-        is, without a check that it was not altered since.
-
-    Returns
-    -------
-    A copy that shares the data.
-
-    Raises
-    ------
-    ParameterError
-        If the table cannot carry a plan, or ``plan`` is not one.
-    NotSanitizedError
-        If the table has none of the plan's columns.
-    """
-    if not isinstance(plan, Plan | ReleaseInfo):
-        raise ParameterError("plan must be a Plan or a ReleaseInfo; Plan.read(path) reads one from a file")
-    source = Source(table, plan.plan if isinstance(plan, ReleaseInfo) else plan, quiet=True)
-    info = plan if isinstance(plan, ReleaseInfo) else ReleaseInfo(plan, source.n, source.digest())
-    if isinstance(table, pd.DataFrame):
-        copy = table.copy(deep=False)
-        copy.attrs = {METADATA_KEY: info.to_json()}
-        return copy
-    if isinstance(table, pa.Table):
-        return table.replace_schema_metadata(arrow_metadata(info.to_json()))
-    kind = f"{type(table).__module__.split('.')[0]} {type(table).__name__}"
-    raise ParameterError(f"a {kind} keeps no metadata; pass plan= to Estimates instead")
 
 
 class DpAccessor:
@@ -89,16 +53,16 @@ class DpAccessor:
         part: str | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
-        """Plan how the frame would be sanitised; see `dpframe.make_plan`.
+        """Plan how the frame would be sanitised; see `dpframe.plan`.
 
         Parameters
         ----------
         epsilon, delta, target, max_epsilon, ledger, dataset, part
-            See `dpframe.make_plan`.
+            See `dpframe.plan`.
         {options}
         """
         account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
-        return make_plan(self._frame, epsilon, delta, target=target, max_epsilon=max_epsilon, **account, **options)
+        return plan_of(self._frame, epsilon, delta, target=target, max_epsilon=max_epsilon, **account, **options)
 
     @documented
     def sanitize(
@@ -122,7 +86,7 @@ class DpAccessor:
         {options}
         """
         account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
-        out: pd.DataFrame = sanitize(self._frame, epsilon, delta, plan=plan, key=key, **account, **options)
+        out: pd.DataFrame = sanitize(self._frame, None, epsilon, delta, plan=plan, key=key, **account, **options)
         return out
 
     @documented
@@ -273,6 +237,9 @@ def _of_release(method: Callable[..., Any]) -> Callable[..., Any]:
     return delegate
 
 
+_OF_LIBRARY = ("is_listed",)
+"""Methods of `Estimates` that reports and plots ask, and nobody who has a release."""
+
 for _name, _method in inspect.getmembers(Estimates, inspect.isfunction):
-    if not _name.startswith("_") and not hasattr(DpAccessor, _name):
+    if not _name.startswith("_") and _name not in _OF_LIBRARY and not hasattr(DpAccessor, _name):
         setattr(DpAccessor, _name, _of_release(_method))

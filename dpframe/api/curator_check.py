@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.api.memory import sanitize
 from dpframe.api.planning import raw_frame
+from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.estimate import Estimates
 from dpframe.plan.notebook import notebook_html
@@ -34,7 +34,7 @@ class CuratorCheck:
     """What coding changes in each column, and the errors of one release against the raw truth.
 
     It holds exact numbers of the data and has no form in which it could travel with a release: it cannot be pickled,
-    and its tables are no table that `attach` or `write_parquet` takes.
+    and its tables are no table that `attach` or `write` takes.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def check(table: Any, plan: Plan) -> CuratorCheck:
     >>> import pandas as pd
     >>> import dpframe as dpf
     >>> frame = pd.DataFrame({"age": [20, 30, 130, 40] * 250})
-    >>> found = check(frame, dpf.make_plan(frame, 1.0, spaces={"age": (0, 120)}))
+    >>> found = check(frame, dpf.plan(frame, 1.0, spaces={"age": (0, 120)}))
     >>> found.columns[["clamped", "shift"]].to_dict("index")
     {'age': {'clamped': 0.25, 'shift': -2.5}}
     """

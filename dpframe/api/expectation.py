@@ -86,14 +86,14 @@ def expect(
     table
         A table as `dpframe.sanitize` takes it; of its values none is read.
     epsilon, delta
-        The promise, as for `dpframe.make_plan`. With ``privacy_id`` each row is taken as a
+        The promise, as for `dpframe.plan`. With ``privacy_id`` each row is taken as a
         person's. Undeclared numbers are taken as having a thousand values, text as having five categories.
     {options}
 
     Raises
     ------
     ParameterError, ColumnError
-        As `dpframe.make_plan`.
+        As `dpframe.plan`.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The options that decide a plan, each stated once: name, type, default, help and check.
 
-`make_plan` and what calls it, `Sanitizer`, the command line and their documentation read them here.
+`dpframe.plan` and what calls it, `Sanitizer`, the command line and their documentation read them here.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Option:
 
 
 class PlanOptions(TypedDict, total=False):
-    """Keyword arguments that decide a plan; see `dpframe.make_plan`."""
+    """Keyword arguments that decide a plan; see `dpframe.plan`."""
 
     spaces: Annotated[
         Mapping[str, Any] | Plan | None,

@@ -30,9 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpframe.api.memory import sanitize
-from dpframe.api.parquet import sanitize_parquet
 from dpframe.api.planning import raw_frame
+from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError, check_whole, name_list
 from dpframe.plan.measures import Measure
 from dpframe.plan.plan import Plan
@@ -107,7 +106,7 @@ class Edit(NamedTuple):
     """The row that was replaced; None where rows are the same in another layout."""
 
 
-def replay_audit(
+def replayed(
     table: Any,
     plan: Plan,
     edits: int = 200,
@@ -143,8 +142,8 @@ def replay_audit(
     >>> import dpframe as dpf
     >>> frame = dpf.datasets.make_census(200, columns=["age", "sex"])
     >>> spaces = {"age": (18, 95), "sex": dpf.Categorical(["F", "M"], other="other")}
-    >>> plan = dpf.make_plan(frame, 1.0, spaces=spaces, nulls="impute")
-    >>> print(replay_audit(frame, plan, edits=20, random_state=0))
+    >>> plan = dpf.plan(frame, 1.0, spaces=spaces, nulls="impute")
+    >>> print(replayed(frame, plan, edits=20, random_state=0))
     20 edits: at most one released row differed, and nothing else
     """
     check_whole(edits, "edits", of="changed tables")
@@ -190,7 +189,7 @@ def _in_files(table: pa.Table, plan: Plan, key: bytes) -> Any:
     with tempfile.TemporaryDirectory(prefix="dpframe-audit-") as folder:
         source, target = Path(folder) / "in.parquet", Path(folder) / "out.parquet"
         pq.write_table(table, source, row_group_size=max(1, len(table.column(0).chunk(0)) if table.num_columns else 1))
-        sanitize_parquet(source, target, plan=plan, key=key)
+        sanitize(source, target, plan=plan, key=key)
         file = pq.ParquetFile(target)
         read, groups = file.read(), [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
         file.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from dpframe.api.parquet import check_target
+from dpframe.api.files import check_target
 from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
 from dpframe.estimate.estimates import synthetic_batches

@@ -12,12 +12,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from dpframe.accounting.budget import Budget, check_epsilon
-from dpframe.api.options import PlanOptions, check_names, checked
+from dpframe.api.options import PlanOptions, check_names, checked, documented
 from dpframe.api.planning import CheckedRequest, ReleaseBudget, Request, built, of_persons, wish_of
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.plan.forecast import MOST_CELLS, forecast_table
@@ -25,6 +25,7 @@ from dpframe.plan.measured_forecast import with_tables
 from dpframe.plan.measuring import FEWEST, Wish
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
+from dpframe.tables.frames import wrap
 from dpframe.tables.table import Table
 
 if TYPE_CHECKING:
@@ -348,3 +349,45 @@ def check_alone(epsilon: Any, target: Any, *account: Any) -> None:
         raise ParameterError("target finds epsilon; give one or the other (max_epsilon=… bounds what is found)")
     if any(given is not None for given in account):
         raise ParameterError("target costs nothing, as all spaces must be known; leave ledger, dataset and part out")
+
+
+@documented
+def price_targets(
+    table: Any,
+    target: Mapping[Any, float],
+    max_epsilon: float | None = None,
+    delta: float | None = None,
+    **options: Unpack[PlanOptions],
+) -> pd.DataFrame:
+    """Return which of some targets binds, and the price of tightening each.
+
+    Parameters
+    ----------
+    table, target, max_epsilon, delta
+        As for `dpframe.plan`, which returns the plan.
+    {options}
+
+    Returns
+    -------
+    DataFrame with a row per target: ``statistic``, ``target``, the forecast ``std_error`` at the least ε that meets all
+    of them, whether it ``binds`` there, and ``epsilon_if_halved``, the ε that half of it would ask for, NaN if none up
+    to ``max_epsilon`` does. The ε found is in ``attrs["epsilon"]``.
+
+    Raises
+    ------
+    ParameterError
+        As `dpframe.plan`: also if the targets are out of reach, with the least errors to be had.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(20_000, columns=["sex", "region"])
+    >>> spaces = {"sex": ["F", "M"], "region": list(dpf.datasets.REGIONS)}
+    >>> prices = price_targets(frame, {"sex": 0.01, ("sex", "region"): 0.01}, delta=0, spaces=spaces)
+    >>> prices[["statistic", "binds"]].to_dict("index")
+    {'sex': {'statistic': 'marginal', 'binds': False}, 'sex × region': {'statistic': 'joint', 'binds': True}}
+    """
+    plans = reached(wrap(table), target, max_epsilon, delta, options)
+    prices = plans.table()
+    prices.attrs["epsilon"] = plans.plan.epsilon
+    return prices

@@ -43,15 +43,15 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         The promise, replace-one, per person, of ``fit`` and *one* transform. ``delta=None`` is min(1e-6, n^−1.5)
         for the n rows of ``fit``.
     spaces
-        ``{column: declaration}`` as for `dpframe.make_plan`; columns are named, or numbered from 0. A single
+        ``{column: declaration}`` as for `dpframe.plan`; columns are named, or numbered from 0. A single
         declaration, e.g. ``spaces=(-10, 10)``, serves all columns. Or another plan, whose spaces are taken.
     infer, infer_share, local_epsilon, max_items, drop, passthrough
-        As for `dpframe.make_plan`; columns are named or numbered.
+        As for `dpframe.plan`; columns are named or numbered.
     measure, measure_share
-        As for `dpframe.make_plan`. As rows keep their order here, where noise on totals is dear, nothing is measured
+        As for `dpframe.plan`. As rows keep their order here, where noise on totals is dear, nothing is measured
         unless ``measure`` lists it.
     allocation, mechanisms, numbers, groups, nulls, contributions
-        As for `dpframe.make_plan`; columns are named or numbered. With ``infer="private"``, and columns that are
+        As for `dpframe.plan`; columns are named or numbered. With ``infer="private"``, and columns that are
         not declared, ``fit`` spends ``infer_share`` of the promise.
     plan
         A ready plan with ``shuffle=False`` instead of all these.

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from dpframe.api.replay import replay_audit
+from dpframe.api import audits
 from dpframe.plan.plan import Plan
-from dpframe.tables.inputs import open_input
 
 REFUTED = 1
 
@@ -27,9 +26,7 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Release neighbouring tables under one key: at most one row may differ, and nothing else. Keeps nothing."""
-    source, ready = open_input(replay), Plan.read(plan)
-    table = source.typed(ready.spaces, ready.imputed).read(source.names)
-    found = replay_audit(table, ready, edits, random_state)
+    found = audits.audit(replay, Plan.read(plan), runs=edits, random_state=random_state)
     if as_json:
         told = {"ok": found.ok, "edits": found.edits, "refused": found.refused, "failures": list(found.failures)}
         typer.echo(json.dumps(told, ensure_ascii=False))

@@ -11,7 +11,7 @@ import pandas as pd
 import typer
 
 from dpframe import datasets
-from dpframe.api.parquet import sanitize_parquet
+from dpframe.api.verbs import sanitize
 from dpframe.cli.estimate import stacked
 from dpframe.cli.terminal import progress
 from dpframe.estimate import Estimates
@@ -42,7 +42,7 @@ def _demo(rows: int, epsilon: float, folder: Path) -> None:
     typer.echo(f"made {source}: {rows:,} rows, {len(census.columns)} columns, nulls among them")
     start = time.perf_counter()
     with progress("randomising") as shown:
-        info = sanitize_parquet(source, target, epsilon, spaces=DEMO_SPACES, progress=shown)
+        info = sanitize(source, target, epsilon, spaces=DEMO_SPACES, progress=shown)
     typer.echo(f"wrote {target} in {time.perf_counter() - start:.2f} s")
     typer.echo("\n".join([*info.lines(), "", table_text(info.plan)]))
     released = Estimates(target)

@@ -19,9 +19,10 @@ from typing import Annotated, Any
 
 import typer
 
+from dpframe.api import verbs
 from dpframe.api.expectation import expected
+from dpframe.api.files import check_target
 from dpframe.api.options import PlanOptions
-from dpframe.api.parquet import check_target, plan_parquet, sanitize_parquet
 from dpframe.api.targets import check_alone, reached
 from dpframe.cli.audit import audit
 from dpframe.cli.check import check
@@ -47,9 +48,9 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.words import table_text
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report
+from dpframe.tables import verify as proving
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
-from dpframe.tables.verify import verify_file
 
 app = typer.Typer(
     name="dpframe",
@@ -158,7 +159,7 @@ def plan(
             reach = reached(open_input(source), target_of(target or []), max_epsilon, delta, options)
             made = reach.plan
         else:
-            made = plan_parquet(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
+            made = verbs.plan(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
         if file is not None:
             file.write(f"{made.to_json(indent=2)}\n".encode())
         if web is not None:
@@ -225,7 +226,7 @@ def sanitize(
         check_files(source, target)
     start = time.perf_counter()
     with target_file(target) as path, progress("randomising") as shown:
-        info = sanitize_parquet(
+        info = verbs.sanitize(
             source,
             path,
             epsilon,
@@ -305,7 +306,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Prove what a released file claims, and that its rows are those released."""
-    certificate = verify_file(source)
+    certificate = proving.verify(source)
     if record is not None and certificate.ok:
         certificate = with_record(certificate, source, record)
     typer.echo(certificate.to_json() if as_json else f"{source}\n{certificate}")

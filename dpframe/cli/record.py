@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dpframe.api.parquet import check_target
+from dpframe.api.files import check_target
 from dpframe.cli.pipes import Source
 from dpframe.errors import NotSanitizedError, name_list
 from dpframe.plan.certificate import Certificate

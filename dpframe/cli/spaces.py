@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.accounting.gaussian_dp import step_epsilon
-from dpframe.api.parquet import plan_parquet
+from dpframe.api import verbs
 from dpframe.cli.pipes import Source
 from dpframe.disk import atomic
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
@@ -105,7 +105,7 @@ def spaces(
             return _drafted(fields, table.arrays)
         if infer is None:
             return {field.name: (_template(field), _kind(field)) for field in fields}, _TEMPLATE
-        plan = plan_parquet(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **unit, **account)
+        plan = verbs.plan(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **unit, **account)
         typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
         entries = {field.name: (_found(plan, field), _said(plan, field)) for field in fields}
         return entries, () if plan.inferred is None else (_FOUND.format(unit=plan.unit.words),)

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from dpframe.api.accessor import DpAccessor
+from dpframe.api.files import check_codec
 from dpframe.api.options import PlanOptions, documented
-from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import Form, PandasForm, ReadForm
@@ -211,7 +211,7 @@ def _of_files(source: str | Path) -> DaskTable:
 
 
 @documented
-def make_plan(
+def plan(
     source: Any,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -222,7 +222,7 @@ def make_plan(
     part: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Plan:
-    """Plan how a Dask frame or Parquet files would be sanitised; see `dpframe.make_plan`.
+    """Plan how a Dask frame or Parquet files would be sanitised; see `dpframe.plan`.
 
     Private inference reads the columns whose spaces are not declared three or four times; workers count, and the noise
     is added here.
@@ -232,10 +232,14 @@ def make_plan(
     source, id
         As for `sanitize`.
     epsilon, delta, ledger, dataset, part
-        As for `dpframe.make_plan`.
+        As for `dpframe.plan`.
     {options}
     """
     return planned(open_table(source, id), epsilon, delta, Account.of(ledger, dataset, part), options)
+
+
+plan_frame = plan
+"""The same by a name that methods and arguments called ``plan`` leave free."""
 
 
 @documented
@@ -261,7 +265,7 @@ def sanitize(
     source
         A Dask DataFrame, or the path of Parquet files that the workers see as well.
     plan
-        A ready plan; see `make_plan`.
+        A ready plan; see `plan`.
     target
         A new directory to write, of Parquet files whose footers have the plan. It appears whole or not at all. Without
         it a lazy frame is returned.
@@ -275,7 +279,7 @@ def sanitize(
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it (or the part of it) from which the release spends, before any
         task draws. With ``target``, a job that is interrupted keeps its key next to the ledger, as
-        `dpframe.sanitize_parquet` does.
+        `dpframe.sanitize` does.
     compression
         Parquet compression codec.
     epsilon, delta
@@ -341,7 +345,7 @@ class DaskAccessor(DpAccessor):
 
     @documented
     def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
-        """Plan how the frame would be sanitised; see `make_plan`.
+        """Plan how the frame would be sanitised; see `plan`.
 
         Parameters
         ----------
@@ -349,7 +353,7 @@ class DaskAccessor(DpAccessor):
             The promise.
         {options}
         """
-        return make_plan(self._frame, epsilon, delta, **options)
+        return plan_frame(self._frame, epsilon, delta, **options)
 
     @documented
     def sanitize(

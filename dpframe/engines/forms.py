@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpframe.api.parquet import as_table, with_signed_indices
+from dpframe.api.files import as_table, with_signed_indices
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.spaces import as_arrow as arrow_array
@@ -109,5 +109,5 @@ class PandasForm(Form):
         return table
 
     def write(self, batch: Batch, file: IO[bytes], info: ReleaseInfo, compression: str) -> None:
-        """Write the file that `dpframe.write_parquet` writes of these rows."""
+        """Write the file that `dpframe.write` writes of these rows."""
         pq.write_table(as_table(self.table(batch, 0, info.to_json())), file, compression=compression)

@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar, Unpack
 from urllib.parse import unquote, urlparse
 
+from dpframe.api.files import check_codec
 from dpframe.api.options import PlanOptions, documented
-from dpframe.api.parquet import check_codec
 from dpframe.api.planning import Request, planned
 from dpframe.engines.forms import ArrowForm, Form
 from dpframe.engines.job import PreparedRelease, budget_for, chosen_for, plan_for, prepared, write_release
@@ -279,7 +279,7 @@ def _quiet() -> Iterator[None]:
 def _by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
     """Return a frame with the addresses of its rows, the place of each file's first row, and the number of rows.
 
-    Files are in the order of their paths, as `dpframe.sanitize_parquet` reads them.
+    Files are in the order of their paths, as `dpframe.sanitize` reads them.
     """
     path, row = sf.col("_metadata.file_path"), sf.col("_metadata.row_index")
     try:
@@ -320,7 +320,7 @@ def _by_id(frame: Any, name: str) -> int:
 
 
 @documented
-def make_plan(
+def plan(
     source: Any,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -331,7 +331,7 @@ def make_plan(
     part: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Plan:
-    """Plan how a Spark frame or Parquet files would be sanitised; see `dpframe.make_plan`.
+    """Plan how a Spark frame or Parquet files would be sanitised; see `dpframe.plan`.
 
     Private inference reads the columns whose spaces are not declared three times; workers count, and the noise is added
     here.
@@ -341,7 +341,7 @@ def make_plan(
     source, id
         As for `sanitize`.
     epsilon, delta, ledger, dataset, part
-        As for `dpframe.make_plan`.
+        As for `dpframe.plan`.
     {options}
     """
     return planned(_table(source, id), epsilon, delta, Account.of(ledger, dataset, part), options)
@@ -371,7 +371,7 @@ def sanitize(
         A Spark DataFrame, or the path of Parquet files. A frame's rows are known by their files and places there, and
         it has all rows of these files; other frames need ``id``.
     plan
-        A ready plan; see `make_plan`.
+        A ready plan; see `plan`.
     target
         A new directory to write, that the driver and the workers see under one path, of Parquet files whose footers
         have the plan. It appears whole or not at all. Without it a lazy frame is returned.
@@ -383,7 +383,7 @@ def sanitize(
     ledger, dataset, part
         A `Ledger`, or its path, and the dataset in it (or the part of it) from which the release spends, before any
         task draws. With ``target``, a job that is interrupted keeps its key next to the ledger, as
-        `dpframe.sanitize_parquet` does.
+        `dpframe.sanitize` does.
     compression
         Parquet compression codec.
     epsilon, delta

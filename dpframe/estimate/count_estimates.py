@@ -195,7 +195,7 @@ class CountEstimates(VectorEstimates):
         >>> import dpframe as dpf
         >>> frame = dpf.datasets.make_census(5_000, columns=["age", "sex", "hobbies"])
         >>> spaces = {"age": (18, 95), "sex": ["F", "M"], "hobbies": dpf.Subset(dpf.datasets.HOBBIES, max_size=4)}
-        >>> plan = dpf.make_plan(frame, epsilon=10, delta=0, spaces=spaces, allocation={"hobbies": 0.8})
+        >>> plan = dpf.plan(frame, epsilon=10, delta=0, spaces=spaces, allocation={"hobbies": 0.8})
         >>> safe = dpf.sanitize(frame, plan=plan, key=bytes(32))
         >>> women = {"sex": "F", "hobbies": {"any": ["cycling", "hiking"]}}
         >>> dpf.Estimates(safe).count(women).round(-2).to_dict()

@@ -86,7 +86,7 @@ class Certificate:
 
     ``epsilon`` and ``delta`` are the certified totals per person, replace-one, and ``local`` is what each row loses
     on its own; ``claimed`` is None where no claim could be read, ``local`` where it is not proved. `Plan.verify`
-    makes a certificate from a plan, `verify_file` from a released file. ``unit`` is whom the totals are for. They are
+    makes a certificate from a plan, `dpframe.verify` from a release. ``unit`` is whom the totals are for. They are
     for rows that are replaced: a release shows how many rows there are, so nothing is promised for one that is added or
     removed (`Queries` has ``neighbours="add_remove"``).
 

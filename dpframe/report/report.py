@@ -15,7 +15,7 @@ from dpframe.release.info import ReleaseInfo
 from dpframe.report.page import page
 from dpframe.report.words import mechanism_name
 from dpframe.tables.released import Source
-from dpframe.tables.verify import verify_file
+from dpframe.tables.verify import verify
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ class Report:
     def certificate(self) -> Certificate:
         """What is proved of the plan and, where the table is given, whether its rows are those released."""
         if isinstance(self.table, str | Path):
-            return verify_file(self.table)
+            return verify(self.table)
         proved = self.info.plan.verify()
         if self.table is None:
             return proved

@@ -44,6 +44,7 @@ class Frame(ABC):
     kind: str
     held: ClassVar[bool] = True
     objects: ClassVar[bool] = False
+    indices: ClassVar[tuple[str, ...]] = ()
 
     chosen: tuple[Frame, npt.NDArray[np.intp]] | None = None
     """The table that rows were chosen from, and their places."""
@@ -80,6 +81,10 @@ class Frame(ABC):
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield all rows at once, as Arrow arrays; of object columns the objects."""
         yield {name: self.array(name) for name in names}
+
+    def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
+        """Return the table: it says its types itself."""
+        return self
 
     def count(self, counters: Mapping[str, OfColumn]) -> None:
         """Add all rows of columns to a counter for each."""

@@ -82,7 +82,7 @@ class Source:
     def __init__(self, table: Any, plan: Plan | None, *, quiet: bool = False) -> None:
         if plan is not None and not isinstance(plan, Plan):
             raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
-        self._table = _opened(table)
+        self._table = opened(table)
         self.info: ReleaseInfo | None = None
         if self._table.text is not None:
             self.info = read_info(self._table.text)
@@ -95,8 +95,7 @@ class Source:
                 "the table carries no release plan; sanitise it first, or, if it was released and lost its metadata, "
                 "give it back with attach(table, plan)"
             )
-        if isinstance(self._table, Streamed):
-            self._table = self._table.typed({c.name: c.released for c in self.plan.columns})
+        self._table = self._table.typed({c.name: c.released for c in self.plan.columns})
         self.n = int(self._table.n)
         self.rows = self._table_rows()
         self._check_columns()
@@ -301,8 +300,9 @@ def _empty(table: FileInput) -> pa.Table:
     return pa.schema(fields).empty_table()
 
 
-def _opened(table: Any) -> Frame | Streamed:
-    if isinstance(table, Streamed):
+def opened(table: Any) -> Frame | Streamed:
+    """Return a released table as estimates read it, be it a frame, in files or in an engine."""
+    if isinstance(table, Streamed | Frame):
         return table
     frame = of_engine(table)
     if frame is not None:

@@ -158,6 +158,17 @@ def _of_polars(source: Any) -> Stream:
     return schema, (frame.to_arrow(compat_level=oldest).cast(schema) for frame in frames)
 
 
+def is_read_in_parts(source: Any) -> bool:
+    """Return whether a source is read in batches: files, and streams, unlike frames that memory holds."""
+    if isinstance(source, str | Path):
+        return True
+    if isinstance(source, pd.DataFrame | pa.Table | pa.RecordBatch):
+        return False
+    if type(source).__module__.split(".")[0] == "polars":
+        return hasattr(source, "collect")
+    return hasattr(source, "__arrow_c_stream__")
+
+
 @contextmanager
 def staged(source: Any, folder: Path) -> Iterator[FileInput]:
     """Give a source as a table that can be read again and again: files as they are, streams in a folder's hidden file.

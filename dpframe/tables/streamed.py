@@ -21,6 +21,8 @@ class Streamed(ABC):
 
     apart: ClassVar[bool] = False
     """Whether a release's description lies in a file of its own, which may be another's."""
+    indices: tuple[str, ...] = ()
+    """Columns in which pandas stored an index that has no name."""
     n: int
     text: str | None
 
@@ -49,13 +51,19 @@ class Streamed(ABC):
 
 
 ENGINES = {"dask": "dpframe.engines.dask", "pyspark": "dpframe.engines.spark"}
-"""By the package of a frame, the module whose ``opened`` makes a streamed table of it."""
+"""By the package of a frame, the module that works on it."""
+
+
+def engine_of(table: Any) -> Any:
+    """Return the module of a frame's engine; None for other tables."""
+    module = ENGINES.get(type(table).__module__.split(".")[0])
+    return None if module is None else importlib.import_module(module)
 
 
 def of_engine(table: Any) -> Streamed | None:
     """Return a frame of an engine as a streamed table; None for other tables."""
-    module = ENGINES.get(type(table).__module__.split(".")[0])
-    if module is None:
+    engine = engine_of(table)
+    if engine is None:
         return None
-    found: Streamed = importlib.import_module(module).opened(table)
+    found: Streamed = engine.opened(table)
     return found

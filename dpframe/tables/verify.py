@@ -1,11 +1,10 @@
-"""Verification of a released file from just the file: its plan's claims, and that its rows are the released ones."""
+"""Verification of a release from just itself: its plan's claims, and that its rows are the released ones."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from dpframe.accounting.budget import Budget
@@ -15,13 +14,13 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.text import SCHEMA
 from dpframe.release.cuts import Cuts
 from dpframe.release.info import ReleaseInfo
-from dpframe.tables.files import FileInput
-from dpframe.tables.inputs import open_input
-from dpframe.tables.released import Source, read_info
+from dpframe.tables.frames import Frame
+from dpframe.tables.released import Source, opened, read_info
+from dpframe.tables.streamed import Streamed
 
 
-def verify_file(path: str | Path) -> Certificate:
-    """Verify a released Parquet file, directory or glob from what it says about itself.
+def verify(source: Any) -> Certificate:
+    """Verify a release from what it says about itself, or a plan.
 
     The plan's claims are proved anew (see `Certificate`), and the rows are compared with the release's own
     account of them: number, columns, types, values within their spaces, digest. The digest detects damage and
@@ -29,8 +28,8 @@ def verify_file(path: str | Path) -> Certificate:
 
     Parameters
     ----------
-    path
-        What `sanitize_parquet` wrote.
+    source
+        A released frame or file, a directory or a glob; or a `Plan`, of which there are no rows to compare.
 
     Returns
     -------
@@ -41,7 +40,7 @@ def verify_file(path: str | Path) -> Certificate:
     FileError
         If nothing is there, or no Parquet.
     NotSanitizedError
-        If the file carries no release plan.
+        If the table carries no release plan.
     PlanError
         If the release has a newer schema than this version reads.
 
@@ -51,20 +50,24 @@ def verify_file(path: str | Path) -> Certificate:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     source, target = f"{folder}/in.parquet", f"{folder}/out.parquet"
     ...     pd.DataFrame({"sex": ["F", "M", "F"]}).to_parquet(source, index=False)
-    ...     info = dpf.sanitize_parquet(source, target, epsilon=1, spaces={"sex": ["F", "M"]})
-    ...     verify_file(target).ok
+    ...     info = dpf.sanitize(source, target, epsilon=1, spaces={"sex": ["F", "M"]})
+    ...     verify(target).ok
     True
     """
-    table = open_input(path)
+    if isinstance(source, Plan):
+        return certify(source)
+    table = opened(source)
     if table.text is None:
-        raise NotSanitizedError(f"{path} carries no release plan: there is nothing to verify")
+        named = f"a {type(source).__name__}" if isinstance(table, Frame) else f"{source}"
+        raise NotSanitizedError(f"{named} carries no release plan: there is nothing to verify")
     try:
         info = read_info(table.text)
     except PlanError as error:
         return _refuted(table.text, error)
     certificate = certify(info.plan)
-    failures = _table_failures(table, info)
-    checks = [] if failures else [f"the file holds the {info.n:,} rows that were released (number, types, digest)"]
+    noun = "table" if isinstance(table, Frame) else "file"
+    failures = _table_failures(table, info, noun)
+    checks = [] if failures else [f"the {noun} holds the {info.n:,} rows that were released (number, types, digest)"]
     cut = _cut(info)
     return replace(
         certificate,
@@ -97,23 +100,25 @@ def _cut(info: ReleaseInfo) -> _Cut:
     return _Cut(("measured numbers are cut where the noisy counts before them say",) if cut else ())
 
 
-def _table_failures(table: FileInput, info: ReleaseInfo) -> list[str]:
+def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> list[str]:
     """Return how a table differs from the released one, beginning with what is plainest."""
     plan = info.plan
     table = table.typed({column.name: column.released for column in plan.columns})
     kept = [*plan.names, *plan.passthrough]
     stored = [*table.names, *(() if plan.keeps_index else table.indices)]
-    failures = [f"column {name!r} of the plan is not in the file" for name in kept if name not in table.names]
-    failures += [f"column {name!r} is in the file but not in the plan" for name in stored if name not in kept]
+    failures = [f"column {name!r} of the plan is not in the {noun}" for name in kept if name not in table.names]
+    failures += [f"column {name!r} is in the {noun} but not in the plan" for name in stored if name not in kept]
     if table.n != info.n:
-        failures.append(f"the file has {table.n:,} rows, the release had {info.n:,}")
+        failures.append(f"the {noun} has {table.n:,} rows, the release had {info.n:,}")
     failures += _row_failures(info)
     if plan.measures and not info.tables:
         failures.append(
-            f"the plan measures {len(plan.measures)} tables, and the file's description has none of them: they were "
+            f"the plan measures {len(plan.measures)} tables, and the {noun}'s description has none of them: they were "
             "taken out, or a curator's pad was withheld"
         )
-    for field in table.fields([name for name in plan.names if name in table.names]):
+    # The types of objects in memory are those of their values, which are encoded below.
+    typed = [] if isinstance(table, Frame) else [name for name in plan.names if name in table.names]
+    for field in table.fields(typed):
         try:
             plan[field.name].released.check_type(field.type)
         except ColumnError as error:

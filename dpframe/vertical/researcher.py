@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpframe.api.parquet import check_target
+from dpframe.api.files import check_target
 from dpframe.errors import FileError, PlanError
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.release.info import ReleaseInfo

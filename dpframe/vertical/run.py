@@ -269,7 +269,7 @@ def new_run(
     Parameters
     ----------
     curators
-        ``{name: (spaces, public key)}``: the columns of each curator with their spaces, as `dpframe.make_plan` takes
+        ``{name: (spaces, public key)}``: the columns of each curator with their spaces, as `dpframe.plan` takes
         them, and its public key.
     server
         The server's public key.

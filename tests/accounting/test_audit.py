@@ -11,8 +11,7 @@ import pytest
 from audits import drawn, far_apart, leaky, nearer, nulls_in_place, released, seen, two_columns, without_tails
 from examples import plans_with
 
-import dpframe as dpf
-from dpframe.accounting.audit import OUTCOMES, audit
+from dpframe.accounting.audit import OUTCOMES, AuditResult, audit
 from dpframe.channels import MECHANISMS, Geometric, RandomizedResponse, VectorNoise, WithNull
 from dpframe.channels.process import Process
 from dpframe.channels.vector_noise import GivenVectorNoise
@@ -199,7 +198,7 @@ def test_outcomes_of_any_kind() -> None:
 
 
 def test_result_in_words() -> None:
-    found = dpf.AuditResult(1.25, 0.0, 0.99, 5_000, (4_000, 1_000))
+    found = AuditResult(1.25, 0.0, 0.99, 5_000, (4_000, 1_000))
     assert str(found) == (
         "epsilon is at least 1.25 at delta=0, with confidence 0.99: "
         "an event happened in 4,000 and in 1,000 of 5,000 runs"

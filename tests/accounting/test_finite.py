@@ -15,7 +15,7 @@ from exact_laws import ExpSum, exponential_columns, sufficient_sets
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import dpframe as dpf
+from dpframe.accounting import finite
 from dpframe.accounting.finite import FiniteLoss, tight_delta, tight_epsilon
 from dpframe.accounting.loss import ResponseLoss
 from dpframe.errors import ParameterError
@@ -205,7 +205,7 @@ def fractions(given_laws: Laws) -> list[list[Fraction]]:
 def test_the_public_sets_decide_delta_and_epsilon(given_laws: Laws, epsilon: float, some: bool) -> None:
     """Their subsets alone give the δ of all events, between neighbours, and at that δ no smaller ε passes them."""
     rows, neighbours = fractions(given_laws), [(1, 0)] if some else None
-    found = dpf.sufficient_sets(rows, neighbours)
+    found = finite.sufficient_sets(rows, neighbours)
     pairs = [(0, 1), (1, 0)] if some else list(permutations(range(len(rows)), 2))
     assert set(found.sets) == set(pairs)
     assert found.all_checks == len(pairs) * len(list(events(len(rows[0]))))
@@ -225,9 +225,9 @@ def test_the_public_sets_decide_delta_and_epsilon(given_laws: Laws, epsilon: flo
 
     assert found.checks == sum(len(events_within(outputs)) for outputs in found.sets.values())
     assert found.checks <= found.all_checks
-    delta = dpf.tight(rows, epsilon=epsilon, neighbours=neighbours)
+    delta = finite.tight(rows, epsilon=epsilon, neighbours=neighbours)
     assert float(worst_at(epsilon)) == pytest.approx(delta, rel=1e-14, abs=1e-300)
-    least = dpf.tight(rows, delta=0.1, neighbours=neighbours)
+    least = finite.tight(rows, delta=0.1, neighbours=neighbours)
     if 0 < least < math.inf:
         assert worst_at(least) <= Fraction(0.1) + Fraction(1, 10**60)
         assert worst_at(least * (1 - 1e-9)) > Fraction(0.1)
@@ -240,31 +240,31 @@ def test_example_2_takes_924_checks() -> None:
     one = [[w / sum(law) for w in law] for law in weights]
     both = [[one[x][y] * one[z][w] for y, w in rows] for x, z in rows]
     near = [(i, j) for i, j in combinations(range(9), 2) if sum(map(int.__ne__, rows[i], rows[j])) == 1]
-    found = dpf.sufficient_sets(both, neighbours=near)
+    found = finite.sufficient_sets(both, neighbours=near)
     assert found.sizes == {7: 24, 63: 12}
     assert (found.checks, found.all_checks) == (924, 18_360)
     # Floats decide ties by their rounding: the paper's own a in floats had 1,044.
     laws = np.exp(-np.abs(np.subtract.outer(range(3), range(3))))
     laws /= laws.sum(axis=1, keepdims=True)
     floats = [[laws[x][y] * laws[z][w] for y, w in rows] for x, z in rows]
-    assert dpf.sufficient_sets(floats, neighbours=near).checks == 924
+    assert finite.sufficient_sets(floats, neighbours=near).checks == 924
     # Two that are further apart are no tie.
     apart = [[0.5 + 2.0**-39, 0.5 - 2.0**-39], [0.5, 0.5]]
-    assert dpf.sufficient_sets(apart).sets == {(0, 1): (0,), (1, 0): (1,)}
+    assert finite.sufficient_sets(apart).sets == {(0, 1): (0,), (1, 0): (1,)}
     # In either order, and once each.
     again = [pair[::-1] for pair in near]
-    assert dpf.sufficient_sets(both, neighbours=[*again, *near]).checks == 924
-    assert dpf.sufficient_sets([[1]], neighbours=[(0, 0)]).checks == dpf.sufficient_sets([[1.0]]).all_checks == 0
+    assert finite.sufficient_sets(both, neighbours=[*again, *near]).checks == 924
+    assert finite.sufficient_sets([[1]], neighbours=[(0, 0)]).checks == finite.sufficient_sets([[1.0]]).all_checks == 0
 
 
 def test_what_sufficient_sets_refuse() -> None:
     for neighbours in ([(0, 2)], [(0,)], [0, 1], [(0, 1.0)]):
         with pytest.raises(ParameterError, match="neighbours must be pairs of positions of rows, from 0 to 1"):
-            dpf.sufficient_sets([[0.5, 0.5], [0.5, 0.5]], neighbours=neighbours)
+            finite.sufficient_sets([[0.5, 0.5], [0.5, 0.5]], neighbours=neighbours)
     with pytest.raises(ParameterError, match="rows of probabilities that sum to 1; the one at position 1 does not"):
-        dpf.sufficient_sets([[0.5, 0.5], [0.5, 0.4]])
+        finite.sufficient_sets([[0.5, 0.5], [0.5, 0.4]])
     with pytest.raises(ParameterError, match="matrix must have a row for each input"):
-        dpf.sufficient_sets([[0.5, 0.5], [1.0]])
+        finite.sufficient_sets([[0.5, 0.5], [1.0]])
 
 
 def test_sets_tell_neighbouring_integers_apart() -> None:

@@ -129,7 +129,11 @@ def test_estimates_delegate(census, census_spaces):
 
 def test_sanitising_a_release_is_refused(census, census_spaces):
     safe = census.dp.sanitize(epsilon=6, spaces=census_spaces)
-    for act in (lambda: safe.dp.sanitize(epsilon=1), lambda: safe.dp.plan(epsilon=1), lambda: dpf.sanitize(safe, 1)):
+    for act in (
+        lambda: safe.dp.sanitize(epsilon=1),
+        lambda: safe.dp.plan(epsilon=1),
+        lambda: dpf.sanitize(safe, epsilon=1),
+    ):
         with pytest.raises(dpf.AlreadySanitizedError, match="is a release already"):
             act()
 
@@ -157,7 +161,7 @@ def test_bad_arguments():
     refuses('nulls must be "error" or "impute"', nulls="drop", spaces=spaces)
     refuses("plan must be a Plan", plan="plan.json", epsilon=None)
     refuses("spaces must be a mapping", spaces=[1])
-    plan = dpf.make_plan(pd.DataFrame({"age": [1]}), 1, spaces={"age": (0, 9)})
+    plan = dpf.plan(pd.DataFrame({"age": [1]}), 1, spaces={"age": (0, 9)})
     refuses("epsilon is already decided by the plan", plan=plan)
     refuses("nulls is already decided by the plan", plan=plan, nulls="impute", epsilon=None)
     refuses("column 'sex': is in the table but not in the plan", dpf.ColumnError, plan=plan, epsilon=None)
@@ -168,7 +172,7 @@ def test_bad_arguments():
 
 
 def test_missing_columns_are_refused():
-    plan = dpf.make_plan(pd.DataFrame({"age": [1], "b": [True]}), 1, spaces={"age": (0, 9)})
+    plan = dpf.plan(pd.DataFrame({"age": [1], "b": [True]}), 1, spaces={"age": (0, 9)})
     refuses(
         "column 'age': is in the plan but not in the table",
         dpf.ColumnError,
@@ -239,7 +243,7 @@ MISNAMED = [
     lambda frame: frame.dp.sanitize(epsilons=1),
     lambda frame: frame.dp.plan(epsilons=1),
     lambda frame: dpf.sanitize(frame, epsilons=1),
-    lambda frame: dpf.make_plan(frame, epsilons=1),
+    lambda frame: dpf.plan(frame, epsilons=1),
 ]
 
 
@@ -256,7 +260,7 @@ def test_other_arguments_that_were_type_errors():
     for call, match in [
         (lambda: frame.dp.sanitize(1, shuffel=False), "^shuffel is no option of a plan; did you mean shuffle"),
         (lambda: frame.dp.plan(), r"^give epsilon, e.g. epsilon=1.0$"),
-        (lambda: dpf.make_plan(frame), r"^give epsilon, e.g. epsilon=1.0$"),
+        (lambda: dpf.plan(frame), r"^give epsilon, e.g. epsilon=1.0$"),
         (lambda: frame.dp.plan(1, drop=3), "^drop must be a list of column names, e.g. drop="),
         (lambda: frame.dp.plan(1, spaces={"a": (0, 3)}).forecast(types=3), "^types must be a mapping {column: shares"),
         (lambda: dpf.read_parquet(3), "^a Parquet source is a path"),

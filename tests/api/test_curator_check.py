@@ -28,7 +28,7 @@ SPACES = {
     "born": ("1995-01-01", "2020-01-01"),
     "ill": dpf.Boolean(),
 }
-PLAN = dpf.make_plan(TABLE, 4.0, 1e-4, spaces=SPACES)
+PLAN = dpf.plan(TABLE, 4.0, 1e-4, spaces=SPACES)
 
 
 def test_what_coding_changes_is_counted():
@@ -61,7 +61,7 @@ def test_it_is_no_release_and_says_what_it_is(tmp_path):
     with pytest.raises(dpf.ParameterError, match="do not store it"):
         pickle.dumps(found)
     with pytest.raises(dpf.NotSanitizedError):
-        dpf.write_parquet(found.errors, tmp_path / "errors.parquet")
+        dpf.write(found.errors, tmp_path / "errors.parquet")
     assert not (tmp_path / "errors.parquet").exists()
     pyplot = pytest.importorskip("matplotlib.pyplot")
     ax = found.plot()

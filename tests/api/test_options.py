@@ -39,12 +39,9 @@ def test_the_sanitizer_has_every_option_and_default():
 
 
 TAKE_ALL = [
-    dpf.make_plan,
+    dpf.plan,
     dpf.sanitize,
-    dpf.price_targets,
     dpf.expect,
-    dpf.plan_parquet,
-    dpf.sanitize_parquet,
     pd.DataFrame.dp.plan,
     pd.DataFrame.dp.sanitize,
     pd.DataFrame.dp.expect,
@@ -67,7 +64,7 @@ def test_text_and_signature_have_every_option(function):
 STATISTICS = [name for name, _ in inspect.getmembers(Estimates, inspect.isfunction) if not name.startswith("_")]
 
 
-@pytest.mark.parametrize("name", sorted({*STATISTICS} - {"verify"}))
+@pytest.mark.parametrize("name", sorted({*STATISTICS} - {"verify", "is_listed"}))
 def test_the_accessor_shows_text_and_signature_of_estimates(name):
     method, own = getattr(Estimates, name), getattr(pd.DataFrame.dp, name)
     assert inspect.getdoc(own) == inspect.getdoc(method)

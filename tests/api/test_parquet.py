@@ -56,7 +56,7 @@ def people(n=N, seed=0):
 
 
 def plan_of(table, **options):
-    return dpf.make_plan(table, 6.0, spaces=SPACES, **options)
+    return dpf.plan(table, 6.0, spaces=SPACES, **options)
 
 
 def convert(source, target, **options):
@@ -150,7 +150,7 @@ class TestSameAsInMemory:
         assert out["sex"].to_pylist() != whole["sex"].to_pylist()
 
     def test_plan_parquet_is_the_plan_that_is_used(self, tmp_path, source):
-        plan = dpf.plan_parquet(source, 6.0, spaces=SPACES)
+        plan = dpf.plan(source, 6.0, spaces=SPACES)
         info = dpf.sanitize_parquet(source, tmp_path / "out.parquet", 6.0, spaces=SPACES, key=KEY)
         assert info.plan == plan == plan_of(people())
         assert plan.n == info.n == N
@@ -202,7 +202,7 @@ class TestPassthrough:
         pq.write_table(table, tmp_path / "in.parquet", row_group_size=777)
         spaces = {name: SPACES[name] for name in ("age", "sex")}
         for shuffle in (True, False):
-            plan = dpf.make_plan(table, 2.0, spaces=spaces, passthrough=["copied"], shuffle=shuffle)
+            plan = dpf.plan(table, 2.0, spaces=spaces, passthrough=["copied"], shuffle=shuffle)
             expected = dpf.sanitize(table.cast(PLAIN_VIEW) if kind == "view" else table, plan=plan, key=KEY).to_pylist()
             for batch_rows in (300, N):
                 out = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=batch_rows)
@@ -217,7 +217,7 @@ class TestPassthrough:
         column = pa.DictionaryArray.from_arrays(pa.array(np.arange(500, dtype=np.int32)), values)
         table = people(500).select(["age"]).append_column("c", column if encoded else column.dictionary_decode())
         pq.write_table(table, tmp_path / "in.parquet")
-        plan = dpf.make_plan(table, 1.0, spaces={"age": (0, 99)}, passthrough=["c"])
+        plan = dpf.plan(table, 1.0, spaces={"age": (0, 99)}, passthrough=["c"])
         out = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, compression="none")
         raw = (tmp_path / "out.parquet").read_bytes()
         assert b"NOBODY" not in raw
@@ -239,13 +239,13 @@ class TestPassthrough:
         lists = pa.ListArray.from_arrays(np.arange(N + 1, dtype=np.int32), inner)
         table = people().select(["age"]).append_column("c", lists)
         pq.write_table(table, tmp_path / "in.parquet", row_group_size=777)
-        plan = dpf.make_plan(table, 1.0, spaces={"age": (0, 99)}, passthrough=["c"])
+        plan = dpf.plan(table, 1.0, spaces={"age": (0, 99)}, passthrough=["c"])
         out = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
         assert out.schema.field("c").type == pa.list_(pa.string())
         assert out.to_pylist() == dpf.sanitize(table, plan=plan, key=KEY).to_pylist()
 
     def test_nothing_but_copies(self, tmp_path, source):
-        plan = dpf.make_plan(people(), 1.0, passthrough=people().column_names)
+        plan = dpf.plan(people(), 1.0, passthrough=people().column_names)
         out = convert(source, tmp_path / "out.parquet", plan=plan)
         assert sorted(map(str, out.to_pylist())) == sorted(map(str, people().to_pylist()))
 
@@ -290,7 +290,7 @@ class TestOutput:
         )
         space = dpf.Datetime("PT0S", "PT3600S", "s") if pa.types.is_duration(type_) else ("1970-01-01", "1971-01-01")
         pq.write_table(table, tmp_path / "in.parquet")
-        plan = dpf.make_plan(table, 1.0, spaces={"t": space})
+        plan = dpf.plan(table, 1.0, spaces={"t": space})
         out = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
         assert out.schema.field("t").type == type_
         assert out.to_pylist() == dpf.sanitize(table, plan=plan, key=KEY).to_pylist()
@@ -299,7 +299,7 @@ class TestOutput:
     def test_kinds_of_strings(self, tmp_path, small, type_):
         table = people().select(["sex"]).cast(pa.schema([("sex", type_)]))
         pq.write_table(table, tmp_path / "in.parquet", row_group_size=777)
-        plan = dpf.make_plan(table, 1.0, spaces={"sex": ["F", "M"]})
+        plan = dpf.plan(table, 1.0, spaces={"sex": ["F", "M"]})
         out = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
         assert out.schema.field("sex").type == type_
         assert out.to_pylist() == dpf.sanitize(people().select(["sex"]), plan=plan, key=KEY).to_pylist()
@@ -403,7 +403,7 @@ class TestOutput:
         for age, sex in ((0, "F"), (99, "M")):
             table = pa.table({"age": [age] * 5_000, "sex": [sex] * 5_000})
             pq.write_table(table, tmp_path / "in.parquet")
-            plan = dpf.make_plan(table, 1e-4, 0.0, spaces={"age": (0, 99), "sex": ["F", "M"]})
+            plan = dpf.plan(table, 1e-4, 0.0, spaces={"age": (0, 99), "sex": ["F", "M"]})
             convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
             group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
             columns = [group.column(i).to_dict() for i in range(2)]
@@ -501,7 +501,7 @@ class TestOutput:
             "point": dpf.Vector(2, 2.0),
         }
         pq.write_table(table, tmp_path / "in.parquet")
-        plan = dpf.make_plan(table, 6.0, delta=0, spaces=spaces, passthrough=["kept"])
+        plan = dpf.plan(table, 6.0, delta=0, spaces=spaces, passthrough=["kept"])
         released = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, compression=codec)
         group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
         found = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
@@ -592,7 +592,7 @@ class TestRefusals:
         dpf.read_parquet(release).to_parquet(tmp_path / "again.parquet")
         assert refused(tmp_path, tmp_path / "again.parquet", target, dpf.AlreadySanitizedError) == said
         with pytest.raises(dpf.AlreadySanitizedError):
-            dpf.plan_parquet(release, 1.0)
+            dpf.plan(release, 1.0)
 
     def test_newer_schema_is_told(self, tmp_path):
         pq.write_table(
@@ -804,6 +804,6 @@ def test_dates_outside_nanoseconds(tmp_path):
     """Days that pandas' nanoseconds cannot hold are days like any other."""
     table = pa.table({"d": pa.array([dt.date(1000, 1, 1), dt.date(3000, 1, 1)] * 50)})
     pq.write_table(table, tmp_path / "in.parquet")
-    plan = dpf.make_plan(table, 50.0, spaces={"d": (dt.date(1000, 1, 1), dt.date(3000, 1, 1))})
+    plan = dpf.plan(table, 50.0, spaces={"d": (dt.date(1000, 1, 1), dt.date(3000, 1, 1))})
     out = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
     assert out.to_pylist() == dpf.sanitize(table, plan=plan, key=KEY).to_pylist()

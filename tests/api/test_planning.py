@@ -105,7 +105,7 @@ def test_a_key_that_is_none_costs_nothing(tmp_path):
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("d", 3.0, 1e-3)
     with pytest.raises(dpf.ParameterError, match="key must be 32 bytes; take secrets"):
-        dpf.sanitize(TABLE, 1.0, key=b"short", ledger=ledger, dataset="d", **DECLARED)
+        dpf.sanitize(TABLE, epsilon=1.0, key=b"short", ledger=ledger, dataset="d", **DECLARED)
     assert ledger.history().empty
 
 

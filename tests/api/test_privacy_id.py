@@ -72,7 +72,7 @@ def test_a_person_with_a_thousand_rows_moves_as_many_as_are_kept():
     many = pd.DataFrame({"patient": ["q"] * 1_000, "age": [99] * 1_000, "visit": ["ward"] * 1_000})
     for rows in (1, 3):
         tables = [pd.concat([others, own], ignore_index=True) for own in (one, many)]
-        plans = [dpf.make_plan(t, 1.0, 1e-6, spaces=SPACES, privacy_id="patient", contributions=rows) for t in tables]
+        plans = [dpf.plan(t, 1.0, 1e-6, spaces=SPACES, privacy_id="patient", contributions=rows) for t in tables]
         assert plans[0] == plans[1]
         assert plans[0].n == 501 * rows
         counts = [counted(table["patient"].to_numpy(dtype=object), rows) for table in tables]
@@ -87,7 +87,7 @@ def test_a_person_with_a_thousand_rows_moves_as_many_as_are_kept():
 def test_the_id_does_not_leave_and_everyone_weighs_alike():
     frame = visits([50] * 100 + [1] * 400)
     frame["age"] = np.where(frame.groupby("patient")["age"].transform("size") > 1, 100, 0)
-    safe = dpf.sanitize(frame, 50.0, 1e-6, spaces=SPACES, privacy_id="patient", key=KEY)
+    safe = dpf.sanitize(frame, epsilon=50.0, delta=1e-6, spaces=SPACES, privacy_id="patient", key=KEY)
     assert list(safe.columns) == ["age", "visit"]
     assert len(safe) == 500
     assert safe.dp.mean("age")["estimate"] == pytest.approx(20, abs=4), "a fifth of the persons, most of the rows"
@@ -104,18 +104,18 @@ def test_files_and_frames_choose_the_same_rows(tmp_path, monkeypatch):
     frame = visits([4] * 60 + [1] * 40)
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "in.parquet", row_group_size=37)
     options = {"spaces": SPACES, "privacy_id": "patient", "contributions": 2, "key": KEY}
-    memory = dpf.sanitize(frame, 1.0, 1e-6, **options)
+    memory = dpf.sanitize(frame, epsilon=1.0, delta=1e-6, **options)
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, batch_rows=23, **options)
     file = dpf.read_parquet(tmp_path / "out.parquet")
     pd.testing.assert_frame_equal(memory.reset_index(drop=True), file, check_dtype=False)
     polars = pytest.importorskip("polars")
-    other = dpf.sanitize(polars.from_pandas(frame), 1.0, 1e-6, **options)
+    other = dpf.sanitize(polars.from_pandas(frame), epsilon=1.0, delta=1e-6, **options)
     assert other.to_pandas()["age"].tolist() == memory["age"].tolist()
 
 
 def test_inference_counts_chosen_rows_alone_and_a_plan_chooses_again(tmp_path):
     frame = visits([20] * 300 + [1] * 1_500)
-    plan = dpf.make_plan(frame, 8.0, 1e-6, privacy_id="patient")
+    plan = dpf.plan(frame, 8.0, 1e-6, privacy_id="patient")
     assert plan.n == 1_800
     safe = dpf.sanitize(frame, plan=plan, key=KEY)
     assert len(safe) == 1_800
@@ -136,7 +136,7 @@ def test_an_interrupted_job_chooses_the_same_rows(tmp_path, monkeypatch):
     def watched(*args):
         chosen.append(real(*args))
         if len(chosen) == 1:
-            monkeypatch.setattr("dpframe.api.parquet.Job.run", stop)
+            monkeypatch.setattr("dpframe.api.verbs.Job.run", stop)
         return chosen[-1]
 
     def stop(*_):
@@ -175,25 +175,25 @@ def test_what_cannot_be_chosen_by_is_refused(name):
     if name == "copied":
         given["spaces"] = {"visit": SPACES["visit"]}
     with pytest.raises((dpf.ParameterError, dpf.PlanError), match=says):
-        dpf.sanitize(visits([2, 1, 4]), 1.0, 1e-6, **given)
+        dpf.sanitize(visits([2, 1, 4]), epsilon=1.0, delta=1e-6, **given)
 
 
 def test_ids_that_name_nobody_are_refused():
     frame = visits([2, 1, 4])
     frame.loc[4, "patient"] = None
     with pytest.raises(dpf.ColumnError, match="column 'patient' at row position 4: is null, and privacy_id names a"):
-        dpf.sanitize(frame, 1.0, 1e-6, spaces=SPACES, privacy_id="patient")
+        dpf.sanitize(frame, epsilon=1.0, delta=1e-6, spaces=SPACES, privacy_id="patient")
     frame["patient"] = np.linspace(0, 1, len(frame))
     with pytest.raises(dpf.ColumnError, match=r"'patient': has type double, and privacy_id must be.*cast it to text"):
-        dpf.sanitize(frame, 1.0, 1e-6, spaces=SPACES, privacy_id="patient")
+        dpf.sanitize(frame, epsilon=1.0, delta=1e-6, spaces=SPACES, privacy_id="patient")
     frame["patient"] = [1, 1, 2, 2, 2, 3, 3]
     frame.loc[5, "visit"] = None
     with pytest.raises(dpf.ColumnError, match="'visit' at row position 5: is null"):
-        dpf.sanitize(frame, 1.0, 1e-6, spaces=SPACES, privacy_id="patient", contributions=2)
+        dpf.sanitize(frame, epsilon=1.0, delta=1e-6, spaces=SPACES, privacy_id="patient", contributions=2)
 
 
 def test_contributions_alone_are_said_to_be_believed():
-    plan = dpf.make_plan(visits([2] * 50), 1.0, 1e-6, spaces=SPACES, drop=["patient"], contributions=2)
+    plan = dpf.plan(visits([2] * 50), 1.0, 1e-6, spaces=SPACES, drop=["patient"], contributions=2)
     assert "BELIEVED, not enforced: that nobody owns more than 2 rows (see privacy_id)" in str(plan)
 
 
@@ -224,7 +224,7 @@ def test_neighbouring_persons_are_as_close_as_is_promised():
     ]
     # Of Arrow, which is released in a third of the time that pandas takes.
     tables = [pa.Table.from_pandas(table, preserve_index=False) for table in tables]
-    plan = dpf.make_plan(tables[0], 1.0, 1e-3, spaces=SPACES, privacy_id="patient", measure=None)
+    plan = dpf.plan(tables[0], 1.0, 1e-3, spaces=SPACES, privacy_id="patient", measure=None)
     seen = [
         [
             dpf.sanitize(t, plan=plan, key=(2 * k + i).to_bytes(32, "big"))["visit"].to_pylist().count("ward")
@@ -251,7 +251,7 @@ def test_wide_ids_are_told_apart(name, tmp_path):
     type_ = pa.uint64() if name == "unsigned" else pa.int64()
     table = pa.table({"patient": pa.array(WIDE[name], type_), "visit": ["home"] * 40})
     spaces = {"visit": SPACES["visit"]}
-    assert len(dpf.sanitize(table, 1.0, 1e-6, spaces=spaces, privacy_id="patient", contributions=2)) == 80
+    assert len(dpf.sanitize(table, epsilon=1.0, delta=1e-6, spaces=spaces, privacy_id="patient", contributions=2)) == 80
     pq.write_table(table, tmp_path / "in.parquet")
     options = {"spaces": spaces, "privacy_id": "patient", "contributions": 2}
     assert dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options).n == 80
@@ -266,7 +266,7 @@ def test_a_refusal_tells_nothing_of_the_choice():
     frame.loc[7, "visit"] = "elsewhere"
     for key in range(12):
         with pytest.raises(dpf.ColumnError, match="'visit' at row position 7"):
-            dpf.sanitize(frame, 1.0, 1e-6, spaces=SPACES, privacy_id="patient", key=bytes([key]) * 32)
+            dpf.sanitize(frame, epsilon=1.0, delta=1e-6, spaces=SPACES, privacy_id="patient", key=bytes([key]) * 32)
 
 
 @pytest.mark.parametrize("kind", ["polars categorical", "polars enum", "views", "null entry"])
@@ -289,13 +289,15 @@ def test_ids_of_any_kind_of_text(kind):
             }
         ),
     }[kind]()
-    safe = dpf.sanitize(table, 1.0, 1e-6, spaces={"visit": SPACES["visit"]}, privacy_id="patient", measure=None)
+    safe = dpf.sanitize(
+        table, epsilon=1.0, delta=1e-6, spaces={"visit": SPACES["visit"]}, privacy_id="patient", measure=None
+    )
     assert len(safe) == 7
 
 
 def test_lists_of_views_are_taken_and_the_id_is_not_dropped_twice():
     table = pa.table({"l": pa.array([["a"], ["b"], []] * 10).cast(pa.list_(pa.string_view())), "patient": range(30)})
     spaces = {"l": dpf.Subset(["a", "b"])}
-    assert len(dpf.sanitize(table, 1.0, spaces=spaces, privacy_id="patient")) == 30
+    assert len(dpf.sanitize(table, epsilon=1.0, spaces=spaces, privacy_id="patient")) == 30
     with pytest.raises(dpf.ParameterError, match="does not leave by itself; take it out of drop and passthrough"):
-        dpf.sanitize(table, 1.0, spaces=spaces, privacy_id="patient", drop=["patient"])
+        dpf.sanitize(table, epsilon=1.0, spaces=spaces, privacy_id="patient", drop=["patient"])

@@ -220,7 +220,7 @@ def test_a_ledger_keeps_the_neighbours_and_converts_one_way(people, tmp_path):
         with pytest.raises(dpf.ParameterError, match="which does not add up: ask with"):
             ask(dataset, **options)
     with pytest.raises(dpf.ParameterError, match="which does not add up"):
-        dpf.sanitize(people[["sex"]], 1.0, delta=0, spaces={"sex": ["F", "M"]}, ledger=ledger, dataset="added")
+        dpf.sanitize(people[["sex"]], epsilon=1.0, delta=0, spaces={"sex": ["F", "M"]}, ledger=ledger, dataset="added")
     assert ledger.summary()["unit"].tolist() == ["row", "add_remove row"]
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
-from dpframe.api.replay import FACES
+from dpframe.api.replay import FACES, replayed
 from dpframe.cli.main import main
 
 CENSUS = dpf.datasets.make_census(150, columns=["age", "sex", "occupation", "income", "hobbies"])
@@ -32,13 +32,13 @@ PLANS = {
 
 
 def plan(**options):
-    return dpf.make_plan(CENSUS, 2.0, **{"delta": 1e-4, "spaces": SPACES, "nulls": "impute"} | options)
+    return dpf.plan(CENSUS, 2.0, **{"delta": 1e-4, "spaces": SPACES, "nulls": "impute"} | options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_releases_differ_in_one_row_and_nothing_else(name):
-    found = dpf.replay_audit(CENSUS, plan(**PLANS[name]), edits=40, random_state=1)
+    found = dpf.audit(CENSUS, plan(**PLANS[name]), runs=40, random_state=1)
     assert found.ok, str(found)
     assert found.edits == 40
     assert "at most one released row differed, and nothing else" in str(found)
@@ -104,7 +104,7 @@ PLANTED = {
 def test_planted_faults_are_found(face):
     """On a table of six rows, most of whose edits touch what the fault hangs on."""
     table = pa.Table.from_pandas(CENSUS.head(6), preserve_index=False)
-    found = dpf.replay_audit(table, plan(measure=None).replan(6), 300, 0, faces={"planted": face})
+    found = replayed(table, plan(measure=None).replan(6), 300, 0, faces={"planted": face})
     assert not found.ok
     assert any(PLANTED[face] in failure for failure in found.failures), str(found)
     assert "planted" in str(found)
@@ -113,20 +113,20 @@ def test_planted_faults_are_found(face):
 def test_what_cannot_be_audited_is_refused():
     made = plan()
     with pytest.raises(dpf.ParameterError, match="plan must be a Plan"):
-        dpf.replay_audit(CENSUS, made.to_json())
+        dpf.audit(CENSUS, made.to_json())
     with pytest.raises(dpf.ParameterError, match="edits must be a whole number"):
-        dpf.replay_audit(CENSUS, made, 0)
+        dpf.audit(CENSUS, made, runs=0)
     with pytest.raises(dpf.ParameterError, match="the table has no rows, or the plan randomises no column"):
-        dpf.replay_audit(CENSUS.head(0), made)
+        dpf.audit(CENSUS.head(0), made)
     with pytest.raises(dpf.AlreadySanitizedError, match="audit the plan on the original table"):
-        dpf.replay_audit(dpf.sanitize(CENSUS, plan=made), made)
+        dpf.audit(dpf.sanitize(CENSUS, plan=made), made)
     with pytest.raises(dpf.ColumnError, match="'income': is in the plan but not in the table"):
-        dpf.replay_audit(CENSUS.drop(columns="income"), made)
+        dpf.audit(CENSUS.drop(columns="income"), made)
 
 
 def test_refusals_are_counted():
-    strict = dpf.make_plan(CENSUS[["sex"]], 1.0, spaces={"sex": ["F", "M"]})
-    found = dpf.replay_audit(CENSUS[["sex"]], strict, 60, 0)
+    strict = dpf.plan(CENSUS[["sex"]], 1.0, spaces={"sex": ["F", "M"]})
+    found = dpf.audit(CENSUS[["sex"]], strict, runs=60, random_state=0)
     assert found.ok
     assert found.refused > 5
     assert "were refused, and a refusal that is seen reveals a value" in str(found)
@@ -165,9 +165,9 @@ def test_honest_plans_raise_no_alarm(name):
     table = HONEST[name]()
     options = {"passthrough": ["c"]} if name == "copied categories" else {}
     spaces = {"s": (0, 4)} | ({"l": dpf.Subset(["a", "b"])} if name == "lists of views" else {})
-    made = dpf.make_plan(table, 1.0, 1e-6, spaces=spaces, nulls="impute", **options)
-    found = dpf.replay_audit(table, made, 40, 3)
+    made = dpf.plan(table, 1.0, 1e-6, spaces=spaces, nulls="impute", **options)
+    found = dpf.audit(table, made, runs=40, random_state=3)
     assert found.ok, str(found)
-    left_out = dpf.make_plan(table, 1.0, drop=[*spaces, *options.get("passthrough", [])])
+    left_out = dpf.plan(table, 1.0, drop=[*spaces, *options.get("passthrough", [])])
     with pytest.raises(dpf.ParameterError, match="or the plan randomises no column"):
-        dpf.replay_audit(table, left_out)
+        dpf.audit(table, left_out)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.api.targets import forecast_errors, reached
+from dpframe.api.targets import forecast_errors, price_targets, reached
 from dpframe.errors import ParameterError
 from dpframe.tables.frames import wrap
 
@@ -39,7 +39,7 @@ def test_the_plan_found_meets_all_targets_and_no_smaller_epsilon_does():
     assert reach.worst(reach.plan_at(plan.epsilon * 0.98)) > 1
     assert plan.verify().ok
     # Tables that targets name have all that tables may cost: by default three times as much is needed.
-    usual = dpf.make_plan(data, plan.epsilon * 1.5, **OPTIONS)
+    usual = dpf.plan(data, plan.epsilon * 1.5, **OPTIONS)
     assert max(e / t.error for e, t in zip(forecast_errors(usual, reach.targets), reach.targets, strict=True)) > 1
     assert {measure.columns for measure in plan.measures} == {("region",), ("sex", "region"), ("age",)}
 
@@ -85,19 +85,19 @@ def test_supports_have_targets_too():
 
 
 def test_prices_say_what_binds_and_what_half_would_cost():
-    prices = dpf.price_targets(frame(), {"region": 0.05, "age": 3.0}, **PURE)
+    prices = price_targets(frame(), {"region": 0.05, "age": 3.0}, **PURE)
     assert prices["binds"].any()
     assert (prices["std_error"] <= prices["target"]).all()
     epsilon = prices.attrs["epsilon"]
     assert (prices["epsilon_if_halved"] >= epsilon * 0.99).all()
     binding = prices.loc[prices["binds"], "epsilon_if_halved"].max()
     assert binding > 1.3 * epsilon
-    assert math.isnan(dpf.price_targets(frame(), {"age": 2.0}, 1, **PURE)["epsilon_if_halved"].iloc[0])
+    assert math.isnan(price_targets(frame(), {"age": 2.0}, 1, **PURE)["epsilon_if_halved"].iloc[0])
 
 
 def test_spaces_of_a_plan_that_found_them_do():
-    found = dpf.make_plan(frame()[["sex"]], 4.0)
-    plan = dpf.make_plan(frame()[["sex"]], target={"sex": 0.05}, spaces=found, measure=None)
+    found = dpf.plan(frame()[["sex"]], 4.0)
+    plan = dpf.plan(frame()[["sex"]], target={"sex": 0.05}, spaces=found, measure=None)
     assert plan.reused is not None
 
 
@@ -128,12 +128,12 @@ def test_spaces_of_a_plan_that_found_them_do():
 )
 def test_refusals_of_targets(given, rule):
     with pytest.raises(ParameterError, match=rule):
-        dpf.make_plan(frame(), **OPTIONS, **given)
+        dpf.plan(frame(), **OPTIONS, **given)
 
 
 def test_unknown_spaces_are_refused_before_anything_is_spent():
     with pytest.raises(ParameterError, match=r"the spaces of all columns, and those of age.*declare spaces"):
-        dpf.make_plan(frame()[["age"]], target={"age": 1.0})
+        dpf.plan(frame()[["age"]], target={"age": 1.0})
 
 
 def test_a_cap_on_rows_leaves_less_but_a_plan():
@@ -145,15 +145,15 @@ def test_a_cap_on_rows_leaves_less_but_a_plan():
 def test_what_is_known_already_costs_nothing():
     data, spaces = frame()[["sex"]].assign(one="a"), {"sex": ["F", "M"], "one": ["a"]}
     alone, both = ({"sex": 0.01}, {"sex": 0.01, "one": 1e-4})
-    first, second = (dpf.make_plan(data, target=target, spaces=spaces, delta=1e-6).epsilon for target in (alone, both))
+    first, second = (dpf.plan(data, target=target, spaces=spaces, delta=1e-6).epsilon for target in (alone, both))
     assert second == pytest.approx(first, rel=0.01)
-    prices = dpf.price_targets(data, both, spaces=spaces, delta=0.0)
+    prices = price_targets(data, both, spaces=spaces, delta=0.0)
     assert prices.loc["one", "epsilon_if_halved"] == prices.attrs["epsilon"]
 
 
 def test_a_handful_of_rows_has_targets_of_rows():
     data = frame()[["sex"]].head(10)
-    plan = dpf.make_plan(data, target={"sex": np.float32(0.2)}, spaces={"sex": ["F", "M"]})
+    plan = dpf.plan(data, target={"sex": np.float32(0.2)}, spaces={"sex": ["F", "M"]})
     assert not plan.measures
     assert plan.forecast().loc[("marginal", "sex"), "std_error"] <= 0.2
 
@@ -173,7 +173,7 @@ def test_the_command_line_finds_the_same(tmp_path, capsys):
     assert "Targets, and what half of each would ask for" in shown
     assert "epsilon_if_halved" in shown
     plan = dpf.Plan.read(tmp_path / "plan.json")
-    python = dpf.plan_parquet(
+    python = dpf.plan(
         tmp_path / "in.parquet",
         delta=0.0,
         spaces={k: SPACES[k] for k in ("sex", "region")},

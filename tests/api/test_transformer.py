@@ -180,7 +180,7 @@ def test_an_index_that_is_more_than_positions_is_warned_of_and_in_the_plan(index
     assert dpf.Plan.from_json(plan.to_json()) == plan
     assert out.dp.verify()
     out.to_parquet(tmp_path / "out.parquet")
-    assert dpf.verify_file(tmp_path / "out.parquet").ok
+    assert dpf.verify(tmp_path / "out.parquet").ok
 
 
 def test_a_plain_index_is_no_matter():
@@ -192,7 +192,7 @@ def test_a_plain_index_is_no_matter():
 
 
 def test_a_plan_keeps_an_index_only_with_the_order():
-    plan = dpf.make_plan(table(), 1.0, spaces=SPACES, drop=["id"], shuffle=False)
+    plan = dpf.plan(table(), 1.0, spaces=SPACES, drop=["id"], shuffle=False)
     with pytest.raises(dpf.ParameterError, match="keeps_index must be False, or True with shuffle=False"):
         dataclasses.replace(plan, keeps_index=True, shuffle=True)
     with pytest.raises(dpf.PlanError, match="keeps_index must be False, or True with shuffle=False"):
@@ -232,7 +232,7 @@ def test_columns_by_name_by_number_and_all_at_once():
 
 def test_a_ready_plan_and_another_plan_s_spaces():
     frame = table()
-    plan = dpf.make_plan(frame, 2.0, spaces=SPACES, drop=["id"], shuffle=False)
+    plan = dpf.plan(frame, 2.0, spaces=SPACES, drop=["id"], shuffle=False)
     assert dpf.Sanitizer(plan=plan).fit(frame).plan_ == plan
     again = dpf.Sanitizer(3.0, spaces=plan, drop=["id"]).fit(frame)
     assert again.plan_.epsilon == 3.0

@@ -50,7 +50,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def converted(source: Path, folder: Path, shuffle: bool, threads: int) -> dict[str, float]:
     """Return the least seconds, and the greatest peak, of some conversions."""
-    plan = dpf.plan_parquet(source, 24.0, spaces=SPACES, shuffle=shuffle)
+    plan = dpf.plan(source, 24.0, spaces=SPACES, shuffle=shuffle)
     (folder / "plan.json").write_text(plan.to_json())
     found = []
     for _ in range(ROUNDS):

@@ -44,7 +44,7 @@ def read_and_write(source, output, copy):
 
 @pytest.mark.parametrize("shuffle", [False, True], ids=["kept order", "shuffled"])
 def test_parquet_to_parquet(benchmark, tmp_path, source, shuffle):
-    plan = dpf.plan_parquet(source, 4.0, spaces=SPACES, shuffle=shuffle)
+    plan = dpf.plan(source, 4.0, spaces=SPACES, shuffle=shuffle)
     output = tmp_path / "out.parquet"
     info = benchmark.pedantic(
         dpf.sanitize_parquet, (source, output), {"plan": plan}, rounds=3, iterations=1, warmup_rounds=1

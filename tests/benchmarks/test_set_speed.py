@@ -100,7 +100,7 @@ def source(tmp_path_factory):
 @pytest.mark.parametrize("shuffle", [False, True], ids=["kept order", "shuffled"])
 def test_parquet_to_parquet(benchmark, tmp_path, source, shuffle):
     """Reach: at most 1.5 of pyarrow reading the input and writing the same output."""
-    plan = dpf.plan_parquet(source, 24.0, spaces=SPACES, shuffle=shuffle)
+    plan = dpf.plan(source, 24.0, spaces=SPACES, shuffle=shuffle)
     output = tmp_path / "out.parquet"
     call = (dpf.sanitize_parquet, (source, output), {"plan": plan})
     benchmark.pedantic(*call, rounds=3, iterations=1, warmup_rounds=1)

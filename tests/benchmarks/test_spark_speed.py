@@ -60,7 +60,7 @@ def test_spark_beside_a_plain_copy(benchmark: Any, tmp_path: Path) -> None:
         pq.write_table(pa.concat_tables([part] * 5), source / f"{file}.parquet")
     rows = 5 * PART * FILES
     for name, shuffle in (("kept", False), ("shuffled", True)):
-        plan = dpf.plan_parquet(source, 1.0, 1e-9, spaces=SPACES, measure=None, shuffle=shuffle)
+        plan = dpf.plan(source, 1.0, 1e-9, spaces=SPACES, measure=None, shuffle=shuffle)
         (tmp_path / f"{name}.json").write_text(plan.to_json())
 
     def run() -> dict[int, dict[str, float]]:

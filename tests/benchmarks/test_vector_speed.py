@@ -149,7 +149,7 @@ def rewritten(source: Any, output: Any, copy: Any) -> None:
 @pytest.mark.parametrize("shuffle", [False, True], ids=["kept order", "shuffled"])
 @pytest.mark.parametrize("kind", SPACES)
 def test_curves_from_parquet_to_parquet(benchmark: Any, tmp_path: Any, source: Any, kind: str, shuffle: bool) -> None:
-    plan = dpf.plan_parquet(source, 1.0, 1e-6, spaces={"load_curve": SPACES[kind]}, shuffle=shuffle)
+    plan = dpf.plan(source, 1.0, 1e-6, spaces={"load_curve": SPACES[kind]}, shuffle=shuffle)
     output = tmp_path / "out.parquet"
     info = benchmark.pedantic(
         dpf.sanitize_parquet, (source, output), {"plan": plan}, rounds=3, iterations=1, warmup_rounds=1

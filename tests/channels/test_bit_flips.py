@@ -267,7 +267,7 @@ def test_sets_take_their_own_mechanisms_only():
 
 def test_every_kind_of_table_gives_the_same_release(hobbies, tmp_path):
     options = {"spaces": {"hobbies": HOBBIES, "age": (0, 120)}, "key": KEY}
-    safe = dpf.sanitize(hobbies, 4.0, **options)
+    safe = dpf.sanitize(hobbies, epsilon=4.0, **options)
     assert safe.dp.verify()
     expected = safe["hobbies"].tolist()
     assert all(type(v) is list for v in expected)
@@ -280,18 +280,18 @@ def test_every_kind_of_table_gives_the_same_release(hobbies, tmp_path):
         pa.list_(pa.dictionary(pa.int32(), pa.string())),
     ]
     for type_ in types:
-        out = dpf.sanitize(table.set_column(0, "hobbies", table["hobbies"].cast(type_)), 4.0, **options)
+        out = dpf.sanitize(table.set_column(0, "hobbies", table["hobbies"].cast(type_)), epsilon=4.0, **options)
         assert out.schema.field("hobbies").type == type_
         assert out["hobbies"].to_pylist() == expected
         arrow = hobbies.assign(
             hobbies=pd.Series(table["hobbies"].cast(type_).combine_chunks(), dtype=pd.ArrowDtype(type_))
         )
-        again = dpf.sanitize(arrow, 4.0, **options)
+        again = dpf.sanitize(arrow, epsilon=4.0, **options)
         assert again["hobbies"].dtype == arrow["hobbies"].dtype
         assert [list(v) for v in again["hobbies"]] == expected
     for inner in (pl.String, pl.Enum(list(dpf.datasets.HOBBIES))):
         frame = pl.DataFrame(table).with_columns(pl.col("hobbies").cast(pl.List(inner)))
-        out = dpf.sanitize(frame, 4.0, **options)
+        out = dpf.sanitize(frame, epsilon=4.0, **options)
         assert out.schema == frame.schema
         assert out["hobbies"].to_list() == expected
 
@@ -304,7 +304,7 @@ def test_parquet_gives_the_same_release_in_any_batches(hobbies, tmp_path, shuffl
     spaces = {"hobbies": Nullable(HOBBIES), "age": (0, 120)}
     rows = hobbies.copy()
     rows.loc[::9, "hobbies"] = None
-    plan = dpf.make_plan(rows, 4.0, spaces=spaces, shuffle=shuffle)
+    plan = dpf.plan(rows, 4.0, spaces=spaces, shuffle=shuffle)
     safe = dpf.sanitize(rows, plan=plan, key=KEY)
     table = pa.Table.from_pandas(rows, preserve_index=False)
     digests = set()
@@ -376,7 +376,7 @@ def test_items_are_read_as_dictionaries_and_no_batch_crosses_a_row_group(tmp_pat
 
 def test_fixed_size_lists_come_back_as_lists():
     table = pa.table({"x": pa.array([["art", "chess"]] * 20, pa.list_(pa.string(), 2))})
-    out = dpf.sanitize(table, 3.0, spaces={"x": SPACE})
+    out = dpf.sanitize(table, epsilon=3.0, spaces={"x": SPACE})
     assert out.schema.field("x").type == pa.list_(pa.field("item", pa.string()))
 
 
@@ -402,10 +402,10 @@ def test_a_changed_item_changes_the_digest():
 
 def test_grouped_sets_are_warned_of(hobbies):
     options = {"spaces": {"hobbies": HOBBIES, "age": (0, 120)}, "shuffle": False}
-    dpf.sanitize(hobbies, 2.0, **options)
+    dpf.sanitize(hobbies, epsilon=2.0, **options)
     ordered = hobbies.iloc[np.argsort(hobbies["hobbies"].map(lambda v: str(sorted(v))))]
     with pytest.warns(OrderLeakWarning, match="grouped by hobbies"):
-        dpf.sanitize(ordered, 2.0, **options)
+        dpf.sanitize(ordered, epsilon=2.0, **options)
     watch = SortedWatch()
     for part in np.array_split(np.repeat(Subset(range(70)).code_array([5, 1 << 69, 3 << 60]), 40, axis=0), 7):
         watch.update({"x": part})
@@ -416,14 +416,14 @@ def test_grouped_sets_are_warned_of(hobbies):
 def test_spaces_read_off_the_data(hobbies, tmp_path):
     hobbies.to_parquet(tmp_path / "in.parquet")
     with pytest.warns(PrivacyLeakWarning, match="spaces of hobbies"):
-        plan = dpf.make_plan(hobbies[["hobbies"]], 1.0, infer="data")
+        plan = dpf.plan(hobbies[["hobbies"]], 1.0, infer="data")
     observed = {item for v in hobbies["hobbies"] for item in v}
     assert plan["hobbies"].space == Subset(sorted(observed), max(map(len, hobbies["hobbies"])), "other")
     assert plan.leaks == ("hobbies",)
     with pytest.warns(PrivacyLeakWarning):
         assert (
-            dpf.plan_parquet(tmp_path / "in.parquet", 1.0, infer="data")["hobbies"]
-            == dpf.make_plan(hobbies, 1.0, infer="data")["hobbies"]
+            dpf.plan(tmp_path / "in.parquet", 1.0, infer="data")["hobbies"]
+            == dpf.plan(hobbies, 1.0, infer="data")["hobbies"]
         )
     for column, expected in [
         (pa.array([[3, 1], None, [2]]), Nullable(Subset((1, 2, 3), 2))),
@@ -431,22 +431,22 @@ def test_spaces_read_off_the_data(hobbies, tmp_path):
         (pa.array([[True]] * 3, pa.list_(pa.bool_())), Subset((True,), 1)),
     ]:
         with pytest.warns(PrivacyLeakWarning):
-            assert dpf.make_plan(pa.table({"x": column}), 1.0, infer="data")["x"].space == expected
+            assert dpf.plan(pa.table({"x": column}), 1.0, infer="data")["x"].space == expected
     refused(
         ParameterError,
         r"'x': Subset\(\[ITEM, …\]\)",
-        lambda: dpf.make_plan(pa.table({"x": column}), 1.0, infer="public"),
+        lambda: dpf.plan(pa.table({"x": column}), 1.0, infer="public"),
     )
     refused(
         ColumnError,
         "has type list<item: timestamp",
-        lambda: dpf.make_plan(pa.table({"x": pa.array([[1]], pa.list_(pa.timestamp("s")))}), 1.0, infer="data"),
+        lambda: dpf.plan(pa.table({"x": pa.array([[1]], pa.list_(pa.timestamp("s")))}), 1.0, infer="data"),
     )
 
 
 def test_a_plan_of_sets(hobbies):
     spaces = {"hobbies": HOBBIES, "age": (0, 120)}
-    plan = dpf.make_plan(hobbies, 4.0, 0.0, spaces=spaces, mechanisms={"hobbies": "asymmetric_bitflip"})
+    plan = dpf.plan(hobbies, 4.0, 0.0, spaces=spaces, mechanisms={"hobbies": "asymmetric_bitflip"})
     assert plan["hobbies"].mechanism == AsymmetricBitFlip(24, 6, 2.0)
     assert dpf.Plan.from_json(plan.to_json()) == plan
     row = plan.summary().loc["hobbies"]
@@ -467,7 +467,7 @@ def test_a_plan_of_sets(hobbies):
 
 def test_strict_spaces_still_read_their_releases(hobbies):
     space = Subset(dpf.datasets.HOBBIES, max_size=6, strict=True)
-    safe = dpf.sanitize(hobbies[["hobbies"]], 1.0, spaces={"hobbies": Nullable(space)}, key=KEY)
+    safe = dpf.sanitize(hobbies[["hobbies"]], epsilon=1.0, spaces={"hobbies": Nullable(space)}, key=KEY)
     assert max(len(v) for v in safe["hobbies"] if v is not None) > 6
     assert safe.dp.verify()
     assert len(safe.dp.support("hobbies")) == 24

@@ -81,7 +81,7 @@ def test_null_stands_beside_a_new_mechanism_in_plans_and_estimates() -> None:
     space, ages = Nullable(Integer(0, 8)), pd.DataFrame({"a": pd.array([3, None, 5, 8, 0, 3] * 500, dtype="Int64")})
     mechanism = mechanism_for(space, 2.0, 0.0, "nullable_falling")
     assert mechanism.size == space.size
-    made = dpf.make_plan(ages, 3.0, spaces={"a": space}, mechanisms={"a": "nullable_falling"}, shuffle=False)
+    made = dpf.plan(ages, 3.0, spaces={"a": space}, mechanisms={"a": "nullable_falling"}, shuffle=False)
     again = type(made).from_json(made.to_json())
     assert again.columns[0].mechanism == made.columns[0].mechanism
     safe = dpf.sanitize(ages, plan=again, key=bytes(32))

@@ -192,7 +192,7 @@ def test_every_face_releases_the_same_rows(people, tmp_path) -> None:
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY, batch_rows=700)
     safe = dpf.sanitize(people, plan=plan, key=KEY)
     assert pq.read_table(tmp_path / "out.parquet")["load_curve"].to_pylist() == safe["load_curve"].tolist()
-    assert dpf.verify_file(tmp_path / "out.parquet").ok
+    assert dpf.verify(tmp_path / "out.parquet").ok
     assert safe.dp.verify()
 
 

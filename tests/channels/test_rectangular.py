@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from strategies import examples
 
-import dpframe as dpf
+from dpframe.accounting import finite
 from dpframe.channels import Matrix, RectangularMatrix
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import Keystream
@@ -37,7 +37,7 @@ def test_loss_and_surrogates_are_those_of_the_matrix(data):
     assert channel.loss.epsilon() == pytest.approx(float(exact_epsilon(columns)), rel=1e-12, abs=1e-12)
     if inputs > 1:
         assert Fraction(channel.loss.delta(0.2)) >= exact_delta(columns, WORD, 0.2)
-        assert channel.loss.delta(0.2) == pytest.approx(dpf.tight(matrix, epsilon=0.2), rel=1e-6, abs=1e-12)
+        assert channel.loss.delta(0.2) == pytest.approx(finite.tight(matrix, epsilon=0.2), rel=1e-6, abs=1e-12)
     assert channel.blanket == pytest.approx(matrix.min(axis=0).sum(), rel=1e-12)
     if np.linalg.matrix_rank(matrix) == inputs and np.linalg.cond(matrix) < 1e6:
         f = np.arange(inputs) - 0.5
@@ -75,7 +75,7 @@ def test_an_output_of_its_own_needs_delta():
     refused(ParameterError, "raise that zero, or give a delta of at least 0.05", lambda: RectangularMatrix.of(rows))
     channel = RectangularMatrix.of(rows, 0.06)
     assert channel.loss.epsilon() == math.inf
-    assert channel.loss.epsilon(0.06) == pytest.approx(dpf.tight(rows, delta=0.06), rel=1e-9)
+    assert channel.loss.epsilon(0.06) == pytest.approx(finite.tight(rows, delta=0.06), rel=1e-9)
     drawn = channel.sample(np.repeat([0, 1], 5_000), Keystream(KEY).column("x"))
     assert 2 in drawn[:5_000]
     assert 2 not in drawn[5_000:]

@@ -204,8 +204,8 @@ def test_a_matrix_with_zeros_in_plans_and_releases() -> None:
     frame = pd.DataFrame({"a": list("xyz") * 2_000, "b": ["u", "v"] * 3_000})
     safe = dpf.sanitize(
         frame,
-        8.0,
-        0.05,
+        epsilon=8.0,
+        delta=0.05,
         spaces={"a": list("xyz"), "b": ["u", "v"]},
         mechanisms={"a": mechanism},
         shuffle=False,
@@ -225,7 +225,7 @@ def test_no_mass_that_all_inputs_share_is_no_hindrance() -> None:
     mechanism = Matrix.of((1 - np.eye(4)) / 3, 0.34)
     assert mechanism.blanket == 0
     frame = pd.DataFrame({"a": list("wxyz") * 150, "b": ["u", "v"] * 300})
-    plan = dpf.make_plan(
+    plan = dpf.plan(
         frame, 9.0, 0.5, spaces={"a": list("wxyz"), "b": ["u", "v"]}, mechanisms={"a": mechanism}, measure=["b"]
     )
     assert plan.measures
@@ -387,7 +387,7 @@ def test_little_slack_comes_within_a_hundredth_of_the_programme() -> None:
         assert near.expected_error() < 1.01 * programme.worst_error(programme.solve())
         assert near.loss.epsilon() <= epsilon
     frame = pd.DataFrame({"x": list(range(16)) * 20})
-    safe = dpf.sanitize(frame, 1.0, delta=0, shuffle=False, spaces={"x": ranks(16)}, mechanisms={"x": near})
+    safe = dpf.sanitize(frame, epsilon=1.0, delta=0, shuffle=False, spaces={"x": ranks(16)}, mechanisms={"x": near})
     assert len(safe) == 320
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
+from dpframe.accounting import finite
 from dpframe.channels import Exponential
 from dpframe.spaces import Ordinal
 
@@ -34,7 +35,7 @@ def test_a_base_measure_and_a_utility_decide_the_law():
     rate = math.log(laws[0, 0] / laws[0, 1] * base[1] / base[0])
     expected = base * np.exp(rate * utility)
     np.testing.assert_allclose(laws, expected / expected.sum(axis=1, keepdims=True), rtol=1e-9)
-    assert 1.4999 < dpf.tight(laws) <= 1.5 + 1e-9
+    assert 1.4999 < finite.tight(laws) <= 1.5 + 1e-9
 
 
 def test_it_releases_columns():
@@ -81,11 +82,11 @@ def test_tight_is_the_worst_event(shape):
     rows = [[w / (sum(row) or 1) for w in row] if sum(row) else [Fraction(1, shape[1])] * shape[1] for row in rows]
     every = list(itertools.permutations(range(shape[0]), 2))
     for epsilon in (0.0, 0.3, 1.0):
-        assert dpf.tight(rows, epsilon=epsilon) == pytest.approx(max(0.0, brute(rows, epsilon, every)), abs=1e-12)
+        assert finite.tight(rows, epsilon=epsilon) == pytest.approx(max(0.0, brute(rows, epsilon, every)), abs=1e-12)
         near = [(0, 1), (1, 0)]
-        found = dpf.tight(rows, epsilon=epsilon, neighbours=[(0, 1)])
+        found = finite.tight(rows, epsilon=epsilon, neighbours=[(0, 1)])
         assert found == pytest.approx(max(0.0, brute(rows, epsilon, near)), abs=1e-12)
-        at = dpf.tight(rows, delta=found + 1e-9, neighbours=[(0, 1)])
+        at = finite.tight(rows, delta=found + 1e-9, neighbours=[(0, 1)])
         assert at <= epsilon + 1e-9
 
 
@@ -98,10 +99,10 @@ def test_what_is_no_channel_is_refused():
         ([[math.nan, 1.0]], "must hold probabilities"),
     ):
         with pytest.raises(dpf.ParameterError, match=says):
-            dpf.tight(bad)
+            finite.tight(bad)
     with pytest.raises(dpf.ParameterError, match="epsilon and delta are given"):
-        dpf.tight([[1.0]], epsilon=1.0, delta=0.1)
+        finite.tight([[1.0]], epsilon=1.0, delta=0.1)
     with pytest.raises(dpf.ParameterError, match="neighbours must be pairs of positions of rows, from 0 to 1"):
-        dpf.tight([[0.5, 0.5], [0.5, 0.5]], neighbours=[(0, 2)])
-    assert dpf.tight([[1.0, 0.0], [0.0, 1.0]]) == math.inf
-    assert dpf.tight([[0.2, 0.8]]) == 0.0
+        finite.tight([[0.5, 0.5], [0.5, 0.5]], neighbours=[(0, 2)])
+    assert finite.tight([[1.0, 0.0], [0.0, 1.0]]) == math.inf
+    assert finite.tight([[0.2, 0.8]]) == 0.0

@@ -89,7 +89,7 @@ def test_every_path_releases_the_same(people, tmp_path) -> None:
     ):
         assert other == safe["load_curve"].tolist()
     assert safe.dp.verify()
-    assert dpf.verify_file(tmp_path / "out.parquet")
+    assert dpf.verify(tmp_path / "out.parquet")
     assert dpf.Plan.from_json(plan.to_json()) == plan
     short = pa.table({"sex": table["sex"], "load_curve": pa.array(people["load_curve"], pa.list_(pa.float32()))})
     assert dpf.Estimates(dpf.sanitize(short, plan=plan, key=KEY)).verify()

@@ -114,7 +114,7 @@ def test_inference_fills_it_in_and_charges_the_ledger(run, source, tmp_path):
     assert 3 < float(err.split("epsilon=")[1].split()[0]) <= 4
     found = tomllib.loads(file.read_text(encoding="utf-8"))
     assert set(found["sex"]["categories"]) == {"F", "M"}
-    plan = dpf.plan_parquet(source, 1.0, spaces=read_spaces(file))
+    plan = dpf.plan(source, 1.0, spaces=read_spaces(file))
     assert plan.inferred is None
     assert set(plan["pets"].space.items) == {"cat", "dog"}
     code, text, err = run("spaces", source, "--infer", 0.001)

@@ -23,7 +23,7 @@ def people(rows=ROWS):
 
 
 def plan_of(table, **options):
-    return dpf.make_plan(table, **{"epsilon": 3, "spaces": SPACES, **options})
+    return dpf.plan(table, **{"epsilon": 3, "spaces": SPACES, **options})
 
 
 def write_files(table, folder):

@@ -97,7 +97,7 @@ class TestSameAsPandas:
 
     def test_a_plan_made_here(self, flat, plan):
         frame = dd.from_pandas(flat, npartitions=4, sort=False)
-        assert engine.make_plan(frame, epsilon=3, spaces=plan.spaces) == plan
+        assert engine.plan(frame, epsilon=3, spaces=plan.spaces) == plan
 
     def test_a_promise_and_options_in_place_of_a_plan(self, flat, tmp_path):
         ledger, frame = dpf.Ledger(tmp_path / "ledger.sqlite"), dd.from_pandas(flat, npartitions=3)
@@ -105,15 +105,15 @@ class TestSameAsPandas:
         spaces = {name: space for name, space in SPACES.items() if name in flat.columns}
         how = {"delta": 1e-6, "spaces": spaces, "measure": None, "ledger": ledger, "dataset": "survey"}
         told = engine.sanitize(frame, None, tmp_path / "out", epsilon=0.4, **how)
-        expected = dpf.make_plan(flat, 0.4, 1e-6, spaces=spaces, measure=None)
+        expected = dpf.plan(flat, 0.4, 1e-6, spaces=spaces, measure=None)
         assert told.plan == expected
-        assert dpf.verify_file(tmp_path / "out").ok
+        assert dpf.verify(tmp_path / "out").ok
         safe = frame.dp.sanitize(0.4, **how)
         assert safe.dp.release.plan == expected
         assert ledger.history("survey")["what"].tolist() == ["release", "release"]
 
     def test_text_and_signature_have_every_option(self):
-        for function in (engine.make_plan, engine.sanitize, dd.DataFrame.dp.plan, dd.DataFrame.dp.sanitize):
+        for function in (engine.plan, engine.sanitize, dd.DataFrame.dp.plan, dd.DataFrame.dp.sanitize):
             check_signature(function)
 
     def test_the_key_stands_in_work_alone(self, flat, plan):
@@ -151,11 +151,11 @@ class TestEstimates:
         monkeypatch.setattr(planning.secrets, "token_bytes", lambda size: KEY)
         if source == "frame":
             mine = dd.from_pandas(flat, npartitions=3, sort=False).dp.plan(epsilon=3, infer_share=0.3)
-            assert mine == dpf.make_plan(dd.from_pandas(flat, npartitions=1).compute(), epsilon=3, infer_share=0.3)
+            assert mine == dpf.plan(dd.from_pandas(flat, npartitions=1).compute(), epsilon=3, infer_share=0.3)
         else:
             files = write_files(table, tmp_path / "in")
-            mine = engine.make_plan(files, epsilon=3, infer_share=0.3)
-            assert mine == dpf.plan_parquet(files, epsilon=3, infer_share=0.3)
+            mine = engine.plan(files, epsilon=3, infer_share=0.3)
+            assert mine == dpf.plan(files, epsilon=3, infer_share=0.3)
         assert not mine.not_found
 
 
@@ -170,7 +170,7 @@ class TestObjects:
             with monkeypatch.context() as patch:
                 patch.setattr(planning.secrets, "token_bytes", lambda size: KEY)
                 plan = frame.dp.plan(epsilon=4, infer_share=0.5)
-                assert plan == dpf.make_plan(table, epsilon=4, infer_share=0.5)
+                assert plan == dpf.plan(table, epsilon=4, infer_share=0.5)
             safe = engine.sanitize(frame, plan, key=KEY).compute()
         pd.testing.assert_frame_equal(safe, dpf.sanitize(table, plan=plan, key=KEY))
 
@@ -187,7 +187,7 @@ class TestFiles:
         assert [file.name for file in files] == [f"part-{i:05d}.parquet" for i in range(8)]
         for file in files:
             assert pq.read_schema(file).equals(pq.read_schema(tmp_path / "one.parquet"), check_metadata=True)
-        assert dpf.verify_file(tmp_path / "out").ok
+        assert dpf.verify(tmp_path / "out").ok
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "one.parquet", "out"]
 
     def test_a_frame_to_files(self, flat, plan, expected, tmp_path):
@@ -255,16 +255,16 @@ class TestPersons:
     def test_frames(self, owned, plan, monkeypatch):
         monkeypatch.setattr(persons, "AT_ONCE", 2_000)
         owned = owned.drop(columns="hobbies")
-        plan = dpf.make_plan(owned, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3)
+        plan = dpf.plan(owned, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3)
         expected = dpf.sanitize(owned, plan=plan, key=KEY)
         for parts in (1, 4):
             frame = dd.from_pandas(owned, npartitions=parts, sort=False)
-            assert engine.make_plan(frame, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3) == plan
+            assert engine.plan(frame, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3) == plan
             same(engine.sanitize(frame, plan, key=KEY).compute(), expected)
 
     def test_files(self, owned, tmp_path):
         source = write_files(owned, tmp_path / "in")
-        plan = dpf.make_plan(owned, 2, 1e-6, spaces=SPACES, privacy_id="person", contributions=2)
+        plan = dpf.plan(owned, 2, 1e-6, spaces=SPACES, privacy_id="person", contributions=2)
         told = dpf.sanitize_parquet(source, tmp_path / "one.parquet", plan=plan, key=KEY)
         assert engine.sanitize(source, plan, tmp_path / "out", key=KEY) == told
         same(dpf.read_parquet(tmp_path / "out"), dpf.read_parquet(tmp_path / "one.parquet"))
@@ -287,7 +287,7 @@ class TestPersons:
 
     def test_errors_tell_where_rows_stand(self, owned, plan, tmp_path):
         owned = owned.drop(columns="hobbies")
-        plan = dpf.make_plan(owned, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3)
+        plan = dpf.plan(owned, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3)
         bad = owned.assign(sex=owned["sex"].astype(object).where(np.arange(ROWS) != 3_456))
         with pytest.raises(dpf.ColumnError, match="'sex' at row position 3456: is null"):
             engine.sanitize(dd.from_pandas(bad, npartitions=4, sort=False), plan)
@@ -304,7 +304,7 @@ class TestPersons:
         ledger.create("survey", epsilon=2.1, delta=1e-5, unit="person:person")
         people = [table.assign(person=np.arange(ROWS) // size) for size in (2, 3)]
         spaces = {"spaces": SPACES, "privacy_id": "person"}
-        plan = dpf.make_plan(people[1], 2, 1e-6, **spaces)
+        plan = dpf.plan(people[1], 2, 1e-6, **spaces)
         source = write_files(people[0], tmp_path / "in")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job, "Written", interrupted)

@@ -35,7 +35,7 @@ def table():
         "hobbies": dpf.Subset(dpf.datasets.HOBBIES, max_size=3),
         "walk": dpf.Vector(3, 1.0, "l1"),
     }
-    plan = dpf.make_plan(people, epsilon=4, spaces=spaces, groups=[("sex", "region")])
+    plan = dpf.plan(people, epsilon=4, spaces=spaces, groups=[("sex", "region")])
     assert {m.kind for m in plan.measures} >= {"one_way", "joint", "sum", "items", "vectors"}
     return plan, wrap(people).codes(plan.spaces, "error")
 
@@ -79,7 +79,7 @@ def test_order(table, rows):
 
 def test_choice_of_a_sample(rows):
     people = dpf.datasets.make_census(ROWS, columns=["age"])
-    plan = dpf.make_plan(people, epsilon=1, spaces={"age": (0, 120)}, sample=700)
+    plan = dpf.plan(people, epsilon=1, spaces={"age": (0, 120)}, sample=700)
     chosen = Selection(plan, KEY, ROWS)
     mask = chosen.mask(rows, ROWS)
     assert mask.sum() == 700

@@ -78,9 +78,9 @@ def a_promise_in_place_of_a_plan(spark, source, table, monkeypatch):
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "no-python-at-all")
     safe = engine.sanitize(spark.read.parquet(str(source)), epsilon=1, delta=1e-6, spaces=SPACES, measure=None)
     assert spark.sparkContext.pythonExec == sys.executable
-    assert engine.info(safe).plan == dpf.make_plan(table, 1, 1e-6, spaces=SPACES, measure=None)
+    assert engine.info(safe).plan == dpf.plan(table, 1, 1e-6, spaces=SPACES, measure=None)
     assert safe.count() == ROWS
-    for function in (engine.make_plan, engine.sanitize):
+    for function in (engine.plan, engine.sanitize):
         check_signature(function)
 
 
@@ -104,7 +104,7 @@ def a_directory_with_the_plan_in_every_footer(safe, told, expected, tmp_path):
     out = dpf.read_parquet(tmp_path / "out")
     same(out, expected)
     assert out.dp.release == told
-    assert dpf.verify_file(tmp_path / "out").ok
+    assert dpf.verify(tmp_path / "out").ok
     with pytest.raises(dpf.FileError, match="exists; an engine writes a new directory"):
         engine.write(safe, tmp_path / "out")
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -158,7 +158,7 @@ def rows_by_id(spark, table, plan, tmp_path):
 def rows_of_persons(spark, table, tmp_path):
     owned = table.assign(person=np.arange(ROWS) * 7 % 2_100)
     source = write_files(owned, tmp_path / "persons")
-    plan = dpf.make_plan(owned, 2, 1e-6, spaces=SPACES, privacy_id="person", contributions=2)
+    plan = dpf.plan(owned, 2, 1e-6, spaces=SPACES, privacy_id="person", contributions=2)
     dpf.sanitize_parquet(source, tmp_path / "persons.parquet", plan=plan, key=KEY)
     safe = engine.sanitize(spark.read.parquet(str(source)).repartition(3), plan, key=KEY)
     same(described(safe), dpf.read_parquet(tmp_path / "persons.parquet"))
@@ -229,7 +229,7 @@ def rows_that_change(spark, source, table, plan, tmp_path):
 
 
 def test_a_sink_that_lacks_rows(tmp_path):
-    plan = dpf.make_plan(people(100), epsilon=1, delta=0, spaces=SPACES)
+    plan = dpf.plan(people(100), epsilon=1, delta=0, spaces=SPACES)
     text = dpf.ReleaseInfo(plan, 100, "0" * 16).to_json()
     writer = sink.ReleaseWriter(text, str(tmp_path / "out"), "snappy")
     files = (WrittenFile(0, "a.tmp", 60), WrittenFile(1, "b.tmp", 39))
@@ -255,7 +255,7 @@ def test_without_java(monkeypatch, tmp_path, found, rule):
         (tmp_path / "java" / "bin" / "java").chmod(0o755)
     table = pd.DataFrame({"age": [1, 2, 3]})
     table.to_parquet(tmp_path / "in.parquet")
-    plan = dpf.make_plan(table, epsilon=1, delta=0, spaces={"age": (0, 120)})
+    plan = dpf.plan(table, epsilon=1, delta=0, spaces={"age": (0, 120)})
     with pytest.raises(
         dpf.FileError, match=rf"{rule} Spark needs.*17.*apt-get install openjdk-17-jre-headless.*JAVA_HOME"
     ):

@@ -303,7 +303,7 @@ def test_more_bins_than_a_listed_column_may_have_are_refused():
 
 
 def test_a_forecast_above_one_says_no_information():
-    plan = dpf.make_plan(pd.DataFrame({"s": ["a"], "x": [1]}), 1.0, 0.0, spaces={"s": ["a", "b"], "x": (0, 100)})
+    plan = dpf.plan(pd.DataFrame({"s": ["a"], "x": [1]}), 1.0, 0.0, spaces={"s": ["a", "b"], "x": (0, 100)})
     table = plan.forecast(1_000)
     assert table.loc[("marginal", "s"), "unit"] == "share"
     assert table.loc[("marginal", "x"), "std_error"] > 1

@@ -34,7 +34,7 @@ def safe():
 
 
 def test_pairs_that_depend_show(safe):
-    found = dpf.fidelity(safe)
+    found = dpf.Estimates(safe).fidelity()
     assert list(found.columns) == ["source", "dependence", "noise", "shows"]
     assert found.index.names == ["column", "with"]
     assert found["shows"].loc[("group", "")]
@@ -49,7 +49,7 @@ def test_pairs_that_depend_show(safe):
 def test_rows_alone_tell_as_well():
     spaces = {"group": ["a", "b", "c"], "level": (0, 3), "coin": ["x", "y"]}
     safe = dpf.sanitize(frame().drop(columns="note"), epsilon=4, delta=1e-6, spaces=spaces, measure=None, key=KEY)
-    found = dpf.fidelity(safe)
+    found = dpf.Estimates(safe).fidelity()
     assert set(found["source"]) == {"rows"}
     assert found["shows"].loc[("group", "level")]
     assert found["dependence"].loc[("group", "coin")] < 0.1 * found["dependence"].loc[("group", "level")]
@@ -85,7 +85,7 @@ def test_rows_of_noise_warn():
     silent = 0
     for key in range(3):
         safe = dpf.sanitize(small, epsilon=0.2, delta=1e-6, spaces=spaces, key=bytes([key]) * 32)
-        if dpf.fidelity(safe)["shows"].iloc[3:].any():
+        if dpf.Estimates(safe).fidelity()["shows"].iloc[3:].any():
             silent += 1
             continue
         with pytest.warns(dpf.InferenceWarning, match="no two columns show dependence beyond noise"):
@@ -109,4 +109,4 @@ def test_nothing_is_measured_of_what_was_not_found(safe):
 
 def test_what_is_no_release_is_refused():
     with pytest.raises(dpf.NotSanitizedError):
-        dpf.fidelity(frame())
+        dpf.Estimates(frame()).fidelity()

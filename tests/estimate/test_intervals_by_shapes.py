@@ -148,7 +148,7 @@ def answers(kind: str) -> pd.DataFrame:
     for shape in SHAPES:
         data, spaces = frame(shape)
         own = {"delta": 1e-6} | options
-        plan = dpf.make_plan(data, own.pop("epsilon"), own.pop("delta"), spaces=spaces, **own)
+        plan = dpf.plan(data, own.pop("epsilon"), own.pop("delta"), spaces=spaces, **own)
         for key in range(releases):
             estimates = dpf.Estimates(dpf.sanitize(data, plan=plan, key=(key + 1).to_bytes(32)))
             for asked in questions(data):

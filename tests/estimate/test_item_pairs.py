@@ -52,7 +52,7 @@ def baskets():
 def test_cooccurrence_is_drawn_to_measured_supports(baskets):
     frame, held = baskets
     truth = held.T.astype(float) @ held / N
-    safe = dpf.sanitize(frame, 1.0, 1e-6, spaces={"x": dpf.Subset(ITEMS)}, key=bytes(32))
+    safe = dpf.sanitize(frame, epsilon=1.0, delta=1e-6, spaces={"x": dpf.Subset(ITEMS)}, key=bytes(32))
     found = safe.dp.cooccurrence("x", normalize=True)
     rows = safe.dp.cooccurrence("x", normalize=True, method="inverse")
     assert (found.attrs["method"], found.attrs["source"]) == ("model", "both")
@@ -71,7 +71,9 @@ def test_cooccurrence_is_drawn_to_measured_supports(baskets):
 
 
 def test_without_measured_supports_nothing_is_drawn(baskets):
-    safe = dpf.sanitize(baskets[0], 1.0, 1e-6, spaces={"x": dpf.Subset(ITEMS)}, key=bytes(32), measure=None)
+    safe = dpf.sanitize(
+        baskets[0], epsilon=1.0, delta=1e-6, spaces={"x": dpf.Subset(ITEMS)}, key=bytes(32), measure=None
+    )
     found, rows = (safe.dp.cooccurrence("x", method=method) for method in ("auto", "inverse"))
     pd.testing.assert_frame_equal(found, rows)
     assert found.attrs["method"] == "inverse"
@@ -87,7 +89,7 @@ def test_a_cut_is_in_the_intervals(baskets, most):
     z = []
     for key in range(20):
         space = dpf.Subset(ITEMS, max_size=most)
-        safe = dpf.sanitize(frame, 9.0, 1e-6, spaces={"x": space}, key=bytes([key]) * 32)
+        safe = dpf.sanitize(frame, epsilon=9.0, delta=1e-6, spaces={"x": space}, key=bytes([key]) * 32)
         found = safe.dp.support("x")
         z.append((found["estimate"] - truth) / found["std_error"])
     # 160 numbers, those of a key nearly independent: the mean square's own deviation is about 0.12.
@@ -99,6 +101,8 @@ def test_what_a_cap_takes_is_told_by_the_rows():
     generator = np.random.default_rng(2)
     items = [f"item {i}" for i in range(24)]
     frame = pd.DataFrame({"x": [sorted(generator.permutation(items)[:20]) for _ in range(3_000)]})
-    found = dpf.sanitize(frame, 4.0, 1e-6, spaces={"x": dpf.Subset(items)}, key=bytes([1]) * 32).dp.support("x")
+    found = dpf.sanitize(
+        frame, epsilon=4.0, delta=1e-6, spaces={"x": dpf.Subset(items)}, key=bytes([1]) * 32
+    ).dp.support("x")
     # 24 intervals of 95 %: fewer than 20 hold the truth with probability 2e-3, under one key.
     assert ((found["lower"] < 20 / 24) & (found["upper"] > 20 / 24)).sum() >= 20

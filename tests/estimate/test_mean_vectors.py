@@ -100,7 +100,7 @@ def test_bands_hold_together_and_are_wider_than_intervals() -> None:
 
 def test_null_rates_and_refusals() -> None:
     people = frame(2_000, True)
-    safe = dpf.sanitize(people, 6.0, 1e-6, spaces={"v": NULLS, "sex": SEX}, key=KEY)
+    safe = dpf.sanitize(people, epsilon=6.0, delta=1e-6, spaces={"v": NULLS, "sex": SEX}, key=KEY)
     rate = safe.dp.null_rate("v")
     assert abs(rate["estimate"] - people["v"].isna().mean()) < 5 * rate["std_error"]
     for match, call in (

@@ -25,7 +25,7 @@ def test_intervals_hold_of_ranks_whose_neighbours_were_merged_into_them(target):
     data, right, merged = frame(), [], 0
     truth = data["grade"].value_counts(normalize=True)
     for key in range(30):
-        safe = dpf.sanitize(data, 0.5, key=key.to_bytes(32))
+        safe = dpf.sanitize(data, epsilon=0.5, key=key.to_bytes(32))
         shares = safe.dp.value_counts("grade", normalize=True, sort=False, target=target).dropna()
         merged += 0 < len(shares) < len(GRADES)
         right += [row["lower"] <= truth[rank] <= row["upper"] for rank, row in shares.iterrows()]
@@ -57,7 +57,7 @@ def test_shares_are_of_the_rows_that_are_not_null():
 
 def test_without_measured_counts_nothing_is_moved():
     data = frame()
-    safe = dpf.sanitize(data, 2.0, key=bytes(32))
+    safe = dpf.sanitize(data, epsilon=2.0, key=bytes(32))
     with_them, without = dpf.Estimates(safe), dpf.Estimates(safe, use_measured=False)
     assert with_them.value_counts("grade").attrs["measured"]
     assert not without.value_counts("grade").attrs["measured"]

@@ -67,7 +67,7 @@ QUESTIONS = [
 
 @lru_cache
 def released(epsilon: float, delta: float, times: int) -> list[dpf.Estimates]:
-    plan = dpf.make_plan(frame(), epsilon, delta, spaces=SPACES)
+    plan = dpf.plan(frame(), epsilon, delta, spaces=SPACES)
     return [dpf.Estimates(dpf.sanitize(frame(), plan=plan, key=key.to_bytes(32))) for key in range(times)]
 
 
@@ -122,7 +122,7 @@ def test_tables_answer_where_they_were_measured():
 def test_sets_with_nulls_are_told_from_empty_ones():
     data = frame()
     data.loc[data.index[:600], "basket"] = None
-    safe = dpf.sanitize(data, 10, 0, spaces=SPACES, allocation={"basket": 0.8}, key=KEY)
+    safe = dpf.sanitize(data, epsilon=10, delta=0, spaces=SPACES, allocation={"basket": 0.8}, key=KEY)
     for where, how in (({"any": ["tea", "milk"]}, any), ({"not": {"any": ["tea", "milk"]}}, None)):
         exact = held(data, ["tea", "milk"], any)
         exact = exact if how is any else ~exact & data["basket"].notna()
@@ -133,7 +133,7 @@ def test_sets_with_nulls_are_told_from_empty_ones():
 def test_columns_of_a_group_have_one_noise():
     options = {"spaces": {"sex": ["F", "M"], "grade": SPACES["grade"]}, "groups": [("sex", "grade")]}
     data = frame()[["sex", "grade"]]
-    safe = dpf.sanitize(data, 3, 0, **options, key=KEY)
+    safe = dpf.sanitize(data, epsilon=3, delta=0, **options, key=KEY)
     assert isinstance(safe.dp.release.plan.groups[0].mechanism, GammaDiagonal)
     found = safe.dp.count({"sex": "F", "grade": "a"}, method="inverse")
     exact = ((data["sex"] == "F") & (data["grade"] == "a")).sum()
@@ -144,7 +144,7 @@ def test_columns_of_a_group_have_one_noise():
 
 
 def test_any_is_what_all_leaves():
-    safe = dpf.sanitize(frame(), 10, 0, spaces=SPACES, allocation={"basket": 0.8}, key=KEY)
+    safe = dpf.sanitize(frame(), epsilon=10, delta=0, spaces=SPACES, allocation={"basket": 0.8}, key=KEY)
     both = safe.dp.support("basket", ["bread", "tea"]).iloc[0]
     either = safe.dp.support("basket", ["bread", "tea"], how="any").iloc[0]
     single = safe.dp.support("basket")["estimate"]
@@ -164,7 +164,9 @@ def test_times_take_the_codes_within():
 
 
 def test_real_grids_take_the_codes_within():
-    safe = dpf.sanitize(pd.DataFrame({"x": [0.1, 0.5, 0.9]}), 1, 0, spaces={"x": dpf.Real(0, 1, steps=10)}, key=KEY)
+    safe = dpf.sanitize(
+        pd.DataFrame({"x": [0.1, 0.5, 0.9]}), epsilon=1, delta=0, spaces={"x": dpf.Real(0, 1, steps=10)}, key=KEY
+    )
     column = dpf.Estimates(safe)._source.column
     for low, high, code in [(0.3, 0.7, (3, 8)), (0.25, 0.75, (3, 8)), (-5, 0.1, (0, 2)), (0.9, 99, (9, 11))]:
         assert Where.of({"x": (low, high)}, column).values["x"].stretches == (code,)
@@ -243,14 +245,14 @@ def test_describe_has_pandas_rows():
 
 def test_describe_counts_what_is_not_null():
     data = frame().assign(x=lambda d: d["age"].where(d["sex"] == "F"))[["x"]]
-    found = dpf.sanitize(data, 5, 0, spaces={"x": Nullable(dpf.Integer(18, 95))}, key=KEY).dp.describe()
+    found = dpf.sanitize(data, epsilon=5, delta=0, spaces={"x": Nullable(dpf.Integer(18, 95))}, key=KEY).dp.describe()
     count = found.loc["count"].xs("x", level=1)
     assert abs(count["estimate"] - data["x"].notna().sum()) < 4 * count["std_error"]
 
 
 def test_means_of_several_columns_and_by_several():
     data = frame()
-    safe = dpf.sanitize(data, 30, 0, spaces=SPACES, key=KEY)
+    safe = dpf.sanitize(data, epsilon=30, delta=0, spaces=SPACES, key=KEY)
     means = safe.dp.mean(["age", "born"])
     assert means.index.tolist() == ["age", "born"]
     assert (
@@ -290,7 +292,7 @@ def test_ranges_that_cut_a_bin_say_what_they_do_not_know():
         {"b": b, "i": np.where(b, generator.integers(0, 20, 20_000), generator.integers(10, 100, 20_000))}
     )
     spaces = {"b": [False, True], "i": (0, 99)}
-    safe = dpf.sanitize(data, 2.0, 1e-7, spaces=spaces, key=KEY)
+    safe = dpf.sanitize(data, epsilon=2.0, delta=1e-7, spaces=spaces, key=KEY)
     for wanted, low, high in ((True, 0, 19), (False, 0, 9), (True, 20, 99)):
         found = safe.dp.count({"b": wanted, "i": (low, high)})
         exact = ((data["b"] == wanted) & data["i"].between(low, high)).sum()
@@ -299,7 +301,7 @@ def test_ranges_that_cut_a_bin_say_what_they_do_not_know():
 
 def test_describe_leaves_booleans_out_as_pandas_does():
     data = frame().assign(b=lambda d: d["sex"] == "F")[["age", "b"]]
-    found = dpf.sanitize(data, 4, 0, spaces={"age": (18, 95), "b": dpf.Boolean()}, key=KEY).dp.describe()
+    found = dpf.sanitize(data, epsilon=4, delta=0, spaces={"age": (18, 95), "b": dpf.Boolean()}, key=KEY).dp.describe()
     assert found["estimate"].columns.tolist() == ["age"]
 
 
@@ -317,7 +319,7 @@ def test_missing_values_and_lists_of_all_kinds():
 def test_a_column_that_was_not_found_is_not_counted():
     data = pd.DataFrame({"x": np.arange(200), "sex": ["F", "M"] * 100})
     with pytest.warns(dpf.InferenceWarning):
-        safe = dpf.sanitize(data, 0.1, 1e-6, spaces={"sex": ["F", "M"]}, key=KEY)
+        safe = dpf.sanitize(data, epsilon=0.1, delta=1e-6, spaces={"sex": ["F", "M"]}, key=KEY)
     found = safe.dp.count({"sex": "F", "x": (0, None)})
     assert math.isnan(found["estimate"])
     assert "x" in found.attrs["not_found"]

@@ -259,7 +259,7 @@ def test_what_sets_are_not_asked(lists):
 def test_answers_look_like_pandas(lists):
     frame = pd.DataFrame({"x": lists, "g": ["u", "v"] * 1_500, "age": np.arange(3_000) % 90})
     spaces = {"x": SPACE, "g": ["u", "v"], "age": (0, 100)}
-    safe = dpf.sanitize(frame, 60.0, spaces=spaces, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=60.0, spaces=spaces, key=KEY)
     shares = safe.dp.support("x")
     assert shares.index.tolist() == ITEMS
     assert shares.index.name == "x"

@@ -23,7 +23,7 @@ def test_it_errs_less_than_the_rows_and_its_intervals_hold(people, how):
     test = {"any": set.__and__, "all": set.__ge__}[how]
     errors, inside, rows, sources = [], [], [], set()
     for seed in range(10):
-        estimates = dpf.Estimates(dpf.sanitize(people, 1.0, spaces=SPACE, key=seed.to_bytes(32, "big")))
+        estimates = dpf.Estimates(dpf.sanitize(people, epsilon=1.0, spaces=SPACE, key=seed.to_bytes(32, "big")))
         for a, b in PAIRS:
             pair = {ITEMS[a], ITEMS[b]}
             truth = people["hobbies"].map(lambda held, pair=pair: bool(test(set(held), pair))).mean()
@@ -39,7 +39,7 @@ def test_it_errs_less_than_the_rows_and_its_intervals_hold(people, how):
 
 
 def test_either_and_both_add_up_to_the_items(people):
-    safe = dpf.sanitize(people, 1.0, spaces=SPACE, key=bytes(32))
+    safe = dpf.sanitize(people, epsilon=1.0, spaces=SPACE, key=bytes(32))
     estimates, pair = dpf.Estimates(safe), [ITEMS[1], ITEMS[2]]
     found = {how: estimates.support("hobbies", pair, how=how)["estimate"].iloc[0] for how in ("any", "all")}
     single = estimates.support("hobbies")["estimate"]
@@ -51,5 +51,5 @@ def test_either_and_both_add_up_to_the_items(people):
 
 
 def test_without_measured_supports_the_rows_answer(people):
-    safe = dpf.sanitize(people, 1.0, spaces=SPACE, measure=None, key=bytes(32))
+    safe = dpf.sanitize(people, epsilon=1.0, spaces=SPACE, measure=None, key=bytes(32))
     assert dpf.Estimates(safe).support("hobbies", [ITEMS[1], ITEMS[2]], how="any").attrs["source"] == "rows"

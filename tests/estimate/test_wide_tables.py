@@ -155,7 +155,7 @@ class TestPairs:
             frame.loc[::5, "y"] = np.nan
             space = dpf.Nullable(space)
         spaces = dict.fromkeys("xyz", space)
-        plan = dpf.make_plan(
+        plan = dpf.plan(
             frame, epsilon=6, delta=0, spaces=spaces, mechanisms=dict(zip("xyz", self.MECHANISMS, strict=True))
         )
         return dpf.sanitize(frame, plan=plan, key=bytes(32))

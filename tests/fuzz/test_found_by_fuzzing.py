@@ -107,10 +107,10 @@ def test_contributions_and_shuffle_are_checked_before_anything_is_inferred() -> 
     frame = pd.DataFrame({"a": ["x"] * 100})
     for contributions in ({}, [2], 0, 1.5, "2", True):
         with pytest.raises(ParameterError, match="contributions must be a whole number of rows per person, at least 1"):
-            dpf.make_plan(frame, 1.0, contributions=contributions)
+            dpf.plan(frame, 1.0, contributions=contributions)
     for shuffle in (0, "no", None):
         with pytest.raises(ParameterError, match="shuffle must be True or False"):
-            dpf.make_plan(frame, 1.0, shuffle=shuffle)
+            dpf.plan(frame, 1.0, shuffle=shuffle)
 
 
 def test_the_least_delta_there_is() -> None:
@@ -170,7 +170,7 @@ def test_contributions_are_a_number_in_plans_of_no_column_too(spaces: Any, rows:
 def test_categoricals_of_polars_are_read_off_the_data(rows: int) -> None:
     """Their entries are views, of which Arrow takes no rows; a curator's check decodes them, too."""
     frame = polars.DataFrame({"a": polars.Series(["x", "y", "x"] * (rows // 3), dtype=polars.Categorical)})
-    plan = dpf.make_plan(frame, 5.0, infer="data")
+    plan = dpf.plan(frame, 5.0, infer="data")
     if rows:
         assert set(plan["a"].space.categories) >= {"x", "y"}
         assert check(frame, plan).columns.loc["a", "outside"] == 0

@@ -162,7 +162,7 @@ def fill(folder: Path) -> None:
     frame.to_csv(folder / "in.csv", index=False)
     frame.assign(secret=[SECRET, *["a"] * 59], age=[SECRET_NUMBER, *range(59)]).to_parquet(folder / "secret.parquet")
     (folder / "spaces.json").write_text(json.dumps(SPACES))
-    plan = dpf.plan_parquet(folder / "in.parquet", 1.0, 1e-4, spaces=declared())
+    plan = dpf.plan(folder / "in.parquet", 1.0, 1e-4, spaces=declared())
     (folder / "plan.json").write_text(plan.to_json())
     for name in ("release.parquet", "release.csv"):
         dpf.sanitize_parquet(folder / "in.parquet", folder / name, plan=plan, key=bytes(32))

@@ -38,7 +38,7 @@ def written() -> bytes:
 
 def read(path: Path) -> None:
     """Ask a file all that its description answers."""
-    certificate = dpf.verify_file(path)
+    certificate = dpf.verify(path)
     assert certificate.ok or certificate.failures
     assert all("\n" not in failure for failure in certificate.failures)
     estimates = dpf.Estimates(path)

@@ -59,7 +59,7 @@ def test_a_single_round_bounds_generously(low, recwarn):
     """Bounds hold nearly all rows, and are at most four times as wide as the values are far."""
     generator = np.random.default_rng(0)
     frame = pd.DataFrame({"x": generator.integers(low, low + 80, 600).astype(float)})
-    safe = dpf.sanitize(frame, 2.0, 1e-6, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=2.0, delta=1e-6, key=KEY)
     space = dpf.Estimates(safe).plan["x"].space
     inside = frame["x"].between(space.lower, space.upper).mean()
     assert not said(recwarn)
@@ -93,14 +93,14 @@ def test_the_grid_of_a_single_round_ascends_within_its_type(type_, parts):
 @pytest.mark.parametrize("type_", [np.int64, np.float64])
 def test_truth_values_as_numbers_have_bounds_of_their_own(type_, recwarn):
     frame = pd.DataFrame({f"x{i}": (np.arange(1_500) % 3 == 0).astype(type_) for i in range(5)})
-    plan = dpf.Estimates(dpf.sanitize(frame, 1.0, key=KEY)).plan
+    plan = dpf.Estimates(dpf.sanitize(frame, epsilon=1.0, key=KEY)).plan
     assert not said(recwarn)
     assert {(c.space.inner_space.lower, c.space.inner_space.upper) for c in plan.columns} == {(0, 1)}
 
 
 def test_years_have_bounds_of_decades(recwarn):
     frame = pd.DataFrame({f"x{i}": 1976 + np.arange(900) % 14 for i in range(3)})
-    plan = dpf.Estimates(dpf.sanitize(frame, 1.0, key=KEY)).plan
+    plan = dpf.Estimates(dpf.sanitize(frame, epsilon=1.0, key=KEY)).plan
     assert not said(recwarn)
     assert all(column.space.upper - column.space.lower <= 30 for column in plan.columns)
 
@@ -141,7 +141,7 @@ def test_columns_that_another_run_may_find_are_said_to_be_about_to_be_found():
     lost = []
     for key in range(6):
         with pytest.warns(dpf.InferenceWarning) as caught:
-            plan = dpf.Estimates(dpf.sanitize(frame, 1.0, key=key.to_bytes(32), measure=None)).plan
+            plan = dpf.Estimates(dpf.sanitize(frame, epsilon=1.0, key=key.to_bytes(32), measure=None)).plan
         lost.append({missing.column: missing.times for missing in plan.not_found})
         near = [name for name, times in lost[-1].items() if times is not None]
         message = next(str(w.message) for w in caught if "did not find" in str(w.message))
@@ -158,7 +158,7 @@ def test_zeros_alone_are_not_found(recwarn):
     generator = np.random.default_rng(0)
     tail = np.where(generator.random(1_300) < 0.85, 0.0, generator.lognormal(0, 4, 1_300))
     frame = pd.DataFrame({f"x{i}": tail for i in range(14)})
-    safe = dpf.sanitize(frame, 1.0, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=1.0, key=KEY)
     assert said(recwarn)
     plan = dpf.Estimates(safe).plan
     found = {c.name: c.space for c in plan.columns} | {missing.column: None for missing in plan.not_found}
@@ -169,7 +169,7 @@ def test_zeros_alone_are_not_found(recwarn):
 def test_a_spike_at_zero_lies_within_bounds_at_zero(recwarn):
     generator = np.random.default_rng(0)
     frame = pd.DataFrame({"x": np.where(generator.random(30_000) < 0.5, 0.0, generator.random(30_000) * 5)})
-    safe = dpf.sanitize(frame, 1.0, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=1.0, key=KEY)
     assert not said(recwarn)
     mean = safe.dp.mean("x")
     assert abs(mean["estimate"] - frame["x"].mean()) < 5 * mean["std_error"]
@@ -179,7 +179,7 @@ def test_columns_of_few_rows_have_one_ways_of_their_own():
     """Where pairs drown in their noise counts of single columns get most of it."""
     spaces = {name: list("abcdefgh") for name in "pqrstuvw"}
     frame = pd.DataFrame({name: ["a", "b"] * 150 for name in spaces})
-    few, many = (dpf.make_plan(frame, e, 1e-6, spaces=spaces).measures for e in (0.5, 8.0))
+    few, many = (dpf.plan(frame, e, 1e-6, spaces=spaces).measures for e in (0.5, 8.0))
     assert {m.columns for m in few if m.kind == "one_way"} == {(name,) for name in spaces}
     assert not [m for m in many if m.kind == "one_way"]
     one, pair = (next(m.sigma2 for m in few if m.kind == kind) for kind in ("one_way", "joint"))
@@ -199,7 +199,7 @@ def people(n=3_000):
 
 
 def test_identifiers_are_left_out_with_one_warning(recwarn):
-    safe = dpf.sanitize(people(), 1.0, key=KEY)
+    safe = dpf.sanitize(people(), epsilon=1.0, key=KEY)
     assert list(safe.columns) == ["age", "id"]  # a truth value tells nobody apart
     (text,) = said(recwarn)
     assert "left out as identifiers, by their names: patient_id, name" in text
@@ -210,12 +210,12 @@ def test_identifiers_are_left_out_with_one_warning(recwarn):
 
 def test_identifiers_that_are_named_are_left_as_they_are_asked_for(recwarn):
     frame = people()
-    dpf.sanitize(frame, 1.0, drop=["patient_id", "name"], key=KEY)
+    dpf.sanitize(frame, epsilon=1.0, drop=["patient_id", "name"], key=KEY)
     assert not said(recwarn)
-    safe = dpf.sanitize(frame[["age", "patient_id"]], 1.0, spaces={"patient_id": (0, 99_999)}, key=KEY)
+    safe = dpf.sanitize(frame[["age", "patient_id"]], epsilon=1.0, spaces={"patient_id": (0, 99_999)}, key=KEY)
     assert list(safe.columns) == ["age", "patient_id"]
     assert not said(recwarn)
-    safe = dpf.sanitize(frame[["age", "patient_id"]], 1.0, privacy_id="patient_id", key=KEY)
+    safe = dpf.sanitize(frame[["age", "patient_id"]], epsilon=1.0, privacy_id="patient_id", key=KEY)
     assert list(safe.columns) == ["age"]
     assert not said(recwarn)
     with pytest.raises(dpf.ColumnError, match="column 'patient_id': looks like an identifier"):

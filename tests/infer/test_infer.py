@@ -87,7 +87,7 @@ def test_one_error_for_all_columns_with_the_declaration_to_paste() -> None:
         }
     )
     with pytest.raises(ParameterError) as caught:
-        dpf.make_plan(frame, 1.0, infer="public")
+        dpf.plan(frame, 1.0, infer="public")
     message = one_line(caught)
     assert message == (
         "6 columns need a declared space; fill in and pass spaces={'age': (LOWER, UPPER), \"o'name\": [CATEGORY, …], "
@@ -101,8 +101,8 @@ def test_one_error_for_all_columns_with_the_declaration_to_paste() -> None:
 def test_the_pasted_declaration_works() -> None:
     frame = pd.DataFrame({"age": [31, 47], "kind": ["a", "b"]})
     spaces = {"age": (0, 120), "kind": ["a", "b"]}
-    assert dpf.make_plan(frame, 1.0, spaces=spaces).names == ("age", "kind")
-    assert dpf.make_plan(frame, 1.0, spaces={"age": (0, 120)}, drop=["kind"]).names == ("age",)
+    assert dpf.plan(frame, 1.0, spaces=spaces).names == ("age", "kind")
+    assert dpf.plan(frame, 1.0, spaces={"age": (0, 120)}, drop=["kind"]).names == ("age",)
 
 
 def test_public_mode_never_reads() -> None:
@@ -132,8 +132,8 @@ def test_a_declaration_wins_over_the_type() -> None:
 
 def test_spaces_of_another_plan() -> None:
     frame = pd.DataFrame({"age": [31, 47], "kind": ["a", "b"]})
-    plan = dpf.make_plan(frame, 1.0, spaces={"age": (0, 120), "kind": ["a", "b"]})
-    again = dpf.make_plan(frame[["age"]], 2.0, spaces=plan)
+    plan = dpf.plan(frame, 1.0, spaces={"age": (0, 120), "kind": ["a", "b"]})
+    again = dpf.plan(frame[["age"]], 2.0, spaces=plan)
     assert again["age"].space == Integer(0, 120)
 
 
@@ -179,31 +179,31 @@ def test_data_mode_warns_once_and_names_the_columns() -> None:
     frame = pd.DataFrame({"age": [31, 47], "flag": [True, False], "kind": ["a", "b"]})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        plan = dpf.make_plan(frame, 1.0, infer="data")
+        plan = dpf.plan(frame, 1.0, infer="data")
     assert [str(w.message)[:33] for w in caught] == ["spaces of age, kind were read off"]
     assert plan.leaks == ("age", "kind")
     assert "NOT COVERED" in str(plan)
-    declared = dpf.make_plan(frame, 1.0, spaces={"age": (0, 120), "kind": ["a", "b"]}, infer="data")
+    declared = dpf.plan(frame, 1.0, spaces={"age": (0, 120), "kind": ["a", "b"]}, infer="data")
     assert declared.leaks == ()
 
 
 def test_leak_a_plan_whose_spaces_are_taken_hands_its_leaks_on() -> None:
     frame = pd.DataFrame({"age": [31, 47], "flag": [True, False], "kind": ["a", "b"], "more": [1, 2]})
     with pytest.warns(PrivacyLeakWarning):
-        first = dpf.make_plan(frame[["kind", "age", "flag"]], 1.0, infer="data")
+        first = dpf.plan(frame[["kind", "age", "flag"]], 1.0, infer="data")
     rest = frame.drop(columns="more")
     with pytest.warns(PrivacyLeakWarning, match="^spaces of kind, age were read off the data earlier: ") as caught:
-        second = dpf.make_plan(rest, 1.0, spaces=first)
+        second = dpf.plan(rest, 1.0, spaces=first)
     assert second.leaks == ("age", "kind")
     assert caught[0].filename == __file__
     with pytest.warns(PrivacyLeakWarning, match=r"spaces of kind were .* earlier"):
-        assert dpf.make_plan(rest, 1.0, spaces=second, drop=["age"]).leaks == ("kind",)
+        assert dpf.plan(rest, 1.0, spaces=second, drop=["age"]).leaks == ("kind",)
     with pytest.warns(PrivacyLeakWarning) as caught:
-        assert dpf.make_plan(frame, 1.0, spaces=first, infer="data").leaks == ("age", "kind", "more")
+        assert dpf.plan(frame, 1.0, spaces=first, infer="data").leaks == ("age", "kind", "more")
     assert [str(w.message)[:30] for w in caught] == ["spaces of more were read off t", "spaces of kind, age were read "]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert dpf.make_plan(frame[["flag"]], 1.0, spaces=first).leaks == ()
+        assert dpf.plan(frame[["flag"]], 1.0, spaces=first).leaks == ()
 
 
 @pytest.mark.filterwarnings("ignore::dpframe.PrivacyLeakWarning")
@@ -211,7 +211,7 @@ def test_objects_are_read_as_python_values_of_one_kind() -> None:
     def space_of(*values: Any) -> Space:
         column = np.empty(len(values), dtype=object)
         column[:] = values
-        return dpf.make_plan(pd.DataFrame({"x": pd.Series(column)}), 1.0, infer="data")["x"].space
+        return dpf.plan(pd.DataFrame({"x": pd.Series(column)}), 1.0, infer="data")["x"].space
 
     assert space_of(1, np.int8(3), None) == Nullable(Integer(1, 3))
     assert space_of(1, np.float32(3)) == Real(1, 3)
@@ -219,7 +219,7 @@ def test_objects_are_read_as_python_values_of_one_kind() -> None:
     assert space_of(dt.date(2020, 1, 1), dt.date(2020, 1, 9)) == Datetime("2020-01-01", "2020-01-09")
     entries = pd.Index([dt.date(2020, 1, 1), SECRET, dt.date(2020, 1, 9)], dtype=object)
     frame = pd.DataFrame({"x": pd.Categorical.from_codes([0, 2], entries)})
-    assert dpf.make_plan(frame, 1.0, infer="data")["x"].space == Datetime("2020-01-01", "2020-01-09")
+    assert dpf.plan(frame, 1.0, infer="data")["x"].space == Datetime("2020-01-01", "2020-01-09")
     for odd in (SECRET, True, 2**63, np.datetime64("2020-01-01"), dt.timedelta(1), b"x", [1]):
         with pytest.raises(ColumnError, match="holds values of mixed or unsupported types") as caught:
             space_of(1, 2, odd)
@@ -371,7 +371,7 @@ def test_unsupported_types_are_refused(array: pa.Array) -> None:
 def test_mixed_objects_are_refused_by_column() -> None:
     frame = pd.DataFrame({"x": pd.Series([1, SECRET], dtype=object)})
     with pytest.raises(ColumnError, match=r"^column 'x': holds values of mixed or unsupported types") as caught:
-        dpf.make_plan(frame, 1.0, infer="data")
+        dpf.plan(frame, 1.0, infer="data")
     one_line(caught)
 
 
@@ -386,7 +386,7 @@ def test_what_is_inferred_can_be_released() -> None:
         }
     )
     with pytest.warns(PrivacyLeakWarning):
-        safe = dpf.sanitize(frame, 1.0, infer="data", key=bytes(32))
+        safe = dpf.sanitize(frame, epsilon=1.0, infer="data", key=bytes(32))
     assert safe.dtypes.drop("rank").equals(frame.dtypes.drop("rank"))
     assert safe["age"].between(0, 1).all()
 

@@ -138,7 +138,7 @@ def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> No
         warnings.simplefilter("ignore", dpf.InferenceWarning)
         warnings.simplefilter("ignore", dpf.LargeEpsilonWarning)
         warnings.filterwarnings("ignore", "delta=")
-        safe = dpf.sanitize(table, epsilon, DELTA)
+        safe = dpf.sanitize(table, epsilon=epsilon, delta=DELTA)
     assert len(safe) == len(table)
     if not isinstance(safe, pl.DataFrame):  # which keeps no metadata
         plan = dpf.Estimates(safe).plan
@@ -151,7 +151,7 @@ def test_what_was_paid_for_is_released_of_the_smallest_tables() -> None:
     table = pa.table({"c0": pa.array([None, "a", None]), "c1": pa.array([["a"], ["a", "a"], [None]])})
     for kinds in (["c0", "c1"], ["c1"]):
         with warnings.catch_warnings(action="ignore", category=dpf.InferenceWarning):
-            assert len(dpf.sanitize(table.select(kinds), 1e-3, 1e-6)) == 3
+            assert len(dpf.sanitize(table.select(kinds), epsilon=1e-3, delta=1e-6)) == 3
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_what_was_paid_for_is_released_of_the_smallest_tables() -> None:
 def test_types_without_a_space_are_refused_whatever_they_hold(column: pa.Array) -> None:
     for held in (column, column[:0], pa.nulls(3, column.type)):
         with pytest.raises(ColumnError, match=r"^column 'x': has type .*, for which no space is known; pass drop="):
-            dpf.sanitize(pa.table({"x": held}), 1.0)
+            dpf.sanitize(pa.table({"x": held}), epsilon=1.0)
 
 
 # ------------------------------------------------------------------------------- the output follows from the plan
@@ -182,7 +182,7 @@ def test_output_schema_follows_from_the_plan() -> None:
     usual = pa.table({k: arrow_column(t, [pools[k][i % 2] for i in range(n)]) for k, t in types.items()})
     strange = {"i": 2**63 - 1, "f": math.nan, "s": "elsewhere", "t": -(10**10), "l": list("vwxyz")}
     other = pa.table({k: arrow_column(t, [strange[k], None] * (n // 2)) for k, t in types.items()})
-    plan = dpf.make_plan(usual, 4.0)
+    plan = dpf.plan(usual, 4.0)
     found = [dpf.sanitize(table, plan=plan).schema.remove_metadata() for table in (usual, other)]
     assert found[0].equals(found[1])
     frames = [table.to_pandas(types_mapper=pd.ArrowDtype) for table in (usual, other)]
@@ -215,7 +215,7 @@ def test_neighbouring_tables_are_met_alike(what: str, one: list[Any], other: lis
     plans: list[dpf.Plan] = []
     for values in (one, other):
         frame = pd.DataFrame({f"{what}, {len(plans)}": pd.Series(values, dtype=pd.ArrowDtype(type_))})
-        safe = dpf.sanitize(frame, 2.0, DELTA, key=KEY)
+        safe = dpf.sanitize(frame, epsilon=2.0, delta=DELTA, key=KEY)
         plans.append(safe.dp.release.plan)
         assert safe.dtypes.equals(frame.dtypes)
     first, second = (plan.columns[0].space for plan in plans)
@@ -237,7 +237,7 @@ def people() -> pd.DataFrame:
 @settings(max_examples=examples(6), deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_the_spend_is_inside_the_promise(epsilon: float, share: float) -> None:
     frame = pd.DataFrame({"x": np.arange(500) % 7, "y": np.arange(500) % 2 == 0})
-    plan = dpf.make_plan(frame, epsilon, DELTA, infer_share=share)
+    plan = dpf.plan(frame, epsilon, DELTA, infer_share=share)
     whole, steps = promise_step(plan.release), plan.steps
     # Shares are of the square: what was asked for, up to the twelve digits in which budgets are told.
     assert float(steps["inference"].square / whole.square) == pytest.approx(share, rel=0.1)
@@ -252,7 +252,7 @@ def test_the_spend_is_inside_the_promise(epsilon: float, share: float) -> None:
 
 
 def test_plan_report_and_certificate_show_the_spend(people: pd.DataFrame) -> None:
-    safe = dpf.sanitize(people, 2.0, DELTA, infer_share=0.25)
+    safe = dpf.sanitize(people, epsilon=2.0, delta=DELTA, infer_share=0.25)
     plan = dpf.Estimates(safe).plan
     assert plan.inferred is not None
     spent = plan.inferred.budget
@@ -266,11 +266,11 @@ def test_plan_report_and_certificate_show_the_spend(people: pd.DataFrame) -> Non
 
 def test_types_that_say_all_cost_nothing() -> None:
     frame = pd.DataFrame({"a": [True, False] * 50, "b": np.arange(100, dtype=np.int8)})
-    plan = dpf.make_plan(frame, 1.0, 0.0)
+    plan = dpf.plan(frame, 1.0, 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", dpf.InferenceWarning)
-        again = dpf.make_plan(frame, 1.0, 0.0)
+        again = dpf.plan(frame, 1.0, 0.0)
     assert (plan.inferred, plan.released, again) == (None, plan.release, plan)
     assert plan["a"].space == Boolean()
     assert plan["b"].space == Integer(-128, 127)
@@ -278,16 +278,16 @@ def test_types_that_say_all_cost_nothing() -> None:
 
 def test_declared_spaces_are_not_paid_for(people: pd.DataFrame) -> None:
     spaces = {"age": (0, 120), "sex": ["F", "M"], "income": Nullable(dpf.Real(0, 250_000))}
-    assert dpf.make_plan(people, 1.0, spaces=spaces).inferred is None
-    some = dpf.make_plan(people, 1.0, spaces={"age": (0, 120)})
+    assert dpf.plan(people, 1.0, spaces=spaces).inferred is None
+    some = dpf.plan(people, 1.0, spaces={"age": (0, 120)})
     assert some.inferred is not None
     assert some.inferred.columns == ("sex", "income")
     assert some["age"].space == Integer(0, 120)
 
 
 def test_spaces_of_a_plan_are_reused_at_no_cost(people: pd.DataFrame) -> None:
-    first = dpf.make_plan(people, 1.0)
-    again = dpf.make_plan(people, 1.0, spaces=first)
+    first = dpf.plan(people, 1.0)
+    again = dpf.plan(people, 1.0, spaces=first)
     assert again.inferred is None
     assert again.released == again.release
     assert [c.space for c in again.columns] == [c.space for c in first.columns]
@@ -295,31 +295,31 @@ def test_spaces_of_a_plan_are_reused_at_no_cost(people: pd.DataFrame) -> None:
 
 def test_a_repeated_plan_warns(people: pd.DataFrame, tmp_path: Any) -> None:
     frame = people[["sex"]].rename(columns=lambda name: f"repeated {name}")
-    dpf.make_plan(frame, 1.0, DELTA)
+    dpf.plan(frame, 1.0, DELTA)
     match = r"^spaces of such a table were inferred before .* costs epsilon=0\.\d+, .*; reuse them with spaces=plan"
     with pytest.warns(RepeatedReleaseWarning, match=match) as caught:
-        plan = dpf.make_plan(frame, 1.0, DELTA)
+        plan = dpf.plan(frame, 1.0, DELTA)
     assert caught[0].filename == __file__
     with pytest.warns(RepeatedReleaseWarning):
         frame.dp.plan(1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", dpf.InferenceWarning)
-        dpf.make_plan(frame, 1.0, spaces=plan)
+        dpf.plan(frame, 1.0, spaces=plan)
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 1.0, 1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", dpf.InferenceWarning)
         for _ in range(2):  # which the ledger keeps count of
-            dpf.make_plan(frame, 1.0, DELTA, ledger=ledger, dataset="survey")
-        dpf.sanitize(frame, 1.0)
+            dpf.plan(frame, 1.0, DELTA, ledger=ledger, dataset="survey")
+        dpf.sanitize(frame, epsilon=1.0)
     assert len(ledger.history("survey")) == 2
 
 
 def test_noise_is_bound_to_key_and_request(people: pd.DataFrame) -> None:
     def counts(key: bytes, **options: Any) -> Any:
-        plan = dpf.Estimates(dpf.sanitize(people, 1.0, DELTA, key=key, **options)).plan
+        plan = dpf.Estimates(dpf.sanitize(people, epsilon=1.0, delta=DELTA, key=key, **options)).plan
         assert plan.inferred is not None
         return plan.inferred.measured
 
@@ -334,18 +334,18 @@ def test_noise_is_bound_to_key_and_request(people: pd.DataFrame) -> None:
 @pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, math.nan, "0.1", True])
 def test_shares_outside_their_range_are_refused(share: Any) -> None:
     with pytest.raises(ParameterError, match=r"^infer_share must lie in \(0, 1\), e\.g\. infer_share=0\.1$"):
-        dpf.make_plan(pd.DataFrame({"x": [1]}), 1.0, infer_share=share)
+        dpf.plan(pd.DataFrame({"x": [1]}), 1.0, infer_share=share)
 
 
 @pytest.mark.parametrize("most", [0, 1001, 2.0, "8", None, True])
 def test_caps_outside_their_range_are_refused(most: Any) -> None:
     with pytest.raises(ParameterError, match=r"^max_items must be a whole number of items per row, from 1 to 1000$"):
-        dpf.make_plan(pd.DataFrame({"x": [1]}), 1.0, max_items=most)
+        dpf.plan(pd.DataFrame({"x": [1]}), 1.0, max_items=most)
 
 
 def test_the_cap_reaches_the_space() -> None:
     table = pa.table({"x": pa.array([["a", "b", "c", "d"]] * 5_000)})
-    space = dpf.make_plan(table, 4.0, max_items=2)["x"].space
+    space = dpf.plan(table, 4.0, max_items=2)["x"].space
     assert getattr(space, "inner", space).max_size == 2
 
 
@@ -356,16 +356,16 @@ def test_text_and_sets_without_delta_have_three_ways_out() -> None:
         r"spaces=\{…\}, or name them in drop=\[…\] or passthrough=\[…\], or accept a leak with infer='data'$"
     )
     with pytest.raises(ParameterError, match=match):
-        dpf.sanitize(table, 1.0, 0.0)
-    assert dpf.make_plan(table, 1.0, 0.0, drop=["word", "set"])["age"]
+        dpf.sanitize(table, epsilon=1.0, delta=0.0)
+    assert dpf.plan(table, 1.0, 0.0, drop=["word", "set"])["age"]
 
 
 @pytest.mark.parametrize("name", ["id", "user_id", "e-mail", "first name"])
 def test_identifiers_are_refused_by_name(name: str) -> None:
     for values in (["a"], [None]):
         with pytest.raises(ColumnError, match=f"^column '{name}': looks like an identifier, .*; pass drop="):
-            dpf.sanitize(pd.DataFrame({name: pd.Series(values, dtype="str")}), 1.0)
-    assert dpf.make_plan(pd.DataFrame({name: ["a"]}), 1.0, spaces={name: ["a", "b"]}).names == (name,)
+            dpf.sanitize(pd.DataFrame({name: pd.Series(values, dtype="str")}), epsilon=1.0)
+    assert dpf.plan(pd.DataFrame({name: ["a"]}), 1.0, spaces={name: ["a", "b"]}).names == (name,)
 
 
 def test_a_share_that_leaves_nothing_is_refused_before_it_is_spent(people: pd.DataFrame, tmp_path: Any) -> None:
@@ -373,7 +373,7 @@ def test_a_share_that_leaves_nothing_is_refused_before_it_is_spent(people: pd.Da
     ledger.create("survey", 1.0, 1e-5)
     account: Any = {"ledger": ledger, "dataset": "survey"}
     with pytest.raises(ParameterError, match=r"^infer_share must leave at least a hundredth for the rows; lower it"):
-        dpf.make_plan(people, 1.0, infer_share=1 - 1e-15, **account)
+        dpf.plan(people, 1.0, infer_share=1 - 1e-15, **account)
     for options, match in [
         ({"mechanisms": {"ghost": "geometric"}}, "mechanisms names 'ghost'"),
         ({"mechanisms": 3}, "mechanisms must be a mapping"),
@@ -384,7 +384,7 @@ def test_a_share_that_leaves_nothing_is_refused_before_it_is_spent(people: pd.Da
         ({"nulls": "drop"}, 'nulls must be "error" or "impute"'),
         ({"shuffle": "yes"}, "shuffle must be True or False"),
     ]:
-        for call in (dpf.make_plan, dpf.sanitize):
+        for call in (dpf.plan, dpf.sanitize):
             with pytest.raises(ParameterError, match=match):
-                call(people, 1.0, **options, **account)
+                call(people, epsilon=1.0, **options, **account)
     assert ledger.spent("survey").epsilon == 0

@@ -147,7 +147,7 @@ def test_values_of_every_kind_come_back() -> None:
 @pytest.mark.slow
 def test_whole_tables_of_objects_are_sanitized() -> None:
     frame = pd.DataFrame({name: objects(values) for name, values in COLUMNS.items()})
-    safe = dpf.sanitize(frame, 40.0, 1e-6, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=40.0, delta=1e-6, key=KEY)
     assert {type(value) for value in safe["flags"]} <= {bool, type(None)}
     assert {type(value) for value in safe["counts"]} == {int}
     assert {type(value) for value in safe["numbered"]} == {list}
@@ -230,7 +230,7 @@ def test_an_ordered_categorical_keeps_its_order() -> None:
     assert found.measured[0].kind == "ranks"
     codes = wrap(frame).encode("x", found.spaces["x"], "error", True)
     assert np.bincount(codes).tolist() == [901, 600, 499]  # the rare one with its neighbour
-    safe = dpf.sanitize(frame, 8.0, 1e-6, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=8.0, delta=1e-6, key=KEY)
     assert safe["x"].dtype == pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
     assert safe.dp.release.plan["x"].space.metric == "line"
 
@@ -251,7 +251,7 @@ def test_infinity_sets_no_bound(share: float, kind: str) -> None:
     frame = pd.DataFrame({"x": column})
     space = inner(inferred(frame)[0].spaces["x"])
     assert -5 <= space.lower < space.upper <= (60 if share < 1 else 1)
-    safe = dpf.sanitize(frame, 8.0, 1e-6, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=8.0, delta=1e-6, key=KEY)
     assert np.isfinite(safe["x"].astype(float)).all()
 
 
@@ -263,7 +263,7 @@ def test_a_column_of_one_possible_value_costs_no_share() -> None:
         beside = build_plan({"a": Categorical(["only"]), "b": both, "c": both}, **options)
         assert beside["b"].mechanism.epsilon == pytest.approx(alone["b"].mechanism.epsilon, rel=1e-3)
     frame = pd.DataFrame({"a": ["only"] * 50, "b": ["x", "y"] * 25})
-    safe = dpf.sanitize(frame, 1.0, spaces={"a": ["only"], "b": both}, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=1.0, spaces={"a": ["only"], "b": both}, key=KEY)
     assert set(safe["a"]) == {"only"}
     assert safe.dp.release.plan.verify()
 

@@ -67,7 +67,7 @@ def test_lists_of_floats_are_vectors_whose_bound_holds_nearly_all(kind: str) -> 
 
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_one_call_releases_them(kind: str) -> None:
-    safe = dpf.sanitize(COLUMNS[kind], 3.0, key=KEY)
+    safe = dpf.sanitize(COLUMNS[kind], epsilon=3.0, key=KEY)
     rows = safe["c"].to_pylist() if isinstance(safe, pa.Table) else safe["c"].to_list()
     assert {len(row) for row in rows if row is not None} == {6}
 
@@ -110,7 +110,7 @@ def test_lists_that_are_no_vectors_of_the_column_are_null_or_imputed(nullable: b
             if (share and not nullable)
             else pytest.MonkeyPatch.context()
         ):
-            safe = dpf.sanitize(table, 8.0, key=KEY)
+            safe = dpf.sanitize(table, epsilon=8.0, key=KEY)
         assert {None if row is None else len(row) for row in safe["c"].to_pylist()} <= {None, 6}
         assert safe.schema.field("c").nullable or not nullable
 
@@ -120,27 +120,27 @@ def test_lengths_of_which_none_stands_out_are_said(kind: str) -> None:
     rows = [[0.5] * (1 + i % 400) for i in range(800)]
     table = arrow(rows, pa.list_(pa.float64())) if kind == "lists" else pd.DataFrame({"c": rows})
     with pytest.warns(InferenceWarning, match=r"no length of lists stands out of the noise.*'c': Vector\(LENGTH"):
-        safe = dpf.sanitize(table, 1.0, key=KEY)
+        safe = dpf.sanitize(table, epsilon=1.0, key=KEY)
     assert len(safe) == 800
 
 
 def test_bounds_that_counts_do_not_show_are_said() -> None:
     table = arrow(ROWS[:60].tolist(), pa.list_(pa.float64(), 6))
     with pytest.warns(InferenceWarning, match="counts that do not stand out of their noise|lies beyond its bounds"):
-        dpf.sanitize(table, 0.3, key=KEY)
+        dpf.sanitize(table, epsilon=0.3, key=KEY)
 
 
 def test_files_are_read_as_frames_are(tmp_path: Path) -> None:
     table = arrow([*BROKEN, *ROWS.tolist()], pa.list_(pa.float64()))
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=900)
-    plan = dpf.make_plan(table, 2.0, 1e-6)
+    plan = dpf.plan(table, 2.0, 1e-6)
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
     whole = dpf.sanitize(table, plan=plan, key=KEY)
     assert pq.read_table(tmp_path / "out.parquet")["c"].to_pylist() == whole["c"].to_pylist()
 
 
 def test_without_delta_they_are_found_too() -> None:
-    space = dpf.make_plan(COLUMNS["lists"], 4.0, 0.0)["c"].space
+    space = dpf.plan(COLUMNS["lists"], 4.0, 0.0)["c"].space
     assert isinstance(space, Vector)
     assert space.length == 6
 
@@ -148,13 +148,13 @@ def test_without_delta_they_are_found_too() -> None:
 def test_lengths_that_no_vector_has_are_refused_by_the_type() -> None:
     for size in (0, LONGEST + 1):
         table = arrow([[0.5] * size], pa.list_(pa.float64(), size))
-        ask = partial(dpf.sanitize, table, 1.0)
+        ask = partial(dpf.sanitize, table, epsilon=1.0)
         refused(ColumnError, "column 'c': has type .*1 to 4096 numbers; cut", ask)
 
 
 def read_off(table: Any) -> Space:
     with pytest.warns(PrivacyLeakWarning):
-        return dpf.make_plan(table, 1.0, infer="data")["c"].space
+        return dpf.plan(table, 1.0, infer="data")["c"].space
 
 
 def test_the_data_says_them_where_that_is_accepted() -> None:
@@ -169,13 +169,13 @@ def test_the_data_says_them_where_that_is_accepted() -> None:
         refused(
             ColumnError,
             "column 'c': holds lists of different lengths or none, .*; cut or fill",
-            lambda table=table: dpf.make_plan(table, 1.0, infer="data"),
+            lambda table=table: dpf.plan(table, 1.0, infer="data"),
         )
 
 
 def test_declarations_to_paste_have_the_length_that_the_type_says() -> None:
     for kind, length in (("lists", "LENGTH"), ("a fixed size", "6")):
-        ask = partial(dpf.make_plan, COLUMNS[kind], 1.0, infer="public")
+        ask = partial(dpf.plan, COLUMNS[kind], 1.0, infer="public")
         refused(ParameterError, rf"spaces={{'c': Vector\({length}, BOUND\)}}", ask)
 
 

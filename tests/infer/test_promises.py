@@ -71,7 +71,7 @@ def test_neither_does_it_of_persons_of_many_rows() -> None:
 
 def test_a_certificate_compares_inference_with_the_noise_of_its_counts() -> None:
     for n, delta in ((1001, 1e-6), (1002, 0.0)):
-        plan = dpf.make_plan(pd.DataFrame({"a": range(n)}), 1.0, delta, infer_share=0.5)
+        plan = dpf.plan(pd.DataFrame({"a": range(n)}), 1.0, delta, infer_share=0.5)
         assert plan.verify().ok
         data = json.loads(plan.to_json())
         if delta:
@@ -111,24 +111,24 @@ def ledger(folder: Path) -> dpf.Ledger:
 def test_spaces_of_a_plan_that_no_ledger_has_are_paid_for_once(tmp_path: Path) -> None:
     frame, kept = pd.DataFrame({"c": ["A", "B"] * 501}), ledger(tmp_path)
     account = {"ledger": kept, "dataset": "survey"}
-    unpaid = dpf.make_plan(frame, 1.0)
+    unpaid = dpf.plan(frame, 1.0)
     assert unpaid.inferred is not None
     found = unpaid.inferred.budget.epsilon
     for total in (1.0, 2.0):
-        dpf.sanitize(frame, 1.0, spaces=unpaid, **account)
+        dpf.sanitize(frame, epsilon=1.0, spaces=unpaid, **account)
         assert kept.spent("survey").epsilon == pytest.approx(found + total)
     frame.to_parquet(tmp_path / "in.parquet", index=False)
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, spaces=unpaid, **account)
     assert kept.spent("survey").epsilon == pytest.approx(found + 3)
     # A plan that takes them says what they cost, and whoever releases under it pays that once as well.
-    second = dpf.make_plan(frame, 1.0, spaces=unpaid)
+    second = dpf.plan(frame, 1.0, spaces=unpaid)
     kept.create("another", 9.0, 1e-4, accounting="basic")
     for total in (1.0, 2.0):
         dpf.sanitize(frame, plan=second, ledger=kept, dataset="another")
         assert kept.spent("another").epsilon == pytest.approx(found + total)
-    paid = dpf.make_plan(frame, 1.0, infer_share=0.2, **account)
+    paid = dpf.plan(frame, 1.0, infer_share=0.2, **account)
     assert paid.inferred is not None
-    dpf.sanitize(frame, 1.0, spaces=paid, **account)
+    dpf.sanitize(frame, epsilon=1.0, spaces=paid, **account)
     assert kept.spent("survey").epsilon == pytest.approx(found + 4 + paid.inferred.budget.epsilon)
 
 
@@ -138,7 +138,7 @@ def test_a_column_of_type_null_is_left_out(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "in.parquet")
     account: dict[str, Any] = {"ledger": kept, "dataset": "survey"}
     with pytest.warns(InferenceWarning, match=r"^left out, as their type is null and holds nothing else: c; drop="):
-        safe = dpf.sanitize(table, 1.0, spaces={"a": (0, 10)}, **account)
+        safe = dpf.sanitize(table, epsilon=1.0, spaces={"a": (0, 10)}, **account)
     assert safe.column_names == ["a"]
     with pytest.warns(InferenceWarning, match="left out, as their type is null"):
         info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, spaces={"a": (0, 10)})
@@ -146,7 +146,7 @@ def test_a_column_of_type_null_is_left_out(tmp_path: Path) -> None:
     assert dpf.sanitize(table, plan=info.plan).column_names == ["a"]
     spent = kept.spent("survey").epsilon
     with pytest.raises(ColumnError, match=r"^column 'c': has type null, which no space can hold"):
-        dpf.sanitize(table.select(["c"]), 1.0, **account)
+        dpf.sanitize(table.select(["c"]), epsilon=1.0, **account)
     assert kept.spent("survey").epsilon == spent
 
 
@@ -155,7 +155,7 @@ def test_a_mechanism_that_an_inferred_space_does_not_take_gives_way(tmp_path: Pa
     """What objects are shows once it is paid for: the release is made all the same, with the space's own mechanism."""
     frame, kept = pd.DataFrame({"a": pd.Series(["x", "y", "z"] * 1_000, dtype=object)}), ledger(tmp_path)
     with pytest.warns(InferenceWarning, match=r"^mechanisms of a do not suit the spaces that were inferred.*declare"):
-        safe = dpf.sanitize(frame, 1.0, mechanisms={"a": given}, ledger=kept, dataset="survey")
+        safe = dpf.sanitize(frame, epsilon=1.0, mechanisms={"a": given}, ledger=kept, dataset="survey")
     plan = safe.dp.release.plan
     assert plan["a"].mechanism.tag == "randomized_response"
     assert plan["a"].mechanism.size == plan["a"].space.size
@@ -173,8 +173,8 @@ def test_unshuffled_rows_have_one_cost_whether_or_not_a_mechanism_gives_way(valu
     So inference is subtracted from the promise, whatever it finds.
     """
     frame = pd.DataFrame({"x": pd.Series([*values] * (3_000 // len(values)), dtype=object), "y": [*range(50)] * 60})
-    plan = dpf.make_plan(frame, 3.0, 1e-5, mechanisms={"x": given}, shuffle=False)
-    pure = dpf.make_plan(frame, 3.0, 1e-5, mechanisms={"x": "laplace"}, shuffle=False)  # has the share of all columns
+    plan = dpf.plan(frame, 3.0, 1e-5, mechanisms={"x": given}, shuffle=False)
+    pure = dpf.plan(frame, 3.0, 1e-5, mechanisms={"x": "laplace"}, shuffle=False)  # has the share of all columns
     assert [p.inferred is not None and p.inferred.step is not None for p in (plan, pure)] == [False, True]
     assert plan.verify().ok
 
@@ -183,7 +183,7 @@ def test_a_categorical_column_without_values_is_measured_like_one_with_a_single_
     found = []
     for values in ([None] * 403, [None] * 402 + ["x"]):
         frame = pd.DataFrame({"c": pd.Series(values, dtype=object).astype("category")})
-        found.append(dpf.sanitize(frame, 5.0, 1e-6, key=KEY).attrs["dpframe"])
+        found.append(dpf.sanitize(frame, epsilon=5.0, delta=1e-6, key=KEY).attrs["dpframe"])
     noises, thresholds = zip(
         *(
             (inferred["measured"][0]["variance"], inferred["thresholds"])
@@ -200,7 +200,7 @@ def test_a_categorical_column_without_values_is_measured_like_one_with_a_single_
 def test_inference_that_is_subtracted_is_proved_from_its_own_noise(epsilon):
     """In known order, where shares follow from what was found: its counts keep its own (ε, δ), less noise does not."""
     frame = pd.DataFrame({"x": np.arange(3_000) % 90, "y": np.arange(3_000) % 3 == 0})
-    plan = dpf.make_plan(frame, epsilon, 1e-6, shuffle=False, allocation="error")
+    plan = dpf.plan(frame, epsilon, 1e-6, shuffle=False, allocation="error")
     assert plan.inferred.step is None
     assert plan.verify().ok
     data = json.loads(plan.to_json())
@@ -219,7 +219,7 @@ def test_what_is_precommitted_is_enough_beside_a_mechanism_that_fails(tmp_path: 
     kept = dpf.Ledger(tmp_path / "gaussian.sqlite")
     kept.create("survey", 9.0, 1e-4)
     own = RandomizedResponse(2, 0.2, 1e-8)
-    safe = dpf.sanitize(frame, 1.0, 1e-6, mechanisms={"x": own}, ledger=kept, dataset="survey")
+    safe = dpf.sanitize(frame, epsilon=1.0, delta=1e-6, mechanisms={"x": own}, ledger=kept, dataset="survey")
     plan = safe.dp.release.plan
     assert plan.inferred is not None
     (entry,) = kept.history("survey").to_dict("records")
@@ -228,7 +228,7 @@ def test_what_is_precommitted_is_enough_beside_a_mechanism_that_fails(tmp_path: 
     assert entry["slack"] >= 1e-8
     # Without it the whole lies under one curve, which costs less.
     kept.create("curved", 9.0, 1e-4)
-    safe = dpf.sanitize(frame, 1.0, 1e-6, ledger=kept, dataset="curved")
+    safe = dpf.sanitize(frame, epsilon=1.0, delta=1e-6, ledger=kept, dataset="curved")
     (curved,) = kept.history("curved").to_dict("records")
     assert safe.dp.release.plan.step.mu <= curved["mu"] < entry["mu"]
 
@@ -236,7 +236,7 @@ def test_what_is_precommitted_is_enough_beside_a_mechanism_that_fails(tmp_path: 
 @pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_a_transformer_pays_once_for_spaces_of_a_plan_that_no_ledger_has(tmp_path: Path) -> None:
     frame, kept = pd.DataFrame({"c": ["A", "B"] * 501}), ledger(tmp_path)
-    unpaid = dpf.make_plan(frame, 1.0)
+    unpaid = dpf.plan(frame, 1.0)
     assert unpaid.inferred is not None
     model = dpf.Sanitizer(1.0, spaces=unpaid, ledger=kept, dataset="survey")
     for total in (1.0, 2.0):

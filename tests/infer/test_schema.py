@@ -60,7 +60,7 @@ def test_rare_words_go_where_the_column_has_a_word_for_them(rest, word):
 def test_text_that_writes_numbers_or_dates_is_read_as_such_after_a_release(make):
     frame = pd.DataFrame({kind: make(values) for kind, values in TEXTS.items()})
     with pytest.warns(dpf.InferenceWarning):
-        safe = dpf.sanitize(frame, 2.0, key=KEY)
+        safe = dpf.sanitize(frame, epsilon=2.0, key=KEY)
     assert safe.dtypes.map(str).tolist() == frame.dtypes.map(str).tolist()
     pd.to_numeric(safe["year"].astype(object))
     pd.to_numeric(safe["half"].astype(object))
@@ -71,7 +71,7 @@ def test_text_that_writes_numbers_or_dates_is_read_as_such_after_a_release(make)
 @pytest.mark.parametrize("make", [pd.Categorical, lambda values: pd.Series(values, dtype=object)])
 def test_categories_and_objects_keep_the_type_of_their_values(kind, make):
     frame = pd.DataFrame({"x": make(VALUES[kind]), "y": PLACES % 5})
-    safe = dpf.sanitize(frame, 4.0, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=4.0, key=KEY)
     column = safe["x"].dropna()
     assert len(column) > N / 2
     assert {type(value) for value in column.astype(object)} == {type(VALUES[kind][0])}

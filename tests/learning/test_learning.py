@@ -206,7 +206,7 @@ def test_regression_on_columns_that_were_randomised_together(groups):
     frame = short(8_000).dropna(subset="x").astype({"x": int})
     truth = LinearRegression().fit(short_design(frame), frame["y"]).coef_
     z, separate = [], []
-    plan = dpf.make_plan(frame, 2.0, 1e-6, spaces=spaces, groups=groups)
+    plan = dpf.plan(frame, 2.0, 1e-6, spaces=spaces, groups=groups)
     for k in range(12):
         safe = dpf.sanitize(frame, plan=plan, key=bytes([k]) * 32)
         model = dpf.DebiasedRidge().fit(safe, "y")

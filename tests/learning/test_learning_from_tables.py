@@ -119,7 +119,9 @@ def test_regression_errs_about_as_from_rows_alone_and_knows_its_errors():
     for seed in range(6):
         errors = []
         for options in ({}, {"measure": None}):
-            safe = dpf.sanitize(numbers(4_000, seed), 1.0, 1e-6, spaces=NUMBERS, key=bytes([seed]) * 32, **options)
+            safe = dpf.sanitize(
+                numbers(4_000, seed), epsilon=1.0, delta=1e-6, spaces=NUMBERS, key=bytes([seed]) * 32, **options
+            )
             model = dpf.DebiasedRidge().fit(safe, "income")
             errors.append(np.sqrt(np.mean((model.predict(fresh) - fresh["income"]) ** 2)) / fresh["income"].std())
             if not options:
@@ -221,7 +223,9 @@ def test_income_on_adult(adult):
     for seed in range(3):
         train, test = train_test_split(frame, test_size=0.2, random_state=seed)
         truth = test["income"] == ">50K"
-        safe = dpf.sanitize(train.reset_index(drop=True), 1.0, 1e-6, spaces=spaces, key=bytes([seed]) * 32)
+        safe = dpf.sanitize(
+            train.reset_index(drop=True), epsilon=1.0, delta=1e-6, spaces=spaces, key=bytes([seed]) * 32
+        )
         rows = safe.dp.synthesize(random_state=0)
         areas = {}
         for kind, table in (("raw", train), ("synthetic", rows)):

@@ -135,7 +135,7 @@ def test_an_output_folder_that_is_read_only() -> None:
             (folder / "out").chmod(0o755)
             run()
             assert spends(ledger) == [0.25]
-            assert dpf.verify_file(folder / "out" / "out.parquet").ok
+            assert dpf.verify(folder / "out" / "out.parquet").ok
 
 
 # ------------------------------------------------------------------------------------------- clock and ledger
@@ -199,9 +199,7 @@ def test_a_receipt_that_a_restored_ledger_does_not_know_pays_for_nothing(tmp_pat
     """Inference that was paid for since the backup is charged with the release that leans on it."""
     pq.write_table(people(), tmp_path / "in.parquet")
     shutil.copy(ledger.path, tmp_path / "backup")
-    plan = dpf.plan_parquet(
-        tmp_path / "in.parquet", 0.25, 0.0, spaces={"sex": ["F", "M"]}, ledger=ledger, dataset="survey"
-    )
+    plan = dpf.plan(tmp_path / "in.parquet", 0.25, 0.0, spaces={"sex": ["F", "M"]}, ledger=ledger, dataset="survey")
     assert plan.inferred is not None
     assert spends(ledger) == [plan.inferred.budget.epsilon]
     for ending in ("", "-wal", "-shm"):

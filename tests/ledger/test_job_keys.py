@@ -495,7 +495,7 @@ def test_at_one_time_one_gets_in(ledger, keys):
 def test_a_repeated_release_is_the_same_file(ledger, tmp_path):
     source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
     dpf.datasets.make_census(500, columns=["age", "sex"]).to_parquet(source, index=False)
-    plan = dpf.plan_parquet(source, 0.5, delta=0.0, spaces={"age": (0, 120), "sex": ["F", "M"]})
+    plan = dpf.plan(source, 0.5, delta=0.0, spaces={"age": (0, 120), "sex": ["F", "M"]})
 
     def release(fail):
         binding = job_keys.bind(job_keys.digest_files([source]), plan.digest)

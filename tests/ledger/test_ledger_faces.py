@@ -62,9 +62,11 @@ def spent(ledger: dpf.Ledger) -> list[tuple[str, float, float]]:
 
 def test_every_face_spends_its_promise(people: pd.DataFrame, source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
     people.dp.sanitize(0.125, 1e-8, **TWO, **account(ledger))
-    dpf.sanitize(pa.Table.from_pandas(people), 0.125, 1e-8, **TWO, ledger=str(ledger.path), dataset="survey")
+    dpf.sanitize(
+        pa.Table.from_pandas(people), epsilon=0.125, delta=1e-8, **TWO, ledger=str(ledger.path), dataset="survey"
+    )
     dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.125, 1e-8, **TWO, **account(ledger))
-    dpf.sanitize(people, 0.125, 1e-8, **account(ledger))  # inference inside the promise
+    dpf.sanitize(people, epsilon=0.125, delta=1e-8, **account(ledger))  # inference inside the promise
     dpf.sanitize(people, plan=people.dp.plan(0.125, 1e-8, **TWO), **account(ledger))
     assert spent(ledger) == [("release", 0.125, 1e-8)] * 5
     people.dp.plan(0.125, 1e-8, **TWO, **account(ledger))  # costs nothing, as nothing is inferred
@@ -92,7 +94,7 @@ def test_a_plan_and_its_release_cost_the_promise_together(
 
 
 def test_parquet_takes_a_plan_that_is_paid_in_part(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
-    plan = dpf.plan_parquet(source, 0.4, 1e-7, **account(ledger))
+    plan = dpf.plan(source, 0.4, 1e-7, **account(ledger))
     assert plan.inferred is not None
     for _ in range(2):  # inference is paid once, every release for itself
         dpf.sanitize_parquet(source, tmp_path / "out.parquet", plan=plan, **account(ledger))
@@ -124,7 +126,7 @@ def test_only_what_was_paid_for_here_is_taken_off(people: pd.DataFrame, tmp_path
     of_release = releases.loc[releases["what"] == "release", "release_id"].iloc[0]
     assert cost({"receipt": of_release}, "survey") == 0.02
     # More taken off than was paid: the rows are then noisier than they need be, but nothing is saved.
-    more = dpf.make_plan(people, 0.02, 1e-8, infer_share=0.8)
+    more = dpf.plan(people, 0.02, 1e-8, infer_share=0.8)
     assert more.inferred is not None
     forged = replace(more, inferred=replace(more.inferred, receipt=plan.inferred.receipt))
     before = ledger.spent("survey").epsilon
@@ -152,8 +154,8 @@ def test_what_is_refused_costs_nothing(people: pd.DataFrame, source: Path, tmp_p
     wrong: Any = {"spaces": {"sex": ["F", "X"]}}
     few = people.dp.plan(0.1, 1e-7, **TWO)
     for call in (
-        lambda **kept: dpf.sanitize(people, 0.1, 1e-7, **wrong, **kept),  # age is inferred
-        lambda **kept: dpf.sanitize(table, 0.1, 1e-7, spaces=wrong["spaces"] | {"age": (0, 120)}, **kept),
+        lambda **kept: dpf.sanitize(people, epsilon=0.1, delta=1e-7, **wrong, **kept),  # age is inferred
+        lambda **kept: dpf.sanitize(table, epsilon=0.1, delta=1e-7, spaces=wrong["spaces"] | {"age": (0, 120)}, **kept),
         lambda **kept: dpf.sanitize_parquet(source, out, 0.1, 1e-7, **wrong, **kept),
         lambda **kept: dpf.sanitize_parquet(source, out, 0.1, spaces=wrong["spaces"] | {"age": (0, 120)}, **kept),
         lambda **kept: dpf.sanitize(people.assign(more=1), plan=few, **kept),
@@ -178,7 +180,7 @@ def test_an_exceeded_budget_leaves_nothing(
     match = r"^dataset survey has epsilon=1, delta=1e-06 left of .*: nothing was spent and nothing was drawn; ask for"
     for options in (TWO, {}):
         for call in (
-            lambda **kept: dpf.sanitize(people, 1.5, 1e-7, **kept),
+            lambda **kept: dpf.sanitize(people, epsilon=1.5, delta=1e-7, **kept),
             lambda **kept: dpf.sanitize_parquet(source, tmp_path / "out.parquet", 1.5, 1e-7, **kept),
         ):
             with pytest.raises(BudgetExceeded, match=match):
@@ -195,7 +197,7 @@ def test_parts_cost_what_the_dearest_does(people: pd.DataFrame, source: Path, tm
     ledger = dpf.Ledger(tmp_path / "parts.sqlite")
     ledger.create("survey", 1.0, 1e-6, accounting="basic", parts=("north", "south"))
     north, south = (account(ledger) | {"part": part} for part in ("north", "south"))
-    dpf.sanitize(people, 0.4, 1e-7, **TWO, **north)
+    dpf.sanitize(people, epsilon=0.4, delta=1e-7, **TWO, **north)
     people.dp.sanitize(0.3, 1e-7, **TWO, **south)
     assert ledger.spent("survey").epsilon == 0.4
     dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.3, 1e-7, **TWO, **south)
@@ -205,7 +207,7 @@ def test_parts_cost_what_the_dearest_does(people: pd.DataFrame, source: Path, tm
     assert plan.inferred is not None
     assert ledger.find(plan.inferred.receipt or "").part == "south"
     with pytest.raises(BudgetExceeded, match="nothing was drawn"):
-        dpf.sanitize(people, 0.4, 1e-7, **TWO, **north)
+        dpf.sanitize(people, epsilon=0.4, delta=1e-7, **TWO, **north)
     assert set(ledger.history("survey")["part"]) == {"north", "south"}
 
 
@@ -244,15 +246,15 @@ def test_refusals_of_parts(people: pd.DataFrame, tmp_path: Path, ledger: dpf.Led
         ({"part": "north"}, "ledger and dataset go together"),
     ):
         with pytest.raises(ParameterError, match=match):
-            dpf.sanitize(people, 0.1, 0.0, **TWO, **options)
+            dpf.sanitize(people, epsilon=0.1, delta=0.0, **TWO, **options)
     assert ledger.history().empty
 
 
 def test_ledger_and_dataset_go_together(people: pd.DataFrame, source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
     calls: list[Any] = [
-        lambda **kept: dpf.sanitize(people, 0.1, **TWO, **kept),
+        lambda **kept: dpf.sanitize(people, epsilon=0.1, **TWO, **kept),
         lambda **kept: people.dp.plan(0.1, **kept),
-        lambda **kept: dpf.plan_parquet(source, 0.1, **kept),
+        lambda **kept: dpf.plan(source, 0.1, **kept),
         lambda **kept: dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.1, **TWO, **kept),
     ]
     for call in calls:
@@ -462,7 +464,7 @@ def check_killed(folder: Path, ledger: dpf.Ledger, source: Path, arguments: list
     for path in keys:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     if out.exists():
-        assert dpf.verify_file(out).ok
+        assert dpf.verify(out).ok
         assert dpf.Estimates(out).plan.epsilon == options["epsilon"]
     if entries and not keys:
         assert out.exists()
@@ -475,7 +477,7 @@ def check_killed(folder: Path, ledger: dpf.Ledger, source: Path, arguments: list
         assert not out.exists() or out.read_bytes() == expected
     state = "written" if out.exists() else "spent" if entries else "key" if keys else "nothing"
     seconds(arguments)
-    assert dpf.verify_file(out).ok
+    assert dpf.verify(out).ok
     assert expected is None or out.read_bytes() == expected
     assert spent(ledger) == [("release", options["epsilon"], options["delta"])]
     assert list(Path(f"{ledger.path}.keys").glob("*")) == []

@@ -12,7 +12,7 @@ import pytest
 import dpframe as dpf
 from dpframe.errors import LedgerError, PlanError, RepeatedReleaseWarning
 from dpframe.release.info import ReleaseInfo
-from dpframe.tables.verify import verify_file
+from dpframe.tables.verify import verify
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 SPACES: dict[str, Any] = {"a": (0, 9), "b": ["x", "y"]}
@@ -43,7 +43,7 @@ def test_a_release_says_which_part_it_is_of(ledger: dpf.Ledger, tmp_path: Path) 
     options: dict[str, Any] = {"ledger": ledger, "dataset": "survey", "spaces": SPACES}
     info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 0.5, 1e-7, part="north", **options)
     assert info.part == dpf.read_parquet(tmp_path / "out.parquet").dp.release.part == "north"
-    assert verify_file(tmp_path / "out.parquet").ok
+    assert verify(tmp_path / "out.parquet").ok
 
 
 def test_a_release_of_all_rows_says_nothing_of_parts(ledger: dpf.Ledger) -> None:
@@ -76,7 +76,7 @@ def test_one_table_under_one_key_is_one_part(ledger: dpf.Ledger) -> None:
 
 def test_one_table_as_two_parts_is_warned_of_under_any_key(ledger: dpf.Ledger) -> None:
     """Whatever is asked of it: a plan, rows, or a table of answers."""
-    dpf.make_plan(FRAME, 0.5, 1e-7, ledger=ledger, dataset="survey", part="north")
+    dpf.plan(FRAME, 0.5, 1e-7, ledger=ledger, dataset="survey", part="north")
     said = r"^the rows of part south were released as part north before: parts must have no person in common, or what"
     with pytest.warns(RepeatedReleaseWarning, match=said):
         sanitized(FRAME, ledger, "south", key=OTHER)

@@ -40,7 +40,7 @@ def visits(rows: int = 400) -> pd.DataFrame:
 
 def inferred(**options: Any) -> dpf.Plan:
     table, drop = visits(), () if "privacy_id" in options else ("patient",)
-    return dpf.make_plan(table, **PROMISE, drop=drop, **options)
+    return dpf.plan(table, **PROMISE, drop=drop, **options)
 
 
 @pytest.fixture(scope="module")
@@ -76,21 +76,21 @@ def test_a_row_inference_brings_no_value_of_one_person_into_a_plan_for_persons(o
         r"^spaces were inferred for a row, and the plan is for a person, by column 'patient': what one person alone "
         "has may show in them; infer them with privacy_id='patient', or declare them$"
     )
-    for call in (dpf.make_plan, dpf.sanitize):
+    for call in (dpf.plan, dpf.sanitize):
         with pytest.raises(ParameterError, match=match):
             call(visits(), **PROMISE, spaces=of_rows, privacy_id="patient")
     with pytest.raises(ParameterError, match=r"^spaces were inferred for a row, .* up to 400 rows of a person: "):
-        dpf.make_plan(visits(), **PROMISE, spaces=of_rows, contributions=400, drop=["patient"])
+        dpf.plan(visits(), **PROMISE, spaces=of_rows, contributions=400, drop=["patient"])
     own = inferred(privacy_id="patient")
     assert "secret" not in own["drug"].space.labels()
-    assert dpf.make_plan(visits(), **PROMISE, spaces=own, privacy_id="patient").verify().ok
+    assert dpf.plan(visits(), **PROMISE, spaces=own, privacy_id="patient").verify().ok
 
 
 def test_it_is_refused_before_anything_is_spent(of_rows: dpf.Plan, ledger: dpf.Ledger, tmp_path: Path) -> None:
     visits().to_parquet(tmp_path / "in.parquet", index=False)
     options: Any = {"spaces": of_rows, "privacy_id": "patient", "ledger": ledger, "dataset": "person:patient"}
     with pytest.raises(ParameterError, match=r"^spaces were inferred for a row"):
-        dpf.plan_parquet(tmp_path / "in.parquet", **PROMISE, **options)
+        dpf.plan(tmp_path / "in.parquet", **PROMISE, **options)
     with pytest.raises(ParameterError, match=r"^spaces were inferred for a row"):
         dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", **PROMISE, **options)
     assert ledger.history().empty
@@ -116,7 +116,7 @@ def test_an_inference_records_what_it_was_drawn_for(options: Any, unit: str) -> 
     assert plan.verify().unit == plan.unit
     assert json.loads(plan.verify().to_json())["unit"] == unit
     drop = () if "privacy_id" in options else ["patient"]
-    reused = dpf.make_plan(visits(), **PROMISE, spaces=plan, drop=drop, **options)
+    reused = dpf.plan(visits(), **PROMISE, spaces=plan, drop=drop, **options)
     assert reused.reused is not None
     assert reused.reused.unit == plan.unit
 
@@ -125,20 +125,20 @@ def test_spaces_for_more_rows_serve_plans_for_fewer(ledger: dpf.Ledger) -> None:
     """What is promised of ten rows holds for two: it is entered for the dataset's two."""
     plan = inferred(contributions=10)
     options: Any = {"drop": ["patient"], "contributions": 2, "ledger": ledger, "dataset": "2 rows"}
-    made = dpf.make_plan(visits(), **PROMISE, spaces=plan, **options)
+    made = dpf.plan(visits(), **PROMISE, spaces=plan, **options)
     assert made.verify().ok
     assert ledger.history("2 rows")["what"].tolist() == ["inference"]
     assert any("for up to 10 rows of a person, with noise worth" in line for line in made.verify().attested)
     assert "Inference of another plan, for up to 10 rows of a person:" in str(made)
     with pytest.raises(ParameterError, match=r"^spaces were inferred for up to 10 rows of a person, and .* up to 11"):
-        dpf.make_plan(visits(), **PROMISE, spaces=plan, drop=["patient"], contributions=11)
+        dpf.plan(visits(), **PROMISE, spaces=plan, drop=["patient"], contributions=11)
 
 
 def test_persons_are_those_of_their_column() -> None:
     plan, table = inferred(privacy_id="patient"), visits().assign(visit=range(OTHERS + 400))
     for options in ({"privacy_id": "visit", "drop": ["patient"]}, {"drop": ["patient", "visit"]}):
         with pytest.raises(ParameterError, match=r"^spaces were inferred for a person, by column 'patient', and the"):
-            dpf.make_plan(table, **PROMISE, spaces=plan, **options)
+            dpf.plan(table, **PROMISE, spaces=plan, **options)
 
 
 def test_a_plan_that_says_its_spaces_were_for_less_is_none(of_rows: dpf.Plan) -> None:
@@ -155,17 +155,17 @@ def test_plans_of_older_versions_are_what_they_were(of_rows: dpf.Plan) -> None:
     assert old.inferred is not None
     assert old.inferred.unit is None
     assert old.verify().ok
-    assert dpf.make_plan(visits(), **PROMISE, spaces=old, drop=["patient"], contributions=10).reused.unit == Unit(10)
+    assert dpf.plan(visits(), **PROMISE, spaces=old, drop=["patient"], contributions=10).reused.unit == Unit(10)
     with pytest.raises(ParameterError, match=r"^spaces were inferred for up to 10 rows"):
-        dpf.make_plan(visits(), **PROMISE, spaces=old, drop=["patient"], contributions=11)
+        dpf.plan(visits(), **PROMISE, spaces=old, drop=["patient"], contributions=11)
 
 
 def test_old_plans_with_spaces_of_another_say_what_is_not_known(of_rows: dpf.Plan) -> None:
     """They are read; what their spaces were inferred for is not in them, and counts as a row."""
-    row = without_unit(dpf.make_plan(visits(), **PROMISE, spaces=of_rows, drop=["patient"]))
+    row = without_unit(dpf.plan(visits(), **PROMISE, spaces=of_rows, drop=["patient"]))
     assert row.verify().ok
     dpf.sanitize(visits(), plan=row)
-    made = dpf.make_plan(visits(), **PROMISE, spaces=inferred(contributions=2), drop=["patient"], contributions=2)
+    made = dpf.plan(visits(), **PROMISE, spaces=inferred(contributions=2), drop=["patient"], contributions=2)
     old = without_unit(made)
     assert made.verify().ok
     assert old.verify().failures == (
@@ -177,7 +177,7 @@ def test_old_plans_with_spaces_of_another_say_what_is_not_known(of_rows: dpf.Pla
 
 
 def test_verify_and_the_plan_name_the_unit() -> None:
-    plan = dpf.make_plan(visits(), **PROMISE, spaces={"drug": ["a", "b"]}, privacy_id="patient", contributions=2)
+    plan = dpf.plan(visits(), **PROMISE, spaces={"drug": ["a", "b"]}, privacy_id="patient", contributions=2)
     assert "replace-one, per person with up to 2 rows, by column 'patient'" in plan.lines()[0]
     assert str(plan.verify()).splitlines()[0].endswith("per person with up to 2 rows, by column 'patient'")
 
@@ -196,14 +196,17 @@ def test_mixed_sums_are_refused_by_every_face(ledger: dpf.Ledger, tmp_path: Path
         dpf.Queries(frame, dpf.Budget(1.0), {"age": (0, 99)}, **kept).mean("age", share=1)
 
     calls: list[tuple[str, Any]] = [
-        ("visits", lambda **kept: dpf.sanitize(frame, 1.0, 0.0, **person, **kept)),
-        ("visits", lambda **kept: dpf.sanitize(frame, 1.0, 0.0, **rows, contributions=2, **kept)),
+        ("visits", lambda **kept: dpf.sanitize(frame, epsilon=1.0, delta=0.0, **person, **kept)),
+        ("visits", lambda **kept: dpf.sanitize(frame, epsilon=1.0, delta=0.0, **rows, contributions=2, **kept)),
         ("visits", lambda **kept: dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 0.0, **person, **kept)),
-        ("visits", lambda **kept: dpf.make_plan(frame, 1.0, 1e-3, privacy_id="patient", **kept)),
-        ("visits", lambda **kept: dpf.sanitize(frame, 1.0, 1e-3, contributions=2, drop=["patient"], **kept)),
+        ("visits", lambda **kept: dpf.plan(frame, 1.0, 1e-3, privacy_id="patient", **kept)),
+        (
+            "visits",
+            lambda **kept: dpf.sanitize(frame, epsilon=1.0, delta=1e-3, contributions=2, drop=["patient"], **kept),
+        ),
         ("visits", lambda **kept: asked(contributions=2, **kept)),
-        ("person:patient", lambda **kept: dpf.sanitize(frame, 1.0, 0.0, **rows, **kept)),
-        ("person:patient", lambda **kept: dpf.sanitize(frame, 1.0, 0.0, **rows, contributions=2, **kept)),
+        ("person:patient", lambda **kept: dpf.sanitize(frame, epsilon=1.0, delta=0.0, **rows, **kept)),
+        ("person:patient", lambda **kept: dpf.sanitize(frame, epsilon=1.0, delta=0.0, **rows, contributions=2, **kept)),
         ("person:patient", lambda **kept: asked(**kept)),
         ("10 rows", lambda **kept: dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 0.0, **rows, **kept)),
         ("10 rows", lambda **kept: dpf.Sanitizer(1.0, 0.0, **rows, **kept).fit(frame).transform(frame)),
@@ -214,7 +217,7 @@ def test_mixed_sums_are_refused_by_every_face(ledger: dpf.Ledger, tmp_path: Path
     assert ledger.history().empty
     assert job_keys.pending(ledger) == []
     for dataset, options in (("visits", rows), ("10 rows", rows | {"contributions": 10}), ("person:patient", person)):
-        dpf.sanitize(frame, 1.0, 0.0, **options, ledger=ledger, dataset=dataset)
+        dpf.sanitize(frame, epsilon=1.0, delta=0.0, **options, ledger=ledger, dataset=dataset)
         dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 0.0, **options, ledger=ledger, dataset=dataset)
     assert len(ledger.history()) == 6
 
@@ -321,14 +324,14 @@ def test_tables_of_objects_without_bytes_are_known_by_nothing() -> None:
 def test_every_inference_behind_a_plans_spaces_is_charged(ledger: dpf.Ledger) -> None:
     """A plan that found one column itself and took another's: of the two only its own was charged."""
     frame = census(3_000)
-    first = dpf.make_plan(frame[["age"]], **PROMISE)
-    second = dpf.make_plan(frame, **PROMISE, spaces=first)
+    first = dpf.plan(frame[["age"]], **PROMISE)
+    second = dpf.plan(frame, **PROMISE, spaces=first)
     assert first.inferred is not None
     assert second.inferred is not None
     assert second.reused is not None
     for _ in range(2):
-        third = dpf.make_plan(frame, **PROMISE, spaces=second, ledger=ledger, dataset="visits")
-        fourth = dpf.make_plan(frame, **PROMISE, spaces=third, ledger=ledger, dataset="visits")
+        third = dpf.plan(frame, **PROMISE, spaces=second, ledger=ledger, dataset="visits")
+        fourth = dpf.plan(frame, **PROMISE, spaces=third, ledger=ledger, dataset="visits")
     for plan in (third, fourth):
         assert plan.reused is not None
         assert [one.id for one in plan.reused.each] == [second.inferred.id, first.inferred.id]
@@ -344,14 +347,14 @@ def test_every_inference_behind_a_plans_spaces_is_charged(ledger: dpf.Ledger) ->
 
 def test_the_least_unit_behind_a_plans_spaces_counts(of_rows: dpf.Plan) -> None:
     """A plan for a row that took spaces for two rows is one for a row."""
-    drugs = dpf.make_plan(visits()[["drug"]], **PROMISE, contributions=2)
-    both = dpf.make_plan(visits().assign(age=1), **PROMISE, spaces=drugs, drop=["patient"])
-    third = dpf.make_plan(visits().assign(age=1), **PROMISE, spaces=both, drop=["patient"])
+    drugs = dpf.plan(visits()[["drug"]], **PROMISE, contributions=2)
+    both = dpf.plan(visits().assign(age=1), **PROMISE, spaces=drugs, drop=["patient"])
+    third = dpf.plan(visits().assign(age=1), **PROMISE, spaces=both, drop=["patient"])
     assert third.reused is not None
     assert [str(one.unit) for one in third.reused.each] == ["row", "2 rows"]
     for plan in (both, third):
         with pytest.raises(ParameterError, match=r"^spaces were inferred for a row, and the plan is for up to 2 rows"):
-            dpf.make_plan(visits().assign(age=1), **PROMISE, spaces=plan, drop=["patient"], contributions=2)
+            dpf.plan(visits().assign(age=1), **PROMISE, spaces=plan, drop=["patient"], contributions=2)
     data = json.loads(third.to_json())
     data["reused"]["earlier"][0]["earlier"] = []
     with pytest.raises(PlanError, match="are one list; name each in it once"):

@@ -552,7 +552,7 @@ def test_a_sample_is_the_same_in_memory_and_in_parquet(tmp_path: Any, shuffle: b
         assert info.n == 700
         assert info.digest == safe.dp.release.digest
         assert dpf.read_parquet(out).reset_index(drop=True).astype(str).equals(safe.reset_index(drop=True).astype(str))
-        assert dpf.verify_file(out).ok
+        assert dpf.verify(out).ok
 
 
 @pytest.mark.slow

@@ -77,7 +77,9 @@ def test_small_baskets_gain_in_their_supports_and_pairs():
     truth, pairs, errors, z = held.mean(axis=0), held.T.astype(int) @ held.astype(int), {}, []
     for own in (True, False):
         named = {} if own else {"basket": "bitflip"}
-        safe = dpf.sanitize(table, 2.0, spaces={"basket": Subset(items)}, mechanisms=named, measure=None, key=KEY)
+        safe = dpf.sanitize(
+            table, epsilon=2.0, spaces={"basket": Subset(items)}, mechanisms=named, measure=None, key=KEY
+        )
         estimates = dpf.Estimates(safe)
         assert estimates.plan["basket"].mechanism.tag == ("set_response" if own else "bitflip")
         supports, both = estimates.support("basket"), estimates.cooccurrence("basket")

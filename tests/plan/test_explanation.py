@@ -69,7 +69,7 @@ def test_a_plan_is_explained_on_one_page():
 @pytest.mark.slow
 def test_what_inference_cost_is_a_lever_and_the_shell_explains(tmp_path, capsys):
     census = dpf.datasets.make_census(5_000, columns=["sex", "region"])
-    told = dpf.make_plan(census, 1.0, infer_share=0.5).explain()
+    told = dpf.plan(census, 1.0, infer_share=0.5).explain()
     assert told.levers["errors"]["spaces that are declared, so that finding them costs nothing"] < 0.95
     census.head(4_000).to_parquet(tmp_path / "in.parquet", index=False)
     with pytest.raises(SystemExit) as stopped:
@@ -102,7 +102,7 @@ def test_a_lever_leaves_whole_groups():
 def test_a_setting_forecasts_what_its_plan_would(epsilon, options):
     census = dpf.datasets.make_census(6_000, columns=["age", "sex", "region"])
     spaces = {"age": (0, 120), "sex": list(dpf.datasets.SEXES), "region": list(dpf.datasets.REGIONS)}
-    own = Setting.of(dpf.make_plan(census, 1.0, spaces=spaces, **options))
-    plan = dpf.make_plan(census.head(2_000), epsilon, spaces=spaces, **options)
+    own = Setting.of(dpf.plan(census, 1.0, spaces=spaces, **options))
+    plan = dpf.plan(census.head(2_000), epsilon, spaces=spaces, **options)
     other = replace(own, promise=plan.release, n=2_000).forecast()["std_error"]
     pd.testing.assert_series_equal(other, plan.forecast()["std_error"], rtol=0.05)

@@ -49,7 +49,7 @@ def quietly(call, *args, **options):
 
 def outcomes(frame, epsilon, key):
     """Yield (column, the part of its intervals that cover, 1 where the call warned of NaN) for one release."""
-    safe, said = quietly(dpf.sanitize, frame, epsilon, key=key)
+    safe, said = quietly(dpf.sanitize, frame, epsilon=epsilon, key=key)
     assert len(said) <= 1
     told = said[0] if said else ""
     for column in frame:
@@ -85,7 +85,7 @@ def test_small_tables_are_covered_or_warned_of(epsilon):
 def lost():
     """A release of 60 rows, of which inference finds next to nothing."""
     frame = dpf.datasets.make_census(60, columns=COLUMNS)
-    safe, said = quietly(dpf.sanitize, frame, 1.0, key=bytes(32))
+    safe, said = quietly(dpf.sanitize, frame, epsilon=1.0, key=bytes(32))
     return safe, said
 
 
@@ -148,7 +148,7 @@ def test_clipped_must_be_a_truth_value(lost):
 
 def test_other_columns_keep_their_estimates():
     frame = dpf.datasets.make_census(100, columns=["age", "income"])
-    safe, said = quietly(dpf.sanitize, frame, 1.0, spaces={"age": (18, 95)}, key=bytes(32))
+    safe, said = quietly(dpf.sanitize, frame, epsilon=1.0, spaces={"age": (18, 95)}, key=bytes(32))
     assert "'income'" in said[0]
     assert "'age'" not in said[0]
     assert np.isfinite(safe.dp.mean("age")["estimate"])
@@ -169,7 +169,7 @@ def test_every_face_warns_once(tmp_path):
 
 def test_large_tables_are_found_without_a_word():
     frame = dpf.datasets.make_census(50_000, columns=["age", "sex", "income"])
-    safe, said = quietly(dpf.sanitize, frame, 2.0, key=bytes(32))
+    safe, said = quietly(dpf.sanitize, frame, epsilon=2.0, key=bytes(32))
     assert not said
     assert safe.dp.release.plan.not_found == ()
 
@@ -291,7 +291,7 @@ def test_no_number_is_given_of_a_column_whose_few_large_values_are_not_seen():
     debt = np.where(rng.random(1_500) < 0.85, 0.0, -rng.lognormal(8, 1, 1_500))
     frame = pd.DataFrame({"debt": debt, **{f"x{i}": rng.normal(size=1_500) for i in range(8)}})
     for key in range(12):
-        safe, _ = quietly(dpf.sanitize, frame, 1.0, key=key.to_bytes(32), measure=None)
+        safe, _ = quietly(dpf.sanitize, frame, epsilon=1.0, key=key.to_bytes(32), measure=None)
         mean = safe.dp.mean("debt")
         assert math.isnan(mean["estimate"]) or mean["lower"] <= debt.mean() <= mean["upper"]
 
@@ -327,4 +327,4 @@ def test_the_judgement_needs_nothing_but_the_plan(lost):
 def test_dates_and_durations_are_found_at_size():
     days = np.arange(40_000) % 3_000
     table = pa.table({"day": pa.array(days, pa.int32()).view(pa.date32()), "wait": pa.array(days, pa.duration("s"))})
-    assert quietly(dpf.make_plan, table, 4.0, delta=1e-6)[1] == []
+    assert quietly(dpf.plan, table, 4.0, delta=1e-6)[1] == []

@@ -61,7 +61,7 @@ def row_and_count(plan, noise):
 
 def test_row_and_counts_together_keep_the_local_promise():
     """Exact: n = 50, one boolean column at defaults, all pairs of values of a row, everything that leaves of it."""
-    plan = dpf.make_plan(flags(), 1.0)
+    plan = dpf.plan(flags(), 1.0)
     assert plan["flag"].space == Boolean()
     (noise,) = spend(plan.inferred.step, Presence(Field("flag", pa.bool_(), True), Boolean()).histograms, ROWS).noises
     assert noise.variance == plan.inferred.measured[0].variance
@@ -83,21 +83,21 @@ def test_row_and_counts_together_keep_the_local_promise():
 
 
 def test_local_adds_what_inference_spent():
-    plan = dpf.make_plan(flags(), 1.0, measure=None)
+    plan = dpf.plan(flags(), 1.0, measure=None)
     assert plan.inferred.budget.delta == plan.delta / 2
     assert plan.local == compose([plan._local_rows, plan.inferred.budget])
     assert plan.local.epsilon > plan.local_sum.epsilon
     assert plan.local.delta == plan.delta
-    kept = dpf.make_plan(flags(), 1.0, shuffle=False)
+    kept = dpf.plan(flags(), 1.0, shuffle=False)
     assert kept.inferred is not None
     assert kept.local == kept.release
-    declared = dpf.make_plan(flags(), 1.0, measure=None, spaces={"flag": Boolean()})
+    declared = dpf.plan(flags(), 1.0, measure=None, spaces={"flag": Boolean()})
     assert declared.inferred is None
     assert declared.local == declared._local_rows
 
 
 def test_delta_that_ready_channels_spend_adds_up_with_that_of_inference():
-    spaces = dpf.make_plan(flags(), 1.0)
+    spaces = dpf.plan(flags(), 1.0)
     plan = build_plan(
         {"flag": Boolean(), "own": (0, 9)},
         epsilon=1.0,
@@ -138,7 +138,7 @@ def test_every_face_states_the_same_number(tmp_path, capsys):
     words = visible(safe.dp.report().to_html())
     assert f"ε = {upward(plan.local.epsilon)} " in words
     assert f"local: {stated} of each row" in words
-    for certificate in (plan.verify(), dpf.verify_file(target)):
+    for certificate in (plan.verify(), dpf.verify(target)):
         assert certificate.local == plan.local
         assert f"local: {stated} of each row" in str(certificate)
         assert json.loads(certificate.to_json())["local"] == {
@@ -148,7 +148,7 @@ def test_every_face_states_the_same_number(tmp_path, capsys):
 
 
 def test_what_is_not_proved_states_no_local_number():
-    plan = dpf.make_plan(flags(), 1.0)
+    plan = dpf.plan(flags(), 1.0)
     data = json.loads(plan.to_json())
     data["inferred"]["measured"][0]["variance"] = 1.0
     certificate = dpf.Plan.from_json(json.dumps(data)).verify()

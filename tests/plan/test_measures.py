@@ -12,6 +12,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, step_delta
 from dpframe.errors import DpframeWarning, ParameterError, PlanError
 from dpframe.noise.gaussian import gaussian_table
+from dpframe.plan import build, data
 from dpframe.plan.build import build_plan
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, measures_step
@@ -241,8 +242,8 @@ def test_the_certificate_finds_a_plan_that_forgets_its_tables(monkeypatch):
     def forgets(*terms):
         return terms_of(*terms[:7])
 
-    for module in ("data", "build"):
-        monkeypatch.setattr(f"dpframe.plan.{module}.terms_of", forgets)
+    for module in (data, build):
+        monkeypatch.setattr(module, "terms_of", forgets)
     forgetful = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=AUTO)
     certificate = forgetful.verify()
     assert not certificate.ok

@@ -32,7 +32,9 @@ def plan(delta: float = 1e-6, **options: Any) -> Plan:
         frame["sex"] = pd.Series(np.where(i % 2, "F", "M"))
         frame["basket"] = [frozenset("ab") if j % 3 else frozenset("bc") for j in i]
         frame["hours"] = pd.Series([int(j) % 24 if j % 5 else None for j in i], dtype=object)
-    return ReleaseInfo.from_json(dpf.sanitize(frame, 4.0, delta, key=KEY, **options).attrs["dpframe"]).plan
+    return ReleaseInfo.from_json(
+        dpf.sanitize(frame, epsilon=4.0, delta=delta, key=KEY, **options).attrs["dpframe"]
+    ).plan
 
 
 def changed(change: Callable[[dict[str, Any]], None], **options: Any) -> Plan:

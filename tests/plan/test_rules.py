@@ -116,7 +116,7 @@ def test_rows_that_break_a_rule_release_as_mended_ones():
 
 def dpf_measures():
     table = frame(2_000)
-    return dpf.make_plan(table, 1.0, 1e-6, spaces=SPACES, rules=RULES).measures
+    return dpf.plan(table, 1.0, 1e-6, spaces=SPACES, rules=RULES).measures
 
 
 def test_joints_counts_and_synthetic_rows_keep_rules():
@@ -268,7 +268,9 @@ def test_spaces_that_are_not_declared_are_no_ground_for_rules():
 def test_files_and_the_transformer_keep_rules(tmp_path):
     table = frame(500)
     table.to_parquet(tmp_path / "in.parquet")
-    memory = dpf.sanitize(dpf.read_parquet(tmp_path / "in.parquet"), 2.0, spaces=SPACES, rules=RULES, key=bytes(32))
+    memory = dpf.sanitize(
+        dpf.read_parquet(tmp_path / "in.parquet"), epsilon=2.0, spaces=SPACES, rules=RULES, key=bytes(32)
+    )
     dpf.sanitize_parquet(
         tmp_path / "in.parquet", tmp_path / "out.parquet", 2.0, spaces=SPACES, rules=RULES, key=bytes(32)
     )

@@ -81,11 +81,11 @@ def test_parquet_has_the_same_tables(tmp_path, batch_rows):
     assert info == memory
     assert dpf.read_parquet(tmp_path / "out.parquet").dp.release.tables == memory.tables
     assert pd.read_parquet(tmp_path / "out.parquet").dp.release == info
-    assert dpf.verify_file(tmp_path / "out.parquet").ok
+    assert dpf.verify(tmp_path / "out.parquet").ok
 
 
 def test_tables_are_kept_when_a_release_is_written_and_attached(tmp_path):
-    assert dpf.write_parquet(SAFE, tmp_path / "safe.parquet") == INFO
+    assert dpf.write(SAFE, tmp_path / "safe.parquet") == INFO
     bare = SAFE.copy()
     bare.attrs = {}
     assert dpf.attach(bare, INFO).dp.release == INFO
@@ -135,22 +135,22 @@ def test_tables_not_of_this_release_are_refused(change, tmp_path):
     with pytest.raises(PlanError, match="measured tables are not those of this release: their digest is another"):
         ReleaseInfo.from_json(text)
     path = tmp_path / "safe.parquet"
-    dpf.write_parquet(SAFE, path)
+    dpf.write(SAFE, path)
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"dpframe": text.encode()}), path)
-    assert not dpf.verify_file(path).ok
+    assert not dpf.verify(path).ok
 
 
 def edited(safe, change, tmp_path):
     """A release with other cuts of its tables, under a digest that was made anew: as whoever writes files can make."""
     path, info = tmp_path / "safe.parquet", safe.dp.release
-    dpf.write_parquet(safe, path)
+    dpf.write(safe, path)
     tables = tuple(replace(table, starts=change(table.measure, table.starts)) for table in info.tables)
     text = replace(info, tables=tables, digest=info.row_digest + sealed(info.row_digest, tables)).to_json()
     assert ReleaseInfo.from_json(text).tables == tables
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"dpframe": text.encode()}), path)
-    return dpf.verify_file(path)
+    return dpf.verify(path)
 
 
 def _bins_moved(measure, starts):
@@ -169,7 +169,7 @@ def test_numbers_are_cut_by_noisy_counts_or_the_release_is_not_verified(change, 
     """Cuts by exact counts would say something of rows for which nothing is spent."""
     wages = pd.DataFrame({"sex": ["F", "M"] * 2_000, "wage": [16 * (20 + i % 30) for i in range(4_000)]})
     spaces = {"sex": ["F", "M"], "wage": (0, 1023)}
-    safe = dpf.sanitize(wages, 3.0, 1e-6, spaces=spaces, measure=[("sex", "wage")], key=KEY)
+    safe = dpf.sanitize(wages, epsilon=3.0, delta=1e-6, spaces=spaces, measure=[("sex", "wage")], key=KEY)
     level = next(table for table in safe.dp.release.tables if table.measure.level == 2)
     assert level.starts[0][0] > PARENT
     certificate = edited(safe, lambda _, starts: starts, tmp_path)
@@ -197,11 +197,11 @@ def test_rows_joined_with_the_tables_of_another_release_are_no_release():
 
 def test_faces_measure_by_request():
     options = {"spaces": SPACES, "measure": [("sex", "home")], "measure_share": 0.3}
-    plan = dpf.make_plan(frame(), epsilon=1.0, delta=1e-6, **options)
+    plan = dpf.plan(frame(), epsilon=1.0, delta=1e-6, **options)
     assert [m.columns for m in plan.measures] == [("sex", "home")]
-    auto = dpf.make_plan(frame(), epsilon=1.0, delta=1e-6, spaces=SPACES, measure="auto")
+    auto = dpf.plan(frame(), epsilon=1.0, delta=1e-6, spaces=SPACES, measure="auto")
     assert len(auto.measures) == 8  # the number's one-way and sum, the lists' one-ways, pairs and their triple
-    inferred = dpf.make_plan(frame()[3:], epsilon=1.0, delta=1e-6, measure="auto")
+    inferred = dpf.plan(frame()[3:], epsilon=1.0, delta=1e-6, measure="auto")
     assert {m.kind for m in inferred.measures} >= {"joint", "one_way", "sum"}
     assert inferred.verify().ok
     assert "inference (mu=" in str(inferred.verify())
@@ -214,12 +214,12 @@ def test_faces_measure_by_request():
 )
 def test_without_a_secret_order_nothing_is_measured_by_default(options):
     spaces = {name: space for name, space in SPACES.items() if name not in options.get("passthrough", ())}
-    plan = dpf.make_plan(frame(), **({"epsilon": 1.0, "delta": 1e-6, "spaces": spaces, "measure": "auto"} | options))
+    plan = dpf.plan(frame(), **({"epsilon": 1.0, "delta": 1e-6, "spaces": spaces, "measure": "auto"} | options))
     assert plan.measures == ()
 
 
 def test_a_kept_order_is_measured_by_request():
-    plan = dpf.make_plan(frame(), epsilon=1.0, delta=1e-6, spaces=SPACES, measure=["sex"], shuffle=False)
+    plan = dpf.plan(frame(), epsilon=1.0, delta=1e-6, spaces=SPACES, measure=["sex"], shuffle=False)
     assert plan.verify().ok
     step = dpf.Sanitizer(epsilon=1.0, delta=1e-6, spaces=SPACES, measure=["sex", (0, 1)]).fit(frame())
     assert [m.columns for m in step.plan_.measures] == [("sex",), ("sex", "home")]
@@ -259,7 +259,7 @@ def test_the_report_says_what_was_measured():
 def test_in_known_order_inference_is_subtracted_where_tables_are_measured():
     """Which tables there are, and the noise of the rows, follow from what inference gave: no one step has all three."""
     raw = frame()
-    plan = dpf.make_plan(raw, 1.0, 1e-6, shuffle=False, measure=["sex", "home"], infer_share=0.2)
+    plan = dpf.plan(raw, 1.0, 1e-6, shuffle=False, measure=["sex", "home"], infer_share=0.2)
     assert plan.inferred.step is None
     assert plan.measures
     spent = plan.inferred.budget
@@ -267,17 +267,17 @@ def test_in_known_order_inference_is_subtracted_where_tables_are_measured():
     assert plan.verify().ok
     assert "tables" in plan.steps
     assert dpf.Plan.from_json(plan.to_json()) == plan
-    alone = dpf.make_plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
+    alone = dpf.plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
     assert alone.inferred.step is not None
 
 
 def test_a_channel_that_may_fail_is_accounted_for_as_in_known_order():
     """It earns the order no credit: nothing is measured by default, and where tables are, inference is subtracted."""
     given = {"mechanisms": {"sex": RandomizedResponse(2, 0.2, 1e-8)}, "spaces": {"sex": ["F", "M"]}}
-    plan = dpf.make_plan(frame()[1:], 1.0, 1e-6, **given)
+    plan = dpf.plan(frame()[1:], 1.0, 1e-6, **given)
     assert plan.measures == ()
     assert plan.inferred.step is not None
-    plan = dpf.make_plan(frame()[2:], 1.0, 1e-6, measure=["sex", "home"], measure_share=0.5, **given)
+    plan = dpf.plan(frame()[2:], 1.0, 1e-6, measure=["sex", "home"], measure_share=0.5, **given)
     assert plan.measures
     assert plan.inferred.step is None
     assert plan.verify().ok
@@ -290,7 +290,7 @@ def test_what_tables_tell_of_a_row_is_in_its_local_promise():
     rows = sum(unit.certified.epsilon for unit in PLAN.units)
     assert rows < PLAN.local.epsilon <= rows + 1.0
     assert PLAN["sex"].mechanism.epsilon < without["sex"].mechanism.epsilon
-    capped = dpf.make_plan(frame(), 1.0, 1e-6, spaces=SPACES, local_epsilon=2.0)
+    capped = dpf.plan(frame(), 1.0, 1e-6, spaces=SPACES, local_epsilon=2.0)
     assert capped.measures
     assert capped.local.epsilon <= 2.0
     assert capped.verify().ok
@@ -299,7 +299,7 @@ def test_what_tables_tell_of_a_row_is_in_its_local_promise():
 @pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
 def test_a_capped_row_has_what_the_most_that_tables_may_cost_leaves():
     """What inference gave decides which tables there are, and so what they cost; the rows' losses do not follow it."""
-    capped = dpf.make_plan(frame(), 1.0, 1e-6, local_epsilon=2.0)
+    capped = dpf.plan(frame(), 1.0, 1e-6, local_epsilon=2.0)
     assert capped.measures
     assert capped.inferred.step is not None
     most = Wish("auto").most(capped.release, capped.inferred.step)
@@ -318,7 +318,7 @@ def test_a_local_promise_that_tables_alone_exceed_costs_nothing(tmp_path, option
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("people", 5.0, 1e-5)
     with pytest.raises(ParameterError, match=r"of what local_epsilon allows,.*raise local_epsilon"):
-        dpf.sanitize(frame(), 1.0, 1e-6, local_epsilon=0.1, ledger=ledger, dataset="people", **options)
+        dpf.sanitize(frame(), epsilon=1.0, delta=1e-6, local_epsilon=0.1, ledger=ledger, dataset="people", **options)
     assert ledger.spent("people").epsilon == 0.0
 
 
@@ -340,7 +340,7 @@ def test_a_forecast_is_of_rows_and_tables():
 
 def test_measures_are_not_added_by_hand_to_inference_in_known_order():
     raw = frame().rename(columns={"sex": "by hand"})
-    plan = dpf.make_plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
+    plan = dpf.plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
     with pytest.raises(ParameterError, match="measures beside inference that is composed need a secret order"):
         replace(plan, measures=(Measure("one_way", ("home",), 1e6),))
 
@@ -349,14 +349,14 @@ def test_measures_are_not_added_by_hand_to_inference_in_known_order():
 def test_a_file_whose_measured_tables_were_taken_out_does_not_verify(tmp_path, digest):
     """Whether their part of the digest was taken out with them or not."""
     path = tmp_path / "out.parquet"
-    dpf.write_parquet(SAFE, path)
-    assert dpf.verify_file(path).ok
+    dpf.write(SAFE, path)
+    assert dpf.verify(path).ok
     table = pq.read_table(path)
     data = json.loads(INFO.to_json())
     del data["tables"]
     data["digest"] = data["digest"][:digest]
     found = {key: json.dumps(data) if b"dpframe" in key else value for key, value in table.schema.metadata.items()}
     pq.write_table(table.replace_schema_metadata(found), path)
-    certificate = dpf.verify_file(path)
+    certificate = dpf.verify(path)
     assert not certificate.ok
     assert any("the file's description has none of them: they were taken out" in f for f in certificate.failures)

@@ -348,7 +348,7 @@ def test_save_and_the_command_line(safe, tmp_path, capsys):
         main(["inspect", str(source), "--html", str(source)])
     assert failed.value.code == 2
     assert "safe.parquet is part of the input; write to another place" in capsys.readouterr().err
-    assert dpf.verify_file(source).ok
+    assert dpf.verify(source).ok
     frame = pd.DataFrame({"a": [1]})
     frame.to_parquet(tmp_path / "plain.parquet")
     with pytest.raises(SystemExit) as failed:
@@ -396,7 +396,7 @@ def test_no_head_is_a_theorem_and_mechanisms_have_their_usual_names(safe, html):
     words = visible(html)
     assert "Laplace (geometric on its grid)" in words
     plain = dpf.sanitize(
-        pd.DataFrame({"age": range(50)}), 1.0, spaces={"age": (0, 120)}, mechanisms={"age": "geometric"}
+        pd.DataFrame({"age": range(50)}), epsilon=1.0, spaces={"age": (0, 120)}, mechanisms={"age": "geometric"}
     ).dp.report()
     for shown in (str(plain), plain._repr_html_()):
         assert "Laplace (geometric on its grid)" in shown
@@ -422,7 +422,7 @@ def test_years_are_written_as_years():
 def test_errors_are_drawn_against_the_share_of_measured_tables():
     census = dpf.datasets.make_census(2_000, columns=["age", "sex", "region"])
     spaces = {"age": (18, 95), "sex": ["F", "M"], "region": list(dpf.datasets.REGIONS)}
-    plan = dpf.make_plan(census, 1.0, 1e-6, spaces=spaces)
+    plan = dpf.plan(census, 1.0, 1e-6, spaces=spaces)
     shown = share_table(plan, 2_000)
     assert [head.text for head in shown.heads[:3]] == [
         "Share of the tables",
@@ -435,4 +435,4 @@ def test_errors_are_drawn_against_the_share_of_measured_tables():
     told = plan.forecast(2_000).loc[("joint", "sex × region")]
     assert float(now[3].removesuffix(" %")) == pytest.approx(100 * told["std_error"] / told["rows_alone"], rel=0.1)
     assert "the noise of rows is taken as it is" in dpf.sanitize(census, plan=plan, key=KEY).dp.report().to_html()
-    assert share_table(dpf.make_plan(census, 1.0, 1e-6, spaces=spaces, measure=None), 2_000) is None
+    assert share_table(dpf.plan(census, 1.0, 1e-6, spaces=spaces, measure=None), 2_000) is None

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies import columns, datetimes, examples, integers, reals, spaces, types_of
 
-from dpframe.api.memory import make_plan
+from dpframe.api.verbs import plan as plan_of
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.spaces import (
     SPACES,
@@ -727,7 +727,7 @@ def test_a_list_of_two_numbers_is_refused_for_a_numeric_column(pair, type_):
         refused(ParameterError, PAIR, lambda spec=spec: as_space(spec, type_))
     refused(ParameterError, PAIR, lambda: Nullable(pair))
     frame = pd.DataFrame({"age": [1, 2]})
-    refused(ParameterError, "^column 'age': a list of two numbers", lambda: make_plan(frame, 1, spaces={"age": pair}))
+    refused(ParameterError, "^column 'age': a list of two numbers", lambda: plan_of(frame, 1, spaces={"age": pair}))
 
 
 def test_lists_that_can_mean_one_thing_only_are_categories():
@@ -758,6 +758,6 @@ def test_an_unknown_tag_names_the_column():
         refused(
             PlanError,
             "^column 'age': unknown space tag",
-            lambda spec=spec: make_plan(frame, 1, spaces={"age": spec}),
+            lambda spec=spec: plan_of(frame, 1, spaces={"age": spec}),
         )
     refused(ParameterError, "a space in JSON is .* or has a tag", lambda: as_space({"lower": 0}))

@@ -34,21 +34,21 @@ def test_times_of_day_are_coded_from_midnight_and_come_back(type_, tmp_path):
     for bounds in (None, ("00:00", "23:59"), dpf.Datetime(dt.time(6), "23:59", "min")):
         spaces = {"y": (0, 2)} | ({} if bounds is None else {"x": bounds})
         infer = "private" if bounds is None else "public"
-        safe = dpf.sanitize(table, 8.0, 1e-5, spaces=spaces, infer=infer)
+        safe = dpf.sanitize(table, epsilon=8.0, delta=1e-5, spaces=spaces, infer=infer)
         assert safe.schema.field("x").type == type_
         mean = dpf.Estimates(safe).mean("x")
         assert abs(mean["estimate"].total_seconds() - SECONDS) < 5 * mean["std_error"].total_seconds()
     pq.write_table(table, tmp_path / "in.parquet")
     plan = dpf.Estimates(safe).plan
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
-    assert dpf.verify_file(tmp_path / "out.parquet").ok
+    assert dpf.verify(tmp_path / "out.parquet").ok
     assert pa.types.is_time(pq.read_schema(tmp_path / "out.parquet").field("x").type)
 
 
 def test_a_time_of_day_needs_no_inference():
     table = pa.table({"x": pa.array(TIMES, pa.time64("us"))})
     field = pa.schema([pa.field("x", pa.time64("us"), nullable=False)])
-    plan = dpf.make_plan(pa.table(table.columns, schema=field), 1.0)
+    plan = dpf.plan(pa.table(table.columns, schema=field), 1.0)
     assert plan.inferred is None
     assert plan["x"].space == dpf.Datetime("00:00", "23:59", "min")
 
@@ -59,7 +59,7 @@ def test_bounds_beyond_the_day_are_refused():
         with pytest.raises(
             dpf.ColumnError, match="'x': holds times of day, and its bounds reach beyond a day; declare"
         ):
-            dpf.make_plan(table, 1.0, spaces={"x": bounds})
+            dpf.plan(table, 1.0, spaces={"x": bounds})
 
 
 @pytest.mark.parametrize("kind", ["polars", "lazy", "arrow dtype"])
@@ -69,7 +69,7 @@ def test_other_frames_have_times(kind):
         "lazy": lambda: pl.LazyFrame({"x": TIMES}),
         "arrow dtype": lambda: pd.DataFrame({"x": pd.array(TIMES, dtype="time64[us][pyarrow]")}),
     }[kind]()
-    plan = dpf.make_plan(frame, 4.0, spaces={"x": ("00:00", "23:59")})
+    plan = dpf.plan(frame, 4.0, spaces={"x": ("00:00", "23:59")})
     safe = dpf.sanitize(frame, plan=plan)
     if kind == "arrow dtype":
         assert safe["x"].dtype == frame["x"].dtype
@@ -106,7 +106,7 @@ def test_decimals_are_released_exactly(type_, tmp_path):
     assert as_stored(as_coded(table["x"].combine_chunks()), type_).equals(table["x"].combine_chunks())
     truth = float(sum(DECIMALS[:-1])) / (N - 1)
     for space in (None, dpf.Nullable(dpf.Real(-10, 100)), dpf.Nullable(dpf.Real(-10, 100, steps=11))):
-        safe = dpf.sanitize(table, 8.0, 1e-5, spaces={} if space is None else {"x": space})
+        safe = dpf.sanitize(table, epsilon=8.0, delta=1e-5, spaces={} if space is None else {"x": space})
         estimates = dpf.Estimates(safe)
         assert safe.schema.field("x").type == type_
         mean = estimates.mean("x")
@@ -114,20 +114,20 @@ def test_decimals_are_released_exactly(type_, tmp_path):
     assert estimates.plan["x"].space.inner.steps == 11, "a coarser grid of whole decimals is kept"
     pq.write_table(table, tmp_path / "in.parquet")
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 4.0, 1e-5, spaces={"x": space})
-    assert dpf.verify_file(tmp_path / "out.parquet").ok
+    assert dpf.verify(tmp_path / "out.parquet").ok
     assert pq.read_schema(tmp_path / "out.parquet").field("x").type == type_
 
 
 def test_decimals_without_digits_are_whole_numbers_and_objects_are_numbers():
     table = pa.table({"x": pa.array([Decimal(i % 7) for i in range(N)], pa.decimal128(5, 0))})
-    safe = dpf.sanitize(table, 8.0, 1e-5, spaces={"x": (0, 6)})
+    safe = dpf.sanitize(table, epsilon=8.0, delta=1e-5, spaces={"x": (0, 6)})
     assert isinstance(dpf.Estimates(safe).plan["x"].space, dpf.Integer)
     assert safe.schema == pa.schema([("x", pa.decimal128(5, 0))])
     frame = pd.DataFrame({"x": DECIMALS})
     mean = frame.dp.sanitize(8.0, 1e-5, spaces={"x": dpf.Real(-5, 100)}).dp.mean("x")
     assert abs(mean["estimate"] - float(frame["x"].mean())) < 5 * mean["std_error"] + 0.01
     polars = pl.DataFrame({"x": DECIMALS})
-    plan = dpf.make_plan(polars, 8.0, 1e-5, spaces={"x": (-5, 100)})
+    plan = dpf.plan(polars, 8.0, 1e-5, spaces={"x": (-5, 100)})
     assert dpf.sanitize(polars, plan=plan).schema["x"].is_decimal()
 
 
@@ -165,34 +165,34 @@ def test_what_is_found_of_decimals_is_what_they_hold(name, infer):
     """Bounds that inference rounds outwards stay within the type; what is far out is clamped and does not wrap."""
     type_, values, most = NARROW[name]
     table = pa.table({"x": pa.array(values, type_)})
-    safe = dpf.sanitize(table, 8.0, 1e-5, infer=infer)
+    safe = dpf.sanitize(table, epsilon=8.0, delta=1e-5, infer=infer)
     assert safe.schema.field("x").type == type_
     space = dpf.Estimates(safe).plan["x"].space.inner_space
     assert abs(float(space.upper)) <= most
     assert dpf.Estimates(safe).mean("x")["estimate"] > 0
-    clamped = dpf.sanitize(table, 50.0, 1e-5, spaces={"x": (0, 10)})
+    clamped = dpf.sanitize(table, epsilon=50.0, delta=1e-5, spaces={"x": (0, 10)})
     mean = np.clip([float(value) for value in values], 0, 10).mean()
     assert abs(dpf.Estimates(clamped).mean("x")["estimate"] - mean) < 0.3
     if name != "wide":
         with pytest.raises(dpf.ColumnError, match="digits, and its bounds reach beyond; choose within"):
-            dpf.make_plan(table, 1.0, spaces={"x": (0, 1_000)})
+            dpf.plan(table, 1.0, spaces={"x": (0, 1_000)})
 
 
 def test_decimals_of_whole_hundreds_are_refused_as_before():
     table = pa.table({"x": pa.array([Decimal(300)] * N, pa.decimal128(5, -2))})
     with pytest.raises(dpf.ColumnError, match="for which bounds mean nothing"):
-        dpf.make_plan(table, 1.0, spaces={"x": (0, 1_000)})
+        dpf.plan(table, 1.0, spaces={"x": (0, 1_000)})
 
 
 def test_intervals_of_a_categorical_are_categories_of_text():
     ages = pd.Series(np.arange(2_000) % 80)
     frame = pd.DataFrame({"a": pd.cut(ages, [-1, 20, 50, 80])})
     labels = ["(-1, 20]", "(20, 50]", "(50, 80]"]
-    safe = dpf.sanitize(frame, 3)
+    safe = dpf.sanitize(frame, epsilon=3)
     assert set(safe["a"].cat.categories) == {*labels, "other"}
     counts = safe.dp.value_counts("a")["estimate"]
     assert abs(counts["(20, 50]"] - 750) < 100
-    ordered = dpf.sanitize(frame, 3, spaces={"a": dpf.Ordinal(labels)})
+    ordered = dpf.sanitize(frame, epsilon=3, spaces={"a": dpf.Ordinal(labels)})
     assert ordered["a"].cat.ordered
     assert ordered["a"].cat.categories.tolist() == labels
     assert ordered.dp.verify()
@@ -215,14 +215,14 @@ def test_periods_and_intervals_are_refused_with_what_to_do(values, remedy):
     frame = pd.DataFrame({"a": values})
     for spaces in (None, {"a": (0, 4)}):
         with pytest.raises(dpf.ColumnError, match=f"column 'a': has dtype .*, which has no space; .*{remedy}"):
-            dpf.sanitize(frame, 1, spaces=spaces)
-    assert len(dpf.sanitize(frame.assign(b=True), 1, drop=["a"])) == 4
+            dpf.sanitize(frame, epsilon=1, spaces=spaces)
+    assert len(dpf.sanitize(frame.assign(b=True), epsilon=1, drop=["a"])) == 4
 
 
 def test_a_relation_of_duckdb_is_a_table():
     duckdb = pytest.importorskip("duckdb")
     relation = duckdb.sql("select i % 7 as x, ['a', 'b'][1 + i % 2] as s from range(5000) t(i)")
-    safe = dpf.sanitize(relation, 2, spaces={"x": (0, 6), "s": ["a", "b"]}, key=bytes(32))
+    safe = dpf.sanitize(relation, epsilon=2, spaces={"x": (0, 6), "s": ["a", "b"]}, key=bytes(32))
     assert isinstance(safe, pa.Table)
     row = dpf.Estimates(safe).mean("x")
     assert abs(row["estimate"] - 3) < 5 * row["std_error"] + 0.01

@@ -128,7 +128,7 @@ def test_files_are_the_same_bytes_whatever_the_number_of_threads(
     source: Path, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """Order, noise, measured tables, digest and row groups depend on the key alone."""
-    plan = dpf.plan_parquet(source, 5.0, 1e-6, spaces=SPACES, passthrough=["note"], **options)
+    plan = dpf.plan(source, 5.0, 1e-6, spaces=SPACES, passthrough=["note"], **options)
     files = []
     for threads in THREADS:
         target = tmp_path / f"{threads}.parquet"
@@ -144,7 +144,7 @@ def test_files_are_the_same_bytes_whatever_the_number_of_threads(
 def test_the_first_row_that_is_refused_is_named(tmp_path: Path, threads: int) -> None:
     ages, missing = np.arange(2_000) % 50, np.isin(np.arange(2_000), [777, 778, 1_900])
     pq.write_table(pa.table({"age": pa.array(ages, mask=missing)}), tmp_path / "in")
-    plan = dpf.make_plan(pa.table({"age": ages}), 1.0, 1e-6, spaces={"age": (0, 99)})
+    plan = dpf.plan(pa.table({"age": ages}), 1.0, 1e-6, spaces={"age": (0, 99)})
     with pytest.raises(ColumnError, match="at row position 777: is null"):
         dpf.sanitize_parquet(tmp_path / "in", tmp_path / "out", plan=plan, batch_rows=50, threads=threads)
     assert not (tmp_path / "out").exists()
@@ -165,7 +165,7 @@ def test_an_error_that_is_kept_keeps_no_thread_and_no_file(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, shuffle: bool
 ) -> None:
     """Interactive sessions keep the last error, and with it every frame that it came through."""
-    plan = dpf.plan_parquet(source, 5.0, 1e-6, spaces=SPACES, drop=["note"], shuffle=shuffle, measure=None)
+    plan = dpf.plan(source, 5.0, 1e-6, spaces=SPACES, drop=["note"], shuffle=shuffle, measure=None)
     before = threading.active_count()
 
     def full(batch: Any, most: int) -> Iterator[Any]:

@@ -91,7 +91,7 @@ def redigested(path: Path) -> Path:
 
 
 def only_failure(path: Path) -> str:
-    found = dpf.verify_file(path)
+    found = dpf.verify(path)
     assert not found.ok
     (failure,) = found.failures
     assert "\n" not in failure
@@ -99,14 +99,14 @@ def only_failure(path: Path) -> str:
 
 
 def test_a_released_file_is_verified(released: Path) -> None:
-    found = dpf.verify_file(released)
+    found = dpf.verify(released)
     assert found.ok, found.failures
     assert found.checks[-1].startswith("the file holds the 400 rows that were released")
     assert (found.epsilon, found.proofs) == (PLAN.verify().epsilon, PLAN.verify().proofs)
-    assert dpf.verify_file(rewrite(released)).ok
+    assert dpf.verify(rewrite(released)).ok
     # Rows have no order of their own.
-    assert dpf.verify_file(rewrite(released, table=lambda t: t.take(np.arange(400)[::-1]))).ok
-    assert dpf.verify_file(redigested(rewrite(released, table=lambda t: t.slice(1)))).ok
+    assert dpf.verify(rewrite(released, table=lambda t: t.take(np.arange(400)[::-1]))).ok
+    assert dpf.verify(redigested(rewrite(released, table=lambda t: t.slice(1)))).ok
 
 
 def test_changed_rows_are_caught(released: Path) -> None:
@@ -140,7 +140,7 @@ def test_changed_columns_are_caught(released: Path) -> None:
     failure = only_failure(rewrite(released, table=lambda t: t.set_column(1, "sex", outside)))
     assert "column 'sex'" in failure
     assert "swordfish" not in failure
-    both = dpf.verify_file(rewrite(released, table=lambda t: t.drop_columns(["sex", "wage"]).slice(3)))
+    both = dpf.verify(rewrite(released, table=lambda t: t.drop_columns(["sex", "wage"]).slice(3)))
     assert len(both.failures) == 3
 
 
@@ -149,7 +149,7 @@ def test_another_plans_metadata_is_caught(released: Path) -> None:
         text = replanned(lambda plan, other=other: plan.update(json.loads(other.to_json())))
         assert "digest is another" in only_failure(rewrite(released, text=text))
     elsewhere = build_plan({"town": ["a", "b"]}, epsilon=1.0)
-    found = dpf.verify_file(rewrite(released, text=lambda _: ReleaseInfo(elsewhere, 400, "0" * 16).to_json()))
+    found = dpf.verify(rewrite(released, text=lambda _: ReleaseInfo(elsewhere, 400, "0" * 16).to_json()))
     assert len(found.failures) == 4  # one column is missing, three are too many
 
 
@@ -160,9 +160,9 @@ def test_a_claim_below_what_is_lost_is_caught(released: Path) -> None:
         path = rewrite(released, text=replanned(lambda plan, claim=claim: plan.update(epsilon=claim)))
         if holds:
             assert "digest is another" in only_failure(path)
-            assert dpf.verify_file(redigested(path)).ok
+            assert dpf.verify(redigested(path)).ok
             continue
-        found = dpf.verify_file(path)
+        found = dpf.verify(path)
         (failure,) = found.failures
         assert failure.startswith(f"the total claims epsilon={claim!r}, delta=0.0 but its units lose epsilon=2.9")
         assert found.claimed == Budget(claim)
@@ -179,7 +179,7 @@ def test_a_claim_for_several_rows_of_a_person(released: Path) -> None:
         said = ReleaseInfo(plan, 400, "0" * 16).to_json()
         edit = replanned(lambda data, change=change: data.update(change))
         path = rewrite(released, text=lambda _, said=said, edit=edit: edit(said))
-        found = dpf.verify_file(path)
+        found = dpf.verify(path)
         assert found.failures[0].startswith("the total claims epsilon=")
         assert found.contributions == change.get("contributions", 4)
         assert len(found.proofs) == 3
@@ -200,12 +200,12 @@ def credited(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_releases_with_credit_are_verified(credited: Path) -> None:
-    found = dpf.verify_file(credited)
+    found = dpf.verify(credited)
     assert found.ok, found.failures
     assert (found.epsilon, found.delta) == (1.0, CREDITED.verify().delta)
     assert "400 rows in secret order: the privacy blanket of these columns" in found.checks[0]
-    assert dpf.verify_file(rewrite(credited, table=lambda t: t.take(np.arange(400)[::-1]))).ok
-    drawn = dpf.verify_file(credited.parent / "drawn.parquet")
+    assert dpf.verify(rewrite(credited, table=lambda t: t.take(np.arange(400)[::-1]))).ok
+    drawn = dpf.verify(credited.parent / "drawn.parquet")
     assert drawn.ok, drawn.failures
     assert "100 rows in secret order" in drawn.checks[0]
     assert "100 of 400 rows chosen in secret" in drawn.checks[0]
@@ -229,7 +229,7 @@ def test_releases_with_credit_are_verified(credited: Path) -> None:
 )
 def test_credit_without_its_ground_is_caught(credited: Path, change: dict[str, Any]) -> None:
     """Each is certified anew under what the plan says now, and named as a total that is exceeded."""
-    found = dpf.verify_file(rewrite(credited, text=replanned(lambda plan: plan.update(change))))
+    found = dpf.verify(rewrite(credited, text=replanned(lambda plan: plan.update(change))))
     assert next(failure.split("=")[0] for failure in found.failures) == "the total claims epsilon"
     assert found.contributions == change.get("contributions", 1)
     assert len(found.proofs) == 3
@@ -252,7 +252,7 @@ def test_an_overstated_number_of_rows_is_caught(credited: Path) -> None:
     assert only_failure(fewer) == "the plan counts on 400 rows, the release had 399"
     # More rows than the plan counts on hide each other better still.
     more = redigested(rewrite(credited, table=lambda t: pa.concat_tables([t, t.slice(0, 5)])))
-    assert dpf.verify_file(more).ok
+    assert dpf.verify(more).ok
 
 
 def test_another_sample_is_caught(credited: Path) -> None:
@@ -267,7 +267,7 @@ def test_another_sample_is_caught(credited: Path) -> None:
         ({"shuffle": False}, "the total claims epsilon=1.0"),
     ]:
         path = rewrite(drawn, text=replanned(lambda plan, change=change: plan.update(change)))
-        found = dpf.verify_file(path)
+        found = dpf.verify(path)
         assert any(f.startswith(failure) for f in found.failures), (change, found.failures)
 
 
@@ -280,7 +280,7 @@ def test_a_pure_sample_is_certified_by_its_formula(credited: Path) -> None:
     info = ReleaseInfo(plan, 100, "0" * 16).to_json()
     for claim, holds in [(certified - 1e-9, False), (certified + 1e-9, True)]:
         edit = replanned(lambda data, claim=claim: data.update(epsilon=claim))
-        found = dpf.verify_file(rewrite(credited, text=lambda _, edit=edit: edit(info)))
+        found = dpf.verify(rewrite(credited, text=lambda _, edit=edit: edit(info)))
         assert found.failures[0].startswith("the total claims" if not holds else "the file has 400 rows")
         assert found.epsilon == pytest.approx(certified, rel=1e-12)
 
@@ -300,7 +300,7 @@ def test_several_wrong_columns_are_all_named(released: Path) -> None:
         plan["columns"][0]["mechanism"]["mechanism"] = "sorcery"
         plan["columns"][2]["mechanism"]["span"] = 7
 
-    found = dpf.verify_file(rewrite(released, text=replanned(spoil)))
+    found = dpf.verify(rewrite(released, text=replanned(spoil)))
     assert [failure.split(":")[0] for failure in found.failures] == ["column 'age'", "column 'wage'"]
     assert str(found).startswith("NOT VERIFIED: no claim that can be read")
     assert json.loads(found.to_json())["claimed"] is None
@@ -320,7 +320,7 @@ def test_groups_sets_and_nulls(tmp_path: Path) -> None:
     plan = build_plan(spaces, epsilon=4.0, groups=[["sex", "town"]])
     out = tmp_path / "out.parquet"
     dpf.sanitize_parquet(tmp_path / "in.parquet", out, plan=plan)
-    found = dpf.verify_file(out)
+    found = dpf.verify(out)
     assert found.ok, found.failures
     assert [proof.unit for proof in found.proofs] == ["sex × town", "hobbies"]
 
@@ -334,14 +334,14 @@ def test_groups_sets_and_nulls(tmp_path: Path) -> None:
     assert failure.startswith("the total claims epsilon=4.0")
     for broken in ([5], [{"names": 5}], [{"names": ["sex", "town"]}], 5):
         damaged = rewrite(out, text=replanned(lambda plan, broken=broken: plan.update(groups=broken)))
-        assert not dpf.verify_file(damaged).ok
+        assert not dpf.verify(damaged).ok
 
 
 def test_columns_passed_through_must_be_there(tmp_path: Path) -> None:
     pd.DataFrame({"sex": ["F", "M"] * 20, "id": range(40)}).to_parquet(tmp_path / "in.parquet", index=False)
     out = tmp_path / "out.parquet"
     dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, spaces={"sex": ["F", "M"]}, passthrough=["id"])
-    found = dpf.verify_file(out)
+    found = dpf.verify(out)
     assert found.ok
     assert found.unprotected == ("copied as they are: id",)
     failure = only_failure(rewrite(out, table=lambda t: t.drop_columns(["id"])))
@@ -389,7 +389,7 @@ def test_a_weight_that_is_off_is_caught(tabulated: Path) -> None:
         weights[0][0] += STEP
         set_weights(plan, weights)
 
-    assert dpf.verify_file(tabulated).ok
+    assert dpf.verify(tabulated).ok
     failure = only_failure(rewrite(tabulated, text=replanned(heavier)))
     assert failure.startswith("column 'rank': mechanism ")
     assert "sum to 2**64" in failure
@@ -452,15 +452,15 @@ def test_descriptions_that_cannot_be_read(released: Path, edit: Callable[[str], 
 
 def test_what_is_no_release_is_bad_input(released: Path) -> None:
     with pytest.raises(dpf.NotSanitizedError, match="carries no release plan: there is nothing to verify"):
-        dpf.verify_file(rewrite(released, text=lambda _: None))
+        dpf.verify(rewrite(released, text=lambda _: None))
     with pytest.raises(dpf.FileError, match="does not exist"):
-        dpf.verify_file(released.parent / "nothing.parquet")
+        dpf.verify(released.parent / "nothing.parquet")
     for edit in (
         lambda text: json.dumps(json.loads(text) | {"schema": 99}),
         replanned(lambda plan: plan.update(schema=99)),
     ):
         with pytest.raises(dpf.PlanError, match=r"has schema 99.*upgrade dpframe"):
-            dpf.verify_file(rewrite(released, text=edit))
+            dpf.verify(rewrite(released, text=edit))
 
 
 def test_from_the_shell(released: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -505,7 +505,7 @@ def test_a_name_that_is_no_text_beside_groups_is_one_line(name: Any, tmp_path: P
         dpf.Plan.from_json(json.dumps(data["plan"]))
     path = tmp_path / "hostile.parquet"
     pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({METADATA_KEY: json.dumps(data)}), path)
-    assert not dpf.verify_file(path).ok
+    assert not dpf.verify(path).ok
 
 
 @pytest.mark.parametrize("metric", [[], {}])
@@ -520,5 +520,5 @@ def test_an_index_that_pandas_hides_is_a_column_that_was_not_released(released: 
     table = pq.read_table(released)
     path = tmp_path / "indexed.parquet"
     pq.write_table(table.append_column("__index_level_0__", pa.array(range(len(table)))), path)
-    failures = dpf.verify_file(path).failures
+    failures = dpf.verify(path).failures
     assert failures == ("column '__index_level_0__' is in the file but not in the plan",)

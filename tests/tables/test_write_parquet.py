@@ -75,7 +75,7 @@ def given(kind):
 
 
 def plan():
-    return dpf.make_plan(arrow(), epsilon=8, delta=1e-6, spaces=SPACES)
+    return dpf.plan(arrow(), epsilon=8, delta=1e-6, spaces=SPACES)
 
 
 @pytest.mark.walk(4)
@@ -106,7 +106,7 @@ def test_batches_without_rows():
 def test_the_file_is_the_release(kind, tmp_path):
     planned, path = plan(), tmp_path / "safe.parquet"
     safe = dpf.sanitize(given(kind), plan=planned)
-    info = dpf.write_parquet(safe, path, planned if kind == "polars" else None)
+    info = dpf.write(safe, path, planned if kind == "polars" else None)
     assert info.plan == planned
     back = dpf.read_parquet(path)
     assert back.dp.release == info
@@ -128,49 +128,49 @@ def test_the_file_is_the_release(kind, tmp_path):
 
 def test_what_a_release_said_about_itself_is_checked(tmp_path):
     safe = dpf.sanitize(arrow(), plan=plan())
-    info = dpf.write_parquet(safe, tmp_path / "safe.parquet")
+    info = dpf.write(safe, tmp_path / "safe.parquet")
     lost = pl.from_arrow(safe)
-    assert dpf.write_parquet(lost, tmp_path / "again.parquet", info) == info
+    assert dpf.write(lost, tmp_path / "again.parquet", info) == info
     with pytest.warns(dpf.AlteredReleaseWarning, match="the table has 100 rows, the release 240"):
-        dpf.write_parquet(lost[:100], tmp_path / "some.parquet", info)
+        dpf.write(lost[:100], tmp_path / "some.parquet", info)
     with pytest.warns(dpf.AlteredReleaseWarning, match="not what was released, cell by cell"):
-        dpf.write_parquet(lost.with_columns(b=~lost["b"]), tmp_path / "some.parquet", info)
+        dpf.write(lost.with_columns(b=~lost["b"]), tmp_path / "some.parquet", info)
 
 
 def test_refusals(tmp_path):
     path, safe = tmp_path / "safe.parquet", dpf.sanitize(arrow(), plan=plan())
     with pytest.raises(dpf.NotSanitizedError, match="carries no release plan"):
-        dpf.write_parquet(pl.from_arrow(safe), path)
+        dpf.write(pl.from_arrow(safe), path)
     with pytest.raises(dpf.NotSanitizedError, match="none of the plan's columns"):
-        dpf.write_parquet(pl.DataFrame({"z": [1]}), path, plan())
+        dpf.write(pl.DataFrame({"z": [1]}), path, plan())
     for table in (pl.Series([1]), [1], None, pl.from_arrow(safe).lazy()):
         with pytest.raises(dpf.ParameterError, match="is no table; pass a pandas, polars or Arrow release"):
-            dpf.write_parquet(table, path, plan())
+            dpf.write(table, path, plan())
     with pytest.raises(dpf.ParameterError, match="compression 'zip' is not known"):
-        dpf.write_parquet(safe, path, compression="zip")
+        dpf.write(safe, path, compression="zip")
     with pytest.raises(dpf.ParameterError, match="plan must be a Plan or a ReleaseInfo"):
-        dpf.write_parquet(safe, path, "plan.json")
+        dpf.write(safe, path, "plan.json")
     odd = dpf.sanitize(arrow().to_pandas(), plan=plan()).assign(odd=[1, "a"] * (ROWS // 2))
     with pytest.raises(dpf.ParameterError, match="a column of the table cannot be stored as Parquet") as caught:
-        dpf.write_parquet(odd, path)
+        dpf.write(odd, path)
     assert "'a'" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(dpf.FileError, match="is a directory; name a file"):
-        dpf.write_parquet(safe, tmp_path)
+        dpf.write(safe, tmp_path)
     with pytest.raises(dpf.FileError, match="could not be written"):
-        dpf.write_parquet(safe, tmp_path / "nowhere" / "safe.parquet")
+        dpf.write(safe, tmp_path / "nowhere" / "safe.parquet")
 
 
 def test_an_older_file_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
     path, safe = tmp_path / "safe.parquet", dpf.sanitize(arrow(), plan=plan())
-    info = dpf.write_parquet(safe, path, compression="zstd")
+    info = dpf.write(safe, path, compression="zstd")
 
     def interrupted(*_):
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(dpf.FileError, match="could not be written: No space left"):
-        dpf.write_parquet(dpf.sanitize(arrow(), plan=plan()), path)
+        dpf.write(dpf.sanitize(arrow(), plan=plan()), path)
     monkeypatch.undo()
     assert dpf.read_parquet(path).dp.release == info
     assert len(list(tmp_path.iterdir())) == 1
@@ -188,5 +188,5 @@ def test_a_name_of_another_format_is_refused_before_anything_is_spent(tmp_path, 
         )
     assert ledger.history("all").empty
     with pytest.raises(dpf.FileError, match="is not written"):
-        dpf.write_parquet(dpf.sanitize(frame, 1.0), tmp_path / name)
+        dpf.write(dpf.sanitize(frame, epsilon=1.0), tmp_path / name)
     assert not (tmp_path / name).exists()

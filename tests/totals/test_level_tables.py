@@ -118,7 +118,7 @@ def test_every_level_is_paid_for_as_a_histogram_of_its_own():
 def test_files_and_memory_have_the_same_tables(tmp_path):
     frame = pd.DataFrame({"x": codes().astype(float) / 2, "sex": ["F", "M"] * (ROWS // 2)})
     spaces = {"x": dpf.Real(0.0, 500.0, steps=1_000), "sex": ["F", "M"]}
-    plan = dpf.make_plan(frame, epsilon=2, delta=1e-6, spaces=spaces)
+    plan = dpf.plan(frame, epsilon=2, delta=1e-6, spaces=spaces)
     assert max(m.level for m in plan.measures) == 2
     frame.to_parquet(tmp_path / "in.parquet")
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)

@@ -282,7 +282,7 @@ class TestReleases:
         info = dpf.sanitize_parquet(tmp_path / "in.parquet", target, plan=PLAN, key=KEY, batch_rows=batch_rows)
         assert info == INFO
         assert dpf.read_parquet(target).dp.release.tables == INFO.tables
-        assert dpf.verify_file(target).ok
+        assert dpf.verify(target).ok
 
     def test_the_description_is_read_back_as_it_was(self):
         assert ReleaseInfo.from_json(INFO.to_json()) == INFO

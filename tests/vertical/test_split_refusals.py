@@ -121,7 +121,7 @@ def test_an_id_that_is_a_column_of_the_run(parties: Parties) -> None:
 
 
 def test_a_release(parties: Parties) -> None:
-    safe = dpf.sanitize(parties.frames["alice"], 1.0, spaces={"job": SPACES["job"]}, drop=["id"])
+    safe = dpf.sanitize(parties.frames["alice"], epsilon=1.0, spaces={"job": SPACES["job"]}, drop=["id"])
     refused(AlreadySanitizedError, "a release already; encrypt the original", lambda: parties.encrypt("alice", safe))
 
 

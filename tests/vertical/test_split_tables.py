@@ -21,7 +21,7 @@ import dpframe as dpf
 from dpframe.accounting import sampled
 from dpframe.errors import BudgetExceeded, ColumnError, ParameterError
 from dpframe.ledger.ledger import Ledger
-from dpframe.tables.verify import verify_file
+from dpframe.tables.verify import verify
 from dpframe.vertical import Identity, Researcher, Run, messages, new_run, ranks
 from dpframe.vertical.messages import Message
 
@@ -105,7 +105,7 @@ def test_the_sample_is_of_the_table_and_the_release_says_how_it_was_made(parties
     assert (info.n, info.rows, len(safe)) == (400, N, 400)
     assert safe.dp.release == info
     assert info.plan == parties.run.plan
-    certificate = verify_file(parties.release)
+    certificate = verify(parties.release)
     assert certificate.ok, certificate.failures
     assert list(safe.columns) == ["job", "hobbies", "sex", "age", "town"]
     assert str(safe["age"].dtype) == "int64"
@@ -239,7 +239,7 @@ def test_a_release_in_csv(parties: Parties) -> None:
     parties.encrypt_all()
     parties.perturb()
     Researcher(parties.run).decrypt(parties.perturbed, parties.pads, parties.root / "safe.csv")
-    assert len(dpf.read_csv(parties.root / "safe.csv").dp.crosstab("job", "sex")) == 3
+    assert len(dpf.read(parties.root / "safe.csv").dp.crosstab("job", "sex")) == 3
 
 
 def test_categories_come_back_as_they_went_in(parties: Parties) -> None:
@@ -298,7 +298,7 @@ def test_tables_that_curators_measure_are_the_releases(tmp_path: Path) -> None:
     parties = Parties.make(tmp_path, halves(frame), SPACES, epsilon=2.0, measure=measure)
     info = parties.through()
     assert [table.measure.columns for table in info.tables if table.measure.kind != "sum"]
-    assert verify_file(parties.release).ok
+    assert verify(parties.release).ok
     safe = dpf.read_parquet(parties.release)
     counts = safe.dp.value_counts("sex")
     off = counts.loc["F", "estimate"] - (frame["sex"] == "F").sum()
@@ -317,7 +317,7 @@ def test_row_groups_and_batches_change_nothing(parties: Parties, monkeypatch: py
     monkeypatch.undo()
     parties.perturb()
     parties.decrypt()
-    assert verify_file(parties.release).ok
+    assert verify(parties.release).ok
 
 
 def test_a_table_of_categories_beyond_the_space_is_refused_by_its_row(parties: Parties) -> None:

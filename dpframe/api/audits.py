@@ -1,0 +1,125 @@
+"""The audits behind one verb: of a mechanism by samples of its outputs, of a table's release by replay."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from dpframe.accounting.audit import AuditResult, Sampler
+from dpframe.accounting.audit import audit as bounded
+from dpframe.api.planning import check_plan
+from dpframe.api.replay import ReplayAudit, replayed
+from dpframe.channels import Mechanism
+from dpframe.errors import ParameterError
+from dpframe.noise.keystream import Keystream
+from dpframe.plan.plan import Plan
+from dpframe.tables.inputs import open_input
+
+CONFIDENCE = 1 - 1e-6
+RUNS, EDITS = 100_000, 200
+
+
+@overload
+def audit(
+    what: Mechanism | tuple[Sampler, Sampler],
+    plan: None = None,
+    *,
+    runs: int | None = None,
+    delta: float | None = None,
+    confidence: float = CONFIDENCE,
+) -> AuditResult: ...
+
+
+@overload
+def audit(what: Any, plan: Plan, *, runs: int | None = None, random_state: int | None = None) -> ReplayAudit: ...
+
+
+def audit(
+    what: Any,
+    plan: Plan | None = None,
+    *,
+    runs: int | None = None,
+    delta: float | None = None,
+    confidence: float = CONFIDENCE,
+    random_state: int | None = None,
+) -> AuditResult | ReplayAudit:
+    """Try to refute a mechanism from samples of its outputs, or a plan by releasing neighbouring tables.
+
+    A mechanism is a black box: an ε above its claim that is found with so much confidence refutes it; one below proves
+    nothing. With ``plan`` a table is changed row by row and released under one key: at most one released row may
+    differ, and nothing else. Keys are fresh and thrown away, and nothing that was released is kept.
+
+    Parameters
+    ----------
+    what
+        A mechanism of a listed space or a grid, whose first and last input are compared, or a pair of functions that
+        take a number of runs and return as many outputs of a mechanism, each for one input (see
+        `dpframe.accounting.audit.audit`). With ``plan`` a pandas or polars DataFrame, a pyarrow Table, or the path of
+        Parquet or CSV files, which is read into memory.
+    plan
+        The plan of the table's release.
+    runs
+        Outputs for each input, 100,000; or changed tables, 200.
+    delta
+        The δ of the claim; by default the mechanism's own, or 0.
+    confidence
+        Probability, over the runs, that the bound on ε holds.
+    random_state
+        Seed of the changes of a table.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither, or an argument is out of its range.
+    AlreadySanitizedError
+        If the table is a release.
+    ColumnError, PlanError
+        If the table does not fit the plan.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> from dpframe.channels import RandomizedResponse
+    >>> found = audit(RandomizedResponse(4, 1.0))
+    >>> 0.8 < found.epsilon_lower < 1.0, found.refutes(1.0)
+    (True, False)
+    >>> frame = dpf.datasets.make_census(200, columns=["age", "sex"])
+    >>> spaces = {"age": (18, 95), "sex": dpf.Categorical(["F", "M"], other="other")}
+    >>> plan = dpf.plan(frame, epsilon=1, spaces=spaces, nulls="impute")
+    >>> print(audit(frame, plan, runs=20, random_state=0))
+    20 edits: at most one released row differed, and nothing else
+    """
+    if plan is not None:
+        check_plan(plan)
+        return replayed(_in_memory(what, plan), plan, EDITS if runs is None else runs, random_state)
+    mechanism = what if isinstance(what, Mechanism) else None
+    pair: Any = what if mechanism is None else _samplers(mechanism)
+    if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(callable, pair))):
+        raise ParameterError("what must be a mechanism, a pair of functions, or a table or path with plan=")
+    first, last = pair
+    if delta is None:
+        delta = 0.0 if mechanism is None else mechanism.delta
+    return bounded(first, last, RUNS if runs is None else runs, delta, confidence)
+
+
+def _samplers(mechanism: Mechanism) -> tuple[Sampler, Sampler]:
+    if mechanism.code_words:
+        raise ParameterError(
+            f"what: mechanism {mechanism.tag} is of sets or vectors, whose inputs have no first and last one; pass a "
+            "pair of functions"
+        )
+    keys = Keystream(secrets.token_bytes(32))
+    return (
+        lambda n: mechanism.sample(np.zeros(n, dtype=np.int64), keys.column("first")),
+        lambda n: mechanism.sample(np.full(n, mechanism.size - 1), keys.column("last")),
+    )
+
+
+def _in_memory(what: Any, plan: Plan) -> Any:
+    if not isinstance(what, str | Path):
+        return what
+    table = open_input(what)
+    return table.typed(plan.spaces, plan.imputed).read(table.names)

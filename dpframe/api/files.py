@@ -1,0 +1,267 @@
+"""Releases in files: read with their plan, and written with it, Parquet or CSV."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from dpframe.disk import check_writable
+from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError
+from dpframe.plan.plan import Plan
+from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
+from dpframe.tables.csv_reader import is_csv, sidecar
+from dpframe.tables.files import SIDECAR, FileInput
+from dpframe.tables.inputs import open_input
+from dpframe.tables.released import Source, read_info
+from dpframe.tables.sinks import Sink
+
+
+def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
+    """Give a released table its plan back, where a format or an operation lost it.
+
+    Parameters
+    ----------
+    table
+        A pandas DataFrame or a pyarrow Table. (polars keeps no metadata: pass ``plan=`` to `Estimates`.)
+    plan
+        What the release said about itself (`ReleaseInfo`), or just the plan: then the table is taken as it
+        is, without a check that it was not altered since.
+
+    Returns
+    -------
+    A copy that shares the data.
+
+    Raises
+    ------
+    ParameterError
+        If the table cannot carry a plan, or ``plan`` is not one.
+    NotSanitizedError
+        If the table has none of the plan's columns.
+    """
+    if not isinstance(plan, Plan | ReleaseInfo):
+        raise ParameterError("plan must be a Plan or a ReleaseInfo; Plan.read(path) reads one from a file")
+    source = Source(table, plan.plan if isinstance(plan, ReleaseInfo) else plan, quiet=True)
+    info = plan if isinstance(plan, ReleaseInfo) else ReleaseInfo(plan, source.n, source.digest())
+    if isinstance(table, pd.DataFrame):
+        copy = table.copy(deep=False)
+        copy.attrs = {METADATA_KEY: info.to_json()}
+        return copy
+    if isinstance(table, pa.Table):
+        return table.replace_schema_metadata(arrow_metadata(info.to_json()))
+    kind = f"{type(table).__module__.split('.')[0]} {type(table).__name__}"
+    raise ParameterError(f"a {kind} keeps no metadata; pass plan= to Estimates instead")
+
+
+CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
+
+
+def check_codec(compression: str) -> None:
+    """Raise `ParameterError` for a codec that Parquet does not know."""
+    if compression not in CODECS:
+        raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
+
+
+def read(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a release, or any Parquet file, into pandas; a release keeps its plan, and ``.dp`` works on it.
+
+    Unlike `pandas.read_parquet` the metadata of every file is checked. Of a release in CSV the plan lies in the same
+    folder; times with a zone come back in UTC, without it: CSV keeps none.
+
+    Parameters
+    ----------
+    path
+        A Parquet or CSV file, a directory of them, or a glob.
+    columns
+        Names of the columns to read; all by default.
+
+    Raises
+    ------
+    ColumnError
+        For a name that the file does not have.
+    FileError
+        If the source is missing or damaged, or its files carry different plans.
+    NotSanitizedError
+        For CSV that is no release: `pandas.read_csv` reads it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpframe as dpf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dpf.datasets.make_census(1_000, columns=["age"]).to_csv(f"{folder}/in.csv")
+    ...     info = dpf.sanitize(f"{folder}/in.csv", f"{folder}/safe.csv", epsilon=1, spaces={"age": (18, 95)})
+    ...     safe = read(f"{folder}/safe.csv")
+    >>> safe.dp.release == info, str(safe["age"].dtype)
+    (True, 'int64')
+    """
+    table = open_input(path)
+    if table.apart:
+        if table.text is None:
+            raise NotSanitizedError(
+                f"{path} is no release with its plan in the same folder; pandas.read_csv reads other tables"
+            )
+        table = table.typed({c.name: c.released for c in read_info(table.text).plan.columns})
+    names = table.names if columns is None else columns
+    for name in names:
+        if name not in table.names:
+            raise ColumnError("is not in the file", column=name)
+    # Not pandas' own reader: of a directory it keeps the first file's attrs, even where others differ.
+    frame: pd.DataFrame = with_signed_indices(table.read(names)).to_pandas()
+    index = [name for name in names if name not in frame.columns]
+    frame = frame.reset_index(index)[list(names)] if index else frame
+    frame.attrs = {} if table.text is None else {"dpframe": table.text}
+    return frame
+
+
+def with_signed_indices(table: pa.Table) -> pa.Table:
+    """Return a table whose dictionaries have signed indices, which is all that older pyarrow gives to pandas."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
+            type_ = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
+            table = table.set_column(place, field.with_type(type_), table.column(place).cast(type_))
+    return table
+
+
+def check_place(path: Path) -> Path:
+    """Return a path that may be written, or raise `FileError` if it is a folder, or in none for new files."""
+    try:
+        path.exists()
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise FileError(f"{path} cannot be written: {error.strerror}") from None
+    if path.is_dir():
+        raise FileError(f"{path} is a directory; name a file to write")
+    if path.name.endswith(SIDECAR):
+        raise FileError(f"{path} ends as the plan of a release in CSV does; name another file to write")
+    if is_csv(path) and sidecar(path).is_dir():
+        raise FileError(f"{sidecar(path)} is a directory, and the plan goes there; name another file to write")
+    if path.exists() and not path.is_file():
+        raise FileError(f"{path} is not a regular file; name another one to write")
+    if not path.parent.is_dir():
+        raise FileError(f"{path.parent} is not a directory; make it first")
+    check_writable(path)
+    return path
+
+
+def check_target(path: Path, table: FileInput) -> Path:
+    """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
+    check_place(path)
+    inputs = {file.resolve() for file, _ in table.files}
+    inside = Path(table.source).is_dir() and Path(table.source).resolve() in path.resolve().parents
+    if path.resolve() in inputs or inside:
+        raise FileError(f"{path} is part of the input; write to another place")
+    return path
+
+
+def write(
+    table: Any, path: str | Path, plan: Plan | ReleaseInfo | None = None, *, compression: str = "snappy"
+) -> ReleaseInfo:
+    """Write a released table to a file that carries its plan.
+
+    `pandas.DataFrame.to_parquet` and `pyarrow.parquet.write_table` keep the plan as well; polars keeps no metadata.
+
+    Parameters
+    ----------
+    table
+        A release: a pandas or polars DataFrame, a pyarrow Table or RecordBatch, or anything with the Arrow C stream.
+    path
+        The file to write: Parquet, or CSV by its ending, whose plan goes to a second file. It appears whole or not at
+        all, and replaces an older one.
+    plan
+        The plan, or what the release said about itself, where the table lost it (polars). With just a plan
+        there is no check that the table was not altered before.
+    compression
+        Parquet compression codec.
+
+    Returns
+    -------
+    What the file says about itself.
+
+    Raises
+    ------
+    NotSanitizedError
+        If the table carries no plan and none is given, or has none of the plan's columns.
+    ParameterError
+        If it is no table, a column cannot be stored, or the codec is unknown.
+    ColumnError
+        For a column that CSV cannot hold.
+    FileError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import polars as pl
+    >>> import dpframe as dpf
+    >>> frame = pl.DataFrame({"sex": ["F", "M"] * 500})
+    >>> plan = dpf.plan(frame, epsilon=1, spaces={"sex": ["F", "M"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     info = write(dpf.sanitize(frame, plan=plan), f"{folder}/safe.parquet", plan)
+    ...     dpf.read(f"{folder}/safe.parquet").dp.release == info
+    True
+    """
+    check_codec(compression)
+    arrow = as_table(table)
+    if plan is not None:
+        attached = attach(arrow, plan)
+        arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **attached.schema.metadata})
+    source = Source(arrow, None)
+    assert source.info is not None
+    target, sink = Path(path), Sink(Path(path), compression)
+    if target.is_dir():
+        raise FileError(f"{target} is a directory; name a file to write")
+    sink.check(arrow.schema)
+    with sink.publishing() as (file, describe):
+        with sink.open(file, arrow.schema, store_schema=True) as writer:
+            writer.write(arrow, GROUP_ROWS)
+        describe(source.info.to_json())
+    return source.info
+
+
+GROUP_ROWS = 1 << 20
+"""Rows of a row group."""
+
+
+def as_table(table: Any) -> pa.Table:
+    """Return a table as Arrow, a pandas release with its dtypes and its description."""
+    if isinstance(table, pd.DataFrame):
+        return _from_pandas(table)
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    if isinstance(table, pa.Table):
+        return table
+    if type(table).__module__.split(".")[0] == "polars" and hasattr(table, "to_arrow") and hasattr(table, "columns"):
+        return _from_polars(table)
+    try:
+        return pa.table(table if hasattr(table, "__arrow_c_stream__") else None)
+    except (pa.ArrowInvalid, TypeError):
+        raise ParameterError(f"{type(table).__name__} is no table; pass a pandas, polars or Arrow release") from None
+
+
+def _from_polars(frame: Any) -> pa.Table:
+    import polars as pl
+
+    # Categories are views otherwise, which Arrow's reader cannot decode.
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _from_pandas(frame: pd.DataFrame) -> pa.Table:
+    stored = frame.apply(_listed, axis=0) if len(frame.columns) else frame
+    text = frame.attrs.get("dpframe")
+    stored.attrs = {}
+    try:
+        arrow = pa.Table.from_pandas(stored, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError):
+        raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it") from None
+    if not isinstance(text, str):
+        return arrow
+    return arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **arrow_metadata(text)})
+
+
+def _listed(series: pd.Series) -> pd.Series:
+    """Return a column whose sets are lists, which Parquet has."""
+    if series.dtype != object:
+        return series
+    return series.map(lambda value: list(value) if isinstance(value, set | frozenset) else value)

@@ -1,0 +1,352 @@
+"""Plan and sanitise a table of any kind: a frame in memory, files, a stream, or a frame of an engine."""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+import pandas as pd
+
+from dpframe.api.files import check_codec, check_place, check_target, read, write
+from dpframe.api.identity import table_digest
+from dpframe.api.memory import drawn
+from dpframe.api.options import PlanOptions, documented
+from dpframe.api.parquet_job import budget_of, budget_of_input
+from dpframe.api.planning import ReleaseBudget, Request, of_persons, planned, prepare
+from dpframe.api.targets import check_alone, reached
+from dpframe.errors import ParameterError, check_whole
+from dpframe.ledger.account import Account
+from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo
+from dpframe.tables.files import BATCH_ROWS, FileInput
+from dpframe.tables.frames import Frame, wrap
+from dpframe.tables.job import Job, Progress
+from dpframe.tables.pipeline import usual_threads
+from dpframe.tables.sinks import Sink
+from dpframe.tables.staged import is_read_in_parts, staged
+from dpframe.tables.streamed import engine_of
+from dpframe.tables.table import Table
+
+
+@contextmanager
+def opened(source: Any, id: str | None = None) -> Iterator[Table]:
+    """Give a table of any kind as planning reads it.
+
+    Raises
+    ------
+    ParameterError
+        If it is no table, or ``id`` is given for one that is no engine's.
+    FileError
+        If files are missing or damaged, or a stream breaks off.
+    """
+    engine = engine_of(source)
+    if engine is not None:
+        yield engine.open_table(source, id)
+        return
+    _check_no_id(id)
+    if not is_read_in_parts(source):
+        yield wrap(source)
+        return
+    with staged(source, Path(tempfile.gettempdir())) as table:
+        yield table
+
+
+def _check_no_id(id: str | None) -> None:
+    if id is not None:
+        raise ParameterError(
+            "id is for frames of Dask and Spark; rows of others are known by their place: leave it out"
+        )
+
+
+@documented
+def plan(
+    source: Any,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    target: Mapping[Any, float] | None = None,
+    max_epsilon: float | None = None,
+    ledger: Any = None,
+    dataset: str | None = None,
+    part: str | None = None,
+    id: str | None = None,
+    **options: Unpack[PlanOptions],
+) -> Plan:
+    """Plan how a table would be sanitised, without randomising anything.
+
+    Parameters
+    ----------
+    source
+        A pandas or polars DataFrame, a pyarrow Table; a Parquet or CSV file, a directory (its files are one table, its
+        Hive partition keys columns of text) or a glob; a polars LazyFrame, a relation of DuckDB or anything with the
+        Arrow C stream; a frame of Dask or Spark. Only the first kinds are read into memory.
+    epsilon, delta
+        The promise, replace-one, per person. ``delta=None`` is min(1e-6, n^−1.5).
+    {options}
+    target, max_epsilon
+        Instead of ``epsilon`` the standard errors that statistics may have, ``{column or pair: error}``: of shares of
+        a listed column's values or a pair's cells, of a number's mean, of supports of items. The plan is that of the
+        least ε, at most ``max_epsilon`` (10), whose forecast meets them all; all spaces must be known. Tables that are
+        measured are then those that targets name. See `dpframe.api.targets.price_targets`.
+    ledger, dataset, part
+        A `Ledger`, or its path, and the dataset in it, or a part of that, from which private inference spends.
+    id
+        A column of a frame of Dask or Spark that names every row once; see `sanitize`.
+
+    Raises
+    ------
+    BudgetExceeded, LedgerError
+        If the ledger does not allow the spend.
+    ParameterError, ColumnError
+        For an argument that breaks its rule, or a column without a space.
+    FileError
+        If files are missing or damaged.
+    AlreadySanitizedError
+        If the table is a release.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(1_000, columns=["age"])
+    >>> made = plan(frame, epsilon=1, spaces={"age": (18, 95)})
+    >>> made.n, made.names
+    (1000, ('age',))
+    """
+    with opened(source, id) as table:
+        if target is not None or max_epsilon is not None:
+            check_alone(epsilon, target, ledger, dataset, part)
+            return reached(table, target, max_epsilon, delta, options).plan
+        return planned(table, epsilon, delta, Account.of(ledger, dataset, part), options)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How a file is written."""
+
+    batch_rows: int
+    threads: int | None
+    compression: str
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        check_whole(self.batch_rows, "batch_rows", of="rows")
+        if self.threads is not None:
+            check_whole(self.threads, "threads", remedy=", or None")
+        check_codec(self.compression)
+
+
+@documented
+def sanitize(
+    source: Any,
+    target: str | Path | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    plan: Plan | None = None,
+    key: bytes | None = None,
+    ledger: Any = None,
+    dataset: str | None = None,
+    part: str | None = None,
+    id: str | None = None,
+    batch_rows: int = BATCH_ROWS,
+    threads: int | None = None,
+    compression: str = "snappy",
+    progress: Progress | None = None,
+    **options: Unpack[PlanOptions],
+) -> Any:
+    """Randomise every row of a table under (ε, δ)-differential privacy.
+
+    Parameters
+    ----------
+    source
+        A pandas or polars DataFrame, a pyarrow Table; a Parquet or CSV file, a directory (its files are one table, its
+        Hive partition keys columns of text) or a glob; a polars LazyFrame, a relation of DuckDB or anything with the
+        Arrow C stream; a frame of Dask or Spark. With ``target`` files and streams are worked on in bounded memory: a
+        stream is read once, in batches, into an encrypted file without a name in the target's folder; rows are known
+        by their place in it.
+    target
+        The file to write, Parquet or CSV by its ending; for a frame of Dask or Spark a new directory. It appears whole
+        or not at all, and replaces an older file. Without it the release is returned as a table.
+    epsilon, delta
+        The promise, replace-one, per person. ``delta=None`` is min(1e-6, n^−1.5).
+    plan
+        A ready plan instead of these and of the options below.
+    key
+        32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. Two tables under one
+        noise show how they differ: with a ledger the second is refused.
+    ledger, dataset, part
+        A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn; or a
+        part of the dataset, where the table holds only the rows of that part: a directory for each value of a public
+        key, released one by one, costs what the dearest of them does. Parts must have no person in common:
+        that they have not is taken on trust, as a ledger holds no rows. The same table as two parts is warned of within
+        a process, and refused under one ``key``. With ``target`` a job that is interrupted keeps its key in the
+        ledger's folder: repeated over the same input and plan it costs nothing more, and writes the same.
+    id
+        A column of a frame of Dask or Spark that names every row once: whole numbers or text. Rows are then known by it
+        in any partition, and the column is left out.
+    batch_rows
+        Rows of files and streams worked on at a time; any number gives the same output.
+    threads
+        Threads that work on files at a time, as many as there are processors, at most 4, unless another number is
+        given. One reads, randomises and writes by turns; of several one writes, and Arrow reads with threads of its
+        own. Any number gives the same output; each holds a batch of rows.
+    compression
+        Parquet compression codec. With ``"snappy"``, ``"lz4"`` and ``"none"`` columns are encoded for speed; with
+        ``"zstd"``, ``"gzip"`` and ``"brotli"`` for few bytes, at about twice the time of writing.
+    progress
+        Called with rows of files done and rows in all.
+    {options}
+
+    Returns
+    -------
+    Without ``target`` a table of the same kind (of files a pandas DataFrame, of streams a pyarrow Table), with the
+    same columns (except those dropped) and dtypes, in shuffled order unless ``shuffle=False``, which carries its plan
+    (except polars; see `write`). With ``target`` what the release says about itself, a `ReleaseInfo`.
+
+    Raises
+    ------
+    ParameterError, ColumnError
+        For an argument or a column that breaks its rule; nothing is drawn then.
+    FileError
+        If the source is missing or damaged, or the target is part of it or cannot be written.
+    AlreadySanitizedError
+        If the table is a release.
+    BudgetExceeded, LedgerError
+        If the ledger does not allow the spend, or the input changed since an interrupted run.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(1_000, columns=["age", "region"])
+    >>> spaces = {"age": (18, 95), "region": list(dpf.datasets.REGIONS)}
+    >>> safe = sanitize(frame, epsilon=2, spaces=spaces)
+    >>> safe.shape, safe.index.name
+    ((1000, 2), 'shuffled')
+    """
+    path = _target_of(target)
+    engine = engine_of(source)
+    if engine is not None:
+        account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
+        how: Any = {"epsilon": epsilon, "delta": delta, "id": id, "key": key, "compression": compression}
+        return engine.sanitize(source, plan, path, **how, **account, **options)
+    _check_no_id(id)
+    request, paid = Request(epsilon, delta, plan, options), Account.of(ledger, dataset, part)
+    writing = Writing(batch_rows, threads, compression, progress)
+    if path is None:
+        return _returned(source, request, paid, key, writing)
+    check_place(path)
+    if isinstance(source, pd.DataFrame):
+        return _frame_written(wrap(source), Sink(path, compression), request, paid, key)
+    with staged(source, path.parent) as table:
+        check_target(path, table)
+        with budget_of(table, path, request, paid, key) as budget:
+            return _written(table, path, request, budget, writing)
+
+
+def _target_of(target: Any) -> Path | None:
+    if target is None:
+        return None
+    if not isinstance(target, str | Path):
+        raise ParameterError(
+            f"target must be the path of a file to write, or None, and not a {type(target).__name__}; name the "
+            "promise, e.g. epsilon=1.0"
+        )
+    return Path(target)
+
+
+def _returned(source: Any, request: Request, account: Account | None, key: bytes | None, writing: Writing) -> Any:
+    """Return the release of a source as a table; of files by way of a file of its own, which has released rows only."""
+    budget = ReleaseBudget(account, key)
+    if not isinstance(source, str | Path):
+        frame = of_persons(wrap(source), request, budget.choice)
+        return drawn(frame, prepare(frame, request, budget))
+    if account is not None and key is not None:
+        raise ParameterError("key and ledger do not go together for files: leave key out, or name a target")
+    with tempfile.TemporaryDirectory(prefix="dpframe-") as folder, staged(source, Path(folder)) as table:
+        path = Path(folder) / "release.parquet"
+        _written(table, path, request, budget, writing)
+        return read(path)
+
+
+def _written(table: FileInput, path: Path, request: Request, budget: ReleaseBudget, writing: Writing) -> ReleaseInfo:
+    """Write the release of files, or of a stream, and return what it says about itself."""
+    sink = Sink(path, writing.compression)
+    left_out = (request.options.get("drop") or ()) if request.plan is None else request.plan.drop
+    sink.check(table.schema.field(name) for name in table.names if name not in left_out)
+    chosen = of_persons(table, request, budget.choice)
+    ready = prepare(chosen, request, budget)
+    shown = writing.progress or (lambda done, total: None)
+    threads = usual_threads() if writing.threads is None else writing.threads
+    job = Job(chosen, ready.plan, ready.own, ready.key, writing.batch_rows, shown, threads, ready.part)
+    with sink.publishing() as (file, describe):
+        info = job.run(file, sink)
+        describe(info.to_json())
+    return info
+
+
+def _frame_written(
+    frame: Frame, sink: Sink, request: Request, account: Account | None, key: bytes | None
+) -> ReleaseInfo:
+    """Write the release of a frame in memory, and return what it says about itself."""
+    facts = repr((frame.names, frame.n)).encode()
+
+    def keyed(key: bytes) -> bytes:
+        # What has no digest is not known again, so that an interrupted run of it cannot be repeated.
+        return table_digest(frame, {}, key) or secrets.token_bytes(32)
+
+    with budget_of_input(lambda: facts, sink.path, request, account, key, keyed) as budget:
+        chosen = of_persons(frame, request, budget.choice)
+        return write(drawn(chosen, prepare(chosen, request, budget)), sink.path, compression=sink.compression)
+
+
+def sanitize_parquet(
+    source: Any,
+    target: str | Path,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    **options: Any,
+) -> ReleaseInfo:
+    """Randomise every row of files into one file, in bounded memory: `sanitize` with a target.
+
+    Parameters
+    ----------
+    source, target, epsilon, delta, options
+        As for `sanitize`, with all its keywords.
+
+    Returns
+    -------
+    What the release says about itself.
+
+    Raises
+    ------
+    ParameterError, ColumnError, FileError, AlreadySanitizedError, BudgetExceeded, LedgerError
+        As `sanitize`.
+    """
+    if target is None:
+        raise ParameterError("target must be the path of a file to write; sanitize(source) returns a table")
+    info: ReleaseInfo = sanitize(source, target, epsilon, delta, **options)
+    return info
+
+
+_keywords = inspect.signature(sanitize).parameters.values()
+vars(sanitize_parquet)["__signature__"] = inspect.Signature(
+    [one.replace(default=one.empty) if one.name == "target" else one for one in _keywords],
+    return_annotation="ReleaseInfo",
+)
+
+
+def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a release, or any Parquet file, directory or glob, into pandas: `read` of it.
+
+    Raises
+    ------
+    FileError, ColumnError, NotSanitizedError
+        As `read`.
+    """
+    return read(path, columns)
