@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
-from dpframe.api.verbs import plan
 from dpframe.cli import main
 from dpframe.cli.estimate import STATISTICS
 from dpframe.cli.groups import GROUPS
@@ -69,7 +68,7 @@ def test_plan_sanitize_inspect_estimate(files, run):
     code, text, err = run("plan", source, "--epsilon", 3, "--spaces", files / "spaces.json", "-o", plan)
     assert (code, err) == (0, "")
     assert "laplace" in text
-    assert dpf.Plan.read(plan) == plan(source, 3, spaces=SPACES)
+    assert dpf.Plan.read(plan) == dpf.plan(source, 3, spaces=SPACES)
 
     code, text, err = run("sanitize", source, out, "--plan", plan)
     assert (code, err) == (0, "")
@@ -213,7 +212,7 @@ def test_samples_and_allocations_are_options(files, run):
     arguments = ["--epsilon", 3, "--spaces", spaces, "--sample", 300, "--allocation", "error"]
     code, text, err = run("plan", source, *arguments, "--json")
     assert (code, err) == (0, "")
-    assert dpf.Plan.from_json(text) == plan(source, 3, spaces=SPACES, sample=300, allocation="error")
+    assert dpf.Plan.from_json(text) == dpf.plan(source, 3, spaces=SPACES, sample=300, allocation="error")
     code, text, err = run("sanitize", source, out, *arguments)
     assert (code, err) == (0, "")
     assert text.startswith(f"{out}: 300 of 3,000 rows in ")
@@ -224,7 +223,7 @@ def test_samples_and_allocations_are_options(files, run):
     data = json.loads(run("inspect", out, "--json")[1])
     assert (data["n"], data["rows"], data["plan"]["sample"]) == (300, 3_000, 300)
     text = run("plan", source, "--epsilon", 0.1, "--delta", 0, "--spaces", spaces, "--sample", "optimal", "--json")[1]
-    assert dpf.Plan.from_json(text) == plan(source, 0.1, 0, spaces=SPACES, sample="optimal")
+    assert dpf.Plan.from_json(text) == dpf.plan(source, 0.1, 0, spaces=SPACES, sample="optimal")
 
 
 def test_a_plan_says_what_its_levers_are_worth(files, run):
@@ -456,7 +455,7 @@ def test_groups_and_mechanisms_are_options(files, run):
     assert code == 0
     plan = dpf.Plan.from_json(text)
     given = {"income": "nullable_geometric"}
-    assert plan == plan(source, 3, spaces=SPACES, groups=[("sex", "age")], mechanisms=given)
+    assert plan == dpf.plan(source, 3, spaces=SPACES, groups=[("sex", "age")], mechanisms=given)
     code, text, err = run("sanitize", source, out, "--epsilon", 3, *options)
     assert (code, err) == (0, "")
     assert "Randomised together, one epsilon for all: sex, age" in run("inspect", out, "--explain")[1]
