@@ -195,9 +195,9 @@ class Implies(Rule):
 
     Examples
     --------
-    >>> import dpframe as dpf
+    >>> from dpframe.plan import build_plan
     >>> rule = Implies({"age": (None, 15)}, {"work": "none"})
-    >>> plan = dpf.plan.build_plan({"age": (0, 99), "work": ["paid", "none"]}, epsilon=1.0, rules=[rule])
+    >>> plan = build_plan({"age": (0, 99), "work": ["paid", "none"]}, epsilon=1.0, rules=[rule])
     >>> plan.rules[0] == rule
     True
     """
@@ -418,9 +418,9 @@ class Ordered(Rule):
 
     Examples
     --------
-    >>> import dpframe as dpf
+    >>> from dpframe.plan import build_plan
     >>> spaces = {"first": (0, 9), "last": (0, 9)}
-    >>> plan = dpf.plan.build_plan(spaces, epsilon=1.0, rules=[Ordered("first", "last")])
+    >>> plan = build_plan(spaces, epsilon=1.0, rules=[Ordered("first", "last")])
     >>> rows = {"first": np.array([3, 5]), "last": np.array([4, 2])}
     >>> plan.bound_rules.mended(rows)["last"]
     array([4, 5])

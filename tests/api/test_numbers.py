@@ -7,6 +7,7 @@ from conftest import KEY
 
 import dpframe as dpf
 from dpframe.channels import Geometric, Staircase
+from dpframe.plan import build_plan
 from dpframe.spaces import Nullable, Ordinal
 
 SPACES = {
@@ -19,7 +20,7 @@ SPACES = {
 
 
 def tags(**options):
-    plan = dpf.Plan.from_json(dpf.plan.build_plan(SPACES, epsilon=5.0, delta=0.0, **options).to_json())
+    plan = dpf.Plan.from_json(build_plan(SPACES, epsilon=5.0, delta=0.0, **options).to_json())
     return {name: plan[name].mechanism.tag for name in ("age", "paid", "born")}
 
 
@@ -36,16 +37,14 @@ def test_numbers_get_laplace_unless_said_otherwise():
 
 
 def test_a_named_mechanism_goes_before_the_switch():
-    plan = dpf.plan.build_plan(SPACES, epsilon=5.0, mechanisms={"age": "laplace"}, numbers="square_wave")
+    plan = build_plan(SPACES, epsilon=5.0, mechanisms={"age": "laplace"}, numbers="square_wave")
     assert isinstance(plan["age"].mechanism, Geometric)
     assert isinstance(plan["born"].mechanism, Staircase)
 
 
 @pytest.mark.parametrize(("name", "tag"), [("laplace", "geometric"), ("square_wave", "staircase")])
 def test_names_and_tags_are_one_mechanism(name, tag):
-    named, tagged = (
-        dpf.plan.build_plan(SPACES, epsilon=5.0, mechanisms={"age": one, "paid": one}) for one in (name, tag)
-    )
+    named, tagged = (build_plan(SPACES, epsilon=5.0, mechanisms={"age": one, "paid": one}) for one in (name, tag))
     assert named == tagged
     assert named.digest == tagged.digest
     assert named.summary()["mechanism"]["age"] == name
@@ -53,7 +52,7 @@ def test_names_and_tags_are_one_mechanism(name, tag):
 
 
 def test_ranks_keep_what_errs_less():
-    laplace, square = (dpf.plan.build_plan(SPACES, epsilon=5.0, numbers=n)["rank"] for n in ("laplace", "square_wave"))
+    laplace, square = (build_plan(SPACES, epsilon=5.0, numbers=n)["rank"] for n in ("laplace", "square_wave"))
     assert laplace.mechanism.tag == square.mechanism.tag
 
 
