@@ -14,6 +14,7 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.text import SCHEMA
 from dpframe.release.cuts import Cuts
 from dpframe.release.info import ReleaseInfo
+from dpframe.tables.files import FileInput
 from dpframe.tables.frames import Frame
 from dpframe.tables.released import Source, opened, read_info
 from dpframe.tables.streamed import Streamed
@@ -65,7 +66,7 @@ def verify(source: Any) -> Certificate:
     except PlanError as error:
         return _refuted(table.text, error)
     certificate = certify(info.plan)
-    noun = "table" if isinstance(table, Frame) else "file"
+    noun = "file" if isinstance(table, FileInput) else "table"
     failures = _table_failures(table, info, noun)
     checks = [] if failures else [f"the {noun} holds the {info.n:,} rows that were released (number, types, digest)"]
     cut = _cut(info)
@@ -116,8 +117,8 @@ def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> li
             f"the plan measures {len(plan.measures)} tables, and the {noun}'s description has none of them: they were "
             "taken out, or a curator's pad was withheld"
         )
-    # The types of objects in memory are those of their values, which are encoded below.
-    typed = [] if isinstance(table, Frame) else [name for name in plan.names if name in table.names]
+    # Frames may hold objects, whose types are those of their values: these are encoded below.
+    typed = [name for name in plan.names if name in table.names] if isinstance(table, FileInput) else []
     for field in table.fields(typed):
         try:
             plan[field.name].released.check_type(field.type)

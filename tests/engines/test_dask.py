@@ -517,3 +517,13 @@ def ends_once(part, armed, died):
             return part
         os._exit(1)
     return part
+
+
+def test_the_verbs_take_dask_frames(flat, plan, tmp_path):
+    frame = dd.from_pandas(flat, npartitions=3, sort=False)
+    assert dpf.plan(frame, epsilon=1, spaces=plan.spaces).names == plan.names
+    safe = dpf.sanitize(frame, plan=plan, key=KEY)
+    same(safe.compute(), dpf.sanitize(flat, plan=plan, key=KEY))
+    assert dpf.verify(safe).ok
+    assert dpf.sanitize(frame, tmp_path / "out", plan=plan, key=KEY) == safe.dp.release
+    assert dpf.verify(tmp_path / "out").ok

@@ -130,7 +130,7 @@ class TestSpill:
         """Return what the first pass wrote of a table whose columns are public, and what writes its files."""
         table = dpf.datasets.make_census(900, columns=["age", "sex"])
         table.to_parquet(folder.parent / "in.parquet", row_group_size=300)
-        plan = dpf.make_plan(table, epsilon=1, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]})
+        plan = dpf.plan(table, epsilon=1, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]})
         engine, spill = InThisProcess.of(folder.parent / "in.parquet"), Spill(str(folder))
         return spill, prepared(engine, Request(plan=plan), ReleaseBudget(None, KEY), spill)
 

@@ -118,7 +118,7 @@ def files_to_files(spark, source, plan, told, expected, tmp_path):
         assert engine.sanitize(given, plan, target, key=KEY) == told
         same(dpf.read_parquet(target), expected)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-    assert engine.make_plan(source, 3, spaces=SPACES) == plan
+    assert engine.plan(source, 3, spaces=SPACES) == plan
 
 
 def the_key_is_nowhere(safe, tmp_path):
