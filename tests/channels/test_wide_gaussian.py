@@ -79,7 +79,7 @@ def test_released_numbers_go_beyond_the_bounds_and_keep_their_types(tmp_path: An
 
 
 def test_a_replaced_row_changes_one_released_row() -> None:
-    found = dpf.replay_audit(frame(300), frame(300).dp.plan(**OPTIONS), edits=20, random_state=0)
+    found = dpf.audit(frame(300), frame(300).dp.plan(**OPTIONS), runs=20, random_state=0)
     assert not found.failures
 
 
