@@ -281,6 +281,6 @@ class MeasuredTables:
                 assert merge is not None, "bins are made of whole cells"
                 law = law.told(Observation(merge, held.counts, held.variances))
         measured = self.of_kind("sum", name)
-        if measured is None:
-            return law
-        return law.with_sum(float(measured.counts.ravel()[0]), measured.measure.sigma2)
+        if measured is not None:
+            law = law.with_sum(float(measured.counts.ravel()[0]), measured.measure.sigma2)
+        return law.evened(member.bins)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -114,6 +115,42 @@ class NumberLaw(Law):
         facts = Observation(self._padded(self.middles[None, :]), np.array([total]), np.array([exact]))
         rows, covariance = updated(self.rows, self.covariance, facts)
         return replace(self, rows=rows, covariance=covariance, total=(total, variance))
+
+    def evened(self, bins: IntArray) -> NumberLaw:
+        """Return the law where the rows of stretches that noise hides are spread by width: a Pólya tree (Lavine 1992).
+
+        Beforehand either half of a stretch has its part of the width, give or take half of the rows that may lie in the
+        whole, and more by as much as these stand out of the noise of that difference: where counts say how rows lie
+        they stay as they are. In far tails, which have few rows in many cells, the noise of every cell is otherwise
+        taken for rows that are far away.
+
+        Parameters
+        ----------
+        bins
+            The number of the stretch that each cell of values lies in at first. Halves are halved again.
+        """
+        ends = np.concatenate([[0], np.flatnonzero(np.diff(bins[: self.bins])) + 1, [self.bins]])
+        stretches = list(pairwise(ends.tolist()))
+        rows, covariance = self.rows, self.covariance
+        while stretches := [(low, high) for low, high in stretches if high - low > 1]:
+            middles = [self._middle(low, high) for low, high in stretches]
+            whole, half = np.zeros((2, len(stretches), self.cells))
+            for i, ((low, high), middle) in enumerate(zip(stretches, middles, strict=True)):
+                whole[i, low:high] = half[i, low:middle] = 1.0
+            part = (half[:, : self.bins] @ self.widths) / (whole[:, : self.bins] @ self.widths)
+            apart = half - part[:, None] * whole
+            size, noise = (((parts @ covariance) * parts).sum(axis=1) for parts in (whole, apart))
+            square = _mean_square(whole @ rows, size)
+            open_ = square / 4 * (1 + square / np.maximum(noise, 1.0))
+            rows, covariance = updated(rows, covariance, Observation(apart, np.zeros(len(apart)), open_))
+            halved = zip(stretches, middles, strict=True)
+            stretches = [half for (low, high), middle in halved for half in ((low, middle), (middle, high))]
+        return replace(self, rows=rows, covariance=covariance)
+
+    def _middle(self, low: int, high: int) -> int:
+        """Return the cell whose beginning is nearest to the middle code of a stretch, but its first."""
+        starts = self.edges[low + 1 : high]
+        return low + 1 + int(np.abs(2 * starts - self.edges[low] - self.edges[high]).argmin())
 
     @property
     def cells(self) -> int:
@@ -442,6 +479,13 @@ def truncated_spread(estimate: FloatArray, error: FloatArray) -> FloatArray:
     """
     _, kept = cut_below(estimate / np.maximum(error, 1e-300))
     return np.asarray(error * np.sqrt(kept))
+
+
+def _mean_square(estimate: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return the mean square of what is not negative given an unbiased estimate: a normal law cut at zero."""
+    error = np.sqrt(np.maximum(variance, 1.0))
+    lift, kept = cut_below(estimate / error)
+    return np.asarray((estimate + error * lift) ** 2 + error**2 * kept)
 
 
 def truncated_mean(estimate: float, error: float, most: float) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dpframe as dpf
+from dpframe.estimate.table_column import quantile_bins
 from dpframe.evidence.cells import UNKNOWN, tree_of
 from dpframe.evidence.combine import Observation, updated
 from dpframe.evidence.number_law import NumberLaw, project, truncated_mean, truncated_spread
@@ -59,12 +60,13 @@ def measured(rows, generator, space=SPACE, nulls=0):
     return tables
 
 
-def laws(shape):
+def laws(shape, evened=False):
     generator = np.random.default_rng(SHAPES.index(shape))
     rows = rows_of(shape, generator)
     for _ in range(DRAWS):
         first, *finer = measured(rows, generator)
-        yield rows, NumberLaw.of(SPACE, N, first, finer)
+        law = NumberLaw.of(SPACE, N, first, finer)
+        yield rows, law.evened(quantile_bins(law.positive)) if evened else law
 
 
 def ranges(rows, generator):
@@ -81,10 +83,11 @@ def part(law, low, high):
     return np.maximum(inside, 0) / law.widths
 
 
+@pytest.mark.parametrize("evened", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_intervals_of_counts_hold(shape):
+def test_intervals_of_counts_hold(shape, evened):
     generator, apart = np.random.default_rng(7), []
-    for rows, law in laws(shape):
+    for rows, law in laws(shape, evened):
         for low, high in ranges(rows, generator):
             found, error = law.linear(part(law, low, high)[None, :])
             assert error[0] > 0
@@ -94,11 +97,12 @@ def test_intervals_of_counts_hold(shape):
     assert (z < 1.96).mean() >= 0.8  # of a spike all questions of one draw may be the same
 
 
+@pytest.mark.parametrize("evened", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_intervals_of_quantiles_and_spreads_hold(shape):
+def test_intervals_of_quantiles_and_spreads_hold(shape, evened):
     held, apart = [], []
     levels = np.array([0.1, 0.35, 0.5, 0.8])
-    for rows, law in laws(shape):
+    for rows, law in laws(shape, evened):
         _, lower, upper = law.quantiles(levels, 1.96, False)
         truth = np.quantile(rows, levels, method="lower")
         held.append((lower <= truth) & (truth <= upper))
@@ -116,6 +120,21 @@ def test_heavy_codes_are_cells_of_their_own():
         assert (law.starts[place], law.edges[1:][place]) == (777, 778)
         assert abs(law.rows[place] - (rows == 777).sum()) < 5 * SIGMAS[1]
         assert law.positive.sum() == pytest.approx(N)
+
+
+def test_noise_of_a_tail_is_spread_and_heaps_stay():
+    """A range of a tail errs less by a fifth, and no heap moves by the error of its count."""
+    errors = []
+    for evened in (False, True):
+        found = [(law, part(law, 3_000, 4_000), rows) for rows, law in laws("tail", evened)]
+        apart = [law.rows @ inside - ((rows >= 3_000) & (rows < 4_000)).sum() for law, inside, rows in found]
+        errors.append(np.sqrt(np.mean(np.square(apart))))
+    assert errors[1] < 0.8 * errors[0]
+    for (_, law), (_, even) in zip(laws("heaped"), laws("heaped", True), strict=True):
+        heavy = law.rows > 10 * SIGMAS[1]
+        assert heavy.sum() >= 10
+        np.testing.assert_allclose(even.rows[heavy], law.rows[heavy], atol=SIGMAS[1])
+        assert even.rows.sum() == pytest.approx(N, abs=1)
 
 
 def test_linear_statistics_of_whole_cells_are_unbiased():
