@@ -189,12 +189,19 @@ class Asking:
             chosen, noises = fitted_noises(question, portion, named)
             return chosen, noises, portion.spent_by(noises)
 
-        part, (chosen, noises, budget), stream = self._paid(question.add, list(columns), share, kind, fitted)
+        ways = [fitted(portion) for portion in self._portions(share)]
+        least = min(ways, key=lambda way: noise_of(question, way[1]))
+        part, (chosen, noises, budget), stream = self._paid(question.add, list(columns), share, kind, lambda _: least)
         values = tuple(
             np.array(noise.add(totals, stream.column(json.dumps([kind, i]), "measure")), dtype=np.float64)
             for i, (totals, noise) in enumerate(zip(question.totals, noises, strict=True))
         )
         return Answered(values, noises, facts_of(chosen, part, budget, self.unit))
+
+    def _portions(self, share: float) -> list[Portion]:
+        """Return the ways in which an answer may spend a share; a ledger adds it up with others, and leaves one."""
+        portions = self._spending.total.portions(check_share(share))
+        return portions if self._account is None else portions[:1]
 
     def _paid(
         self,
@@ -295,12 +302,14 @@ def fitted_noises(question: Question, portion: Portion, named: Sequence[str]) ->
             if not found and name == usable[-1]:
                 raise
 
-    def noise_of(name: str) -> float:
-        terms = zip(question.numbers, found[name], strict=True)
-        return math.fsum(noise.variance / numbers.span**2 for numbers, noise in terms)
-
-    best = min(found, key=noise_of)
+    best = min(found, key=lambda name: noise_of(question, found[name]))
     return best, found[best]
+
+
+def noise_of(question: Question, noises: Sequence[Noise]) -> float:
+    """Return how much noise the numbers of a question have, in parts of what a row moves them."""
+    terms = zip(question.numbers, noises, strict=True)
+    return math.fsum(noise.variance / numbers.span**2 for numbers, noise in terms)
 
 
 def facts_of(mechanism: str, share: Fraction, cost: Budget, unit: Unit) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,11 +22,11 @@ from dpframe.totals.answers import Noise, Portion, gaussian
 from dpframe.totals.counts import Codes
 from dpframe.totals.questions import Tree
 from dpframe.totals.rank_search import ERROR, REACH, search_shares, searched
-from dpframe.totals.ranks import Ranks, level_of, most_stretches, stretches
+from dpframe.totals.ranks import Ranks, distances, level_of
 from dpframe.totals.selection import SELECTORS, Selector, best_selector, whole_cost
 
-_PARTS = (3.0, 1.0, 1.0)
-"""How a level's portion is divided between a choice and those of the two ends of its interval."""
+_PARTS = (3.0, 2.0)
+"""How a level's portion is divided between a choice and that of its interval."""
 
 SEARCHING = "gaussian"
 """The noise that a search has: that of other laws adds up over so many readings."""
@@ -92,7 +93,7 @@ class Way(ABC):
 
 @dataclass(frozen=True)
 class Choices(Way):
-    """A cell of the rank, and a stretch of cells for each end of its interval, chosen by scores."""
+    """A cell of the rank, and how far its interval goes, chosen by scores."""
 
     @classmethod
     def takes(cls, mechanism: str | None) -> bool:
@@ -100,25 +101,25 @@ class Choices(Way):
         return mechanism is None or mechanism in SELECTORS
 
     def fit(self, portion: Portion) -> tuple[str, list[list[Selector]], Budget]:
-        """Return the way to choose, and for each level how the quantile and its ends are chosen."""
+        """Return the way to choose, and for each level how the quantile and its interval are chosen."""
         moved = [self.ranks.moved(level_of(level)) for level in self.levels]
         parts = portion.split(_PARTS * len(moved))
         name = self.mechanism or best_selector(moved[0], parts[0])
-        found = [[SELECTORS[name](one, part) for part in parts[3 * i : 3 * i + 3]] for i, one in enumerate(moved)]
+        found = [[SELECTORS[name](one, part) for part in parts[2 * i : 2 * i + 2]] for i, one in enumerate(moved)]
         return name, found, whole_cost([selector for one in found for selector in one], portion)
 
     def _errors(self, noise: Sequence[Sequence[Selector]]) -> tuple[float, float]:
         units = [level_of(level).denominator for level in self.levels]
         errors = [math.sqrt(2) / (one[0].rate * unit) for one, unit in zip(noise, units, strict=True)]
-        reaches = [self._shift(one[1]) / unit for one, unit in zip(noise, units, strict=True)]
+        reaches = [self._margin(one[1]) / unit for one, unit in zip(noise, units, strict=True)]
         return max(errors), max(reaches)
 
-    def _shift(self, selector: Selector) -> int:
-        """Return how far an end's stretch may lie from its goal, in scores, with half of what is left of 1."""
-        return math.ceil(selector.shortfall(most_stretches(self.ranks.cells) + 2, (1 + self.confidence) / 2))
+    def _margin(self, selector: Selector) -> int:
+        """Return what the margin of an interval is to be, so that the chosen one's is above 0 with the confidence."""
+        return math.ceil(selector.shortfall(len(distances(self.ranks.cells)), self.confidence))
 
     def places(self, noise: Sequence[Sequence[Selector]], stream: Keystream) -> FloatArray:
-        """Choose for each group and level: the cell first, and then the ends about it."""
+        """Choose for each group and level: the cell first, and then the interval about it."""
         found = [
             self._chosen(group, at, selectors, stream)
             for group in range(self.ranks.groups.count)
@@ -129,17 +130,17 @@ class Choices(Way):
     def _chosen(self, group: int, at: int, selectors: Sequence[Selector], stream: Keystream) -> tuple[int, int, int]:
         level, cells = level_of(float(self.levels[at])), self.ranks.cells
 
-        def choose(end: int, shift: int, firsts: Any = None) -> int:
-            scores = self.ranks.scores(group, level, shift, firsts)
-            plane = stream.column(json.dumps(["quantile", group, at, end]), "measure")
-            # Cells of no rows are the ends.
-            return min(max(selectors[end].choose(scores, None, plane) - 1, 0), len(scores) - 3)
+        def plane(choice: int) -> ColumnStream:
+            return stream.column(json.dumps(["quantile", group, at, choice]), "measure")
 
-        cell = choose(0, 0)
-        firsts = stretches(cells, cell)
-        shifts = -self._shift(selectors[1]) - 1, self._shift(selectors[2])
-        ends = [choose(end, shift, firsts) for end, shift in enumerate(shifts, 1)]
-        return cell, int(firsts[min(ends)]), int(np.append(firsts, cells)[max(ends) + 1]) - 1
+        # Cells of no rows are the ends.
+        chosen = selectors[0].choose(self.ranks.scores(group, level), None, plane(0)) - 1
+        cell = min(max(chosen, 0), cells - 1)
+        # A row more: what is interpolated lies up to a row from the rank.
+        margin = self._margin(selectors[1]) + level.denominator
+        scores = self.ranks.margin_scores(group, level, cell, margin)
+        away = int(distances(cells)[selectors[1].choose(scores, None, plane(1))])
+        return cell, max(cell - away, 0), min(cell + away, cells - 1)
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,6 @@ class Counts(Way):
         return np.array(found)
 
 
-def best_way(ways: Sequence[Way], portion: Portion) -> Way:
-    """Return the way that is least unsure of a portion, the first of those that are equally so."""
-    return min(ways, key=lambda way: way.unsure(portion))
+def best_way(ways: Sequence[Way], portions: Sequence[Portion]) -> tuple[Way, Portion]:
+    """Return the way that is least unsure, and of which portion, the first of those that are equally so."""
+    return min(product(ways, portions), key=lambda pair: pair[0].unsure(pair[1]))

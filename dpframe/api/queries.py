@@ -31,7 +31,8 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
 
     The budget is one for all questions; each spends a ``share`` of it, once, before noise is drawn. Where δ > 0 answers
     are added up in Gaussian differential privacy: a share is of μ², so that ten questions of a tenth have noise √10
-    times that of one and not ten times. Where δ = 0, or with ``accounting="basic"``, a share is of ε (and δ).
+    times that of one and not ten times. Where δ = 0, or with ``accounting="basic"``, a share is of ε (and δ). All of
+    the budget for one answer, without a ledger, has pure noise of that ε where this is less.
 
     Nothing but noisy counts and sums leaves, and no value is refused: values beyond their bounds are clamped; a null,
     or a value that its space cannot hold, meets no condition and is in no cell of a histogram, and in sums, means and

@@ -52,6 +52,14 @@ class TotalBudget:
         step = self._step(share)
         return Portion(Budget(min(step_epsilon(step, delta), self.promise.epsilon), delta), step)
 
+    def portions(self, share: Fraction) -> list[Portion]:
+        """Return the ways in which an answer may spend a share: all of it, with nothing after, also as (ε, δ) at once.
+
+        Pure noise costs little of (ε, δ), and much of the step that adds up.
+        """
+        alone = [Portion(self.promise)] if share == 1 and self.step is not None else []
+        return [self.portion(share), *alone]
+
     def _step(self, share: Fraction) -> Step:
         assert self.step is not None
         mu = share_of_step(self.step, round_down(share)).mu

@@ -13,7 +13,6 @@ from dpframe.api.asked import Asked
 from dpframe.api.asking import Asking, facts_of
 from dpframe.api.quantile_ways import SEARCHING, Choices, Counts, Search, best_way
 from dpframe.api.query_answers import checked_levels, squared_z
-from dpframe.api.query_budget import check_share
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.base import RESULTS
@@ -45,15 +44,15 @@ class QuantileQueries(Asking):
 
         *A choice* (``"exponential"``, ``"noisy_max"``): which of up to 65,536 cells has the rank, chosen by how far
         the rank is from a cell's (Smith 2011), which one row moves by 1; three fifths of a level's part of the share
-        are for that, and a fifth for each end of the interval. It is taken for few levels without δ. Groups cost no
-        more than one.
+        are for that, and two for how far the interval goes to both sides. It is taken for few levels without δ, or
+        where all of the budget is for this answer. Groups cost no more than one.
 
         *Cumulative counts* (``"geometric"``, ``"gaussian"``, without ``by``): counts of up to 4,096 cells, of groups of
         16 of them and of 16 groups are measured, each table with a part of the share and sensitivity 2 (√2); a
         cumulative count is a sum of at most 15 of each. All levels cost as much as one.
 
         An interval has the cells that the noise does not exclude, and holds the quantile with the confidence level at
-        least: about two and a half to four times as wide as the error by a search, more by a choice.
+        least, for any rows: it is three to nine times as wide as the error by itself would ask for.
 
         Parameters
         ----------
@@ -99,8 +98,8 @@ class QuantileQueries(Asking):
         if by is not None and not usable:
             known = ", ".join([*SELECTORS, SEARCHING])
             raise ParameterError(f"mechanism must be one of {known} with by, or None for the one that errs less")
-        way = best_way(usable, self._spending.total.portion(check_share(share)))
-        part, (name, noise, budget), stream = self._paid(way.add, read, share, "quantile", way.fit)
+        way, portion = best_way(usable, self._portions(share))
+        part, (name, noise, budget), stream = self._paid(way.add, read, share, "quantile", lambda _: way.fit(portion))
         several = np.ndim(q) > 0
         table = self._presented(asked, way.places(noise, stream), _index(labels, levels, several))
         table.attrs.update(facts_of(name, part, budget, self.unit) | asked.facts)

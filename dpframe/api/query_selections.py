@@ -157,8 +157,10 @@ class Selections(Asking):
             _whole_scores(utility, tried, options, unit, finite=True)
         spread = _MOVED if monotone else 2 * _MOVED
         moved = Scores(((1, spread),), self.unit.rows, balanced and not monotone)
+        fit = _fit(moved, mechanism, weights is not None)
+        best = max(map(fit, self._portions(share)), key=lambda way: way[1].rate)
         part, (name, selector, budget), stream = self._paid(
-            rows.parts.append, rows.columns, share, "select", _fit(moved, mechanism, weights is not None)
+            rows.parts.append, rows.columns, share, "select", lambda _: best
         )
         scores = _whole_scores(utility, rows.frame(), options, unit)
         chosen = options[selector.choose(scores, weights, stream.column("select", "measure"))]

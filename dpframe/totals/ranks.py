@@ -6,8 +6,10 @@ moves with them. A row that is replaced within a group moves a score by at most 
 that enters or leaves moves it by max(a, b − a), and with several groups a replaced row may leave one and enter another.
 A cell before the first and one after the last, of no rows, make 0 the best score whatever the goal.
 
-The ends of an interval are stretches of cells about the chosen one, which double in four steps: of fewer candidates,
-fewer are far off by chance.
+An interval is one more choice: of how far it goes to both sides of the chosen cell, in distances that double in four
+steps. Its **margin** is the fewer of b·(rows) that it has between the goal and either of its ends; of an end that is
+the grid's it is beyond all numbers. A row moves margins no further than ranks, so that the same scores tell which
+distance is the first whose margin reaches a goal of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _ALL_CELLS = 1 << 22
 _FINEST = 10**6
 """Largest denominator of a level."""
 _AWAY = np.unique(np.floor(2.0 ** (np.arange(68) / 4)).astype(np.int64))
-"""Distances of stretches from a middle."""
+"""Distances of an interval's ends from its middle, but for 0."""
+_SURE = 1 << 62
+"""Margin of an end beyond which no cell is."""
 
 
 @dataclass
@@ -50,7 +54,7 @@ class Ranks:
     >>> from dpframe.spaces import Integer
     >>> ranks = Ranks("age", Integer(0, 3), Unit())
     >>> ranks.add({"age": np.array([0, 2, 2, 3])})
-    >>> ranks.scores(0, Fraction(1, 2), 0)  # below 0, 0, 1, 2, 3, above 3
+    >>> ranks.scores(0, Fraction(1, 2))  # below 0, 0, 1, 2, 3, above 3
     [-4, -2, -2, 0, -2, -4]
     """
 
@@ -88,18 +92,39 @@ class Ranks:
         crossing = (1 if self.unit.added else min(2, self.groups.count), 2 * max(a, b - a))
         return Scores((crossing,) if self.unit.added else ((1, 2 * b), crossing), self.unit.rows)
 
-    def scores(self, group: int, level: Fraction, shift: int, firsts: IntArray | None = None) -> list[int]:
-        """Return the score of every cell for a goal that is moved by ``shift``, the cells of no rows at both ends.
-
-        ``firsts`` are the first cells of stretches, which are taken in place of cells.
-        """
-        a, b = level.numerator, level.denominator
-        counts = self.counts[group] if firsts is None else np.add.reduceat(self.counts[group], firsts)
-        ends = b * np.concatenate([[0], np.cumsum(counts)])
-        goal = a * (int(ends[-1]) // b) + shift
+    def scores(self, group: int, level: Fraction) -> list[int]:
+        """Return the score of every cell, the cells of no rows at both ends."""
+        goal, ends = self._goal(group, level)
         before, upto = ends[:-1], ends[1:]
         inner = np.maximum(np.maximum(before - goal, goal - upto), 0)
         return [-max(goal, 0), *(-inner).tolist(), -max(int(ends[-1]) - goal, 0)]
+
+    def margin_scores(self, group: int, level: Fraction, middle: int, margin: int) -> list[int]:
+        """Return the score of each of `distances` about a cell, 0 of the first whose margin is ``margin`` or more.
+
+        Examples
+        --------
+        >>> from dpframe.spaces import Integer
+        >>> ranks = Ranks("age", Integer(0, 99), Unit())
+        >>> ranks.add({"age": np.arange(100)})
+        >>> scores = ranks.margin_scores(0, Fraction(1, 2), 50, 30)
+        >>> int(distances(100)[scores.index(0)])  # 16 cells before have 16 rows, of 30/2 that are wanted
+        16
+        """
+        goal, ends = self._goal(group, level)
+        away = distances(self.cells)
+        first, last = np.maximum(middle - away, 0), np.minimum(middle + away + 1, self.cells)
+        below = np.where(first > 0, goal - ends[first], _SURE)
+        above = np.where(last < self.cells, ends[last] - goal, _SURE)
+        margins = np.minimum(below, above)
+        before = np.concatenate([[-_SURE], margins[:-1]])
+        scores: list[int] = np.minimum(0, np.minimum(margins - margin, margin - 1 - before)).tolist()
+        return scores
+
+    def _goal(self, group: int, level: Fraction) -> tuple[int, IntArray]:
+        """Return a·n of a group, and b times its rows before every cell, and of all."""
+        ends = level.denominator * np.concatenate([[0], np.cumsum(self.counts[group])])
+        return level.numerator * (int(ends[-1]) // level.denominator), ends
 
     def excess_moved(self, level: Fraction) -> Numbers:
         """Return how far one person moves the excesses of all groups at edges that are given."""
@@ -122,22 +147,15 @@ class Ranks:
         return np.hstack([np.zeros((self.groups.count, 1), dtype=np.int64), np.cumsum(self.counts, axis=1)])
 
 
-def stretches(cells: int, middle: int) -> IntArray:
-    """Return the first cells of stretches that double in four steps with the distance from a middle, which is one.
+def distances(cells: int) -> IntArray:
+    """Return how many cells an interval may have on either side of its middle: all that there are, at the most.
 
     Examples
     --------
-    >>> stretches(30, 12).tolist()
-    [0, 1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 23, 25, 28]
+    >>> distances(30).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 16, 19, 22, 26, 32]
     """
-    away = _AWAY[: most_stretches(cells) // 2 - 1]
-    firsts = np.concatenate([[0, middle], middle - away, middle + away])
-    return np.unique(firsts[(firsts >= 0) & (firsts < cells)])
-
-
-def most_stretches(cells: int) -> int:
-    """Return how many stretches there are at most, whatever the middle."""
-    return 2 * int(np.searchsorted(_AWAY, cells, side="right")) + 2
+    return np.concatenate([[0], _AWAY[: int(np.searchsorted(_AWAY, cells - 1)) + 1]])
 
 
 def level_of(q: float) -> Fraction:

@@ -166,7 +166,7 @@ def test_intervals_hold_the_table_as_often_as_they_say(people, keys, kind, mecha
 def test_intervals_of_quantiles_hold_them(people, keys, delta):
     """200 answers at fixed keys: a coverage of 95 % at least is missed by 5 sd with a chance below 1e-6."""
     few = people.head(2_000)
-    q, levels = dpf.Queries(few, 10.0, delta=delta, spaces=SPACES), [0.2, 0.5, 0.9]
+    q, levels = dpf.Queries(few, 15.0, delta=delta, spaces=SPACES), [0.2, 0.5, 0.9]
     truth = np.sort(few["age"])[[math.ceil(level * len(few)) - 1 for level in levels]]
     answers = [q.quantile("age", levels, share=0.005) for _ in range(200)]
     inside = np.array([(a["lower"] <= truth) & (truth <= a["upper"]) for a in answers])
@@ -185,10 +185,36 @@ def test_shares_add_up_to_the_budget_and_no_further(people, keys, accounting):
     with pytest.raises(dpf.BudgetExceeded, match=r"share=0 left of their budget, and share=1e-09 was asked"):
         q.count({"sex": "F"}, share=1e-9)
     assert len(keys) == 10
-    # Noise of a tenth: √10 of one's where μ² adds up, ten times where ε does.
-    one = dpf.Queries(people, 1.0, delta=1e-6, spaces=SPACES, accounting=accounting).count({"sex": "F"}, share=1)
-    ratio = answer["std_error"] / one["std_error"]
-    assert ratio == pytest.approx({"basic": 10, "gaussian": math.sqrt(10)}[accounting], rel=0.06)
+    # Noise of a tenth: three times that of nine tenths where μ² adds up, nine times where ε does.
+    fresh = dpf.Queries(people, 1.0, delta=1e-6, spaces=SPACES, accounting=accounting)
+    ratio = answer["std_error"] / fresh.count({"sex": "F"}, share=0.9)["std_error"]
+    assert ratio == pytest.approx({"basic": 9, "gaussian": 3}[accounting], rel=0.06)
+
+
+def test_all_of_the_budget_for_one_answer_is_not_added_up(people, keys, tmp_path):
+    """Pure noise at ε = 1, and not at the 0.19 that a step of (1, 1e-6) pays for; a ledger adds answers up."""
+    told = {"delta": 1e-6, "spaces": SPACES}
+    answers = [dpf.Queries(people, 1.0, **told).count({"sex": "F"}, share=share) for share in (1, 0.999)]
+    assert answers[0]["std_error"] == pytest.approx(math.sqrt(2 * math.exp(-1)) / -math.expm1(-1))
+    assert answers[1]["std_error"] > 2.5 * answers[0]["std_error"]
+    assert (answers[0].attrs["mechanism"], answers[0].attrs["epsilon"], answers[0].attrs["delta"]) == (
+        "geometric",
+        1.0,
+        0.0,
+    )
+    q = dpf.Queries(people, 1.0, **told)
+    q.quantile("age", 0.5, share=1)
+    assert (q.left, q.spent.epsilon, q.spent.delta) == (0.0, 1.0, 1e-6)
+    dpf.Ledger(tmp_path / "ledger.sqlite").create("people", 1.0, 1e-6)
+    entered = dpf.Queries(people, 1.0, **told, ledger=tmp_path / "ledger.sqlite", dataset="people")
+    assert entered.count({"sex": "F"}, share=1)["std_error"] > 2.5 * answers[0]["std_error"]
+    whole, part = (
+        dpf.Queries(people, 1.0, **told).select(
+            [1, 2], lambda rows, c: float(c), sensitivity=1, columns=["age"], share=share
+        )
+        for share in (1, 0.99)
+    )
+    assert whole["shortfall"] < part["shortfall"] / 2
 
 
 @pytest.mark.parametrize("name", asks())

@@ -55,7 +55,8 @@ def test_every_question(source, run, statistic):
     code, out, err = run(source, statistic, *given, "--delta", 1e-6, "--json")
     assert (code, err) == (0, "")
     told = json.loads(out)
-    assert (told["mechanism"], told["delta"]) == ("gaussian", 1e-6)
+    # Where all of the budget is for one answer, pure noise errs less.
+    assert (told["mechanism"], told["delta"]) == ("noisy_max" if statistic == "quantile" else "geometric", 0)
     assert {"estimate", "std_error", "lower", "upper"} <= set(told["answer"][0])
 
 

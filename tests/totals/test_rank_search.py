@@ -16,7 +16,7 @@ from dpframe.totals import rank_search
 from dpframe.totals.answers import Gaussian, Numbers, Portion, gaussian
 from dpframe.totals.groups import WHOLE, Groups
 from dpframe.totals.rank_search import Readings, halvings, search_shares, searched
-from dpframe.totals.ranks import Ranks, most_stretches, stretches
+from dpframe.totals.ranks import Ranks
 
 ADDED = Unit(added=True)
 BY = Groups(by="g", count=2, place=lambda codes: codes)
@@ -150,14 +150,3 @@ def test_readings_are_fitted_by_rising_excesses():
     assert ((tried - [5.0, 3.0, -2.0, 9.0]) ** 2).sum(axis=1).min() >= least
     assert readings.crossing(5.5).tolist() == [65.0]
     assert Readings.none(2, 100).middles.tolist() == [50.0, 50.0]
-
-
-@pytest.mark.parametrize("cells", [1, 2, 3, 100, 65_536])
-def test_stretches_cover_all_cells_and_are_few(cells):
-    for middle in {0, cells // 3, cells - 1}:
-        firsts = stretches(cells, middle)
-        assert firsts[0] == 0
-        assert middle in firsts
-        assert (np.diff(firsts) > 0).all()
-        assert len(firsts) <= most_stretches(cells)
-        assert np.diff(np.append(firsts, cells)).max() <= max(1, cells // 5)
