@@ -42,8 +42,8 @@ _SUSPECT, _NEAR, _HEAVY = 2.0, 8.0, 4.0
 """Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the
 power of its fall below which a tail is heavy."""
 
-_REMOTE, _REMOTE_SURE = 1024.0, 3.6
-"""The same of cells that lie further: noise of a hundred cells makes less out of each of them."""
+_REMOTE, _REMOTE_SURE = 1024.0, 3.0
+"""The same of cells that lie further: of some twenty cells noise alone makes as much out of one in 3 % of columns."""
 
 _MATTERS = 0.2
 """Part of a variance from which on what tails add to it is said."""
@@ -244,7 +244,9 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
     nearer = (start / bound) ** fall if start > 0 else 1.0
     # As many rows again, and again, in every doubling.
     all_rows = nearer / (1 - 2.0 ** -max(fall, _LEAST_FALL))
-    last = max(last, _suspected(ends, cells, bound, fall))
+    # A fall that noise alone decides says nothing: it would add the noise of all cells near the bound to any column.
+    heavy = fall < _HEAVY and rows > _SUSPECT * error
+    last = max(last, _suspected(ends, cells, bound, heavy))
     far = slice(min(int(np.searchsorted(ends, 2 * bound)), last + 1), last + 1)
     middles = ends[:-1][far] / 2 + ends[1:][far] / 2
     return Tail(
@@ -252,15 +254,15 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
     )
 
 
-def _suspected(ends: FloatArray, cells: Cells, bound: float, fall: float) -> int:
+def _suspected(ends: FloatArray, cells: Cells, bound: float, heavy: bool) -> int:
     """Return the last cell beyond a bound that is reckoned with although its rows may be noise.
 
-    Near the bound, where there are more than noise alone often makes, or all where the column falls slowly towards it;
+    Near the bound, where there are more than noise alone often makes, or all where the tail is seen and ``heavy``;
     further away, where one cell has more than noise makes in many.
     """
     near, remote = ((ends[:-1] >= bound) & (ends[:-1] < times * bound) for times in (_NEAR, _REMOTE))
     error = np.sqrt(np.maximum(np.diag(cells.covariance), 1e-300))
-    suspect = near & ((cells.counts > _SUSPECT * error) | (fall < _HEAVY))
+    suspect = near & ((cells.counts > _SUSPECT * error) | heavy)
     found = np.flatnonzero(suspect | (remote & (cells.counts > _REMOTE_SURE * error)))
     return int(found[-1]) if len(found) else -1
 

@@ -14,6 +14,7 @@ import pandas as pd
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
 from dpframe.plan.plan import Plan
+from dpframe.plan.words import nearly_found
 from dpframe.report.elements import Drawing, Table, bar, interval_bar, log_bar, table
 from dpframe.report.words import number, unit_word
 
@@ -53,7 +54,8 @@ def estimate_figures(estimates: Estimates) -> list[Figure]:
 def _parts(estimates: Estimates, name: str) -> list[Table | str]:
     missing = next((one for one in estimates.plan.not_found if one.column == name), None)
     if missing is not None:
-        return [f"Not found: {missing.why}."]
+        near = nearly_found(estimates.plan).get(name)
+        return [f"Not found: {missing.why}." + ("" if near is None else f" About to be found at epsilon={near:.3g}.")]
     try:
         return _statistics(estimates, name)
     except ParameterError as error:

@@ -183,6 +183,15 @@ class TestTails:
         assert value < error
         assert 30 * 0.1 / 1_000 < error < 30 * 2 / 1_000
 
+    def test_a_tail_that_is_not_seen_has_no_noise_of_cells_far_beyond(self):
+        """Those are counted in where a heavy tail is seen at the bound, which noise does not make of nothing."""
+        edges = [0.0, 1.0, 2.0, *np.arange(2.5, 16.5, 0.5)]
+        beyond = len(edges) - 3
+        unseen = counted(2.0, edges, (0, 500, 500, *[0] * beyond, 0), variance=900.0).of_mean()[1]
+        seen = counted(2.0, edges, (0, 500, 500, *[90] * 4, *[0] * (beyond - 4), 0), variance=900.0).of_mean()[1]
+        assert 3 * unseen[1] < seen[1]
+        assert unseen[1] < 0.2
+
     @pytest.mark.parametrize("edges", [[0.0], [0.0, 1.0], [-1e308, 0.0, 1e308], [0.0, 1.0, 1e308], [-1.7e308, 1.7e308]])
     def test_odd_edges(self, edges):
         tails = counted(1.0, edges, [0, *[100] * (len(edges) - 1), 0])

@@ -110,6 +110,21 @@ def test_plan_and_reports_say_not_found(lost):
     assert Plan.from_json(plan.to_json()).not_found == plan.not_found
 
 
+def test_plan_report_and_warning_say_what_is_about_to_be_found():
+    """With the counts of a column within half as much noise again of the limit; without, nothing is said."""
+    frame = pd.DataFrame({"x": np.arange(600) % 4 + 0.5})
+    for count, near in ((150, True), (30, False)):
+        counts = Measured("x", "intervals", (0.0, 4.0, 8.0), (0, 4 * count, 0, 0), 200.0**2)
+        inferred = Inferred(Budget(1.0, 1e-9), ("x",), (counts,))
+        plan = build_plan({"x": (0.0, 4.0)}, epsilon=3.0, n=600, inferred=inferred)
+        (missing,) = plan.not_found
+        assert (missing.times is not None) == near
+        safe, said = quietly(dpf.sanitize, frame, plan=plan, key=bytes(32))
+        assert said
+        for text in (*said, str(plan), safe.dp.report().to_html()):
+            assert ("bout to be found at epsilon=" in text) == near
+
+
 QUESTIONS = {
     "mean": lambda e, **o: e.mean("age", **o),
     "group means": lambda e, **o: e.mean("age", by="sex", **o),
