@@ -111,6 +111,9 @@ class SortedWatch:
     MOST_GROUPS = 1 << 12
     """Columns of more groups are watched for being sorted only."""
 
+    AT_ONCE = 1 << 14
+    """Rows that are looked at between two questions whether any order is left to watch."""
+
     def __init__(self, partitions: Iterable[str] = ()) -> None:
         self._partitions = list(partitions)
         self._runs: dict[str, _Runs] = {}
@@ -121,10 +124,11 @@ class SortedWatch:
         self._rows += len(next(iter(codes.values()), ()))
         for name, rows in codes.items():
             column = rows if rows.ndim == 1 else _folded(rows)
-            if len(column):
+            for start in range(0, len(column), self.AT_ONCE):
                 runs = self._runs.setdefault(name, _Runs(int(column[0])))
-                if runs.up or runs.down or runs.grouped:
-                    runs.update(column)
+                if not (runs.up or runs.down or runs.grouped):
+                    break  # most columns end in the first piece
+                runs.update(column[start : start + self.AT_ONCE])
 
     def warn(self) -> None:
         """Warn of such columns (to the curator only; never in the plan)."""

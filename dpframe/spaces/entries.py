@@ -65,14 +65,27 @@ class Entries:
         ColumnError
             For the first row whose entry is refused.
         """
-        # In the order of the rows, so that the first entry at fault is that of the first row at fault.
-        used, first, places = np.unique(self.codes, return_index=True, return_inverse=True)
+        objects = self._objects()
+        # Null is behind the last entry, where place -1 is.
+        used = np.flatnonzero(np.roll(np.bincount(self.codes + 1, minlength=len(objects)), -1))
+        try:
+            codes = encode(objects[used].tolist())
+        except ColumnError:
+            fault = self._fault(encode)
+        else:
+            table: npt.NDArray[Any] = np.zeros((len(objects), *codes.shape[1:]), codes.dtype)
+            table[used] = codes
+            rows: npt.NDArray[Any] = table[self.codes]
+            return rows
+        raise fault
+
+    def _fault(self, encode: Callable[[list[Any]], npt.NDArray[Any]]) -> ColumnError:
+        """Return the error of the first row at fault: entries are read in the order of the rows that have them."""
+        used, first = np.unique(self.codes, return_index=True)
         order = np.argsort(first)
         try:
-            codes = encode(self._objects()[used[order]].tolist())
+            encode(self._objects()[used[order]].tolist())
         except ColumnError as error:
             row = None if error.row is None else int(first[order[error.row]])
-            fault = ColumnError(error.rule, column=error.column, row=row)
-        else:
-            return codes[np.argsort(order)[places]]
-        raise fault
+            return ColumnError(error.rule, column=error.column, row=row)
+        raise AssertionError("entries were refused in one order, and in another they were not")
