@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from checks import refused
+from checks import exact_columns, exact_delta, refused
 from conftest import KEY
 
 import dpframe as dpf
@@ -265,3 +265,25 @@ def test_widened_grids(space: Any, steps: int, ends: list[Any]) -> None:
     assert wide.encode(inside).tolist() == list(range(steps, steps + space.size))
     with pytest.raises(ParameterError, match="has no values beyond its ends"):
         Ordinal(["a", "b"]).widened(1)
+
+
+@pytest.mark.parametrize(("span", "epsilon", "delta"), [(12, 2.0, 1e-5), (120, 1.0, 1e-6), (30, 8.0, 1e-6)])
+def test_the_loss_beside_dp_accounting(span: int, epsilon: float, delta: float) -> None:
+    """Their loss is rounded up to multiples of 1e-5, which is at most 1e-3 of δ here."""
+    pytest.importorskip("dp_accounting")
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    mechanism = WideGaussian(span, epsilon, delta)
+    theirs = pld.from_discrete_gaussian_mechanism(mechanism.sigma, sensitivity=span, value_discretization_interval=1e-5)
+    own = mechanism.loss.delta(epsilon)
+    assert own <= theirs.get_delta_for_epsilon(epsilon) <= own * (1 + 1e-3)
+    assert mechanism.loss.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-5)
+
+
+def test_noise_too_small_is_caught_by_its_own_integers() -> None:
+    """Half the noise under the same claim: the exact δ of its integers, over all pairs, is far beyond it."""
+    right = WideGaussian(12, 2.0, 1e-5)
+    wrong = WideGaussian(12, 4.0, 1e-5)
+    for mechanism, kept in ((right, True), (wrong, False)):
+        columns, total = exact_columns(mechanism)
+        assert (exact_delta(columns, total, 2.0) <= 1e-5) == kept

@@ -140,3 +140,40 @@ def test_a_margin_that_is_kept_holds_the_quantile(heap):
         truth = np.quantile(rows, float(level), method="inverted_cdf")
         for away in distances(60)[found > -margin]:
             assert middle - away <= truth <= middle + away
+
+
+@pytest.mark.parametrize("name", ["exponential", "noisy_max"])
+@pytest.mark.parametrize("unit", [Unit(), ADDED], ids=str)
+def test_the_exact_loss_of_a_quantile_and_its_interval(name, unit):
+    """The law of the cell and then of the distance, over all neighbours; a quarter of the range is beyond it."""
+    level = LEVELS[1]
+    made = {"exponential": Exponential, "noisy_max": NoisyMax}[name]
+    parts = Portion(Budget(1.0)).split((3, 2))
+    moved = ranks([], unit, WHOLE).moved(level)
+    quarter = Scores(tuple((tables, spread // 4) for tables, spread in moved.ways))
+    right, wrong = ([made.of(scores, part) for part in parts] for scores in (moved, quarter))
+    claims = [sum(selector.pure_loss for selector in both) for both in (right, wrong)]
+    assert claims[0] <= 1
+    assert worst_of_both(right, name, unit, level) <= claims[0] + 1e-12
+    assert worst_of_both(wrong, name, unit, level) > 1.2 * claims[1]
+
+
+def worst_of_both(selectors, name, unit, level):
+    def law(rate, row):
+        chances = np.array([w / 2**192 for w in weights(rate, row)])
+        return np.log(chances / chances.sum() if name == "exponential" else flipped(chances))
+
+    def logs(rows):
+        mine = ranks(rows, unit, WHOLE)
+        cells = law(selectors[0].rate, mine.scores(0, level))
+        ends = [
+            law(selectors[1].rate, mine.margin_scores(0, level, min(max(chosen - 1, 0), mine.cells - 1), 7))
+            for chosen in range(len(cells))
+        ]
+        return cells[:, None] + np.array(ends)
+
+    known, worst = {}, 0.0
+    for pair in neighbours(unit, ROWS[::2]):
+        mine, other = (known.setdefault(tuple(rows), logs(rows)) for rows in pair)
+        worst = max(worst, float(np.abs(mine - other).max()))
+    return worst
