@@ -15,7 +15,7 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError, name_list
-from dpframe.estimate.base import RESULTS
+from dpframe.estimate.results import RESULTS
 from dpframe.infer.declared import declared_space, placeholder
 from dpframe.infer.types import from_type
 from dpframe.plan.columns import Column

@@ -19,7 +19,7 @@ from dpframe.api.query_selections import Selections
 from dpframe.api.query_sets import SetQueries
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.estimate.base import RESULTS
+from dpframe.estimate.results import RESULTS
 from dpframe.totals.questions import Cells, Met, Summed
 
 MOST_CELLS = 1 << 20

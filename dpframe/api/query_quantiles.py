@@ -15,7 +15,7 @@ from dpframe.api.quantile_ways import SEARCHING, Choices, Counts, Search, best_w
 from dpframe.api.query_answers import checked_levels, squared_z
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.estimate.base import RESULTS
+from dpframe.estimate.results import RESULTS
 from dpframe.totals.questions import Tree
 from dpframe.totals.ranks import Ranks
 from dpframe.totals.selection import SELECTORS

@@ -24,9 +24,19 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.plan.columns import Column, Group
+from dpframe.spaces import Space
 
 MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""
+
+
+FEW_VALUES = 32
+"""Numeric columns of no more values are shown value by value."""
+
+
+def has_few_values(space: Space) -> bool:
+    """Tell whether a column's values are listed (or so few that they can be)."""
+    return not space.code_words and (space.is_listed or space.size <= FEW_VALUES)
 
 
 class ChannelAxis(ABC):

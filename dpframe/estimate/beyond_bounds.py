@@ -11,23 +11,19 @@ noise further away are counted where they are.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from dpframe.arrays import FloatArray
+from dpframe.estimate.results import Ends, Excess
 from dpframe.infer.ranges import Cells, Grid, hull
 from dpframe.plan.findings import bounds_of_counts
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.nested_counts import Layer, fit_layers
 from dpframe.spaces import Space
-
-Excess = tuple[float, float]
-"""By how much a sum is too small, and the standard error of that."""
-
-Ends = tuple[Excess, Excess]
-"""By how much a statistic may be lower, and higher, than that of the clipped column."""
 
 BEYOND_BOUNDS = "beyond_bounds"
 """Key of a result's attrs: ``{column: share of the rows}``."""
@@ -118,26 +114,19 @@ class Tails:
         """Return by how much the mean may be lower, and higher, than that of the clipped column."""
         return _over(self.lower.excess(1), self.present), _over(self.upper.excess(1), self.present)
 
-    def of_bins(self, bins: int) -> tuple[FloatArray, FloatArray]:
+    def of_bins(self, cells: int, has_null: bool = False) -> Excess:
         """Return how many rows of the outermost of some bins lie beyond the bounds, and the standard errors of that."""
-        ends = np.zeros((2, bins))
-        for place, tail in ((0, self.lower), (-1, self.upper)):
-            rows, error = tail.count
-            ends[:, place] = ends[0, place] + rows, math.hypot(ends[1, place], error)
-        return ends[0], ends[1]
+        last = cells - 1 - has_null
+        return _added([[self.lower] * (cell == 0) + [self.upper] * (cell == last) for cell in range(cells)])
 
     def of_range(self, beyond: tuple[int, int]) -> Ends:
         """Return by how many rows a count may be lower, and higher, as ``beyond`` says of either bound.
 
         1 where a bound is counted and what lies beyond is not, −1 where it is the other way, 0 where they go together.
         """
-        ends = [(0.0, 0.0), (0.0, 0.0)]
-        for sign, tail in zip(beyond, (self.lower, self.upper), strict=True):
-            if sign:
-                rows, error = tail.count
-                place = int(sign < 0)
-                ends[place] = (ends[place][0] + rows, math.hypot(ends[place][1], error))
-        return ends[0], ends[1]
+        tails = list(zip(beyond, (self.lower, self.upper), strict=True))
+        rows, errors = _added([[tail for sign, tail in tails if sign == way] for way in (1, -1)])
+        return (rows[0], errors[0]), (rows[1], errors[1])
 
     def of_quantile(self, level: float, z: float) -> tuple[float, float]:
         """Return how far beyond its bounds a quantile of the column may lie at the most, where it is clipped to one."""
@@ -157,6 +146,13 @@ class Tails:
         """Whether rows are seen beyond the bounds that may add more than a fifth to the variance."""
         value, error = self.of_variance()[1]
         return self.share > 0 and value + error > _MATTERS * self.variance
+
+
+def _added(tails: Sequence[Sequence[Tail]]) -> tuple[FloatArray, FloatArray]:
+    """Return the rows beyond bounds, by lists of them, and the standard errors of that."""
+    counts = [[tail.count for tail in some] for some in tails]
+    rows, errors = ([[one[part] for one in some] for some in counts] for part in (0, 1))
+    return np.array([sum(one) for one in rows]), np.array([math.hypot(*one) for one in errors])
 
 
 def _over(excess: Excess, rows: float) -> Excess:

@@ -17,11 +17,11 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis
+from dpframe.estimate.results import Results
 from dpframe.estimate.table_column import first_codes
 from dpframe.evidence.combine import Observation, likely, updated
 from dpframe.evidence.law import RowsLaw
@@ -180,8 +180,14 @@ def _presented(
 
 
 def of_ranks_alone(
-    table: pd.DataFrame, measured: Measured, rows: float, normalize: bool, population: bool, level: float
-) -> pd.DataFrame:
+    found: Results,
+    labels: Sequence[Any],
+    measured: Measured,
+    rows: float,
+    normalize: bool,
+    population: bool,
+    level: float,
+) -> Results:
     """Return estimates by rank, each of it and of ranks that were merged into it, as estimates of the rank itself.
 
     Declared ranks that inference did not find are released as their neighbours, and rows and tables cannot tell them
@@ -193,34 +199,31 @@ def of_ranks_alone(
     --------
     Of 1,000 rows 300 have ranks that were not found, and are released as "high".
 
-    >>> columns = ["estimate", "std_error", "lower", "upper"]
-    >>> table = pd.DataFrame([[200, 1, 198, 202], [800, 1, 798, 802]], ["low", "high"], columns)
+    >>> found = Results.of(np.array([200, 800]), np.ones(2), 1.96)
     >>> counts = Measured("x", "ranks", ("low", "high"), (195, 505), 16.0)
-    >>> of_ranks_alone(table, counts, 1_000, False, False, 0.95).round().astype(int).loc["high"].tolist()
-    [505, 5, 496, 514]
+    >>> of_ranks_alone(found, ["low", "high"], counts, 1_000, False, False, 0.95)[1].each(round).parts
+    {'estimate': 505, 'std_error': 5, 'lower': 496, 'upper': 514}
     """
     both, single = (NormalDist().inv_cdf(1 - (1 - level) / sides) for sides in (4, 2))
     nulls = 0.0 if measured.missing is None else min(max(float(measured.missing), 0.0), rows)
     total, terms = max(rows - nulls, 1.0), len(measured.cells) + (measured.missing is not None)
     merged = max(total - sum(measured.counts), 0.0) + both * math.sqrt(terms * measured.variance)
-    out, scale = table.astype(np.float64), total if normalize else 1.0
-    counts = pd.Series(measured.counts, measured.cells, np.float64).reindex(out.index)
-    known = counts.notna().to_numpy()
-    count, (estimate, error) = counts[known].to_numpy(), out.loc[known, ["estimate", "std_error"]].to_numpy().T
+    counts, scale = dict(zip(measured.cells, measured.counts, strict=False)), total if normalize else 1.0
+    count = np.array([counts.get(label, np.nan) for label in labels], dtype=np.float64)
     share = np.clip(count / total, 0.0, 1.0)
     drawn = share * (1 - share) * total if population else 0.0
     about, spread = count / scale, both * np.sqrt(measured.variance + drawn) / scale
-    lower = np.maximum(estimate - both * error - merged / scale, about - spread)
-    upper = np.minimum(estimate + both * error, about + spread)
+    lower = np.maximum(found.estimate - both * found.std_error - merged / scale, about - spread)
+    upper = np.minimum(found.estimate + both * found.std_error, about + spread)
     # Where they contradict each other, what inference counted is of the rank itself.
     apart = ~(lower <= upper)
     lower, upper = np.where(apart, about - spread, lower), np.where(apart, about + spread, upper)
     # Two intervals that hardly meet do not know more than the better of them.
-    middle, least = (lower + upper) / 2, single * np.minimum(error, spread / both)
+    middle, least = (lower + upper) / 2, single * np.minimum(found.std_error, spread / both)
     lower, upper = np.minimum(lower, middle - least), np.maximum(upper, middle + least)
-    point = np.where((lower < estimate) & (estimate < upper), estimate, (lower + upper) / 2)
-    out.loc[known] = np.stack([point, (upper - lower) / (2 * single), lower, upper], axis=1)
-    return out
+    point = np.where((lower < found.estimate) & (found.estimate < upper), found.estimate, (lower + upper) / 2)
+    own, known = Results(point, (upper - lower) / (2 * single), lower, upper), np.isfinite(count)
+    return Results(*(np.where(known, a, b) for a, b in zip(own.parts.values(), found.parts.values(), strict=True)))
 
 
 Key = tuple[str, tuple[int, ...]]

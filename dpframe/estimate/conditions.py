@@ -60,6 +60,12 @@ class ValueCondition:
         return np.asarray(shares)
 
     @property
+    def ends(self) -> tuple[IntArray, IntArray]:
+        """The stretches' first codes, and the codes after their last."""
+        found = np.array(self.stretches, dtype=np.int64).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
+
+    @property
     def axis(self) -> Axis:
         """An axis whose cells lie within a stretch or without: of many values, bins between the stretches' ends."""
         space = self.column.space

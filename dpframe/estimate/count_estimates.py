@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,17 +11,14 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import sets, surrogates
-from dpframe.estimate.axes import Axis, check_inverts, join_axes, make_axis
-from dpframe.estimate.base import RESULTS, Bins, column_names, kept_parts
+from dpframe.estimate.axes import Axis, make_axis
+from dpframe.estimate.base import Bins, column_names, kept_parts
 from dpframe.estimate.column_evidence import of_ranks_alone
-from dpframe.estimate.conditions import ItemCondition, ValueCondition, Where
+from dpframe.estimate.conditions import ItemCondition, Where
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.question import Answer
-from dpframe.estimate.table_column import first_codes
+from dpframe.estimate.results import Results
 from dpframe.estimate.vectors import VectorEstimates
-
-MOST_ASKED = 100_000
-"""Cells of a joint up to which a counting question is answered by a fit of it."""
 
 _JOINED = {"all": " & ", "any": " | "}
 
@@ -76,34 +71,20 @@ class CountEstimates(VectorEstimates):
         """
         axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
         answer = self._cells(axes, normalize, (), dropna, method or self._default_method(axes), target)
-        out = self._shown(answer, axes, dropna)
-        if bins is None:
-            out = self._of_ranks(out, column, normalize and dropna, target)
-        if axes[0].column.space.is_numeric and not axes[0].column.space.is_listed:
-            out = self._with_ends(out, column, normalize, dropna)
+        results, index, said = *self._shown(answer, axes, dropna), answer.said
+        tails, rows, space = self._tails(column), self._all_rows, axes[0].column.space
+        if space.is_numeric and not space.is_listed and tails is not None:
+            base = (tails.present if dropna else rows) if normalize else 1.0
+            ends = tails.of_bins(len(index), space.has_null and not dropna), (0.0, 0.0)
+            results, said = results.opened(ends, self._z, 1 / max(base, 1.0)), said | self._said_of_tails([column])
+        ranks = self._evidence.ranks(column) if bins is None else None
+        if ranks is not None:
+            whole, population = normalize and dropna, target == "population"
+            results = of_ranks_alone(results, list(index), ranks, rows, whole, population, self.confidence_level)
+            said |= {"measured": True}
+        out = results.frame(index)
+        out.attrs |= said
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
-
-    def _with_ends(self, table: pd.DataFrame, column: str, normalize: bool, dropna: bool) -> pd.DataFrame:
-        """Return counts of values or bins of a number whose outermost may hold rows from beyond the bounds."""
-        tails, kept = self._tails(column), table.index.notna()
-        if tails is None:
-            return table
-        base = (tails.present if dropna else self._all_rows) if normalize else 1.0
-        results = {name: table.loc[kept, name].to_numpy(dtype=np.float64) for name in RESULTS}
-        for name, values in self._opened_bins(results, column, 1 / max(base, 1.0)).items():
-            table.loc[kept, name] = values
-        table.attrs |= self._said_of_tails([column])
-        return table
-
-    def _of_ranks(self, table: pd.DataFrame, column: str, normalize: bool, target: str) -> pd.DataFrame:
-        """Return estimates of ranks alone, where inference may have merged some of them into others."""
-        ranks = self._evidence.ranks(column)
-        if ranks is None:
-            return table
-        population = target == "population"
-        own = of_ranks_alone(table, ranks, self._all_rows, normalize, population, self.confidence_level)
-        own.attrs = table.attrs | {"measured": True}
-        return own
 
     @nan_if_not_found
     def joint(
@@ -147,17 +128,17 @@ class CountEstimates(VectorEstimates):
             raise ParameterError("given names every column of the joint; leave one free")
         positions = tuple(columns.index(name) for name in held)
         answer = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
-        return self._shown(answer, axes, dropna)
+        results, index = self._shown(answer, axes, dropna)
+        out = results.frame(index)
+        out.attrs |= answer.said
+        return out
 
-    def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> pd.DataFrame:
+    def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> tuple[Results, pd.Index[Any]]:
+        """Return the results of all cells that are shown, and their labels."""
         kept = kept_parts(axes, dropna)
         labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
-        found = {name: v.ravel() for name, v in self._results(answer.estimate, answer.variance, kept).items()}
-        out = pd.DataFrame(found, index=labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels))
-        out.attrs |= {"method": answer.method, "measured": answer.counted, "source": answer.source}
-        if answer.hidden:
-            out.attrs["hidden"] = True
-        return out
+        index = labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels)
+        return self._results(answer.estimate[kept].ravel(), answer.variance[kept].ravel()), index
 
     @nan_if_not_found
     def count(
@@ -205,114 +186,18 @@ class CountEstimates(VectorEstimates):
         """
         if method not in ("auto", "inverse"):
             raise ParameterError('method must be "auto" or "inverse"')
-        sampling, asked = self._source.sampling(target), Where.of(where, self._source.column, self._is_open)
-        fits = method == "auto" and len(asked.values) == len(asked.conditions)
-        if not fits:
-            check_inverts((one.axis for one in asked.values.values()), 'ask for conditions on values, by method="auto"')
-        known, source = self._unbiased_count(asked, sampling), "rows"
-        if fits:
-            fitted, told = self._fitted_count(asked, target)
-            if fitted["std_error"] < known["std_error"]:
-                known, source = fitted, told
-        if self._is_impossible(asked):
-            known, source = dict.fromkeys(RESULTS, np.zeros(1)), "rules"
+        self._source.sampling(target)  # an unknown target is refused
+        asked = Where.of(where, self._source.column, self._is_open)
+        results, source = self._joints.count(asked, method, target == "population", self._z)
         scale = max(self._all_rows, 1.0) if normalize else 1.0
-        results = {name: value / scale for name, value in known.items()}
+        results = results.each(lambda values: values / scale)
         cut = {name: condition.beyond for name, condition in asked.values.items() if any(condition.beyond)}
         for name, beyond in cut.items():
             if (tails := self._tails(name)) is not None:
-                results = self._opened(results, tails.of_range(beyond), 1 / scale)
-        out = self._dressed_series(results, asked.names[0], "number", "count")
+                results = results.opened(tails.of_range(beyond), self._z, 1 / scale)
+        out = results.series("count")
         out.attrs |= {"source": source} | self._said_of_tails(cut)
         return out
-
-    def _unbiased_count(self, asked: Where, sampling: float) -> dict[str, FloatArray]:
-        """Return the rows that meet conditions by their surrogates, with no end of an error where these have none."""
-        if not all(one.axis.inverts for one in asked.values.values()):
-            return self._normal(math.nan, math.inf)
-        batches = self._source.codes(asked.names)
-        rows, variance = np.array(asked.count(batches, self.plan.groups, sampling, self._squares(asked)))[:, None]
-        return self._results(*self._weighted(rows, variance, False))
-
-    def _is_impossible(self, asked: Where) -> bool:
-        """Tell whether the plan's rules leave no row that meets conditions on values."""
-        ends = {name: np.array(one.stretches).reshape(-1, 2) for name, one in asked.values.items()}
-        never = self.plan.bound_rules.impossible({name: (part[:, 0], part[:, 1]) for name, part in ends.items()})
-        return never is not None and bool(never.all())
-
-    def _squares(self, asked: Where) -> dict[str, float]:
-        """Return mean squares of the surrogates of conditions on numbers whose noise is their own."""
-        together = {name for group in self.plan.groups for name in group.names}
-        found = {}
-        for name, condition in asked.values.items():
-            if condition.is_number and name not in together and self.n:
-                found[name] = condition.mean_square(self._law(name))
-        return found
-
-    def _fitted_count(self, asked: Where, target: str) -> tuple[dict[str, FloatArray], str]:
-        """Return the number of rows that meet conditions on values by what fits best, and its source."""
-        names, conditions, rows = asked.names, asked.values, self._all_rows
-        if len(names) == 1 and not self.is_listed(names[0]):
-            fitted = self._law(names[0])
-            part = conditions[names[0]].share_of_cells(fitted.starts)
-            found = fitted.parts_of(part, self._source.sampling(target), self._z) * rows
-            return dict(zip(RESULTS, found, strict=True)), fitted.source
-        if self._joints.tables.source_of(names) == "tables":
-            fitted_columns = self._joints.models.around(names).columns
-            columns = [fitted_columns[name] for name in names]
-            asked_for = [conditions[one.axis.name].share_of_cells(first_codes(one.axis)) for one in columns]
-            share, error, source = self._joints.share(names, asked_for, target == "population")
-            return self._normal(share * self.rows, error * self.rows), source
-        axes = join_axes([conditions[name].axis for name in names], self.plan.groups)
-        if math.prod(axis.cells for axis in axes) > MOST_ASKED:
-            return self._normal(math.nan, math.inf), "rows"
-        answer = self._cells(axes, False, (), False, "auto", target)
-        inside = reduce(np.multiply.outer, [conditions[axis.name].share_of_cells(first_codes(axis)) for axis in axes])
-        # How the errors of cells go together is not known: at worst all go one way.
-        error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
-        if answer.source == "rows" and answer.method != "inverse":
-            error = math.hypot(error, self._unresolved(conditions) * rows)
-        total = float((answer.estimate * inside).sum())
-        return self._normal(total, math.hypot(error, self._unsupported(conditions, total))), answer.source
-
-    def _normal(self, found: float, error: float) -> dict[str, FloatArray]:
-        return self._results(np.array([found]), np.array([error**2]))
-
-    def _unsupported(self, conditions: Mapping[str, ValueCondition], found: float) -> float:
-        """Return how far a count from rows is off that of independent columns, where tables tell of each of them alone.
-
-        A promise that many columns share leaves rows that hardly tell of two of them together, and a fit to such rows
-        knows of its noise but not how little it was moved.
-        """
-        tables = self._joints.tables
-        if len(conditions) < 2 or any(tables.source_of([name]) != "tables" for name in conditions):
-            return 0.0
-        members = {name: tables.member(name) for name in conditions}
-        shares = [
-            float(conditions[n].share_of_cells(first_codes(m.axis)) @ m.shares)
-            for n, m in members.items()
-            if m is not None
-        ]
-        independent = math.prod(shares) * self._all_rows
-        return float(abs(found - independent)) if len(shares) == len(members) else 0.0
-
-    def _unresolved(self, conditions: Mapping[str, ValueCondition]) -> float:
-        """Return the share of rows that a fit to rows may put on the wrong side of conditions on numbers.
-
-        Of each number what its own distribution leaves open, of the rows that meet the other conditions at most.
-        """
-        numbers = {name: self._law(name) for name in conditions if not self.is_listed(name)}
-        found = 0.0
-        for name, fitted in numbers.items():
-            point, _, low, high = fitted.parts_of(conditions[name].share_of_cells(fitted.starts), 0.0, self._z)[:, 0]
-            left = float(max(point - low, high - point)) / self._z
-            others = [
-                float(conditions[other].share_of_cells(own.starts) @ own.shares)
-                for other, own in numbers.items()
-                if other != name
-            ]
-            found = max(found, left * math.sqrt(min(others, default=1.0)))
-        return found
 
     @nan_if_not_found
     def crosstab(
@@ -367,7 +252,7 @@ class CountEstimates(VectorEstimates):
                 np.block([[cells, whole[0][:, None]], [whole[1][None, :], whole[2][None, :]]])
                 for cells, whole in zip((estimate, variance), zip(*totals, strict=True), strict=True)
             )
-        out = self._wide(estimate, variance, (), rows, cols)
+        out = self._results(estimate, variance).wide(rows, cols)
         out.attrs |= {"method": answer.method, "source": answer.source}
         return out
 
@@ -469,7 +354,7 @@ class CountEstimates(VectorEstimates):
             group = make_axis(self._source.column(by), bins)
             part, batches = slice(0, group.cells - group.has_null), self._source.codes([column, by])
             shares, variances = self._counted(mine, places, how, batches, group).share_by(group, sampling)
-            return self._wide(shares.T, variances.T, (slice(None), part), index, group.labels[part])
+            return self._results(shares.T, variances.T)[:, part].wide(index, group.labels[part])
         if places is None:
             estimate, variance, source = self._supports(column, normalize, target)
         else:
@@ -479,7 +364,7 @@ class CountEstimates(VectorEstimates):
                 likely = self._support_of_two(mine, places, how, normalize, target)
                 if likely[1] < variance:
                     (estimate, variance), source = likely, "both"
-        out = pd.DataFrame(self._results(estimate, variance), index=index)
+        out = self._results(estimate, variance).frame(index)
         out.attrs["source"] = source
         return out
 
@@ -563,7 +448,7 @@ class CountEstimates(VectorEstimates):
         else:
             drawn, counted = False, mine.count_pairs(places, self._source.codes([column]))
             estimate, variance = self._weighted(*counted.share(normalize, sampling), normalize)
-        out = self._wide(estimate, variance, (), index, index)
+        out = self._results(estimate, variance).wide(index, index)
         out.attrs |= {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"}
         return out
 
@@ -625,9 +510,8 @@ class CountEstimates(VectorEstimates):
         estimate, errors = sizes.fit(normalize, sampling)
         estimate, variance = self._weighted(estimate, errors**2, normalize)
         index = pd.RangeIndex(sizes.most + 1, name="size")
-        out = pd.DataFrame(self._results(estimate, variance, least=0.0), index=index)
-        found = self._results(*sizes.mean(sampling))
-        out.attrs["mean_size"] = {name: float(values[0]) for name, values in found.items()}
+        out = self._results(estimate, variance).within(least=0.0).frame(index)
+        out.attrs["mean_size"] = self._results(*sizes.mean(sampling)).series("size").to_dict()
         return out
 
     @nan_if_unread
@@ -643,7 +527,7 @@ class CountEstimates(VectorEstimates):
             axis = make_axis(chosen, None if self.is_listed(column) else 1)
             answer = self._cells([axis], True, (), False, "inverse", target)
             rate, variance, source = answer.estimate[-1:], answer.variance[-1:], answer.source
-        out = self._dressed_series(self._results(rate, variance), column, "number", column)
+        out = self._results(rate, variance).series(column)
         out.attrs["source"] = source
         return out
 

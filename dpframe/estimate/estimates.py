@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 
 from dpframe.errors import ParameterError, check_whole
-from dpframe.estimate.base import RESULTS, column_names
+from dpframe.estimate.base import column_names
 from dpframe.estimate.count_estimates import CountEstimates
 from dpframe.estimate.not_found import NOT_FOUND
 from dpframe.estimate.number_estimates import NumberEstimates
 from dpframe.estimate.plot import draw
+from dpframe.estimate.results import RESULTS
 from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
 from dpframe.threads import methods_in_one_thread
 

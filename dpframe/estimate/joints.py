@@ -20,14 +20,17 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts
+from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts, has_few_values, join_axes, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
+from dpframe.estimate.conditions import ValueCondition, Where
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import fit_joints
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.question import Answer, Question
-from dpframe.estimate.table_column import TableColumn, aggregation
+from dpframe.estimate.results import Results
+from dpframe.estimate.table_column import TableColumn, aggregation, code_stretches, first_codes
+from dpframe.evidence.law import Law
 from dpframe.evidence.likelihood import bootstrap_errors, refits
 from dpframe.evidence.number_law import NumberLaw, project, truncated_spread
 from dpframe.tables.released import Source
@@ -37,6 +40,9 @@ GRID_CELLS = 128
 
 JOINT_GRID_CELLS = 48
 """Cells of a numeric column within a joint that is fitted to rows."""
+
+MOST_ASKED = 100_000
+"""Cells of a joint up to which a counting question is answered by a fit of it."""
 
 MOST_FIT_CELLS = 20_000
 """Cells up to which a joint with bins is fitted on finer ones."""
@@ -56,9 +62,6 @@ _FOLLOWED = 0.1
 _FEWEST = 1e-9
 """Share of rows below which a group is empty."""
 
-_LEAP = 0.75
-"""Standard errors for which a leap of a law within a cell counts: a 95 % interval holds it, with some room."""
-
 _UNMEASURED = 1e9
 """Variance of a sum of counts from which on one of them was not made."""
 
@@ -72,7 +75,7 @@ class Joints:
         self._excesses: dict[tuple[str, ...], float] = {}
 
     def answer(self, question: Question, method: str) -> Answer:
-        """Return a joint by a method of `METHODS`.
+        """Return a joint by a method of `METHODS`, 0 in the cells that the plan's rules exclude.
 
         Raises
         ------
@@ -81,7 +84,107 @@ class Joints:
         """
         if method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
-        return METHODS[method](self, question)
+        found = METHODS[method](self, question)
+        never = self._source.plan.bound_rules.impossible({axis.name: code_stretches(axis) for axis in question.axes})
+        if never is None:
+            return found
+        kept = np.where(never, 0.0, found.estimate)
+        if question.normalize or found.method != "inverse":
+            # Shares and fits have a total, which stays; counts of cells that may be are unbiased as they are.
+            free = tuple(i for i in range(kept.ndim) if i not in question.given)
+            whole = kept.sum(axis=free, keepdims=True)
+            kept = kept * np.where(whole > 0, found.estimate.sum(axis=free, keepdims=True) / whole, 1.0)
+        return replace(found, estimate=kept, variance=np.where(never, 0.0, found.variance))
+
+    def law(self, column: str) -> Law:
+        """Return how a number's rows are spread: by measured tables, or by its rows and what inference counted."""
+        measured = self.tables.law(column)
+        if measured is not None:
+            return measured
+        chosen = self._source.column(column)
+        axis = make_axis(chosen, None if chosen.space.is_listed else min(GRID_CELLS, chosen.space.values))
+        return self._evidence.law(axis if axis.grid is None else self._evidence.snapped(axis.grid))
+
+    def count(self, asked: Where, method: str, population: bool, z: float) -> tuple[Results, str]:
+        """Return how many rows meet conditions, by the rows or by what is known of least error, and its source."""
+        if method not in ("auto", "inverse"):
+            raise ParameterError('method must be "auto" or "inverse"')
+        fits = method == "auto" and len(asked.values) == len(asked.conditions)
+        if not fits:
+            check_inverts((one.axis for one in asked.values.values()), 'ask for conditions on values, by method="auto"')
+        never = self._source.plan.bound_rules.impossible({name: one.ends for name, one in asked.values.items()})
+        if never is not None and never.all():
+            return Results(*np.zeros((4, 1))), "rules"
+        known = [(self._unbiased_count(asked, population, z), "rows")]
+        known += [self._fitted_count(asked.values, population, z)] if fits else []
+        return min(known, key=lambda one: float(one[0].std_error[0]))
+
+    def _unbiased_count(self, asked: Where, population: bool, z: float) -> Results:
+        """Return the rows that meet conditions by their surrogates, with no end of an error where these have none."""
+        if not all(one.axis.inverts for one in asked.values.values()):
+            return Results.of(np.array([np.nan]), np.array([np.inf]), z)
+        groups, weight = self._source.plan.groups, self._source.weight
+        grouped = {name for group in groups for name in group.names}
+        numbers = {n: c for n, c in asked.values.items() if c.is_number and n not in grouped and self._source.n}
+        squares = {name: condition.mean_square(self.law(name)) for name, condition in numbers.items()}
+        rows = asked.count(self._source.codes(asked.names), groups, self._sampling(population), squares)
+        return Results.of(np.array([rows[0] * weight]), np.array([rows[1] * weight**2]), z)
+
+    def _fitted_count(
+        self, conditions: Mapping[str, ValueCondition], population: bool, z: float
+    ) -> tuple[Results, str]:
+        """Return the number of rows that meet conditions on values by what fits best, and its source."""
+        names, rows = list(conditions), self._source.n * self._source.weight
+        if len(names) == 1 and not has_few_values(conditions[names[0]].column.space):
+            law = self.law(names[0])
+            part = conditions[names[0]].share_of_cells(law.starts)
+            return Results(*law.parts_of(part, self._sampling(population), z) * rows), law.source
+        if self.tables.source_of(names) == "tables":
+            share, error, source = self.share(conditions, population)
+            n = float(self._source.rows)
+            return Results.of(np.array([share * n]), np.array([(error * n) ** 2]), z), source
+        axes = join_axes([condition.axis for condition in conditions.values()], self._source.plan.groups)
+        if math.prod(axis.cells for axis in axes) > MOST_ASKED:
+            return Results.of(np.array([np.nan]), np.array([np.inf]), z), "rows"
+        answer = self.answer(Question(axes, False, (), False, population), "auto")
+        inside = _crossed([conditions[axis.name].share_of_cells(first_codes(axis)) for axis in axes])
+        found = float((answer.estimate * inside).sum())
+        # How the errors of cells go together is not known: at worst all go one way.
+        error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
+        if answer.source == "rows" and answer.method != "inverse":
+            error = math.hypot(error, self._unresolved(conditions, z) * rows)
+        error = math.hypot(error, self._unsupported(conditions, found))
+        return Results.of(np.array([found]), np.array([error**2]), z), answer.source
+
+    def _unsupported(self, conditions: Mapping[str, ValueCondition], found: float) -> float:
+        """Return how far a count from rows is off that of independent columns, where tables tell of each of them alone.
+
+        A promise that many columns share leaves rows that hardly tell of two of them together, and a fit to such rows
+        knows of its noise but not how little it was moved.
+        """
+        members = {name: self.tables.member(name) for name in conditions}
+        known = [
+            (conditions[name], m) for name, m in members.items() if m and self.tables.source_of([name]) == "tables"
+        ]
+        if not 2 <= len(conditions) == len(known):
+            return 0.0
+        shares = [float(condition.share_of_cells(first_codes(m.axis)) @ m.shares) for condition, m in known]
+        return abs(found - math.prod(shares) * self._source.n * self._source.weight)
+
+    def _unresolved(self, conditions: Mapping[str, ValueCondition], z: float) -> float:
+        """Return the share of rows that a fit to rows may put on the wrong side of conditions on numbers.
+
+        Of each number what its own distribution leaves open, of the rows that meet the other conditions at most.
+        """
+        numbers = {name: c for name, c in conditions.items() if not has_few_values(c.column.space)}
+        laws = {name: self.law(name) for name in numbers}
+        parts = {name: condition.share_of_cells(laws[name].starts) for name, condition in numbers.items()}
+        shares, found = {name: float(part @ laws[name].shares) for name, part in parts.items()}, 0.0
+        for name, part in parts.items():
+            point, _, low, high = laws[name].parts_of(part, 0.0, z)[:, 0]
+            others = [share for other, share in shares.items() if other != name]
+            found = max(found, float(max(point - low, high - point)) / z * math.sqrt(min(others, default=1.0)))
+        return found
 
     def _auto(self, question: Question) -> Answer:
         """Return the joint of least expected error."""
@@ -115,13 +218,13 @@ class Joints:
             normalize=question.normalize,
             given=question.given,
             dropna=question.dropna,
-            sampling=self._sampling(question) if sampling is None else sampling,
+            sampling=self._sampling(question.population) if sampling is None else sampling,
         )
         weight = 1.0 if question.normalize else self._source.weight
         return found * weight, variance * weight**2
 
-    def _sampling(self, question: Question) -> float:
-        return self._source.sampling("population" if question.population else "table")
+    def _sampling(self, population: bool) -> float:
+        return self._source.sampling("population" if population else "table")
 
     def _inverse(self, question: Question) -> Answer:
         """Return the unbiased joint."""
@@ -176,7 +279,7 @@ class Joints:
             law = self._evidence.law(fine)
             parts = np.eye(axis.cells) if axis.grid is None else aggregation(law, axis.grid)
             presented = self._presenting(question, lambda shares: parts @ shares)
-            errors = law.errors_of(presented, self._sampling(question))
+            errors = law.errors_of(presented, self._sampling(question.population))
             errors = np.hypot(errors, self._left_open(question, parts @ law.shares))
             counted = self._evidence.counted(fine) is not None
             return Answer(presented(law.shares), errors**2, "em", "rows", counted=counted)
@@ -220,7 +323,7 @@ class Joints:
         counts = surrogates.count_classes(axes, self._source.codes(question.names))
         shares = fitted(counts[..., None])[..., 0]
         presented = self._presenting(question, merge)
-        errors = bootstrap_errors(refits(shares, domain, n, fitted, self._sampling(question)), presented)
+        errors = bootstrap_errors(refits(shares, domain, n, fitted, self._sampling(question.population)), presented)
         errors = np.hypot(errors, self._left_open(question, merge(shares)))
         return Answer(presented(shares), errors**2, method, "rows")
 
@@ -237,7 +340,7 @@ class Joints:
             fine = self.fine(axis)
             law = self._evidence.law(fine)
             parts = np.eye(axis.cells) if axis.grid is None else aggregation(law, axis.grid)
-            own = law.parts_of(parts, self._sampling(question), 1.0)[1]
+            own = law.parts_of(parts, self._sampling(question.population), 1.0)[1]
             others = shares.sum(axis=i, keepdims=True)
             found = np.hypot(found, np.moveaxis(own * np.moveaxis(np.sqrt(others), i, -1), -1, i))
         return np.asarray(found / question.unit(shares, self._source.n * self._source.weight))
@@ -302,16 +405,12 @@ class Joints:
 
     # What else is asked of the fit
 
-    def share(self, names: Sequence[str], asked: Sequence[FloatArray], population: bool) -> tuple[float, float, str]:
-        """Return the share of rows in a part of a joint, by the fit and its rows, its error, and what it is from.
-
-        Parameters
-        ----------
-        asked
-            For every column the share of each of the finest cells known that is asked for.
-        """
+    def share(self, conditions: Mapping[str, ValueCondition], population: bool) -> tuple[float, float, str]:
+        """Return the share of rows that meet conditions, by the fit and its rows, its error, and what it is from."""
+        names = list(conditions)
         model = self.models.around(names)
         columns = [model.columns[name] for name in names]
+        asked = [conditions[column.axis.name].share_of_cells(first_codes(column.axis)) for column in columns]
         parts = [column.gathered(part) for column, part in zip(columns, asked, strict=True)]
 
         def of(shares: FloatArray) -> FloatArray:
@@ -326,9 +425,15 @@ class Joints:
         if guarded is not None:
             joint, corrected = guarded, float(of(guarded))
             found, error = corrected, math.hypot(error, corrected - found)
-        opened = [_left_open(joint, parts, column, asked[place], place) for place, column in enumerate(columns)]
+        for place, (column, part) in enumerate(zip(columns, asked, strict=True)):
+            mass = np.moveaxis(joint, place, 0)
+            held = mass.reshape(len(mass), -1).sum(axis=1)
+            for other in [own for at, own in enumerate(parts) if at != place]:
+                mass = np.tensordot(mass, other, axes=(1, 0))
+            moved, left = (float(v[0, 0]) for v in column.cut(part[None, :], np.stack([mass, held - mass], axis=1)))
+            error = math.hypot(error, moved, math.sqrt(left))
         source = "both" if len(names) > 2 and model.is_heard(names) else "tables"
-        return found, math.hypot(error, *opened), source
+        return found, error, source
 
     def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Return the mean code of a number in every cell of some keys, by the fit's joint, and two variances of each.
@@ -485,29 +590,3 @@ def _bin_means(column: TableColumn, law: NumberLaw, shares: FloatArray) -> tuple
     inner = np.full(column.cells, 0.25)
     inner[np.flatnonzero(present)[[0, -1]]] = 1.0
     return means, spreads * inner * present, present.astype(np.float64)
-
-
-def _left_open(
-    joint: FloatArray, parts: Sequence[FloatArray], column: TableColumn, asked: FloatArray, place: int
-) -> float:
-    """Return what one column's cells leave open of a part of a joint: how rows of the part lie within them.
-
-    In a cell that is asked for in part the law of the other columns may leap from one neighbour's to the other's: the
-    smaller part may be off by its rows times the larger distance of the cell's law from theirs, as far as the cell has
-    such rows. What its own finest cells leave in doubt; and the noise of how these share the cell.
-    """
-    mass = np.moveaxis(joint, place, 0)
-    held = mass.reshape(len(mass), -1).sum(axis=1)
-    for other, part in enumerate(parts):
-        if other != place:
-            mass = np.tensordot(mass, part, axes=(1, 0))
-    law = mass / np.maximum(held, 1e-300)
-    cells = np.arange(len(law))
-    beside = [law[np.minimum(cells + 1, len(law) - 1)], law[np.maximum(cells - 1, 0)]]
-    part = parts[place]
-    leap = np.minimum(part, 1 - part) * held * np.max([np.abs(other - law) for other in beside], axis=0)
-    most, least = np.minimum(mass, part * held), np.maximum(mass - (1 - part) * held, 0.0)
-    leap = np.minimum(leap, np.maximum(most - part * mass, part * mass - least))
-    doubt = float(column.gathered(column.in_doubt(asked)) @ mass)
-    noise = float(column.cut_errors(asked[None, :], mass)[0])
-    return math.hypot(_LEAP * float(leap.sum()) + doubt, noise)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,10 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
+from dpframe.estimate.beyond_bounds import Tails
+from dpframe.estimate.results import Ends
 from dpframe.estimate.surrogates import CodeFunction, Term
+from dpframe.evidence.law import Known, Law
 from dpframe.plan.columns import Column
 from dpframe.spaces import Space
 from dpframe.threads import one_thread
@@ -62,6 +65,11 @@ class Scale:
         return value * self.width + present * self.centre
 
     @property
+    def line(self) -> tuple[float, float]:
+        """The number of code 0 and the distance between neighbouring codes' numbers."""
+        return line_of(self.column.space)
+
+    @property
     def is_time(self) -> bool:
         """Whether values are times, whose numbers are steps of the resolution."""
         return self.column.space.is_time
@@ -90,16 +98,19 @@ def line_of(space: Space) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A smooth function of the means of terms; ``back`` and ``scale`` give its own unit.
+    """Smooth functions of the means of terms and the number of rows; ``scales`` and ``shift`` give their own units.
 
-    ``kind`` says what the result is where values are times: an instant, a duration, or a number.
+    ``kind`` says what the result is where values are times: an instant, a duration, or a number; ``known`` what a law
+    of the column knows of it, for the table (0) or the population (1), and ``beyond`` what tails add to it.
     """
 
     terms: Sequence[Term]
-    function: Callable[[npt.NDArray[Any], float], Any]
-    scale: float = 1.0
+    function: Callable[[npt.NDArray[Any], float], Sequence[Any]]
+    scales: tuple[float, ...] = (1.0,)
     shift: float = 0.0
     kind: str = "number"
+    known: Callable[[Law, float], Known | None] = lambda law, population: None
+    beyond: Callable[[Tails], Ends] = lambda tails: ((0.0, 0.0), (0.0, 0.0))
 
 
 def _weighted(x: Scale, weights: Scale | None) -> tuple[Sequence[Term], Callable[[npt.NDArray[Any]], tuple[Any, Any]]]:
@@ -114,53 +125,44 @@ def _weighted(x: Scale, weights: Scale | None) -> tuple[Sequence[Term], Callable
 def mean(x: Scale, weights: Scale | None) -> Statistic:
     """Return the (weighted) mean over the rows where all is present."""
     terms, sums = _weighted(x, weights)
-    return Statistic(terms, lambda m, n: sums(m)[0] / sums(m)[1], x.width, x.centre, "instant")
+    found = Statistic(
+        terms, lambda m, n: [sums(m)[0] / sums(m)[1]], (x.width,), x.centre, "instant", beyond=Tails.of_mean
+    )
+    return replace(found, known=lambda law, own: law.mean_known(x.line, own)) if weights is None else found
 
 
 def total(x: Scale, weights: Scale | None) -> Statistic:
     """Return the sum of values, or of their products with weights."""
     terms, sums = _weighted(x, weights)
-    return Statistic(terms, lambda m, n: n * x.back(*sums(m)))
-
-
-def _spread(m: npt.NDArray[Any], n: float, ddof: int) -> Any:
-    """Return the variance from the means of x², x and presence."""
-    return (m[0] / m[2] - (m[1] / m[2]) ** 2) * (n * m[2]) / (n * m[2] - ddof)
+    found = Statistic(terms, lambda m, n: [n * x.back(*sums(m))])
+    if weights is not None:
+        return found
+    return replace(found, known=lambda law, own: law.total_known(x.line, own), beyond=Tails.of_sum)
 
 
 def variance(x: Scale, ddof: int) -> Statistic:
     """Return the variance."""
-    return Statistic([x.term(2), x.term(1), x.term(0)], lambda m, n: _spread(m, n, ddof), x.width**2)
+
+    def function(m: npt.NDArray[Any], n: float) -> Sequence[Any]:
+        return [(m[0] / m[2] - (m[1] / m[2]) ** 2) * (n * m[2]) / (n * m[2] - ddof)]
+
+    def known(law: Law, population: float) -> Known | None:
+        return law.variance_known(x.line, ddof, population)
+
+    terms = [x.term(2), x.term(1), x.term(0)]
+    return Statistic(terms, function, (x.width**2,), known=known, beyond=Tails.of_variance)
 
 
-def covariance(x: Scale, y: Scale, ddof: int) -> Statistic:
-    """Return the covariance over the rows where both are present."""
-    if x.column.name == y.column.name:
-        return variance(x, ddof)
-    terms = [x.term(1, (y, 1)), x.term(1, (y, 0)), x.term(0, (y, 1)), x.term(0, (y, 0))]
+def second_moments(x: Scale, y: Scale, ddof: int) -> Statistic:
+    """Return the covariance and both variances over the rows where both are present."""
+    powers = [(1, 1), (1, 0), (0, 1), (0, 0), (2, 0), (0, 2)]
 
-    def function(m: npt.NDArray[Any], n: float) -> Any:
-        return (m[0] / m[3] - m[1] * m[2] / m[3] ** 2) * (n * m[3]) / (n * m[3] - ddof)
+    def function(m: npt.NDArray[Any], n: float) -> Sequence[Any]:
+        xy, mx, my, xx, yy = m[0] / m[3], m[1] / m[3], m[2] / m[3], m[4] / m[3], m[5] / m[3]
+        factor = (n * m[3]) / (n * m[3] - ddof)
+        return [factor * (xy - mx * my), factor * (xx - mx**2), factor * (yy - my**2)]
 
-    return Statistic(terms, function, x.width * y.width)
-
-
-def second_moments(x: Scale, y: Scale) -> Sequence[Term]:
-    """Return the terms of covariance and both variances, where both columns are present."""
-    return [
-        x.term(1, (y, 1)),
-        x.term(1, (y, 0)),
-        x.term(0, (y, 1)),
-        x.term(0, (y, 0)),
-        x.term(2, (y, 0)),
-        x.term(0, (y, 2)),
-    ]
-
-
-def covariance_and_variances(m: npt.NDArray[Any], n: float) -> Sequence[Any]:
-    """Return covariance and both variances from the means of these terms."""
-    xy, mx, my, xx, yy = m[0] / m[3], m[1] / m[3], m[2] / m[3], m[4] / m[3], m[5] / m[3]
-    return xy - mx * my, xx - mx**2, yy - my**2
+    return Statistic([x.term(p, (y, q)) for p, q in powers], function, (x.width * y.width, x.width**2, y.width**2))
 
 
 @one_thread

@@ -19,37 +19,22 @@ R = TypeVar("R")
 NOT_FOUND = "not_found"
 """Key of a result's attrs: ``{column: reason}``."""
 
+Judged = Callable[[Plan], Iterable[NotFound]]
+
 _COLUMN_ARGUMENTS = ("column", "columns", "index", "by", "weights", "where")
 
 
-Judged = Callable[[Plan], Iterable[NotFound]]
+def reasons(missing: Iterable[NotFound]) -> dict[str, str]:
+    """Return why columns were not found."""
+    return {one.column: f"not found: {one.why}" for one in missing}
 
 
-def nan_if_not_found(method: Callable[P, R]) -> Callable[P, R]:
+def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.not_found) -> Callable[P, R]:
     """Make a method of `Estimates` return NaN where the space of one of the columns it names was not found.
 
     All else stays: what is refused, and the shape of the result. With ``clipped`` estimates nothing changes but
     that the result's attrs name the columns, as they do in either case.
     """
-    return _nan_where(method, lambda plan: plan.not_found)
-
-
-def nan_if_unread(method: Callable[P, R]) -> Callable[P, R]:
-    """Make a method of `Estimates` that tells nulls from values return NaN where these could not be told apart.
-
-    Neither bounds nor a list of values make a null of a value; but objects of a kind that was not found are read as
-    nulls.
-    """
-    return _nan_where(method, _unread)
-
-
-def _unread(plan: Plan) -> list[NotFound]:
-    """Return the columns of objects whose kind was not found: the kinds are the last that was measured of them."""
-    last = {} if plan.inferred is None else {m.column: m.kind for m in plan.inferred.measured}
-    return [missing for missing in plan.not_found if last[missing.column] == "kinds"]
-
-
-def _nan_where(method: Callable[P, R], judged: Judged) -> Callable[P, R]:
     signature = inspect.signature(method)
 
     @functools.wraps(method)
@@ -58,7 +43,7 @@ def _nan_where(method: Callable[P, R], judged: Judged) -> Callable[P, R]:
         given = signature.bind(*args, **kwargs).arguments
         reading, named = given["self"], [given[name] for name in _COLUMN_ARGUMENTS if given.get(name) is not None]
         used = {name for value in named for name in ([value] if isinstance(value, str) else value)}
-        missing = {one.column: f"not found: {one.why}" for one in judged(reading.plan) if one.column in used}
+        missing = {name: why for name, why in reasons(judged(reading.plan)).items() if name in used}
         if missing and not reading.clipped:
             attrs = {
                 key: dict.fromkeys(value, math.nan) if key == "mean_size" else value
@@ -72,3 +57,17 @@ def _nan_where(method: Callable[P, R], judged: Judged) -> Callable[P, R]:
         return presented
 
     return wrapped
+
+
+def nan_if_unread(method: Callable[P, R]) -> Callable[P, R]:
+    """Make a method of `Estimates` that tells nulls from values return NaN where these could not be told apart.
+
+    Neither bounds nor a list of values make a null of a value; but objects of a kind that was not found are read as
+    nulls: the kinds are the last that was measured of them.
+    """
+
+    def unread(plan: Plan) -> list[NotFound]:
+        last = {} if plan.inferred is None else {m.column: m.kind for m in plan.inferred.measured}
+        return [missing for missing in plan.not_found if last[missing.column] == "kinds"]
+
+    return nan_if_not_found(method, unread)

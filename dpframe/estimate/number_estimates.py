@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,14 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts, make_axis
-from dpframe.estimate.base import RESULTS, column_names, kept_parts
-from dpframe.estimate.beyond_bounds import Tails
+from dpframe.estimate.base import column_names, kept_parts
 from dpframe.estimate.moments import line_of
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
+from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
-from dpframe.evidence.combine import Observation, shrunk, updated
-from dpframe.evidence.law import Known, Law
-from dpframe.evidence.number_law import NumberPair, truncated_mean
+from dpframe.evidence.combine import shrunk
+from dpframe.evidence.number_law import truncated_mean
 from dpframe.spaces import Space
 
 _WIDE = 2.0
@@ -124,9 +124,10 @@ class NumberEstimates(VectorEstimates):
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
         if by is None:
-            statistic, line = moments.mean(scale, self._weight(weights, column)), line_of(scale.column.space)
-            known = (lambda law, own: law.mean_known(line, own)) if weights is None and method == "auto" else None
-            return self._statistic(statistic, [column, weights], column, target, known, Tails.of_mean)
+            statistic = moments.mean(scale, self._weight(weights, column))
+            if method == "inverse":
+                statistic = replace(statistic, known=lambda law, own: None)
+            return self._statistic(statistic, [column] if weights is None else [column, weights], target)
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
         keys = column_names(by, "by")
@@ -190,7 +191,7 @@ class NumberEstimates(VectorEstimates):
     def _common_mean(self, scale: moments.Scale, method: str) -> tuple[float, float, float]:
         """Return the mean of all rows, its variance, and what the means of groups may differ by."""
         column, space = scale.column.name, scale.column.space
-        (start, step), (mean, squares) = line_of(space), self._law(column).moments
+        (start, step), (mean, squares) = line_of(space), self._joints.law(column).moments
         width, centre = step * math.sqrt(max(squares, 0.0)), start + step * mean
         unsure = width**2 / max(self._all_rows, 1.0)
         if not scale.is_time:
@@ -211,14 +212,12 @@ class NumberEstimates(VectorEstimates):
         index: pd.Index,
     ) -> pd.DataFrame:
         """Return means of groups, whose tails are taken for alike."""
-        tails, cells = self._tails(column), self._results(means, variance, kept)
-        results = {name: values.ravel() for name, values in cells.items()}
-        if source != "rows" or np.isfinite(results["std_error"]).all():
-            ends = _ends(self._source.column(column).space)
-            results |= {end: np.clip(results[end], *ends) for end in ("lower", "upper")}
+        tails, results = self._tails(column), self._results(means[kept].ravel(), variance[kept].ravel())
+        if source != "rows" or np.isfinite(results.std_error).all():
+            results = results.within(*_ends(self._source.column(column).space))
         if tails is not None:
-            results = self._opened(results, tails.of_mean())
-        out = pd.DataFrame(self._dressed(results, column), index=index)
+            results = results.opened(tails.of_mean(), self._z)
+        out = self._in_units(results, column).frame(index)
         out.attrs |= {"source": source} | self._said_of_tails([column])
         return out
 
@@ -255,12 +254,8 @@ class NumberEstimates(VectorEstimates):
         scale = moments.Scale.of(self._source.column(column))
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
-        statistic, line = moments.total(scale, self._weight(weights, column)), line_of(scale.column.space)
-        if weights is not None:
-            return self._statistic(statistic, [column, weights], column, target)
-        return self._statistic(
-            statistic, [column], column, target, lambda law, own: law.total_known(line, own), Tails.of_sum
-        )
+        statistic = moments.total(scale, self._weight(weights, column))
+        return self._statistic(statistic, [column] if weights is None else [column, weights], target)
 
     @nan_if_not_found
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
@@ -293,13 +288,12 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).var("age").round(-1).to_dict()
         {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
-        scale = moments.Scale.of(self._source.column(column))
-        statistic, line = moments.variance(scale, check_whole(ddof, "ddof", 0)), line_of(scale.column.space)
-        found = self._statistic(
-            statistic, [column], column, target, lambda law, own: law.variance_known(line, ddof, own), Tails.of_variance
-        )
+        found = self._variance(column, check_whole(ddof, "ddof", 0), target)
         self._warn_of_tails([column])
         return found
+
+    def _variance(self, column: str, ddof: int, target: str) -> pd.Series[Any]:
+        return self._statistic(moments.variance(moments.Scale.of(self._source.column(column)), ddof), [column], target)
 
     @nan_if_not_found
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
@@ -349,12 +343,12 @@ class NumberEstimates(VectorEstimates):
         lower, upper = (math.sqrt(min(max(end, 0.0), most)) for end in (found["lower"], highest))
         point = min(max(math.sqrt(value), lower), upper) if math.isfinite(value) else math.nan
         error = max((upper - lower) / (2 * z), _error_of_root(value, own))
-        values = dict(zip(RESULTS, (point, error, lower, upper), strict=True))
-        return self._dressed_series({name: np.array([v]) for name, v in values.items()}, column, "duration", column)
+        results = Results(*np.array([point, error, lower, upper])[:, None])
+        return self._in_units(results, column, "duration").series(column)
 
     def _with_fit(self, found: pd.Series[Any], column: str, ddof: int, target: str) -> pd.Series[Any]:
         """Return a variance as it is, or that of the column's fitted distribution where its error is smaller."""
-        law, rows = self._law(column), max(float(self._all_rows), ddof + 1.0)
+        law, rows = self._joints.law(column), max(float(self._all_rows), ddof + 1.0)
         if not self.n or self._tails(column) is not None or law.source == "tables":
             return found
         scale = line_of(self._source.column(column).space)[1] ** 2 * rows / (rows - ddof)
@@ -414,26 +408,12 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).cov()["estimate"].round(-3).loc["x", "y"]
         np.float64(167000.0)
         """
-
         rest = check_whole(ddof, "ddof", 0)
 
-        def terms(a: moments.Scale, b: moments.Scale) -> Sequence[surrogates.Term]:
-            return moments.covariance(a, b, rest).terms
+        def covariance(values: FloatArray, covariances: FloatArray) -> Results:
+            return self._results(values[:1], covariances[0, :1])
 
-        def covariance(a: moments.Scale, b: moments.Scale, sums: surrogates.Sums | None) -> pd.Series[Any]:
-            names, lines = (a.column.name, b.column.name), (line_of(a.column.space), line_of(b.column.space))
-
-            def measured(law: Law, own: float) -> Known | None:
-                if names[0] == names[1]:
-                    return law.variance_known(lines[0], rest, own)
-                pair = self._joints.tables.pair(*names)
-                return None if pair is None else pair.covariance(lines, rest, own)
-
-            rows = moments.covariance(a, b, rest)
-            beyond = Tails.of_variance if names[0] == names[1] else None
-            return self._statistic(rows, names, names[0], target, measured, beyond, sums)
-
-        return self._matrix(columns, terms, covariance, target)
+        return self._matrix(columns, rest, target, lambda name: self._variance(name, rest, target), covariance)
 
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
@@ -469,24 +449,12 @@ class NumberEstimates(VectorEstimates):
         """
         z = self._z
 
-        def terms(a: moments.Scale, b: moments.Scale) -> Sequence[surrogates.Term]:
-            return moments.second_moments(a, b)
+        def correlation(values: FloatArray, covariances: FloatArray) -> Results:
+            point, lower, upper = moments.profile_correlation(values, covariances, z)
+            return Results(point, (upper - lower) / (2 * z), lower, upper)
 
-        def correlation(a: moments.Scale, b: moments.Scale, sums: surrogates.Sums | None) -> dict[str, float]:
-            if sums is None:
-                return dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
-            pair = self._joints.tables.pair(a.column.name, b.column.name)
-            sampling = self._source.sampling(target if pair is None else "table")
-            values, covariance = surrogates.delta_method(
-                sums, moments.covariance_and_variances, sampling, self._source.weight
-            )
-            if pair is not None:
-                own = 1.0 if target == "population" else 0.0
-                values, covariance = _with_pair(values, covariance, pair, a, b, own)
-            point, lower, upper = moments.profile_correlation(values, covariance, z)
-            return dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
-
-        return self._matrix(columns, terms, correlation, target)
+        itself = dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
+        return self._matrix(columns, 0, target, lambda name: pd.Series(itself), correlation)
 
     # Distributions
 
@@ -517,17 +485,19 @@ class NumberEstimates(VectorEstimates):
         sampling = self._source.sampling(target)
         axis = make_axis(self._source.column(column), 10 if bins is None else bins)
         assert isinstance(axis, BinnedAxis)
-        fitted, rows = self._law(column), self._all_rows
+        fitted, rows = self._joints.law(column), self._all_rows
         parts = aggregation(fitted, axis)
         unit = np.ones(axis.bins)
         if density:
             # Per unit and per row with a value: densities integrate to one, as NumPy's do.
             widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.bins].sum()
             unit = 1 / (widths * rows)
-        part = slice(0, axis.bins)
-        found = fitted.parts_of(parts[part], sampling, self._z) * rows * unit
-        results = dict(zip(RESULTS, found, strict=True)) | {"lower": np.maximum(found[2], 0.0)}
-        out = pd.DataFrame(self._opened_bins(results, column, unit), index=axis.labels[part])
+        part, tails = slice(0, axis.bins), self._tails(column)
+        results = Results(*fitted.parts_of(parts[part], sampling, self._z) * rows * unit)
+        results = replace(results, lower=np.maximum(results.lower, 0.0))
+        if tails is not None:
+            results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)
+        out = results.frame(axis.labels[part])
         out.attrs |= {"source": fitted.source} | self._said_of_tails([column])
         return out
 
@@ -573,7 +543,7 @@ class NumberEstimates(VectorEstimates):
         """
         sampling = self._source.sampling(target)
         levels, z = _levels(q), self._z
-        fitted, space = self._law(column), self._source.column(column).space
+        fitted, space = self._joints.law(column), self._source.column(column).space
         start, step = line_of(space)
         codes = fitted.quantiles(levels, z, sampling)
         last = space.values - 1
@@ -585,8 +555,8 @@ class NumberEstimates(VectorEstimates):
         if (tails := self._tails(column)) is not None:
             below, above = np.transpose([tails.of_quantile(level, z) for level in levels])
             lower, upper = lower - np.where(lower <= start, below, 0.0), upper + np.where(upper >= end, above, 0.0)
-        results = dict(zip(RESULTS, (point, (upper - lower) / (2 * z), lower, upper), strict=True))
-        table = pd.DataFrame(self._dressed(results, column), index=pd.Index(levels, name="q"))
+        results = Results(point, (upper - lower) / (2 * z), lower, upper)
+        table = self._in_units(results, column).frame(pd.Index(levels, name="q"))
         table.attrs |= {"source": fitted.source} | self._said_of_tails([column])
         return table if np.ndim(q) else table.iloc[0].rename(column)
 
@@ -603,21 +573,6 @@ def _error_of_root(value: float, error: float) -> float:
     if not root > 0:
         return math.sqrt(error) if error >= 0 else math.nan
     return max(error / (2 * root), (root - math.sqrt(max(value - 3 * error, 0.0))) / 3)
-
-
-def _with_pair(
-    values: FloatArray, covariance: FloatArray, pair: NumberPair, a: moments.Scale, b: moments.Scale, population: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return three moments from rows and tables, weighted by their precisions, in the units of the rows'."""
-    units = [line_of(scale.column.space)[1] / scale.width for scale in (a, b)]
-    scales = np.array([units[0] * units[1], units[0] ** 2, units[1] ** 2])
-    known, own = pair.moments(0.0)
-    known, own = known * scales, own * scales**2
-    more = np.maximum(pair.moments(1.0)[1] * scales**2 - own, 0.0) if population else np.zeros(3)
-    if not np.isfinite(covariance).all():
-        return known, np.diag(own + more)
-    values, covariance = updated(values, covariance, Observation(np.eye(3), known, own))
-    return values, covariance + np.diag(more)
 
 
 def _levels(q: Any) -> FloatArray:

@@ -81,3 +81,9 @@ class Answer:
     source: str
     hidden: bool = False
     counted: bool = False
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What a result's attrs say of it."""
+        hidden = {"hidden": True} if self.hidden else {}
+        return {"method": self.method, "measured": self.counted, "source": self.source} | hidden

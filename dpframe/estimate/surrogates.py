@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations_with_replacement
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,16 +29,17 @@ from dpframe.evidence.combine import few_rows
 from dpframe.plan.columns import Column, Group
 
 J = TypeVar("J", bound=tuple[Any, ...])
+K = TypeVar("K")
 Codes = Mapping[str, npt.NDArray[Any]]
 CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
 Term = Mapping[str, tuple[CodeFunction, ...]]
 """A product over columns, each factor being a product of functions of that column's code."""
 
+Feature = tuple[Any, ...]
+"""A column's name, and the functions that are multiplied, as a key."""
+
 CHUNK = 1 << 15
 """Rows whose surrogates stand in memory at a time."""
-
-PAIR_CHUNK = 1 << 13
-"""Rows whose features of all columns stand in memory at a time."""
 
 LARGEST_TABLE = 1 << 20
 """Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
@@ -167,47 +170,51 @@ class Surrogates:
     """Surrogates of products of functions of columns, tabulated once."""
 
     def __init__(self, columns: Mapping[str, Column], groups: Sequence[Group] = ()) -> None:
-        self._columns = columns
-        self._groups = groups
-        self._tables: dict[tuple[Any, ...], FloatArray] = {}
-        self._means: dict[tuple[Any, ...], float] = {}
+        self._columns, self._groups = columns, groups
+        self._tables: dict[Feature, FloatArray] = {}
+        self._means: dict[Feature, float] = {}
 
-    def of(self, term: Term, codes: Codes) -> FloatArray:
-        """Return the surrogate of a term at released rows: a product over columns and groups."""
-        out, left = np.ones(len(next(iter(codes.values())))), dict(term)
+    def of(self, term: Term, codes: Codes, seen: dict[Feature, FloatArray] | None = None) -> FloatArray:
+        """Return the surrogate of a term at released rows: a product over columns and groups.
+
+        ``seen`` keeps the factors of these rows.
+        """
+        seen, left, out = {} if seen is None else seen, dict(term), None
         for group in self._groups:
             joined = {name: term[name] for name in group.names if name in term}
             if len(joined) > 1:
-                out = out * self._joined(group, joined, codes)
+                here = reduce(np.multiply, (_product(functions)(codes[name]) for name, functions in joined.items()))
+                mean = product_mean(self._mean(name, functions) for name, functions in joined.items())
+                factor = NoiseBlock.of(group).sums(here, mean)
+                out = factor if out is None else out * factor
                 left = {name: functions for name, functions in left.items() if name not in joined}
         for name, functions in left.items():
-            out = out * self.at(name, functions, codes[name])
+            key = _feature(name, functions)
+            if key not in seen:
+                seen[key] = self.at(name, functions, codes[name])
+            out = seen[key] if out is None else out * seen[key]
+        assert out is not None
         return out
-
-    def _joined(self, group: Group, term: Term, codes: Codes) -> FloatArray:
-        """Return the surrogate of a product of functions of a group's columns."""
-        here = np.ones(len(next(iter(codes.values()))))
-        for name, functions in term.items():
-            here = here * _product(functions)(codes[name])
-        mean = product_mean(self._mean(name, functions) for name, functions in term.items())
-        return NoiseBlock.of(group).sums(here, mean)
 
     def _mean(self, name: str, functions: tuple[CodeFunction, ...]) -> float:
         """Return the mean of a product of functions of one column over all of its codes."""
-        key = (name, *sorted(map(id, functions)))
+        key = _feature(name, functions)
         if key not in self._means:
             self._means[key] = float(_product(functions)(np.arange(self._columns[name].space.size)).mean())
         return self._means[key]
 
     def at(self, name: str, functions: tuple[CodeFunction, ...], codes: npt.NDArray[Any]) -> FloatArray:
         """Return the surrogate of a product of functions of one column at released codes."""
-        column, product = self._columns[name], _product(functions)
+        column, product, key = self._columns[name], _product(functions), _feature(name, functions)
         if column.mechanism.outputs > LARGEST_TABLE:
             return column.mechanism.surrogate_at(product, codes)
-        key = (name, *sorted(map(id, functions)))
         if key not in self._tables:
             self._tables[key] = column.mechanism.surrogate_at(product, np.arange(column.mechanism.outputs))
         return np.asarray(self._tables[key][codes])
+
+
+def _feature(name: str, functions: tuple[CodeFunction, ...]) -> Feature:
+    return name, *sorted(map(id, functions))
 
 
 def _product(functions: tuple[CodeFunction, ...]) -> CodeFunction:
@@ -221,90 +228,32 @@ def _product(functions: tuple[CodeFunction, ...]) -> CodeFunction:
 
 
 def product_sums(
-    terms: Sequence[Term], columns: Mapping[str, Column], batches: Iterable[Codes], groups: Sequence[Group] = ()
-) -> Sums:
-    """Sum products of surrogates, and what their covariance needs, in one pass.
+    wanted: Mapping[K, Sequence[Term]],
+    columns: Mapping[str, Column],
+    batches: Iterable[Codes],
+    groups: Sequence[Group] = (),
+) -> dict[K, Sums]:
+    """Sum products of surrogates, and what their covariance needs, of several lists of terms in one pass.
 
     Factors of columns that share one of the ``groups`` have one surrogate together.
     """
-    surrogates, t = Surrogates(columns, groups), len(terms)
-    n, first, second, of_products = 0, np.zeros(t), np.zeros((t, t)), np.zeros((t, t))
+    surrogates, n = Surrogates(columns, groups), 0
+    sums = {key: [np.zeros(len(terms)), *np.zeros((2, len(terms), len(terms)))] for key, terms in wanted.items()}
     for part, times in _weighted_parts(columns, batches):
         n += int(times.sum())
-        values = np.stack([surrogates.of(term, part) for term in terms])
-        weighted = values * times
-        first += weighted.sum(axis=1)
-        second += weighted @ values.T
-        for i in range(t):
-            for j in range(i, t):
-                of_products[i, j] += float(surrogates.of(_times(terms[i], terms[j]), part) @ times)
-                of_products[j, i] = of_products[i, j]
-    return Sums(n, first, second, of_products)
-
-
-def pair_sums(pairs: Sequence[Sequence[Term]], columns: Mapping[str, Column], batches: Iterable[Codes]) -> list[Sums]:
-    """Return `product_sums` of several lists of terms, each of two columns with noise of their own, in one pass.
-
-    All that they need are sums over rows of a product of one feature of either column: of surrogates, of products of
-    two of them, of surrogates of products. Each of the three is one product of matrices for all pairs.
-    """
-    surrogates = Surrogates(columns)
-    kinds = [_PairProducts(kind) for kind in ("first", "second", "of_products")]
-    places = [[kind.places(terms) for kind in kinds] for terms in pairs]
-    n = 0
-    for part in pieces(batches, PAIR_CHUNK):
-        n += len(next(iter(part.values())))
-        for kind in kinds:
-            kind.add(surrogates, part)
-    return [Sums(n, *(kind.sums(place) for kind, place in zip(kinds, own, strict=True))) for own in places]
-
-
-Feature = tuple[str, tuple[tuple[CodeFunction, ...], ...]]
-"""A column, and the functions of which the product of surrogates is taken."""
-
-
-class _PairProducts:
-    """Sums over rows of products of two columns' features, all at once."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-        self._features: dict[tuple[Any, ...], tuple[int, Feature]] = {}
-        self._total: FloatArray | None = None
-
-    def places(self, terms: Sequence[Term]) -> npt.NDArray[np.int64]:
-        """Return the places of both columns' features of every sum, shape (t, 2) or (t, t, 2)."""
-        names = list(terms[0])
-        if self._kind == "first":
-            return np.array([[self._place(name, (term[name],)) for name in names] for term in terms])
-        whole = self._kind == "of_products"
-        return np.array(
-            [
-                [[self._place(x, ((*a[x], *b[x]),) if whole else (a[x], b[x])) for x in names] for b in terms]
-                for a in terms
-            ]
-        )
-
-    def _place(self, name: str, functions: tuple[tuple[CodeFunction, ...], ...]) -> int:
-        key = (name, *sorted(tuple(sorted(map(id, each))) for each in functions))
-        return self._features.setdefault(key, (len(self._features), (name, functions)))[0]
-
-    def add(self, surrogates: Surrogates, part: Codes) -> None:
-        """Add rows."""
-        values = np.stack([_feature(surrogates, feature, part) for _, feature in self._features.values()])
-        found = values @ values.T
-        self._total = found if self._total is None else self._total + found
-
-    def sums(self, places: npt.NDArray[np.int64]) -> FloatArray:
-        """Return the sums of these places."""
-        if self._total is None:
-            return np.zeros(places.shape[:-1])
-        return np.asarray(self._total[places[..., 0], places[..., 1]])
-
-
-def _feature(surrogates: Surrogates, feature: Feature, part: Codes) -> FloatArray:
-    name, factors = feature
-    found = [surrogates.at(name, functions, part[name]) for functions in factors]
-    return found[0] if len(found) == 1 else found[0] * found[1]
+        seen: dict[Feature, FloatArray] = {}
+        for key, terms in wanted.items():
+            first, second, of_products = sums[key]
+            values = np.stack([surrogates.of(term, part, seen) for term in terms])
+            weighted = values * times
+            first += weighted.sum(axis=1)
+            second += weighted @ values.T
+            for i, j in combinations_with_replacement(range(len(terms)), 2):
+                of_products[i, j] += float(surrogates.of(_times(terms[i], terms[j]), part, seen) @ times)
+    return {
+        key: Sums(n, first, second, np.triu(upper) + np.triu(upper, 1).T)
+        for key, (first, second, upper) in sums.items()
+    }
 
 
 def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> Iterator[tuple[Codes, FloatArray]]:
@@ -312,15 +261,13 @@ def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> 
     name, *others = columns
     size = columns[name].mechanism.outputs
     if others or size > LARGEST_TABLE:
-        for part in pieces(batches):
-            yield part, np.ones(len(part[name]))
+        yield from ((part, np.ones(len(part[name]))) for part in pieces(batches, CHUNK // max(len(columns) // 2, 1)))
         return
     counts = np.zeros(size, dtype=np.int64)
     for codes in batches:
         counts += np.bincount(codes[name], minlength=size)
     present = np.flatnonzero(counts)
-    for start in range(0, len(present), CHUNK):
-        yield {name: present[start : start + CHUNK]}, counts[present[start : start + CHUNK]].astype(np.float64)
+    yield from ((part, counts[part[name]].astype(np.float64)) for part in pieces([{name: present}]))
 
 
 def _times(a: Term, b: Term) -> Term:

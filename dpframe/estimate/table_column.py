@@ -112,13 +112,12 @@ class TableColumn:
         held = np.bincount(self.bins, self.shares, minlength=self.cells)
         return np.asarray(self.shares * (coarse / np.maximum(held, 1e-300))[self.bins])
 
-    def in_doubt(self, part: FloatArray) -> FloatArray:
-        """Return which share of each fine cell is in doubt where some are asked for in part."""
-        some = (part > 0) & (part < 1)
+    @cached_property
+    def _uneven(self) -> FloatArray:
+        """Which part of the rows of a fine cell that is cut may lie on one side: of a number's as its levels show."""
         if self.law is None:
-            return np.minimum(part, 1 - part)
-        uneven = np.append(np.sqrt(self.law.uneven), [0.0] * self.axis.has_null)
-        return np.asarray(some * uneven)
+            return np.full(self.axis.cells, 0.5)
+        return np.append(np.sqrt(self.law.uneven), [0.0] * self.axis.has_null)
 
     @cached_property
     def _inside(self) -> FloatArray:
@@ -150,16 +149,28 @@ class TableColumn:
         """Return a joint, and its variances, by the cells of an axis in place of the fit's cells of this column."""
         if self.has_cells_of(axis):
             return shares, variances
-        first, exact, present = np.moveaxis(shares, place, 0), self.exact(axis), self.cells - self.axis.has_null
-        starts, stops = code_stretches(self.axis)
-        onto, moved = exact @ self.spread, moved_by_slopes(first, exact, self.spread, present)
-        left = left_open(first, exact, self.spread, (stops - starts).astype(np.float64), present)
-        noise = self.cut_errors(exact, first)
-        # Half of what a slope moves stands for what is not straight, and for its own error.
-        within = (moved / 2) ** 2 + left**2 + noise**2
+        first, exact = np.moveaxis(shares, place, 0), self.exact(axis)
+        onto, (moved, within) = exact @ self.spread, self.cut(exact, first)
         seen = np.tensordot(onto, first, axes=1) + moved
         spread = np.tensordot(onto**2, np.moveaxis(variances, place, 0), axes=1) + within
         return np.moveaxis(seen, 0, place), np.moveaxis(spread, 0, place)
+
+    def cut(self, exact: FloatArray, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return what slopes move into cells that cut those of the fit, and what variance is left open of these cells.
+
+        Parameters
+        ----------
+        exact
+            What part of each fine cell lies in each cell that is asked for, shape (asked for, fine).
+        joint
+            Shares by the fit's cells, shape (cells, …).
+        """
+        present, (starts, stops) = self.cells - self.axis.has_null, code_stretches(self.axis)
+        moved = moved_by_slopes(joint, exact, self.spread, present)
+        left = left_open(joint, exact, self.spread, (stops - starts).astype(np.float64), present)
+        doubt = np.tensordot(((exact > 0) & (exact < 1)) * self._uneven @ self.spread, joint, axes=1)
+        # Half of what a slope moves stands for what is not straight, and for its own error.
+        return moved, (moved / 2) ** 2 + np.maximum(left, doubt) ** 2 + self.cut_errors(exact, joint) ** 2
 
     def onto(self, axis: Axis) -> FloatArray:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""

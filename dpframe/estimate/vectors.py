@@ -342,7 +342,7 @@ class VectorEstimates(Reading):
         means = mine.means(self._source.codes([column]), None, 0.0)
         point, variance = mine.covariances(self._source.codes([column]), means)
         index = pd.Index(mine.space.positions, name=POSITION)
-        return self._wide(point, variance, (), index, index)
+        return self._results(point, variance).wide(index, index)
 
     def _mean_vector(self, column: str, by: Any, weights: str | None, bins: Any, target: str) -> pd.DataFrame:
         """Return the mean at every coordinate or point, with intervals of its own."""
@@ -375,12 +375,12 @@ class VectorEstimates(Reading):
             means = Means(means.values[:last], means.covariances[:last])
             index = pd.MultiIndex.from_product([group.labels[:last], index], names=[group.name, POSITION])
         basis = mine.space.basis
-        results = self._results(*means.through(basis))
+        results, bands = self._results(*means.through(basis)), {}
         if with_bands:
             factors = largest_deviations(basis, means.covariances, self.confidence_level)
-            reach = np.array(factors)[:, None] * results["std_error"]
-            results |= dict(zip(BANDS, (results["estimate"] - reach, results["estimate"] + reach), strict=True))
-        out = pd.DataFrame({name: values.ravel() for name, values in results.items()}, index=index)
+            reach = np.array(factors)[:, None] * results.std_error
+            bands = dict(zip(BANDS, (results.estimate - reach, results.estimate + reach), strict=True))
+        out = pd.DataFrame({name: values.ravel() for name, values in (results.parts | bands).items()}, index=index)
         out.attrs["source"] = source
         return out
 

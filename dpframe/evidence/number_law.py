@@ -387,24 +387,18 @@ class NumberPair:
     counts: FloatArray
     variances: FloatArray
 
-    def moments(self, population: float) -> tuple[FloatArray, FloatArray]:
-        """Return covariance and both variances, in squares of codes, and the variances of these three."""
+    def moments(self, one: float, other: float, ddof: int, population: float) -> tuple[FloatArray, FloatArray]:
+        """Return covariance and both variances, and the variances of these three, in units that codes are steps of."""
         (x, a), (y, b) = self._means(0), self._means(1)
-        total, part = max(float(self.counts.sum()), 1.0), max(a * b, 1e-3)
+        total, part = max(float(self.counts.sum()), ddof + 1.0), max(a * b, 1e-3)
         across = np.multiply.outer(x, y)
         between = float((self.counts * across).sum()) / total
         found = between / part
         noise = float((self.variances * across**2).sum()) / (total * part) ** 2 + ((found - between) / 2) ** 2
-        (one, first), (other, second) = (law.variance(population) for law in self.laws)
-        noise += population * (one * other + found**2) / total
-        return np.array([found, one, other]), np.array([noise, first**2, second**2])
-
-    def covariance(self, lines: tuple[Line, Line], ddof: int, population: float) -> Known:
-        """Return the covariance in the product of both units."""
-        values, variances = self.moments(population)
-        total = max(float(self.counts.sum()), ddof + 1.0)
-        factor = lines[0][1] * lines[1][1] * total / (total - ddof)
-        return float(values[0]) * factor, float(variances[0]) * factor**2
+        (first, first_error), (second, second_error) = (law.variance(population) for law in self.laws)
+        noise += population * (first * second + found**2) / total
+        units = np.array([one * other, one**2, other**2]) * total / (total - ddof)
+        return np.array([found, first, second]) * units, np.array([noise, first_error**2, second_error**2]) * units**2
 
     def _means(self, place: int) -> tuple[FloatArray, float]:
         """Return the centred mean code of every bin, and the part of the variance that lies between bins."""

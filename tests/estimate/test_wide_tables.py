@@ -160,17 +160,18 @@ class TestPairs:
         )
         return dpf.sanitize(frame, plan=plan, key=bytes(32))
 
-    @pytest.mark.parametrize("chunk", [1 << 13, 70])
+    @pytest.mark.parametrize("chunk", [1 << 15, 70])
     def test_sums_in_one_pass_are_those_of_each_pair(self, safe, chunk, monkeypatch):
         source = Source(safe, None)
-        monkeypatch.setattr(surrogates, "PAIR_CHUNK", chunk)
+        monkeypatch.setattr(surrogates, "CHUNK", chunk)
         columns = {name: source.column(name) for name in "xyz"}
         scales = {name: moments.Scale.of(column) for name, column in columns.items()}
         pairs = [("x", "y"), ("z", "x"), ("y", "z")]
-        terms = [moments.second_moments(scales[a], scales[b]) for a, b in pairs]
-        together = surrogates.pair_sums(terms, columns, source.codes(list("xyz")))
-        for pair, own, found in zip(pairs, terms, together, strict=True):
-            alone = surrogates.product_sums(own, {name: columns[name] for name in pair}, source.codes(list(pair)))
+        terms = {(a, b): moments.second_moments(scales[a], scales[b], 0).terms for a, b in pairs}
+        together = surrogates.product_sums(terms, columns, source.codes(list("xyz")))
+        for pair, found in together.items():
+            mine, codes = {name: columns[name] for name in pair}, source.codes(list(pair))
+            alone = surrogates.product_sums({pair: terms[pair]}, mine, codes)[pair]
             assert found.n == alone.n
             for name in ("first", "second", "of_products"):
                 assert getattr(found, name) == pytest.approx(getattr(alone, name), rel=1e-9, abs=1e-6)

@@ -585,7 +585,7 @@ def test_product_moments_are_those_of_the_dense_inverse():
         {"sex": (c,)},
     ]
     columns = {name: PLAN[name] for name in PLAN.names}
-    sums = surrogates.product_sums(terms, columns, [CODES], PLAN.groups)
+    sums = surrogates.product_sums({0: terms}, columns, [CODES], PLAN.groups)[0]
     plain = []
     for term in terms:
         plain.append(moment(list(term), [lambda x, fs=fs: np.prod([f(x) for f in fs], axis=0) for fs in term.values()]))

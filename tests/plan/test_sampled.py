@@ -208,7 +208,7 @@ def test_the_stated_variance_is_right_on_average_over_all_samples_and_all_noise(
     weights, means, variances = [], [], []
     samples = list(itertools.combinations(range(rows), m))
     for sample, noisy in itertools.product(samples, itertools.product(range(3), repeat=m)):
-        sums = surrogates.product_sums([term], {"v": column}, [{"v": np.array(noisy)}])
+        sums = surrogates.product_sums({0: [term]}, {"v": column}, [{"v": np.array(noisy)}])[0]
         (mean,), ((variance,),) = surrogates.delta_method(sums, lambda means, n: [means[0]], c, rows / m)
         weights.append(np.prod([law[y, table[i]] for y, i in zip(noisy, sample, strict=True)]) / len(samples))
         means.append(mean)
