@@ -15,7 +15,7 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError, name_list
-from dpframe.estimate.results import RESULTS
+from dpframe.estimate.results import RESULTS, Results
 from dpframe.infer.declared import declared_space, placeholder
 from dpframe.infer.types import from_type
 from dpframe.plan.columns import Column
@@ -124,14 +124,7 @@ class Asked:
 
     def dressed(self, results: Mapping[str, FloatArray]) -> dict[str, Any]:
         """Return results in the column's units: of times, instants (in its zone) and durations."""
-        if not self.space.is_time:
-            return dict(results)
-        out: dict[str, Any] = {}
-        for name, values in results.items():
-            out[name] = self.space.durations(values) if name == "std_error" else self.space.instants(values)
-            if name != "std_error" and self.zone is not None:
-                out[name] = pd.DatetimeIndex(out[name], tz="UTC").tz_convert(self.zone)
-        return out
+        return Results(**results).in_units(self.space, self.zone).parts
 
 
 def check_types(columns: Sequence[Asked]) -> None:
@@ -166,5 +159,4 @@ def normal(values: FloatArray, errors: FloatArray, level: float) -> dict[str, Fl
 
 def series(results: Mapping[str, Any], name: str) -> pd.Series[Any]:
     """Return one answer as estimates have it."""
-    # By way of a Series, so that times are pandas' own scalars.
-    return pd.Series({key: pd.Series(values).iloc[0] for key, values in results.items()}, name=name)
+    return Results(**results).series(name)

@@ -236,7 +236,6 @@ class BinnedAxis(Axis):
 
     @property
     def _last(self) -> int:
-        """One past the largest code of a value."""
         return self.edges[-1]
 
     @property
@@ -339,7 +338,6 @@ class BinnedAxis(Axis):
 
 
 def _inside(low: int, high: int) -> Callable[[npt.NDArray[Any]], FloatArray]:
-    """Return the indicator of low ≤ code < high."""
     return lambda codes: np.asarray((codes >= low) & (codes < high), dtype=np.float64)
 
 

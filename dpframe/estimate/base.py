@@ -22,8 +22,7 @@ from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
 from dpframe.estimate.not_found import NOT_FOUND, reasons
-from dpframe.estimate.question import Answer, Question
-from dpframe.estimate.results import RESULTS, Results
+from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable
 from dpframe.evidence.combine import Observation, updated
 from dpframe.plan.forecast import mean_errors
@@ -61,7 +60,6 @@ class Reading:
 
     @property
     def _z(self) -> float:
-        """Half-width of intervals in standard errors."""
         return NormalDist().inv_cdf((1 + self.confidence_level) / 2)
 
     def is_listed(self, column: str) -> bool:
@@ -69,7 +67,6 @@ class Reading:
         return has_few_values(self._source.column(column).space)
 
     def _items(self, column: str) -> ItemTable | None:
-        """Return the measured supports of a set column, if it has some."""
         measured = self._joints.tables.of_kind("items", column)
         if measured is None:
             return None
@@ -97,7 +94,6 @@ class Reading:
     def _cells(
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
     ) -> Answer:
-        """Return estimates and variances of all cells of a joint, and their source."""
         self._source.sampling(target)  # an unknown target is refused
         return self._joints.answer(Question(axes, normalize, tuple(given), dropna, target == "population"), method)
 
@@ -128,11 +124,9 @@ class Reading:
 
     @property
     def _all_rows(self) -> float:
-        """Rows of the table that those released stand for."""
         return self.n * self._source.weight
 
     def _weighted(self, estimate: FloatArray, variance: FloatArray, normalize: bool) -> tuple[FloatArray, FloatArray]:
-        """Return counts of the rows that those released stand for; shares as they are."""
         weight = 1.0 if normalize else self._source.weight
         return estimate * weight, variance * weight**2
 
@@ -179,7 +173,6 @@ class Reading:
         return values, covariance + more, "both"
 
     def _statistic(self, statistic: moments.Statistic, columns: Sequence[str], target: str) -> pd.Series[Any]:
-        """Return a statistic of one number, the first of the columns, whose tails open its interval."""
         name, tails = columns[0], self._tails(columns[0])
         values, covariance, source = self._moments(
             statistic, columns, target, lambda population: statistic.known(self._joints.law(name), population)
@@ -239,7 +232,6 @@ class Reading:
     def _pair_known(
         self, a: moments.Scale, b: moments.Scale, ddof: int, population: float
     ) -> tuple[FloatArray, FloatArray] | None:
-        """Return what was measured of the covariance and both variances of two columns, and its variances."""
         pair = self._joints.tables.pair(a.column.name, b.column.name)
         return None if pair is None else pair.moments(a.line[1], b.line[1], ddof, population)
 
@@ -265,7 +257,6 @@ class Reading:
         return Results.of(estimate, variance, self._z)
 
     def _tails(self, column: str) -> Tails | None:
-        """Return what lies beyond a column's bounds, where inference found them."""
         if column in reasons(self.plan.not_found):
             return None
         return tails_of(self.plan.inferred, column, self._source.column(column).space, self.plan.n or self.rows)

@@ -211,13 +211,11 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int) -> Tails | None
 
 
 def _between(edges: FloatArray, low: float, high: float) -> tuple[int, int] | None:
-    """Return the first and last cell that has numbers between bounds."""
     places = np.flatnonzero((edges[:-1] < high) & (edges[1:] > low))
     return (int(places[0]), int(places[-1])) if len(places) else None
 
 
 def _cells(measured: tuple[Measured, ...], whole: bool) -> Cells:
-    """Return a column's counts, of cells with ends."""
     fit, covariance = fit_layers([Layer((-math.inf, *m.cells, math.inf), m.counts, m.variance) for m in measured])
     edges = [float(edge) for edge in measured[-1].cells]
     if whole:

@@ -89,7 +89,6 @@ def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]
 
 
 def _intervals(measured: Measured, axis: Axis, parts: bool) -> Iterator[CellCount]:
-    """Yield the counts between edges of cells, or of the parts of cells between all edges."""
     edges = np.append(first_codes(axis), axis.column.space.values).astype(np.float64)
     cuts = [(i, code) for i, code in _cuts(measured, axis.column.space) if parts or code in edges[1:-1]]
     if not cuts:
@@ -167,7 +166,6 @@ def rows_by_cell(
 def _presented(
     rows: FloatArray, covariance: FloatArray, axis: Axis, normalize: bool, dropna: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return counts or shares (of the rows that are not null, if nulls are left out), and their variances."""
     if not normalize:
         return rows, np.diag(covariance)
     base = np.ones(len(rows))
@@ -316,7 +314,6 @@ class ColumnEvidence:
         return self._laws[key]
 
     def _doubts(self, axis: Axis, likely: float) -> bool:
-        """Tell, and say once, whether counts are too far from the rows to be of the same table."""
         if likely >= UNLIKELY:
             return False
         self._doubtful.add(axis.name)

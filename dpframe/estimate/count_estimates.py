@@ -16,8 +16,7 @@ from dpframe.estimate.base import Bins, column_names, kept_parts
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.conditions import ItemCondition, Where
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
-from dpframe.estimate.question import Answer
-from dpframe.estimate.results import Results
+from dpframe.estimate.results import Answer, Results
 from dpframe.estimate.vectors import VectorEstimates
 
 _JOINED = {"all": " & ", "any": " | "}
@@ -134,7 +133,6 @@ class CountEstimates(VectorEstimates):
         return out
 
     def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> tuple[Results, pd.Index[Any]]:
-        """Return the results of all cells that are shown, and their labels."""
         kept = kept_parts(axes, dropna)
         labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
         index = labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels)
@@ -372,7 +370,6 @@ class CountEstimates(VectorEstimates):
     def _counted(
         mine: sets.SetColumn, places: Sequence[int] | None, how: str, batches: sets.Batches, group: Axis | None
     ) -> sets.Counted:
-        """Count each item, or the sets that hold all or any of some, by the classes of a group."""
         if places is None:
             return mine.count_items(batches, group)
         return mine.count_level(ItemCondition(mine, tuple(places), how).levels, places, batches, group)
@@ -474,7 +471,6 @@ class CountEstimates(VectorEstimates):
     def _of_present(
         self, column: str, shares: FloatArray, variances: FloatArray, normalize: bool, target: str
     ) -> tuple[FloatArray, FloatArray]:
-        """Return shares of the sets of the table, or their numbers, with the population's own variance if asked."""
         present = self._present(column)
         if target == "population":
             variances = variances + np.clip(shares * (1 - shares), 0.0, None) / present
@@ -533,5 +529,4 @@ class CountEstimates(VectorEstimates):
 
 
 def _only(found: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return what was counted without groups, which are the first axis."""
     return found[0][0], found[1][0]

@@ -167,7 +167,6 @@ class Estimates(CountEstimates, NumberEstimates):
         return out
 
     def _filled(self, column: str, target: str) -> pd.Series[Any]:
-        """Return the number of rows where a column is not null."""
         rows = float(self._all_rows)
         if not self._source.column(column).space.has_null:
             return pd.Series(dict(zip(RESULTS, (rows, 0.0, rows, rows), strict=True)))
@@ -317,7 +316,6 @@ class Estimates(CountEstimates, NumberEstimates):
         return self._synthesizer.fidelity.copy()
 
     def _warned(self) -> Synthesizer:
-        """Return what draws rows, having warned of what they do not hold."""
         drawing = self._synthesizer
         drawing.warn_of_hidden()
         drawing.warn_of_nothing()

@@ -127,7 +127,6 @@ class GroupBlock:
         return _placed(shares, [at for at in self.positions if at in positions], dimensions)
 
     def _present(self, dimensions: int, given: Collection[int], dropna: bool) -> FloatArray:
-        """Tell the cells that lie in their base: 1, or 0 where a free axis is null and nulls are left out."""
         free = [(a.not_null, at) for a, at in zip(self.axes, self.positions, strict=True) if at not in given]
         if not dropna:
             return np.ones([1] * dimensions)
@@ -164,7 +163,6 @@ class GroupBlock:
 
 
 def _placed(vectors: Sequence[FloatArray], positions: Sequence[int], dimensions: int) -> FloatArray:
-    """Return the outer product of vectors, each along its own axis of an array of so many dimensions."""
     placed = [
         np.reshape(v, [-1 if i == at else 1 for i in range(dimensions)])
         for v, at in zip(vectors, positions, strict=True)

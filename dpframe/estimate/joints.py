@@ -27,8 +27,7 @@ from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import fit_joints
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.model import Model, Models
-from dpframe.estimate.question import Answer, Question
-from dpframe.estimate.results import Results
+from dpframe.estimate.results import Answer, Question, Results
 from dpframe.estimate.table_column import TableColumn, aggregation, code_stretches, first_codes
 from dpframe.evidence.law import Law
 from dpframe.evidence.likelihood import bootstrap_errors, refits
@@ -107,8 +106,6 @@ class Joints:
 
     def count(self, asked: Where, method: str, population: bool, z: float) -> tuple[Results, str]:
         """Return how many rows meet conditions, by the rows or by what is known of least error, and its source."""
-        if method not in ("auto", "inverse"):
-            raise ParameterError('method must be "auto" or "inverse"')
         fits = method == "auto" and len(asked.values) == len(asked.conditions)
         if not fits:
             check_inverts((one.axis for one in asked.values.values()), 'ask for conditions on values, by method="auto"')
@@ -133,7 +130,6 @@ class Joints:
     def _fitted_count(
         self, conditions: Mapping[str, ValueCondition], population: bool, z: float
     ) -> tuple[Results, str]:
-        """Return the number of rows that meet conditions on values by what fits best, and its source."""
         names, rows = list(conditions), self._source.n * self._source.weight
         if len(names) == 1 and not has_few_values(conditions[names[0]].column.space):
             law = self.law(names[0])
@@ -187,7 +183,6 @@ class Joints:
         return found
 
     def _auto(self, question: Question) -> Answer:
-        """Return the joint of least expected error."""
         names = question.names
         if self.tables.source_of(names) != "rows":
             raw = self.tables.raw(question.axes)
@@ -205,13 +200,11 @@ class Joints:
         return self._model(question) if expected > NOISY and fits else self._em(question)
 
     def _expected_error(self, axes: Sequence[Axis]) -> float:
-        """Return the expected total error of all cells' shares by the unbiased inverse of rows."""
         variance = self._of_rows(Question(axes, False, (), False, False), sampling=0.0)[1]
         total = float(np.sqrt(np.maximum(variance, 0)).sum()) * math.sqrt(2 / math.pi)
         return total / max(self._source.n * self._source.weight, 1)
 
     def _of_rows(self, question: Question, sampling: float | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return the rows' unbiased estimate and its variances."""
         found, variance = surrogates.joint_cells(
             surrogates.count_classes(question.axes, self._source.codes(question.names)),
             question.axes,
@@ -227,7 +220,6 @@ class Joints:
         return self._source.sampling("population" if population else "table")
 
     def _inverse(self, question: Question) -> Answer:
-        """Return the unbiased joint."""
         if len(question.axes) == 1:
             (axis,) = question.axes
             facts = self.tables.cell_counts(axis)
@@ -272,7 +264,6 @@ class Joints:
         return self._fitted(question, question.axes, _nearest, np.asarray, "project")
 
     def _em(self, question: Question) -> Answer:
-        """Return the joint that makes the rows most likely, of one column with what inference counted."""
         if len(question.axes) == 1 and self._source.n:
             (axis,) = question.axes
             fine = self.fine(axis)
@@ -312,7 +303,6 @@ class Joints:
         merge: Callable[[FloatArray], FloatArray],
         method: str,
     ) -> Answer:
-        """Return a fit to the rows' counts by some axes, with errors by parametric bootstrap."""
         n, domain = self._source.n, JointDomain.of(axes)
         if not n:
             return Answer(*self._of_rows(question), "inverse", "rows")
@@ -346,7 +336,6 @@ class Joints:
         return np.asarray(found / question.unit(shares, self._source.n * self._source.weight))
 
     def _model(self, question: Question) -> Answer:
-        """Return a joint by the fit of all columns, corrected where rows contradict it."""
         names, source, few = question.names, self.tables.source_of(question.names), self.models.of_few_values
         of_rows = source == "rows"
         fits = [

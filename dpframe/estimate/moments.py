@@ -114,7 +114,6 @@ class Statistic:
 
 
 def _weighted(x: Scale, weights: Scale | None) -> tuple[Sequence[Term], Callable[[npt.NDArray[Any]], tuple[Any, Any]]]:
-    """Return terms, and the means of weighted values and of weights from theirs, over the rows where all is present."""
     if weights is None:
         return [x.term(1), x.term(0)], lambda m: (m[0], m[1])
     terms = [x.term(1, (weights, 1)), x.term(1, (weights, 0)), x.term(0, (weights, 1)), x.term(0, (weights, 0))]

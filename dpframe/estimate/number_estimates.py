@@ -189,7 +189,6 @@ class NumberEstimates(VectorEstimates):
         return means, (spread + np.minimum(alike, spread)) / 2, "both"
 
     def _common_mean(self, scale: moments.Scale, method: str) -> tuple[float, float, float]:
-        """Return the mean of all rows, its variance, and what the means of groups may differ by."""
         column, space = scale.column.name, scale.column.space
         (start, step), (mean, squares) = line_of(space), self._joints.law(column).moments
         width, centre = step * math.sqrt(max(squares, 0.0)), start + step * mean
@@ -211,7 +210,6 @@ class NumberEstimates(VectorEstimates):
         kept: tuple[slice, ...],
         index: pd.Index,
     ) -> pd.DataFrame:
-        """Return means of groups, whose tails are taken for alike."""
         tails, results = self._tails(column), self._results(means[kept].ravel(), variance[kept].ravel())
         if source != "rows" or np.isfinite(results.std_error).all():
             results = results.within(*_ends(self._source.column(column).space))
@@ -347,7 +345,6 @@ class NumberEstimates(VectorEstimates):
         return self._in_units(results, column, "duration").series(column)
 
     def _with_fit(self, found: pd.Series[Any], column: str, ddof: int, target: str) -> pd.Series[Any]:
-        """Return a variance as it is, or that of the column's fitted distribution where its error is smaller."""
         law, rows = self._joints.law(column), max(float(self._all_rows), ddof + 1.0)
         if not self.n or self._tails(column) is not None or law.source == "tables":
             return found
@@ -562,7 +559,6 @@ class NumberEstimates(VectorEstimates):
 
 
 def _ends(space: Space) -> tuple[float, float]:
-    """Return the least and the greatest number of a space."""
     start, step = line_of(space)
     return start, start + step * (space.values - 1)
 
@@ -576,7 +572,6 @@ def _error_of_root(value: float, error: float) -> float:
 
 
 def _levels(q: Any) -> FloatArray:
-    """Return the levels of quantiles, or raise `ParameterError`."""
     try:
         levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
     except (TypeError, ValueError):

@@ -197,7 +197,6 @@ class Surrogates:
         return out
 
     def _mean(self, name: str, functions: tuple[CodeFunction, ...]) -> float:
-        """Return the mean of a product of functions of one column over all of its codes."""
         key = _feature(name, functions)
         if key not in self._means:
             self._means[key] = float(_product(functions)(np.arange(self._columns[name].space.size)).mean())

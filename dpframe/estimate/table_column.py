@@ -121,7 +121,6 @@ class TableColumn:
 
     @cached_property
     def _inside(self) -> FloatArray:
-        """Each fine cell's share of its cell of the fit."""
         held = self.shares + 1e-12
         return np.asarray(held / np.bincount(self.bins, held, minlength=self.cells)[self.bins])
 
