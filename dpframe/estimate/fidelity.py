@@ -40,9 +40,8 @@ def _pair(model: Model, places: tuple[int, int], table: Table) -> tuple[str, flo
     joint = model.fit.joint(places)
     margins = [joint.sum(axis=1), joint.sum(axis=0)]
     dependence = float(np.abs(joint - np.outer(*margins)).sum() / 2)
-    measured = table is model.evidence.pairs.get(places)
-    if not measured:
-        margins = [model.evidence.channels[p] @ margin for p, margin in zip(places, margins, strict=True)]
+    if table.channels:
+        margins = [channel @ margin for channel, margin in zip(table.channels, margins, strict=True)]
     variances = table.variances
     score = dependence_score(table.counts, variances, margins)
     # The mean distance that such noise makes of independent columns: σ√(2/π) in a cell.

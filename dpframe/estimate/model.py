@@ -132,12 +132,10 @@ class Model:
         tables += self._inferred()
         held = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
         tables += self._grouped(held)
-        rows = self._rows(held)
-        channels = tuple(member.channel for member in self._members) if rows else ()
-        known = {place for table in (*tables, *rows) for place in table.columns}
+        tables += self._rows(held)
+        known = {place for table in tables for place in table.columns}
         tables += [self._own(place) for place in range(len(self.names)) if place not in known]
-        sizes = tuple(member.cells for member in self._members)
-        return Evidence(self._source.rows, sizes, tuple(tables), channels, rows)
+        return Evidence(self._source.rows, tuple(member.cells for member in self._members), tuple(tables))
 
     def _measured(self) -> Iterator[Table]:
         """Yield measured tables by the fit's cells, summed over columns that it does not have."""
@@ -193,8 +191,8 @@ class Model:
         shares = expectation_maximization(counts, [member.channel])
         return Table((place,), shares * rows, math.sqrt(max(rows, 1)))
 
-    def _rows(self, held: set[tuple[int, int]]) -> tuple[Table, ...]:
-        """Count the released rows by pairs of columns that no table holds, and whose noise is independent."""
+    def _rows(self, held: set[tuple[int, int]]) -> Iterator[Table]:
+        """Yield counts of the released rows by pairs of columns that no table holds, and whose noise is independent."""
         # What a row's few bits of each of many columns tell of a pair drowns beside tables.
         known = {place for pair in held for place in pair} if len(self.names) > MOST_FITTED else set()
         classes = [member.axis.classes for member in self._members]
@@ -206,10 +204,8 @@ class Model:
             and not self._are_together(i, j)
             and classes[i] * classes[j] <= MOST_PAIR_CELLS
         ]
-        return tuple(
-            row_table(pair, counts, [self._members[place].channel for place in pair]).times(self._source.weight)
-            for pair, counts in self._row_counts(pairs)
-        )
+        for pair, counts in self._row_counts(pairs):
+            yield row_table(pair, counts, [self._members[p].channel for p in pair]).times(self._source.weight)
 
     def _row_counts(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], FloatArray]]:
         """Count released rows by pairs; of many pairs keep those that show dependence most.

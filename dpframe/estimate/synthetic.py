@@ -170,7 +170,7 @@ class Synthesizer:
         The mixture is only near them, and follows no more than pairs. What comes last is met best: the smallest, whose
         noise is least.
         """
-        tables = [tuple(sorted(table.columns)) for table in self._model.evidence.tables if len(table.columns) > 1]
+        tables = [tuple(sorted(table.columns)) for table in self._model.evidence.measured if len(table.columns) > 1]
         parts = {part for columns in tables for size in (1, 2) for part in combinations(columns, size)}
         whole = sorted({*tables, *parts}, key=lambda columns: (-len(columns), columns))
         return {columns: self._model.fit.joint(columns) for columns in whole}

@@ -255,7 +255,7 @@ def test_model_recovers_pairs_without_noise():
     flips = [np.where(rng.random(200_000) < 0.01, 1 - d, d) for d in drawn]
     tables = {(a, b): np.histogram2d(flips[a], flips[b], bins=2)[0] for a in range(3) for b in range(a + 1, 3)}
     rows = tuple(row_table(pair, counts, [channels[c] for c in pair]) for pair, counts in tables.items())
-    fitted = fit_tables(Evidence(200_000, (2, 2, 2), (), tuple(channels), rows))
+    fitted = fit_tables(Evidence(200_000, (2, 2, 2), rows))
     for a, b in tables:
         truth = np.histogram2d(drawn[a], drawn[b], bins=2)[0] / 200_000
         assert np.abs(fitted.joint([a, b]) - truth).sum() < 0.01

@@ -181,8 +181,7 @@ def test_gradients_are_those_of_the_misfit(long, monkeypatch):
         Table((1, 2), generator.uniform(5, 20, (3, 2)), 3.0),
     )
     rows = (row_table((0, 2), generator.uniform(5, 20, (2, 2)), [keep(2, 0.5)] * 2),)
-    channels = (keep(2, 0.5), keep(3, 0.5), keep(2, 0.5))
-    evidence = Evidence(75, (2, 3, 2), tables, channels, rows)
+    evidence = Evidence(75, (2, 3, 2), (*tables, *rows))
     targets = targets_of(evidence)
     assert [len(target.blocks) for target in targets] == [1 if long == 256 else 2, 1]
     descent = _Descent(targets, 75, [np.full(k, 1 / k) for k in (2, 3, 2)], 3, 1, 0)
@@ -261,9 +260,7 @@ def test_rows_alone_beat_the_nearest_point_of_the_simplex(codes, sizes):
     channels = tuple(keep(size, 0.5) for size in sizes)
     pairs = list(combinations(range(len(sizes)), 2))
     counts = {p: count_codes([released[c] for c in p], [sizes[c] for c in p]) for p in pairs}
-    alone = fit_tables(
-        Evidence(ROWS, sizes, (), channels, tuple(row_table(p, counts[p], [channels[c] for c in p]) for p in pairs))
-    )
+    alone = fit_tables(Evidence(ROWS, sizes, tuple(row_table(p, counts[p], [channels[c] for c in p]) for p in pairs)))
     found, inverted = [], []
     for a, b in pairs:
         truth = shares(codes, sizes, (a, b))

@@ -107,7 +107,7 @@ class TestRowsAlone:
     def test_a_fit_of_all_has_the_pairs_that_show(self, rows, most, monkeypatch):
         monkeypatch.setattr(model, "MOST_COUNTED", most)
         drawing = dpf.Estimates(rows)._synthesizer
-        kept = {table.columns for table in drawing._model.evidence.rows}
+        kept = set(drawing._model.evidence.row_pairs)
         dependent = {(i, j) for i in range(WIDE) for j in range(i + 1, WIDE) if i // 3 == j // 3}
         assert dependent <= kept
         assert len(kept) < len(dependent) + 20
@@ -115,7 +115,7 @@ class TestRowsAlone:
 
     def test_no_more_pairs_than_fit(self, rows, monkeypatch):
         monkeypatch.setattr(model, "MOST_ROW_PAIRS", 3)
-        assert len(dpf.Estimates(rows)._synthesizer._model.evidence.rows) == 3
+        assert len(dpf.Estimates(rows)._synthesizer._model.evidence.row_pairs) == 3
 
     def test_synthetic_rows_hold_dependence(self, people, rows):
         found = dpf.Estimates(rows).synthesize(random_state=0)

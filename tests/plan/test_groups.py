@@ -712,11 +712,11 @@ def test_the_fit_recovers_grouped_columns():
     rows = tuple(row_table(pair, pairs[pair], [channels[c] for c in pair]) for pair in ((0, 1), (1, 2)))
     counts, variances = NoiseBlock(signal).pair(pairs[0, 2], np.full((2, 2), 0.25))
     together = Table((0, 2), counts, np.sqrt(variances))
-    fitted = fit_tables(Evidence(n, (2, 3, 2), (together,), channels, rows))
+    fitted = fit_tables(Evidence(n, (2, 3, 2), (together, *rows)))
     for columns in ((0, 2), (0, 1), (1, 2)):
         assert np.abs(fitted.joint(columns) - truth.joint(columns)).sum() < 0.03
     wrong = row_table((0, 2), pairs[0, 2], [channels[0], channels[2]])
-    wrong = fit_tables(Evidence(n, (2, 3, 2), (), channels, (*rows, wrong)))
+    wrong = fit_tables(Evidence(n, (2, 3, 2), (*rows, wrong)))
     assert np.abs(wrong.joint((0, 2)) - truth.joint((0, 2))).sum() > 0.05
 
 

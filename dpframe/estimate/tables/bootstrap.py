@@ -12,7 +12,6 @@ from itertools import combinations
 import numpy as np
 
 from dpframe.arrays import FloatArray
-from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.tables.fit import TableFit, fit_tables
 from dpframe.estimate.tables.tables import Evidence, Table
 
@@ -38,12 +37,10 @@ class Fitted:
     def of(cls, evidence: Evidence) -> Fitted:
         """Return the fit to evidence; one that was made in this process is known."""
         digest = hashlib.sha256(repr((evidence.n, evidence.sizes)).encode())
-        for table in (*evidence.tables, *evidence.rows):
+        for table in evidence.tables:
             digest.update(repr((table.columns, table.counts.shape)).encode())
-            digest.update(table.counts.tobytes())
-            digest.update(np.asarray(table.sigma).tobytes())
-        for channel in evidence.channels:
-            digest.update(channel.tobytes())
+            for values in (table.counts, np.asarray(table.sigma), *table.channels):
+                digest.update(values.tobytes())
         key = digest.digest()
         if key not in _kept:
             _kept[key] = cls(fit_tables(evidence))
@@ -56,12 +53,11 @@ class Fitted:
     def again(self) -> tuple[TableFit, ...]:
         """Fits to measurements of the fit, with the classes and the steps of the first."""
         generator, evidence = np.random.default_rng(2), self.fit.evidence
-        tables = [(table, _expected(self.fit, table, False)) for table in evidence.tables]
-        rows = [(table, _expected(self.fit, table, True)) for table in evidence.rows]
+        expected = [(table, _expected(self.fit, table)) for table in evidence.tables]
         found = []
         for r in range(REPLICAS):
-            drawn = [tuple(_again(*known, generator) for known in part) for part in (tables, rows)]
-            found.append(self.fit.refitted(replace(evidence, tables=drawn[0], rows=drawn[1]), seed=r))
+            drawn = tuple(table.again(counts, generator) for table, counts in expected)
+            found.append(self.fit.refitted(replace(evidence, tables=drawn), seed=r))
         return tuple(found)
 
     @cached_property
@@ -89,14 +85,13 @@ class Fitted:
 
     def _squares(self, columns: tuple[int, int]) -> tuple[float, float, int]:
         """Return a pair's squared error by its misfit, by the replicas, in units of its noise, and its cells."""
-        of_rows = columns not in self.fit.evidence.pairs
 
         def known(fit: TableFit) -> Table:
-            return fit.evidence.row_pairs[columns] if of_rows else fit.evidence.pairs[columns]
+            return (fit.evidence.row_pairs | fit.evidence.pairs)[columns]
 
         pair = known(self.fit)
-        expected, precision = _expected(self.fit, pair, of_rows), 1 / pair.variances
-        steps = [_expected(fit, pair, of_rows) - expected for fit in self.again]
+        expected, precision = _expected(self.fit, pair), 1 / pair.variances
+        steps = [_expected(fit, pair) - expected for fit in self.again]
         noises = [known(fit).counts - expected for fit in self.again]
         covariance = np.mean([np.sum(s * z * precision) for s, z in zip(steps, noises, strict=True)])
         misfit = np.sum((expected - pair.counts) ** 2 * precision)
@@ -152,15 +147,5 @@ class Fitted:
         return np.asarray(np.var([of(fit.joint(columns)) for fit in self.again], axis=0))
 
 
-def _again(table: Table, expected: FloatArray, generator: np.random.Generator) -> Table:
-    noise = np.sqrt(table.variances) * generator.standard_normal(expected.shape)
-    return Table(table.columns, expected + noise, table.sigma)
-
-
-def _expected(fit: TableFit, table: Table, of_rows: bool) -> FloatArray:
-    """Return the counts that a fit lets a table have, or one of released rows."""
-    shares = fit.joint(table.columns)
-    if not of_rows:
-        return fit.evidence.n * shares
-    law = JointDomain.of([fit.evidence.channels[c] for c in table.columns]).spread(shares)
-    return np.asarray(float(table.counts.sum()) * law)
+def _expected(fit: TableFit, table: Table) -> FloatArray:
+    return table.expected(fit.joint(table.columns), fit.evidence.n)

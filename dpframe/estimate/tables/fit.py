@@ -102,7 +102,7 @@ class TableFit:
 
     def refitted(self, evidence: Evidence, seed: int) -> TableFit:
         """Fit other evidence with the same classes and steps, as replicas need."""
-        if not evidence.pairs and not evidence.rows:
+        if not evidence.pairs and not evidence.row_pairs:
             return fit_tables(evidence)
         return TableFit(evidence, fit_mixture(evidence, classes=self.classes, starts=1, seed=seed), self.steps)
 
@@ -118,7 +118,7 @@ def fit_tables(evidence: Evidence, *, starts: int = 5) -> TableFit:
     >>> bool(np.abs(fit.joint([0, 1]) * 1000 - truth).max() < 5)
     True
     """
-    if not evidence.pairs and not evidence.rows:
+    if not evidence.pairs and not evidence.row_pairs:
         return TableFit(evidence, Mixture(np.ones(1), tuple(law[None, :] for law in evidence.one_ways)), Steps({}, 0.0))
     choice = choose_classes(evidence) if evidence.pairs else Choice(CLASSES_OF_ROWS, ())
     starts = starts if evidence.pairs else STARTS_OF_ROWS
@@ -128,7 +128,7 @@ def fit_tables(evidence: Evidence, *, starts: int = 5) -> TableFit:
 
 def _measured(evidence: Evidence) -> dict[tuple[int, ...], Table]:
     """Return the tables of two columns or more, by their columns in rising order."""
-    return {tuple(sorted(t.columns)): t for t in evidence.tables if len(t.columns) > 2} | evidence.pairs
+    return {tuple(sorted(t.columns)): t for t in evidence.measured if len(t.columns) > 2} | evidence.pairs
 
 
 # The choice of classes and steps

@@ -181,26 +181,18 @@ class Target:
 
 def targets_of(evidence: Evidence) -> list[Target]:
     """Return what a fit is compared with: pairs from tables, and from rows where no table holds them."""
-    pairs = evidence.pairs
-    found = []
-    if pairs:
-        found.append(Target(tuple(_blocks(evidence.sizes, pairs, ())), _degrees(pairs.values())))
-    rows = evidence.row_pairs
-    if rows:
-        blocks = tuple(_blocks(evidence.sizes, rows, evidence.channels))
-        found.append(Target(blocks, _degrees(rows.values()), OF_ROWS))
-    return found
+    kinds = ((evidence.pairs, OF_TABLES), (evidence.row_pairs, OF_ROWS))
+    return [Target(tuple(_blocks(evidence.sizes, p)), _degrees(p.values()), pace) for p, pace in kinds if p]
 
 
 def _degrees(tables: Iterable[Table]) -> int:
     return sum(math.prod(size - 1 for size in table.counts.shape) for table in tables)
 
 
-def _blocks(
-    sizes: Sequence[int], pairs: Mapping[tuple[int, int], Table], channels: Sequence[FloatArray]
-) -> Iterator[Block]:
+def _blocks(sizes: Sequence[int], pairs: Mapping[tuple[int, int], Table]) -> Iterator[Block]:
     """Yield a block of all columns that are not long, and one of every pair with a long one."""
-    widths = [channel.shape[0] for channel in channels] if channels else list(sizes)
+    widths = {c: width for table in pairs.values() for c, width in zip(table.columns, table.counts.shape, strict=True)}
+    channels = {c: channel for t in pairs.values() for c, channel in zip(t.columns, t.channels, strict=False)}
     short = sorted({c for pair in pairs for c in pair if max(widths[c] for c in pair) < LONG})
     if short:
         edges = dict(zip(short, np.cumsum([0, *(widths[c] for c in short[:-1])]).tolist(), strict=True))
@@ -219,7 +211,7 @@ def _blocks(
             yield Block(one, other, table.counts, 1 / table.variances)
 
 
-def _side(sizes: Sequence[int], columns: Sequence[int], channels: Sequence[FloatArray]) -> Side:
+def _side(sizes: Sequence[int], columns: Sequence[int], channels: Mapping[int, FloatArray]) -> Side:
     starts = np.concatenate([[0], np.cumsum(sizes)])
     through = block_diag(*(channels[c].T for c in columns)) if channels else None
     if len(columns) == len(sizes):

@@ -1,4 +1,4 @@
-"""What was measured of a table, as plain arrays: noisy counts of some of its columns, and counts of its noisy rows."""
+"""What is known of a table, as plain arrays: counts of its rows with noise, or of its noisy rows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import expectation_maximization, noise_share
 from dpframe.evidence.number_law import project
 
@@ -22,7 +23,7 @@ SHOWS = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Counts of the original rows by the cells of some columns, each with independent Gaussian noise.
+    """Counts by the cells of some columns, or of noisy rows by their classes, each with independent Gaussian noise.
 
     Parameters
     ----------
@@ -32,6 +33,8 @@ class Table:
         Noisy counts of rows, one dimension per column.
     sigma
         Standard deviation of the noise in rows: one for all cells, or one per cell.
+    channels
+        Of noisy rows P(class | cell) of every column, shape (classes, cells); none where original rows were counted.
 
     Raises
     ------
@@ -42,6 +45,7 @@ class Table:
     columns: tuple[Any, ...]
     counts: FloatArray
     sigma: float | FloatArray
+    channels: tuple[FloatArray, ...] = ()
 
     def __post_init__(self) -> None:
         if self.counts.ndim != len(self.columns) or len(set(self.columns)) < len(self.columns) or not self.columns:
@@ -66,13 +70,23 @@ class Table:
         """
         noise = np.sqrt(scale) * self.sigma * generator.standard_normal(self.counts.shape)
         return (
-            Table(self.columns, self.counts + noise, self.sigma * np.sqrt(1 + scale)),
-            Table(self.columns, self.counts - noise / scale, self.sigma * np.sqrt(1 + 1 / scale)),
+            replace(self, counts=self.counts + noise, sigma=self.sigma * np.sqrt(1 + scale)),
+            replace(self, counts=self.counts - noise / scale, sigma=self.sigma * np.sqrt(1 + 1 / scale)),
         )
 
     def times(self, weight: float) -> Table:
         """Return the table of so many times the rows."""
-        return Table(self.columns, self.counts * weight, self.sigma * weight)
+        return replace(self, counts=self.counts * weight, sigma=self.sigma * weight)
+
+    def again(self, expected: FloatArray, generator: np.random.Generator) -> Table:
+        """Return the table as it would be drawn about other counts."""
+        return replace(self, counts=expected + np.sqrt(self.variances) * generator.standard_normal(expected.shape))
+
+    def expected(self, shares: FloatArray, n: float) -> FloatArray:
+        """Return the counts that shares of the columns' cells let the table have, of n rows."""
+        if not self.channels:
+            return n * shares
+        return np.asarray(float(self.counts.sum()) * JointDomain.of(self.channels).spread(shares))
 
     def onto(self, place: int, cells: FloatArray) -> Table:
         """Return the table by sums of one column's cells, ``cells`` of shape (sums, cells)."""
@@ -117,14 +131,14 @@ def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[Flo
     """Return counts of released rows by the classes of a pair of columns, with the error that the channels cause.
 
     A class's variance is its multinomial one were the columns independent, which is never zero, times the part of it
-    that is noise given the original table. ``channels`` are P(class | cell) of the two.
+    that is noise given the original table.
     """
     total = max(float(counts.sum()), 1.0)
     margins = [counts.sum(axis=1 - i) for i in range(2)]
     expected = np.outer(margins[0] + 0.5, margins[1] + 0.5) / total
     cells = [expectation_maximization(margin, [channel]) for margin, channel in zip(margins, channels, strict=True)]
     share = float(noise_share(channels, np.outer(cells[0], cells[1])))
-    return Table(tuple(columns), counts, np.sqrt(np.maximum(expected, 0.5) * max(share, 1e-3)))
+    return Table(tuple(columns), counts, np.sqrt(np.maximum(expected, 0.5) * max(share, 1e-3)), tuple(channels))
 
 
 def dependence_score(
@@ -163,11 +177,8 @@ class Evidence:
     sizes
         Number of cells of every column.
     tables
-        Tables that were measured, of one column, two or more.
-    channels
-        P(class | cell) of every column's released rows, shape (classes, cells); empty where no rows are used.
-    rows
-        Counts of the released rows by the classes of pairs of columns, from `row_table`.
+        Tables that were measured, of one column, two or more; and of pairs of columns counts of released rows, from
+        `row_table`, which a fit takes where no measured table holds the pair.
 
     Raises
     ------
@@ -178,8 +189,6 @@ class Evidence:
     n: float
     sizes: tuple[int, ...]
     tables: tuple[Table, ...] = ()
-    channels: tuple[FloatArray, ...] = ()
-    rows: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.n > 0:
@@ -187,14 +196,17 @@ class Evidence:
 
     def split(self, scale: float, generator: np.random.Generator) -> tuple[Evidence, Evidence]:
         """Return what two measurements with independent noise would have said, as `Table.split`."""
-        tables = [table.split(scale, generator) for table in self.tables]
-        rows = [table.split(scale, generator) for table in self.rows]
-        one, other = ((tuple(t[i] for t in tables), tuple(r[i] for r in rows)) for i in (0, 1))
-        return replace(self, tables=one[0], rows=one[1]), replace(self, tables=other[0], rows=other[1])
+        both = [table.split(scale, generator) for table in self.tables]
+        return replace(self, tables=tuple(t for t, _ in both)), replace(self, tables=tuple(t for _, t in both))
+
+    @cached_property
+    def measured(self) -> list[Table]:
+        """The tables of original rows."""
+        return [table for table in self.tables if not table.channels]
 
     def seen(self, columns: Sequence[int]) -> list[Table]:
-        """Return what each table that holds some columns counts of their cells, in the order given."""
-        return [table.sum_to(columns) for table in self.tables if set(columns) <= set(table.columns)]
+        """Return what each measured table that holds some columns counts of their cells, in the order given."""
+        return [table.sum_to(columns) for table in self.measured if set(columns) <= set(table.columns)]
 
     def known(self, columns: Sequence[int]) -> Table | None:
         """Return all that tables count of some columns' cells as one, or None where none holds all of them."""
@@ -205,16 +217,16 @@ class Evidence:
     def pairs(self) -> dict[tuple[int, int], Table]:
         """All that tables count of pairs of columns a < b."""
         seen: dict[tuple[int, int], list[Table]] = {}
-        for table in self.tables:
+        for table in self.measured:
             for pair in combinations(sorted(table.columns), 2):
                 seen.setdefault(pair, []).append(table.sum_to(pair))
         return {pair: merged(tables) for pair, tables in seen.items()}
 
     @cached_property
     def row_pairs(self) -> dict[tuple[int, int], Table]:
-        """Counts of released rows by pairs of columns that no table holds."""
-        rows = {(row.columns[0], row.columns[1]): row for row in self.rows}
-        return {pair: row for pair, row in rows.items() if pair not in self.pairs}
+        """Counts of released rows by pairs of columns that no measured table holds."""
+        pairs = {(t.columns[0], t.columns[1]): t for t in self.tables if t.channels}
+        return {pair: table for pair, table in pairs.items() if pair not in self.pairs}
 
     def one_way(self, column: int) -> FloatArray:
         """Return a column's shares: all that tables count of it, taken to the simplex.
@@ -231,13 +243,14 @@ class Evidence:
             If neither tables nor rows hold the column.
         """
         known = self.known([column])
-        return self._from_rows(column) if known is None else project(known.counts / self.n)
-
-    def _from_rows(self, column: int) -> FloatArray:
-        table = next((table for table in self.rows if column in table.columns), None)
+        if known is not None:
+            return project(known.counts / self.n)
+        table = next((table for table in self.tables if column in table.columns), None)
         if table is None:
             raise ParameterError(f"column {column} is in no table and in no rows; give a table that holds it")
-        return expectation_maximization(np.maximum(table.sum_to([column]).counts, 0), [self.channels[column]])
+        place = table.columns.index(column)
+        counts = table.counts.sum(axis=tuple(i for i in range(table.counts.ndim) if i != place))
+        return expectation_maximization(np.maximum(counts, 0), [table.channels[place]])
 
     @cached_property
     def one_ways(self) -> tuple[FloatArray, ...]:
