@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, check_epsilon
+from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.api.options import PlanOptions, check_names, checked, documented
-from dpframe.api.planning import CheckedRequest, ReleaseBudget, Request, built, of_persons, wish_of
+from dpframe.api.planning import CheckedRequest, ReleaseBudget, Request, built, of_persons, promise_of, wish_of
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.plan.forecast import MOST_CELLS, forecast_table
 from dpframe.plan.measured_forecast import with_tables
@@ -40,6 +42,8 @@ _STEPS = 30
 _CLOSE = 3e-3
 """Part by which the worst forecast may stay below its target, or ε above the least."""
 _LEAST = 1e-3
+_STEEPEST, _FLATTEST = -4.0, -0.1
+"""Slopes that a secant may have."""
 _TURNS = 4
 """Turns of moving shares and finding ε anew."""
 _NEAR = 1.002
@@ -81,9 +85,11 @@ class TargetPlans:
         """
         check_names(options)
         most = check_epsilon(max_epsilon, "max_epsilon")
-        # Without tables, which at so large an ε may leave a capped row nothing.
+        # Only to be checked: without tables, which at so large an ε may leave a capped row nothing, and without δ,
+        # which takes long to calibrate, where no noise needs it.
         rows_alone = PlanOptions(**{**options, "measure": None})
-        request = Request(most, delta, None, rows_alone, release=False)
+        pure = not options.get("mechanisms") and options.get("local_epsilon") is None
+        request = Request(most, 0.0 if pure else delta, None, rows_alone, release=False)
         table = of_persons(table, request, ReleaseBudget(None).choice)
         valid = CheckedRequest.of(table, request, quiet=True)
         if valid.plan is None:
@@ -92,10 +98,11 @@ class TargetPlans:
                 f"target needs the spaces of all columns, and those of {name_list(left)} are not known: declare "
                 "spaces={…}, or take them from a plan that found them, spaces=plan"
             )
-        wish = wish_of(checked(options) | {"n": table.n}, valid.promise)
+        promise = promise_of(most, delta, table.n, quiet=True)
+        wish = wish_of(checked(options) | {"n": table.n}, promise)
         if isinstance(wish.measure, str) and table.n < FEWEST:
             wish = Wish(None)
-        return cls(replace(valid, wish=wish), _targets(target, valid.spaces), most)
+        return cls(replace(valid, promise=promise, wish=wish), _targets(target, valid.spaces), most)
 
     @cached_property
     def _measures(self) -> bool:
@@ -142,33 +149,42 @@ class TargetPlans:
         except ParameterError:  # too small for a column, or for tables
             return None
 
+    def _strength(self, epsilon: float) -> float:
+        """Return the logarithm of what an ε gives to divide, to which errors are all but inversely proportional."""
+        delta = self.valid.promise.delta
+        return math.log(promise_step(Budget(epsilon, delta)).mu if delta else epsilon)
+
     def least(self, shares: Mapping[str, float] | None = None, start: float = 1.0) -> Plan | None:
         """Return the plan of the least ε that just meets all targets, or None where none up to the most does.
 
-        Errors fall about as 1/ε, so that a step by the worst ratio lands near; from there secants, which never leave
+        Errors fall about as 1/μ, so that a step by the worst ratio lands near; from there secants, which never leave
         the bracket known.
         """
-        low, high, best = (math.log(_LEAST), math.inf), (math.log(self._highest), math.nan), None
-        x = min(max(math.log(start), low[0]), high[0])
+        bottom, top = self._strength(_LEAST), self._strength(self._highest)
+        low, high, last, best = (bottom, math.inf), (top, math.nan), (math.nan, math.nan), None
+        epsilon = min(max(start, _LEAST), self._highest)
+        x = self._strength(epsilon)
         for _ in range(_STEPS):
-            plan = self._tried(math.exp(x), shares)
+            plan = self._tried(epsilon, shares)
             worst = self.worst(plan)
             y = math.log(worst) if 0 < worst < math.inf else math.inf if worst else -math.inf
             if y <= 0:
                 best, high = plan, (x, y)
-                if y >= -_CLOSE or x <= math.log(_LEAST):
+                if y >= -_CLOSE or x <= bottom:
                     break
-                if y == -math.inf and x > math.log(_LEAST):  # nothing is unknown at any ε
-                    x = math.log(_LEAST)
-                    continue
             else:
                 low = (x, y)
-                if x >= math.log(self._highest):
+                if x >= top:
                     return None
             if high[0] - low[0] < _CLOSE:
                 break
-            x = _between(x, y, low, high)
+            # At ratio 0 nothing is unknown at any ε.
+            last, x = (x, y), bottom if y == -math.inf else _between((x, y), last, low, high)
+            epsilon = _LEAST if x <= bottom else self._highest if x >= top else self._with_strength(x)
         return best
+
+    def _with_strength(self, x: float) -> float:
+        return bisected(lambda epsilon: self._strength(epsilon) >= x, self._highest, _LEAST, _CLOSE / 100)
 
     @cached_property
     def plan(self) -> Plan:
@@ -252,17 +268,19 @@ class TargetPlans:
         return pd.DataFrame(rows).set_index("columns")
 
 
-def _between(x: float, y: float, low: tuple[float, float], high: tuple[float, float]) -> float:
-    """Return the next log ε to try: by a secant of what is known on both sides, else by a slope of −1."""
+_Point = tuple[float, float]
+
+
+def _between(new: _Point, last: _Point, low: _Point, high: _Point) -> float:
+    """Return where to try next: by a straight line through the last two points, else by a slope of −1."""
+    x, y = new
     if math.isfinite(y):
-        near = math.isfinite(low[1]) and math.isfinite(high[1])
-        slope = (high[1] - low[1]) / (high[0] - low[0]) if near else -1.0
-        aim = -_CLOSE / 2
-        guess = x + (aim - y) / slope if slope < 0 else math.nan
+        rise, run = y - last[1], x - last[0]
+        slope = min(max(rise / run, _STEEPEST), _FLATTEST) if math.isfinite(rise) and abs(run) > 1e-6 else -1.0
+        guess = x + (-_CLOSE / 2 - y) / slope
         if y > 0 and math.isnan(high[1]):
             return min(max(guess, low[0] + _CLOSE), high[0])
-        inside = low[0] + 1e-4 < guess < high[0] - 1e-4
-        if inside:
+        if low[0] + 1e-4 < guess < high[0] - 1e-4:
             return guess
     return (low[0] + high[0]) / 2
 
