@@ -85,13 +85,15 @@ class TargetPlans:
         """
         check_names(options)
         most = check_epsilon(max_epsilon, "max_epsilon")
-        # Only to be checked: without tables, which at so large an ε may leave a capped row nothing, and without δ,
-        # which takes long to calibrate, where no noise needs it.
+        # Only to be checked: without tables, which at so large an ε may leave a capped row nothing, and without δ, with
+        # which calibration takes long, unless something asks for it.
         rows_alone = PlanOptions(**{**options, "measure": None})
-        pure = not options.get("mechanisms") and options.get("local_epsilon") is None
-        request = Request(most, 0.0 if pure else delta, None, rows_alone, release=False)
+        request = Request(most, 0.0, None, rows_alone, release=False)
         table = of_persons(table, request, ReleaseBudget(None).choice)
-        valid = CheckedRequest.of(table, request, quiet=True)
+        try:
+            valid = CheckedRequest.of(table, request, quiet=True)
+        except ParameterError:
+            valid = CheckedRequest.of(table, replace(request, delta=delta), quiet=True)
         if valid.plan is None:
             left = [name for name in valid.names if name not in valid.spaces]
             raise ParameterError(

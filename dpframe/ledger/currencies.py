@@ -25,6 +25,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_DOWN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import inf, nextafter
@@ -33,8 +34,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, round_down, round_up, upward
-from dpframe.accounting.gaussian_dp import Step, dominating_step, gaussian_mu, log_gaussian
+from dpframe.accounting.gaussian_dp import Step, dominating_step, gaussian_mu, log_gaussian, promise_step
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.errors import BudgetExceeded, ParameterError, name_list
 
@@ -219,9 +221,10 @@ class Basic(Currency):
     def shortage(self, left: Sum, asked: StoredAmount, total: Total) -> str:
         """Name (ε, δ) of all three."""
         whole, wants = self.left(total.exact, total), Amount(float(asked.epsilon), float(asked.delta))
+        rest = self.left(left, total)
         return (
-            f"{self.left(left, total)} left of {whole}, and {wants} was asked: nothing was spent and nothing was "
-            "drawn; ask for no more than is left"
+            f"{rest} left of {whole}, and {wants} was asked: {_UNSPENT}; "
+            f"{'ask for no more than is left, or ' if rest.epsilon > 0 else ''}{_LARGER}"
         )
 
 
@@ -268,22 +271,51 @@ class Gaussian(Currency):
         return Amount(loss, down(rest.slack))
 
     def shortage(self, left: Sum, asked: StoredAmount, total: Total) -> str:
-        """Name μ² and δ₀ of all three, say which is short, and compare with addition where that costs less."""
+        """Name the ε that is left, and what still fits; compare with addition where that costs less."""
         wants, whole = self.exact(asked), total.exact
-        names = {"mu squared": wants.loss > left.loss, "the pool of delta0": wants.slack > left.slack}
-        short = " and ".join(name for name, is_short in names.items() if is_short)
+        rest, room = self.left(left, total), {}
+        found = f"epsilon={rest.epsilon:.4g} left of {shown(total.budget.epsilon)} at its delta={total.kept.delta}"
+        if wants.slack > left.slack:
+            found += f" and {rest.delta:.4g} of the {down(whole.slack):.4g} that it may fail with"
+            room["delta"] = _rounded(float(asked.delta) * float(left.slack / wants.slack))
+        if wants.loss > left.loss:
+            room["epsilon"] = _largest_epsilon(asked, left)
+        fits = "; ".join(f"the largest {name} that still fits is {most:g}" for name, most in room.items())
+        remedy = f"{fits}: ask for no more, or {_LARGER}" if all(room.values()) else f"nothing fits any more; {_LARGER}"
         here, by_addition = wants.share_of(whole), BASIC.exact(asked).share_of(BASIC.exact(total.kept))
         dear = (
             f"; this release takes {_percent(here)} of the total in Gaussian accounting and {_percent(by_addition)} by "
             'addition: unshuffled releases belong in a dataset created with accounting="basic"'
         )
         return (
-            f"mu squared={down(left.loss):.4g}, delta0={down(left.slack):.4g} left of {down(whole.loss):.4g}, "
-            f"{down(whole.slack):.4g}, and {up(wants.loss):.4g}, {up(wants.slack):.4g} was asked "
-            f"(epsilon={shown(float(asked.epsilon))}, delta={shown(float(asked.delta))}): {short} "
-            f"{'are' if all(names.values()) else 'is'} short; nothing was spent and nothing was drawn; ask for no more "
-            f"than is left{dear if here > by_addition else ''}"
+            f"{found}, too little for this release of epsilon={shown(float(asked.epsilon))}, "
+            f"delta={shown(float(asked.delta))}: {_UNSPENT}; {remedy}{dear if here > by_addition else ''}"
         )
+
+
+_UNSPENT, _LARGER = "nothing was spent and nothing was drawn", "create a dataset with a larger total"
+
+
+def _rounded(value: float) -> float:
+    """Return a number rounded down to three digits: room for what releases of other sizes round differently."""
+    return 0.0 if value < 1e-300 else float(Decimal(value).normalize(Context(prec=3, rounding=ROUND_DOWN)))
+
+
+_TINY = 1e-6
+"""An ε that is as good as none."""
+
+
+def _largest_epsilon(asked: StoredAmount, left: Sum) -> float:
+    """Return about the ε that fits into what is left, of what costs what was asked: a release's curve, or pure ε."""
+    if left.loss <= 0:
+        return 0.0
+    price = dominated if asked.step.delta >= asked.budget.delta else promise_step
+    least = max(1.0, asked.step.mu / price(asked.budget).mu)
+
+    def fits(epsilon: float) -> bool:
+        return Fraction(price(Budget(epsilon, asked.budget.delta)).mu * least) ** 2 <= left.loss
+
+    return _rounded(bisected(fits, 0.0, asked.budget.epsilon, 1e-4, _TINY))
 
 
 def _percent(share: float) -> str:

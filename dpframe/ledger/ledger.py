@@ -125,7 +125,8 @@ class Ledger:
     Traceback (most recent call last):
         ...
     dpframe.errors.BudgetExceeded: dataset survey has epsilon=0.3, delta=0 left of epsilon=1, delta=0, and
-    epsilon=0.4, delta=0 was asked: nothing was spent and nothing was drawn; ask for no more than is left
+    epsilon=0.4, delta=0 was asked: nothing was spent and nothing was drawn; ask for no more than is left, or
+    create a dataset with a larger total
     >>> folder.cleanup()
     """
 

@@ -230,7 +230,7 @@ def test_rows_in_kept_order_are_sent_to_the_other_accounting(shell, ledger):
         "sanitize in.parquet out.parquet --epsilon 0.4 --delta 0 --spaces spaces.json --ledger l.sqlite --dataset dear"
     )
     assert (code, out) == (3, "")
-    assert "mu squared is short; nothing was spent and nothing was drawn; ask for no more than is left" in err
+    assert "nothing was spent and nothing was drawn; the largest epsilon that still fits is 0." in err
     assert "80 % by addition: unshuffled releases belong in a dataset created with --accounting basic\n" in err
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import math
+import re
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from strategies import examples
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, pure_step, share_of_step, step_epsilon
+from dpframe.datasets import make_census
 from dpframe.errors import BudgetExceeded, DpframeWarning, LedgerError, ParameterError
 from dpframe.ledger.currencies import GAUSSIAN, Amount, Gaussian, StoredAmount, Sum, Tally, Total, dominated, yearly
 from dpframe.ledger.ledger import Ledger
@@ -97,7 +99,9 @@ def test_equal_spends_fit_to_the_last_digit(ledger, times):
     assert entry.cumulative == ledger.spent("survey") == Amount(1.0, 0.0)
     assert ledger.remaining("survey") == Amount(0.0, 5e-7)
     assert ledger.more("release 0") == 0
-    with pytest.raises(BudgetExceeded, match=r"mu squared is short; nothing was spent"):
+    with pytest.raises(
+        BudgetExceeded, match=r"has epsilon=0 left of 1 .*: nothing was spent .*; nothing fits any more; create"
+    ):
         spend(ledger, "more", Step(5e-324))
 
 
@@ -107,22 +111,26 @@ def test_ten_tenths_of_both_fit_and_no_more(ledger):
         spend(ledger, number, tenth)
         assert ledger.more("release 0") == 9 - number
     assert ledger.remaining("survey").delta == 0
-    with pytest.raises(BudgetExceeded, match=r"mu squared and the pool of delta0 are short; nothing was spent"):
+    with pytest.raises(
+        BudgetExceeded,
+        match=r"and 0 of the 5e-07 that .*drawn; nothing fits any more; create a dataset",
+    ):
         spend(ledger, "more", tenth)
 
 
 def test_refusal_says_which_is_short_and_nothing_happens(ledger):
     spend(ledger, 0, Step(0.1, 4e-7))
     with pytest.raises(
-        BudgetExceeded, match=r"was asked .*: the pool of delta0 is short; .* ask for no more than is l"
+        BudgetExceeded,
+        match=r"1e-07 of the 5e-07 that it may fail with, too .*; the largest delta that still fits is 4.*: ask",
     ):
-        spend(ledger, 1, Step(0.01, 2e-7))
+        spend(ledger, 1, Step(0.01, 2e-7), budget=(0.1, 9e-7))
     with pytest.raises(BudgetExceeded) as caught:
         spend(ledger, 2, Step(0.21), budget=(0.9, 1e-6))
     assert str(caught.value) == (
-        "dataset survey has mu squared=0.04248, delta0=1e-07 left of 0.05248, 5e-07, and 0.0441, 0 was asked "
-        "(epsilon=0.9, delta=1e-06): mu squared is short; nothing was spent and nothing was drawn; ask for no more "
-        "than is left"
+        "dataset survey has epsilon=0.8928 left of 1 at its delta=1e-06, too little for this release of epsilon=0.9, "
+        "delta=1e-06: nothing was spent and nothing was drawn; the largest epsilon that still fits is 0.866: ask for no "
+        "more, or create a dataset with a larger total"
     )
     assert len(ledger.history()) == 1
     assert ledger.find("release 1") is None
@@ -309,7 +317,10 @@ def test_the_largest_part_counts_or_the_two_largest(tmp_path, accounting, moving
             spend(ledger, number, step, budget=budget, part=part)
             entered = added
         else:
-            with pytest.raises(BudgetExceeded, match=r"^dataset survey(, part \w+,)? has .*; ask for no more"):
+            with pytest.raises(
+                BudgetExceeded,
+                match=r"^dataset survey(, part \w+,)? has .* was drawn; .*create a dataset with a larger total",
+            ):
                 spend(ledger, number, step, budget=budget, part=part)
     assert 5 < len(entered) < len(asked)
     assert len(ledger.history()) == len(entered)
@@ -496,3 +507,19 @@ def test_many_migrate_one_ledger_at_once(old):
     with ThreadPoolExecutor(8) as pool:
         assert not any(pool.map(work, range(8)))
     assert len(dump(old, OLD_FIELDS)) == len(OLD) + 8
+
+
+def test_what_a_refused_release_is_said_to_leave_does_fit(tmp_path):
+    frame = make_census(2_000, columns=["age", "sex"], random_state=3)
+    spaces = {"age": (0, 120), "sex": ["F", "M"]}
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 1.0, 1e-6)
+    account = {"ledger": ledger, "dataset": "survey"}
+    frame.dp.sanitize(0.7, 1e-7, spaces=spaces, **account)
+    with pytest.raises(BudgetExceeded) as caught:
+        frame.dp.sanitize(0.8, 1e-7, spaces=spaces, **account)
+    fits = float(re.search(r"largest epsilon that still fits is (\S+):", str(caught.value))[1])
+    assert 0.2 < fits < 0.8
+    with pytest.raises(BudgetExceeded):
+        frame.dp.sanitize(fits * 1.05, 1e-7, spaces=spaces, **account)
+    frame.dp.sanitize(fits, 1e-7, spaces=spaces, **account)

@@ -350,7 +350,8 @@ def test_overdraw_says_what_is_left_and_that_nothing_happened(ledger):
         spend(ledger, 1, 0.4)
     assert str(caught.value) == (
         "dataset survey has epsilon=0.3, delta=1e-06 left of epsilon=1, delta=1e-06, and epsilon=0.4, delta=0 was "
-        "asked: nothing was spent and nothing was drawn; ask for no more than is left"
+        "asked: nothing was spent and nothing was drawn; ask for no more than is left, or create a "
+        "dataset with a larger total"
     )
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     assert ledger.spent("survey").epsilon == 0.7
@@ -673,8 +674,8 @@ def test_a_first_release_of_the_whole_promise_has_the_dataset_for_itself(tmp_pat
         book.spend("one", 1e-3, 1e-9, release_id="more", step=Step(1e-4, 1e-12))
     # Not the second one: what the first gave may have decided that it is asked.
     book.spend("two", 0.01, 1e-9, release_id="first", step=Step(1e-3, 1e-10))
-    with pytest.raises(BudgetExceeded, match="mu squared"):
+    with pytest.raises(BudgetExceeded, match="the largest epsilon that still fits is"):
         book.spend("two", 0.5, 1e-7, release_id="second", step=dear)
-    with pytest.raises(BudgetExceeded, match="mu squared"):
+    with pytest.raises(BudgetExceeded, match="the largest epsilon that still fits is"):
         book.create("three", 1.0, 1e-6)
         book.spend("three", 1.0, 2e-6, release_id="too much", step=dear)
