@@ -1,10 +1,10 @@
-"""The commands in groups, as ``dpframe --help`` shows them, in the order in which they are used."""
+"""Commands and options in groups, as ``--help`` shows them, in the order in which they are used."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 GROUPS = {
     "Plan a release": ("spaces", "plan", "check"),
@@ -14,6 +14,21 @@ GROUPS = {
     "Answers and budgets": ("query", "ledger"),
     "Try it": ("demo",),
 }
+
+OPTIONS = {
+    "Privacy": ("epsilon delta shuffle sample local_epsilon contributions privacy_id", "--epsilon 1 --contributions 3"),
+    "Privacy, from the accuracy that is needed": ("target max_epsilon", "--target region=0.01 --target age=0.5"),
+    "Columns": (
+        "spaces space drop passthrough nulls rules group mechanism numbers allocation",
+        "--space age=0,120 --space sex=F,M --drop id",
+    ),
+    "Inference of columns that are not declared": ("infer infer_share max_items", "--infer private --infer-share 0.2"),
+    "Measured tables": ("measure measure_share", '--measure "age; sex,income"'),
+    "Ledger": ("ledger dataset part", "--ledger ledger.sqlite --dataset people"),
+    "A plan that is ready": ("plan", "--plan plan.json"),
+    "Output": ("output html explain expect as_json", "--json"),
+}
+"""The options of ``plan`` and ``sanitize`` by their parameters' names, and an example of each group."""
 
 EXAMPLE = (
     "Example: dpframe sanitize people.parquet release.parquet --epsilon 1, then dpframe estimate release.parquet mean "
@@ -43,3 +58,24 @@ class GroupedCommands(TyperGroup):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+class GroupedOptions(TyperCommand):
+    """A command whose options are listed under headings, each with an example; those that have no heading come last."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, and the options by groups."""
+        records = {param.name: param.get_help_record(ctx) for param in self.get_params(ctx)}
+        arguments = [param.name for param in self.params if isinstance(param, TyperArgument)]
+        grouped = {title: (names.split(), example) for title, (names, example) in OPTIONS.items()}
+        named = {name for names, _ in grouped.values() for name in names}
+        left = [name for name in records if name not in named and name not in arguments]
+        for title, (names, example) in {"Arguments": (arguments, ""), **grouped, "Other": (left, "")}.items():
+            # One command's argument has the name of another's option.
+            own = names if title == "Arguments" else [name for name in names if name not in arguments]
+            rows = [record for name in own if (record := records.get(name)) is not None]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+                    if example:
+                        formatter.write_text(f"e.g. {example}")

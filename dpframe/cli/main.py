@@ -28,7 +28,7 @@ from dpframe.cli.audit import audit
 from dpframe.cli.check import check
 from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
-from dpframe.cli.groups import EXAMPLE, GroupedCommands
+from dpframe.cli.groups import EXAMPLE, GroupedCommands, GroupedOptions
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
 from dpframe.cli.pipes import PIPE, Source, check_files, named, target_file
@@ -100,7 +100,10 @@ Part = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-@app.command(epilog="Example: dpframe plan people.parquet --epsilon 1 --spaces spaces.json --output plan.json")
+@app.command(
+    cls=GroupedOptions,
+    epilog="Example: dpframe plan people.parquet --epsilon 1 --spaces spaces.json --output plan.json",
+)
 @takes_plan_options
 def plan(
     source: Source,
@@ -203,7 +206,10 @@ def _gains(made: Plan) -> str:
     return table.to_string(float_format=lambda x: f"{x:.3g}", na_rep="out of reach")
 
 
-@app.command(epilog="Example: dpframe sanitize people.parquet release.parquet --epsilon 1 --spaces spaces.json")
+@app.command(
+    cls=GroupedOptions,
+    epilog="Example: dpframe sanitize people.parquet release.parquet --epsilon 1 --spaces spaces.json",
+)
 @takes_plan_options
 def sanitize(
     source: Source,

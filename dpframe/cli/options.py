@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api.options import OPTIONS, Option
-from dpframe.cli.spaces import read_spaces
+from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
 from dpframe.errors import FileError, ParameterError
 from dpframe.plan.rules import as_rules
 
@@ -106,6 +106,7 @@ def _parameters() -> Iterator[inspect.Parameter]:
             default=default,
             annotation=Annotated[form.type, shown],
         )
+    yield inspect.Parameter("space", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=OwnSpaces)
 
 
 def takes_plan_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -122,6 +123,8 @@ def takes_plan_options(command: Callable[..., None]) -> Callable[..., None]:
             value = given.pop(form.name or option.name)
             if value not in (None, [], option.default):
                 options[option.name] = form.read(value)
+        if own := given.pop("space"):
+            options["spaces"] = with_own(options.get("spaces", {}), own)
         command(**given, options=options)
 
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -16,11 +16,10 @@ from dpframe.api.queries import Queries
 from dpframe.api.query_moments import WISHART
 from dpframe.cli.estimate import stacked
 from dpframe.cli.pipes import Source
-from dpframe.cli.spaces import read_spaces
+from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
 from dpframe.cli.terminal import plain
 from dpframe.cli.where import WHERE, read_where
 from dpframe.errors import ParameterError
-from dpframe.infer.drafted import check_reviewed
 from dpframe.ledger.ledger import Ledger
 
 
@@ -65,12 +64,7 @@ def query(
         Path | None,
         typer.Option(help="The columns' spaces, in a JSON or TOML file; see dpframe spaces.", show_default=False),
     ] = None,
-    space: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A column's space, as COLUMN=LOWER,UPPER or COLUMN=JSON, e.g. age=0,120; repeat.", show_default=False
-        ),
-    ] = None,
+    space: OwnSpaces = None,
     where: Annotated[
         str | None,
         typer.Option(
@@ -128,12 +122,11 @@ def query(
     if statistic == "count" and "where" not in options and neighbours == NEIGHBOURS[0]:
         raise ParameterError(WHERE)
     declared = {} if spaces is None else read_spaces(spaces)
-    check_reviewed(declared)
     queries = Queries(
         source,
         epsilon=epsilon,
         delta=delta,
-        spaces={**declared, **dict(map(_space, space or []))} if space else declared,
+        spaces=with_own(declared, space or []),
         contributions=contributions,
         neighbours=neighbours,
         confidence_level=confidence_level,
@@ -156,19 +149,6 @@ def _checked(statistic: str, columns: list[str]) -> _Question:
         takes = f"{least} column{'s' * (least > 1)}{more}" if least else "--where and no columns"
         raise ParameterError(f"{statistic} takes {takes}; got {len(columns)}")
     return asked
-
-
-def _space(text: str) -> tuple[str, Any]:
-    """Read COLUMN=LOWER,UPPER, or COLUMN=JSON as in a file of spaces."""
-    name, sign, spec = text.partition("=")
-    try:
-        found = json.loads(spec if spec.lstrip()[:1] in ("{", "[") else f"[{spec}]")
-    except (ValueError, RecursionError):
-        found = None
-    if not (name and sign) or not found:
-        raise ParameterError("--space must be COLUMN=LOWER,UPPER or COLUMN=JSON, e.g. --space age=0,120")
-    bounds = spec.lstrip()[:1] not in ("{", "[") and len(found) == 2
-    return name, {"lower": found[0], "upper": found[1]} if bounds else found
 
 
 _MIDDLE = (

@@ -21,7 +21,7 @@ from dpframe.cli.pipes import Source
 from dpframe.disk import atomic
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
 from dpframe.infer.declared import placeholder
-from dpframe.infer.drafted import TITLE, DraftedSpaces, drafted
+from dpframe.infer.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
 from dpframe.infer.from_data import Reader
 from dpframe.infer.types import from_type
 from dpframe.plan.plan import Plan
@@ -199,6 +199,58 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
     return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+OwnSpaces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--space",
+        help="A column's space: COLUMN=LOWER,UPPER for numbers and dates, COLUMN=VALUE,VALUE,… for a list, or "
+        "COLUMN=JSON as in a file of --spaces, which it overrides; e.g. age=0,120 or sex=F,M; repeat.",
+        show_default=False,
+    ),
+]
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
+
+
+def with_own(declared: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:
+    """Return the declarations of a file, and those of ``--space``, which go first.
+
+    Raises
+    ------
+    ParameterError
+        If a text declares no space, or the file is still to be reviewed.
+    """
+    check_reviewed(declared)
+    return {**declared, **dict(map(_own, texts))} if texts else declared
+
+
+def _own(text: str) -> tuple[str, Any]:
+    name, sign, spec = text.partition("=")
+    found = _values(spec.strip())
+    if not (name and sign) or not found:
+        raise ParameterError(
+            "--space must be COLUMN=LOWER,UPPER, COLUMN=VALUE,VALUE,… or COLUMN=JSON, e.g. --space age=0,120 or "
+            "--space sex=F,M"
+        )
+    try:
+        check_declaration(found)
+    except DpframeError as error:
+        raise ParameterError(f"--space of column {name!r}: {error}") from None
+    return name, found
+
+
+def _values(spec: str) -> Any:
+    """Return a declaration: two numbers or two dates are bounds, other values a list of them."""
+    try:
+        if spec[:1] in ("{", "["):
+            return json.loads(spec)
+        found = json.loads(f"[{spec}]")
+    except (ValueError, RecursionError):
+        found = [] if spec[:1] in ("{", "[") else [value.strip() for value in spec.split(",") if value.strip()]
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
+    dates = all(isinstance(value, str) and _DATE.fullmatch(value) for value in found)
+    return {"lower": found[0], "upper": found[1]} if len(found) == 2 and (numbers or dates) else found
 
 
 _UNREVIEWED = re.compile(r"(?m)^[ \t]*(//|#) reviewed: false[ \t]*$")

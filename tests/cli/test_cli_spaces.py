@@ -13,7 +13,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.cli.main import main
-from dpframe.cli.spaces import FORMS, read_spaces
+from dpframe.cli.spaces import FORMS, read_spaces, with_own
 from dpframe.infer.declared import placeholder
 
 
@@ -231,3 +231,61 @@ def test_what_is_half_filled_in_is_refused(run, source, tmp_path, left):
     assert "column 'age': fill in what is in capitals" in err
     (tmp_path / "spaces.json").write_text('{"age": [1, 2, 3], "age": [1, 2]}')
     assert "each once" in run("plan", source, "--epsilon", 1, "--spaces", tmp_path / "spaces.json")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "declared"),
+    [
+        ("age=0,120", {"lower": 0, "upper": 120}),
+        ("day=2020-01-01,2024-12-31", {"lower": "2020-01-01", "upper": "2024-12-31"}),
+        ("sex=F,M", ["F", "M"]),
+        ("children=0,1,2", [0, 1, 2]),
+        ("said=true,false", [True, False]),
+        ('town=["a,b", "c"]', ["a,b", "c"]),
+        (
+            'income={"space": "nullable", "inner": {"lower": 0, "upper": 9}}',
+            {"space": "nullable", "inner": {"lower": 0, "upper": 9}},
+        ),
+    ],
+)
+def test_a_space_is_declared_by_an_option_as_in_a_file(text, declared):
+    assert with_own({}, [text]) == {text.partition("=")[0]: declared}
+
+
+def test_options_go_before_a_file(run, source, tmp_path):
+    file = tmp_path / "spaces.json"
+    file.write_text('{"age": [3, 4], "sex": ["F", "M", "x", "y"]}', encoding="utf-8")
+    drops = [word for name in pq.read_schema(source).names if name not in ("age", "sex") for word in ("--drop", name)]
+    words = ["plan", source, "--epsilon", 1, "--spaces", file, "--space", "age=0,120", *drops, "--json"]
+    code, text, err = run(*words)
+    assert (code, err) == (0, "")
+    spaces = dpf.Plan.from_json(text).spaces
+    assert spaces["age"] == dpf.Integer(0, 120)
+    assert spaces["sex"] == dpf.Categorical(["F", "M", "x", "y"])
+
+
+@pytest.mark.parametrize("command", ["plan", "sanitize", "query"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("age", "--space must be COLUMN=LOWER,UPPER, COLUMN=VALUE,VALUE,… or COLUMN=JSON"),
+        ("=0,1", "--space must be"),
+        ("age={", "--space must be"),
+        ("age=", "--space must be"),
+        ("age=120,0", "column 'age': lower must be below upper"),
+        ('age={"lower": 0}', "--space of column 'age': "),
+    ],
+)
+def test_what_declares_no_space_is_refused(run, source, tmp_path, command, text, said):
+    more = {"plan": [], "sanitize": [tmp_path / "out.parquet"], "query": ["mean", "age"]}[command]
+    code, out, err = run(command, source, *more, "--epsilon", 1, "--space", text)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+def test_an_option_reviews_no_draft(run, source, tmp_path):
+    file = tmp_path / "draft.json"
+    assert run("spaces", source, "--draft", "-o", file)[0] == 0
+    code, _, err = run("plan", source, "--epsilon", 1, "--spaces", file, "--space", "age=0,120")
+    assert code == 2
+    assert "in a file write reviewed: true" in err
