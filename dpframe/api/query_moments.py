@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.accounting.budget import Budget
 from dpframe.api.asked import Asked, normal
 from dpframe.api.asking import Asking, facts_of, with_facts
 from dpframe.api.query_answers import (
@@ -22,7 +21,6 @@ from dpframe.errors import (
     name_list,
 )
 from dpframe.estimate.base import column_names
-from dpframe.totals.answers import Portion
 from dpframe.totals.questions import Moments
 from dpframe.totals.wishart import WishartNoise
 
@@ -87,11 +85,10 @@ class MomentQueries(Asking):
         names, asked, question, _ = self._moments(columns, "second_moments", None)
         size = len(names) + 1
 
-        def fitted(portion: Portion) -> tuple[str, WishartNoise, Budget]:
-            budget = portion.any_budget
-            return WISHART, WishartNoise.of(size, float(size), budget, self.contributions), budget
-
-        part, (_, noise, budget), stream = self._paid(question.add, asked, share, "second_moments", fitted)
+        # All of the budget at once is more of (ε, δ) than a step pays for.
+        budget = self._portions(share)[-1].any_budget
+        noise = WishartNoise.of(size, float(size), budget, self.contributions)
+        part, _, stream = self._paid(question.add, asked, share, "second_moments", lambda _: (WISHART, noise, budget))
         back, moments = back_matrix(question, asked), unit_moments(question, self.n)
         estimate = back @ (moments + noise.sample(stream.column("wishart", "measure"))) @ back.T / self.n
         scale = back @ noise.scale @ back.T

@@ -14,7 +14,6 @@ from dpframe.accounting.budget import Budget
 from dpframe.api import asking
 from dpframe.api.asked import Asked, linear, series
 from dpframe.api.asking import AUTO, Asking, counted_axis, facts_of, fitted_noises, with_facts
-from dpframe.api.query_budget import check_share
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import Noise, Portion
@@ -92,9 +91,11 @@ class SetQueries(Asking):
         counted, labels = self._kinds(asked, holds, cut=True)
         scored, _ = self._kinds(asked, holds, cut=False)
         check_whole(k, "k", 1, len(labels), of="values")
-        portion = self._spending.total.portion(check_share(share))
+        # All of the budget at once pays for more of pure choices, and for as much Gaussian noise.
+        portion = self._portions(share)[-1]
         if mechanism in SELECTORS or (mechanism is None and self._choice_errs_less(counted, scored, k, portion)):
-            return self._chosen_kinds(scored, labels, read, k, share, mechanism)
+            choices = self._choices(scored, k, portion, mechanism)
+            return self._chosen_kinds(scored, labels, read, share, choices)
         told = self._answer(counted, read, share, mechanism, "most_common")
         results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
         table = pd.DataFrame(results, index=labels).sort_values("estimate", ascending=False, kind="stable")
@@ -143,12 +144,11 @@ class SetQueries(Asking):
         scored: Cells | ItemCounts,
         labels: pd.Index[Any],
         read: Sequence[Asked],
-        k: int,
         share: float,
-        mechanism: str | None,
+        choices: Fit,
     ) -> pd.DataFrame:
         part, (name, (selectors, noises), budget), stream = self._paid(
-            scored.add, read, share, "most_common", lambda portion: self._choices(scored, k, portion, mechanism)
+            scored.add, read, share, "most_common", lambda _: choices
         )
         (counts,), left, found = scored.totals, list(range(len(labels))), []
         for at, selector in enumerate(selectors):
