@@ -69,7 +69,7 @@ if typing.TYPE_CHECKING:
     )
     from dpframe.tables.verify import verify
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "AlreadySanitizedError",

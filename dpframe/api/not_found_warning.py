@@ -8,6 +8,9 @@ from dpframe.errors import InferenceWarning, warn
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found_lines
 
+_WRITTEN = "convert text of a frame that writes dates or numbers, e.g. with pd.to_datetime, "
+"""Text of a CSV file is read as what it writes; that of a frame has a type of its own, which is text."""
+
 
 def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
     """Warn, in one line for all columns, of spaces that private inference did not find, with what to declare.
@@ -26,9 +29,11 @@ def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
     )
     entries = ", ".join(f"{missing.column!r}: {missing.placeholder}" for missing in plan.not_found)
     grounds = "; ".join([grounds, *nearly_found_lines(plan)])
+    is_text = any(missing.placeholder == "[CATEGORY, …]" for missing in plan.not_found)
     warn(
         f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns "
-        f"({grounds}); estimates of them are NaN unless asked for with clipped=True: declare spaces={{{entries}}}, or "
-        f"raise epsilon or infer_share ({'; '.join(['df.dp.expect(epsilon=…) says what to expect', *expected])})",
+        f"({grounds}); estimates of them are NaN unless asked for with clipped=True: declare spaces={{{entries}}}, "
+        f"{_WRITTEN if is_text else ''}or raise epsilon or infer_share "
+        f"({'; '.join(['df.dp.expect(epsilon=…) says what to expect', *expected])})",
         InferenceWarning,
     )

@@ -30,6 +30,11 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"\bnew_run\b", "dpframe vertical plan"),
     (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _spaces_file),
     (r"declare its space, spaces=\{('[^']*'): …\}", r"declare the space of \1 in --spaces FILE"),
+    (r"\bdeclare spaces=\{(.*)\}(?=, (?:convert text|or raise))", _spaces_file),
+    (
+        r"convert text of a frame that writes dates or numbers, e\.g\. with pd\.to_datetime",
+        "give text of a CSV file that writes dates or numbers its bounds, --space COLUMN=LOWER,UPPER",
+    ),
     (r"\bspaces=\{…\}", "--spaces FILE"),
     (r"\bspaces=draft\.confirm\(\)", "reviewed: true in the file"),
     (r"\bspaces=plan\b", "--plan FILE"),

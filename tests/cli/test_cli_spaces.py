@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -289,3 +290,25 @@ def test_an_option_reviews_no_draft(run, source, tmp_path):
     code, _, err = run("plan", source, "--epsilon", 1, "--spaces", file, "--space", "age=0,120")
     assert code == 2
     assert "in a file write reviewed: true" in err
+
+
+def test_dates_in_a_csv_file_and_in_a_frame_of_text(run, tmp_path):
+    """A CSV file's text is read as what it writes; a frame's text has a type, and messages say what to do."""
+    days = pd.Series(pd.date_range("2020-01-01", periods=600))
+    source = tmp_path / "in.csv"
+    pd.DataFrame({"day": days, "note": [f"note {i}" for i in range(600)]}).to_csv(source, index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, text, said = run("plan", source, "--epsilon", 1, "--space", "day=2020-01-01,2024-12-31", "--json")
+    assert code == 0
+    assert dpf.Plan.from_json(text).spaces["day"].inner_space.tag == "datetime"
+    assert 'pass --spaces FILE, which holds {"note": ["CATEGORY", …]}' in said
+    assert "give text of a CSV file that writes dates or numbers its bounds, --space COLUMN=LOWER,UPPER, or" in said
+    frame = pd.read_csv(source)
+    with pytest.raises(dpf.ColumnError, match="convert text that writes dates or numbers first"):
+        frame.dp.plan(epsilon=1, spaces={"day": ("2020-01-01", "2024-12-31")}, drop=["note"])
+    with pytest.warns(dpf.InferenceWarning, match=r"convert text of a frame that writes .* pd\.to_datetime, or raise"):
+        frame.dp.plan(epsilon=1, drop=["note"])
+    dated = frame.assign(day=pd.to_datetime(frame["day"]))
+    plan = dated.dp.plan(epsilon=1, spaces={"day": ("2020-01-01", "2024-12-31")}, drop=["note"])
+    assert plan.spaces["day"].inner_space.tag == "datetime"
