@@ -58,6 +58,9 @@ NEGLIGIBLE = 0.005
 _FOLLOWED = 0.1
 """Part of the noise's variance that a fit has at least."""
 
+_STRETCHES = 16
+"""Stretches of a column's cells whose profile likelihood is looked at."""
+
 _FEWEST = 1e-9
 """Share of rows below which a group is empty."""
 
@@ -321,7 +324,7 @@ class Joints:
         """Return what a fit to noise that goes beyond bounds leaves open, which a bootstrap about it does not show.
 
         A law so blurred may have heaps anywhere. For each such column it is as far as its own profile likelihood goes,
-        divided among other columns' cells as their rows are.
+        that of the stretch of cells in which a cell lies, divided among other columns' cells as their rows are.
         """
         found = np.zeros(shares.shape)
         for i, axis in enumerate(question.axes):
@@ -330,7 +333,9 @@ class Joints:
             fine = self.fine(axis)
             law = self._evidence.law(fine)
             parts = np.eye(axis.cells) if axis.grid is None else aggregation(law, axis.grid)
-            own = law.parts_of(parts, self._sampling(question.population), 1.0)[1]
+            stretch = np.arange(axis.cells) * min(_STRETCHES, axis.cells) // axis.cells
+            together = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64) @ parts
+            own = law.parts_of(together, self._sampling(question.population), 1.0)[1][stretch]
             others = shares.sum(axis=i, keepdims=True)
             found = np.hypot(found, np.moveaxis(own * np.moveaxis(np.sqrt(others), i, -1), -1, i))
         return np.asarray(found / question.unit(shares, self._source.n * self._source.weight))
