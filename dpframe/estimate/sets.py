@@ -25,7 +25,7 @@ from dpframe.arrays import FloatArray
 from dpframe.channels.set_channel import Levels, SetView
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
-from dpframe.estimate.surrogates import own_squares
+from dpframe.estimate.surrogates import own_squares, pieces, ratio
 from dpframe.evidence.combine import shrunk
 from dpframe.evidence.law import RowsLaw
 from dpframe.plan.columns import Column
@@ -84,11 +84,9 @@ class Counted:
 
     @staticmethod
     def _ratio(plain: Counted, squares: Counted, sampling: float) -> tuple[FloatArray, FloatArray]:
+        sums, around = (plain.first, plain.present), (squares.second, squares.crossed, squares.present_squares)
+        r, residual = ratio(sums, around, plain.of_square, sampling)
         with np.errstate(divide="ignore", invalid="ignore"):
-            r = plain.first / plain.present
-            residual = squares.second - 2 * r * squares.crossed + r**2 * squares.present_squares
-            own = plain.of_square - 2 * r * plain.first + r**2 * plain.present
-            residual = residual - own_squares(own, 0.0, sampling)
             # Too few rows leave no variance: then nothing is known.
             return r, np.where(residual > 0, residual / plain.present**2, np.inf)
 
@@ -145,15 +143,11 @@ class SetColumn:
     def bits(self, batches: Batches) -> Iterator[tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_], Any]]:
         """Yield the items shown by rows, shape (rows, items), where they are null, and the rows' other columns."""
         count = self.space.count
-        for codes in batches:
-            mine = codes[self.column.name]
-            for start in range(0, len(mine), CHUNK):
-                part = mine[start : start + CHUNK]
-                rows = np.ascontiguousarray(part, dtype="<u8").view(np.uint8)
-                bits = np.unpackbits(rows, axis=1, bitorder="little")
-                null = bits[:, count] > 0 if self.has_null else np.zeros(len(part), dtype=np.bool_)
-                rest = {name: values[start : start + CHUNK] for name, values in codes.items()}
-                yield bits[:, :count], null, rest
+        for codes in pieces(batches, CHUNK):
+            rows = np.ascontiguousarray(codes[self.column.name], dtype="<u8").view(np.uint8)
+            bits = np.unpackbits(rows, axis=1, bitorder="little")
+            null = bits[:, count] > 0 if self.has_null else np.zeros(len(bits), dtype=np.bool_)
+            yield bits[:, :count], null, codes
 
     @property
     def has_null(self) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.arrays import FloatArray, IntArray
+from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, InferenceWarning, ParameterError, check_whole, name_list, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import ListedAxis
@@ -159,10 +159,6 @@ class Synthesizer:
         """Shares of every column's fine cells, numbers at their measured mean."""
         return {name: self._model.fine(name) for name in self._model.names}
 
-    def _raked(self, cells: Sequence[IntArray], generator: np.random.Generator) -> list[IntArray]:
-        """Return drawn rows brought to the shares of what was measured together."""
-        return raked(cells, [member.cells for member in self._model.columns.values()], self._measured, generator)
-
     @cached_property
     def _measured(self) -> dict[tuple[int, ...], FloatArray]:
         """Shares of the tables that were measured, of their pairs and of columns, the largest first.
@@ -177,45 +173,36 @@ class Synthesizer:
 
     def given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of original rows, one for each released row, given that row."""
-        return self._by_rules(self._given(released, generator))
-
-    def _by_rules(self, drawn: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """Return rows that keep the plan's rules, mended as original rows are: new draws would move means more."""
-        rules = self._source.plan.bound_rules
-        return dict(rules.mended(drawn)) if set(rules.names) <= set(drawn) else drawn
-
-    def _given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-        members = self._model.columns
-        none = np.zeros(len(next(iter(released.values()))), dtype=np.int64)
-        classes = {n: m.axis.classify(released[n]) if self._heard[n] else none for n, m in members.items()}
-        drawn = {}
-        if members:
-            channels = [m.channel if self._heard[n] else np.ones((1, m.cells)) for n, m in members.items()]
-            cells = draw_given(self._mixture, channels, list(classes.values()), generator)
-            if self._source.plan.shuffle:  # parts of rows in order are not like the table
-                cells = self._raked(cells, generator)
-            for (name, member), cell in zip(members.items(), cells, strict=True):
-                channel = member.axis.channel if self._heard[name] else None
-                inside = self._within(name, cell, generator, channel, classes[name])
-                drawn[name] = self._codes(member, inside, generator)
-        for column in self._others:
-            drawn[column.name] = self._alone(column, released[column.name], generator)
-        return drawn
+        return self._drawn(released, len(next(iter(released.values()))), generator)
 
     def fresh(self, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of new rows."""
-        return self._by_rules(self._fresh(rows, generator))
+        return self._drawn(None, rows, generator)
 
-    def _fresh(self, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-        drawn = {}
-        if self._model.names:
-            cells = draw_fresh(self._mixture, rows, generator)
-            cells = self._raked(cells, generator)
-            for (name, member), cell in zip(self._model.columns.items(), cells, strict=True):
-                drawn[name] = self._codes(member, self._within(name, cell, generator, None, None), generator)
+    def _drawn(self, released: Codes | None, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+        members, rules, drawn = self._model.columns, self._source.plan.bound_rules, {}
+        heard = dict.fromkeys(members, False) if released is None else self._heard
+        none = np.zeros(rows, dtype=np.int64)
+        classes = {
+            n: none if released is None or not heard[n] else m.axis.classify(released[n]) for n, m in members.items()
+        }
+        if members:
+            if released is None:
+                cells = draw_fresh(self._mixture, rows, generator)
+            else:
+                channels = [m.channel if heard[n] else np.ones((1, m.cells)) for n, m in members.items()]
+                cells = draw_given(self._mixture, channels, list(classes.values()), generator)
+            if released is None or self._source.plan.shuffle:  # parts of rows in order are not like the table
+                cells = raked(cells, [member.cells for member in members.values()], self._measured, generator)
+            for (name, member), cell in zip(members.items(), cells, strict=True):
+                channel = member.axis.channel if heard[name] else None
+                inside = self._within(name, cell, generator, channel, classes[name])
+                drawn[name] = self._codes(member, inside, generator)
         for column in self._others:
-            drawn[column.name] = self._alone(column, None, generator, rows)
-        return drawn
+            own = None if released is None else released[column.name]
+            drawn[column.name] = self._alone(column, own, generator, rows)
+        # Mended as original rows are: new draws would move means more.
+        return dict(rules.mended(drawn)) if set(rules.names) <= set(drawn) else drawn
 
     def _within(
         self,
@@ -225,7 +212,6 @@ class Synthesizer:
         channel: FloatArray | None,
         classes: npt.NDArray[np.int64] | None,
     ) -> npt.NDArray[np.int64]:
-        """Return the fine cell of rows."""
         member = self._model.columns[name]
         if member.cells == member.axis.cells:
             return cell

@@ -23,7 +23,7 @@ from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Reading
 from dpframe.estimate.joint_domain import check_cells
-from dpframe.estimate.surrogates import own_squares
+from dpframe.estimate.surrogates import own_squares, pieces
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces.vectors import VectorSpace
@@ -63,18 +63,17 @@ def largest_deviations(basis: FloatArray, covariances: FloatArray, level: float)
 
     By draws of a generator with a fixed seed, the same for all, so that a band is a function of the release.
     """
-    draws = np.random.default_rng(0).standard_normal((DRAWS, covariances.shape[-1])).T
-    return [_largest_deviation(basis, one, level, draws) for one in covariances]
-
-
-def _largest_deviation(basis: FloatArray, covariance: FloatArray, level: float, draws: FloatArray) -> float:
-    if not np.isfinite(covariance).all():
-        return math.inf
-    values, directions = np.linalg.eigh((covariance + covariance.T) / 2)
-    root = basis @ directions * np.sqrt(np.maximum(values, 0.0))
-    scale = np.sqrt((root**2).sum(axis=1))
-    found = (root[scale > 0] / scale[scale > 0, None]) @ draws
-    return float(np.quantile(np.abs(found, out=found).max(axis=0, initial=0), level))
+    draws, found = np.random.default_rng(0).standard_normal((DRAWS, covariances.shape[-1])).T, []
+    for one in covariances:
+        if not np.isfinite(one).all():
+            found.append(math.inf)
+            continue
+        values, directions = np.linalg.eigh((one + one.T) / 2)
+        root = basis @ directions * np.sqrt(np.maximum(values, 0.0))
+        scale = np.sqrt((root**2).sum(axis=1))
+        apart = (root[scale > 0] / scale[scale > 0, None]) @ draws
+        found.append(float(np.quantile(np.abs(apart, out=apart).max(axis=0, initial=0), level)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -123,37 +122,35 @@ class VectorColumn:
         d, classes = self.length, 1 if group is None else group.classes
         check_cells([classes, d, d])
         found = tuple(np.zeros((classes, *shape)) for shape in ((d,), (), (d, d), (d, d), (d,), ()))
-        for codes in batches:
-            for start in range(0, len(codes[self.column.name]), CHUNK):
-                part = codes[self.column.name][start : start + CHUNK]
-                kinds = np.zeros(len(part), dtype=np.int64)
-                if group is not None:
-                    kinds = group.classify(codes[group.name][start : start + CHUNK]).astype(np.int64)
-                for kind in np.unique(kinds):
-                    for total, own in zip(found, self._sums_of(part[kinds == kind]), strict=True):
-                        total[kind] += own
+        for codes in pieces(batches, CHUNK):
+            part = codes[self.column.name]
+            kinds = np.zeros(len(part), dtype=np.int64) if group is None else group.classify(codes[group.name])
+            for kind in np.unique(kinds):
+                for total, own in zip(found, self._sums_of(part[kinds == kind]), strict=True):
+                    total[kind] += own
         return found
 
     def _sums_of(self, codes: npt.NDArray[Any]) -> tuple[FloatArray | float, ...]:
-        kept, flipped = self.column.mechanism.present
         null = self._is_null(codes)
         fields = self.space.ball.unpack(codes[~null])
         at_null, square_at_null, absent = self._null
         first, second = self._surrogates
-        plain = first[fields]
+        plain, nulls = first[fields], int(null.sum())
         products = plain.T @ plain
         np.fill_diagonal(products, second[fields].sum(axis=0))
-        rows, nulls = len(fields), int(null.sum())
-        a = (plain - flipped * at_null) / kept
-        p = (1 - flipped * absent) / kept
+        a, p = self._present(plain, at_null), np.full(len(fields), self._present(1.0, absent))
         return (
             a.sum(axis=0) + nulls * at_null,
-            rows * p + nulls * absent,
-            (products - rows * flipped * square_at_null) / kept + nulls * square_at_null,
+            p.sum() + nulls * absent,
+            self._present(products, len(fields) * square_at_null) + nulls * square_at_null,
             a.T @ a + nulls * np.outer(at_null, at_null),
-            a.sum(axis=0) * p + nulls * at_null * absent,
-            rows * p * p + nulls * absent * absent,
+            p @ a + nulls * at_null * absent,
+            p @ p + nulls * absent * absent,
         )
+
+    def _present(self, shown: Any, at_null: Any) -> Any:
+        kept, flipped = self.column.mechanism.present
+        return (shown - flipped * at_null) / kept
 
     def _is_null(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         space: Any = self.column.space
@@ -191,13 +188,10 @@ class VectorColumn:
         crossed = np.einsum("ik,jk->kij", basis, basis).reshape(self.length, d * d)
         centre, totals = basis @ means.values[0], np.zeros((3, d, d))
         rows, weight, squared = 0, 0.0, 0.0
-        for codes in batches:
-            for start in range(0, len(codes[self.column.name]), CHUNK // 16):
-                part = codes[self.column.name][start : start + CHUNK // 16]
-                h, present = self._products(part, basis, crossed, centre)
-                totals += (h.sum(axis=0), np.einsum("nij,n->ij", h, present), (h * h).sum(axis=0))
-                rows, weight = rows + len(part), weight + float(present.sum())
-                squared += float(present @ present)
+        for codes in pieces(batches, CHUNK // 16):
+            h, present = self._products(codes[self.column.name], basis, crossed, centre)
+            totals += (h.sum(axis=0), np.einsum("nij,n->ij", h, present), (h * h).sum(axis=0))
+            rows, weight, squared = rows + len(h), weight + float(present.sum()), squared + float(present @ present)
         if rows < 2 or weight <= 0:
             return np.full((d, d), np.nan), np.full((d, d), np.inf)
         own = totals[0] / weight
@@ -209,17 +203,16 @@ class VectorColumn:
         self, codes: npt.NDArray[Any], basis: FloatArray, crossed: FloatArray, centre: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return the surrogates of (y − r)(y − r)ᵀ·present, shape (n, width, width), and of presence."""
-        kept, flipped = self.column.mechanism.present
         null, d = self._is_null(codes), len(basis)
         fields = self.space.ball.unpack(codes)
         at_null, square_at_null, absent = self._null
         plain, second = (table[fields] for table in self._surrogates)
         shown = plain @ basis.T
-        square = basis @ square_at_null @ basis.T
+        square, mean = basis @ square_at_null @ basis.T, basis @ at_null
         products = shown[:, :, None] * shown[:, None, :] + ((second - plain**2) @ crossed).reshape(-1, d, d)
-        products = np.where(null[:, None, None], square, (products - flipped * square) / kept)
-        values = np.where(null[:, None], basis @ at_null, (shown - flipped * (basis @ at_null)) / kept)
-        present = np.where(null, absent, (1 - flipped * absent) / kept)
+        products = np.where(null[:, None, None], square, self._present(products, square))
+        values = np.where(null[:, None], mean, self._present(shown, mean))
+        present = np.where(null, absent, self._present(1.0, absent))
         moved = values[:, :, None] * centre
         return products - moved - moved.transpose(0, 2, 1) + present[:, None, None] * np.outer(centre, centre), present
 
