@@ -19,6 +19,7 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.tables.mixture import Mixture, fit_mixture, targets_of
+from dpframe.estimate.tables.raking import Margin, scaled
 from dpframe.estimate.tables.tables import Evidence, Table
 from dpframe.evidence.number_law import project
 
@@ -258,19 +259,8 @@ def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArra
 def fit_to_margins(
     start: FloatArray, margins: Mapping[tuple[int, ...], FloatArray], sweeps: int = SWEEPS
 ) -> FloatArray:
-    """Scale a joint to margins, given by the axes that they are of, in turn (Deming and Stephan 1940).
-
-    >>> fit_to_margins(np.full((2, 2), 0.25), {(0,): np.array([0.9, 0.1])})
-    array([[0.45, 0.45],
-           [0.05, 0.05]])
-    """
-    joint = start
-    for _ in range(sweeps):
-        for axes, margin in margins.items():
-            others = tuple(i for i in range(joint.ndim) if i not in axes)
-            have = joint.sum(axis=others, keepdims=True)
-            joint = joint * np.divide(np.expand_dims(margin, others), have, out=np.zeros_like(have), where=have > 0)
-    return joint
+    """Scale a joint to margins, given by the axes that they are of; see `scaled`."""
+    return scaled(start, [Margin.of_axes(margin, axes, start.ndim) for axes, margin in margins.items()], sweeps)
 
 
 def geometric_joint(own: FloatArray, pairs: Mapping[tuple[int, ...], FloatArray], weight: float = 0.5) -> FloatArray:

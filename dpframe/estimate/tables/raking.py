@@ -1,4 +1,4 @@
-"""Drawn rows brought to the shares of tables of several columns, which the mixture they were drawn from does not hold.
+"""Weights scaled to their margins: the cells of a joint, and drawn rows, whose mixture does not hold all tables.
 
 Rows that are alike in all columns have one weight. The weights are scaled to each table in turn (Deming and Stephan
 1940), and rounded to whole rows of the same number; rows of a kind that has too many take one that has too few.
@@ -6,9 +6,11 @@ Rows that are alike in all columns have one weight. The weights are scaled to ea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from dpframe.arrays import FloatArray, IntArray
 
@@ -56,7 +58,10 @@ def raked(
         return list(cells)
     _, first, kind, held = np.unique(_keys(cells, sizes), return_index=True, return_inverse=True, return_counts=True)
     of_kinds = [cell[first] for cell in cells]
-    wanted = _rounded(_weights(of_kinds, held, tables), len(kind), generator)
+    aims: Iterable[Margin] = _aims(of_kinds, float(len(kind)), tables)
+    many = len(held) * len(tables) > MOST_PLACES
+    weights = scaled(held.astype(np.float64), aims if many else list(aims), 1 if many else SWEEPS, FURTHEST)
+    wanted = _rounded(weights, len(kind), generator)
     taken = _exchanged(kind, held, wanted, generator)
     return [np.asarray(column[taken], dtype=np.int64) for column in of_kinds]
 
@@ -72,27 +77,49 @@ def _keys(cells: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
     return keys
 
 
-def _weights(of_kinds: Sequence[IntArray], held: IntArray, tables: Mapping[tuple[int, ...], FloatArray]) -> FloatArray:
-    """Return how many rows each kind should have."""
-    rows, weights = float(held.sum()), held.astype(np.float64)
-    aims: Iterable[tuple[IntArray, FloatArray]] = _aims(of_kinds, rows, tables)
-    many = len(held) * len(tables) > MOST_PLACES
-    aims = aims if many else list(aims)
-    for _ in range(1 if many else SWEEPS):
-        for places, wanted in aims:
-            have = np.bincount(places, weights, minlength=len(wanted))
-            ratio = np.clip(wanted / np.maximum(have, 1e-9), 1 / FURTHEST, FURTHEST)
-            weights *= np.where(wanted < FEWEST, 1.0, ratio)[places]
+class Margin(NamedTuple):
+    """Sums of weights: those wanted, how they are taken, and how factors of them become factors of the weights."""
+
+    wanted: FloatArray
+    sums: Callable[[FloatArray], FloatArray]
+    spread: Callable[[FloatArray], FloatArray]
+
+    @classmethod
+    def of_axes(cls, shares: FloatArray, axes: Collection[int], dimensions: int) -> Margin:
+        """Return the margin of some axes of an array."""
+        others = tuple(i for i in range(dimensions) if i not in axes)
+        return cls(np.expand_dims(shares, others), lambda joint: joint.sum(axis=others, keepdims=True), np.asarray)
+
+    @classmethod
+    def of_places(cls, wanted: FloatArray, places: npt.NDArray[np.integer]) -> Margin:
+        """Return the margin by the place of every weight; places of few rows have no aim."""
+        return cls(
+            wanted,
+            lambda weights: np.bincount(places, weights, minlength=len(wanted)).astype(np.float64),
+            lambda ratio: np.where(wanted < FEWEST, 1.0, ratio)[places],
+        )
+
+
+def scaled(weights: FloatArray, margins: Iterable[Margin], sweeps: int, furthest: float | None = None) -> FloatArray:
+    """Scale weights to margins in turn (Deming and Stephan 1940), each by so much at most in one step.
+
+    >>> scaled(np.full((2, 2), 0.25), [Margin.of_axes(np.array([0.9, 0.1]), (0,), 2)], 1)
+    array([[0.45, 0.45],
+           [0.05, 0.05]])
+    """
+    for _ in range(sweeps):
+        for wanted, sums, spread in margins:
+            have = sums(weights)
+            ratio = np.divide(wanted, have, out=np.zeros_like(have), where=have > 0)
+            weights = weights * spread(ratio if furthest is None else np.clip(ratio, 1 / furthest, furthest))
     return weights
 
 
-def _aims(
-    of_kinds: Sequence[IntArray], rows: float, tables: Mapping[tuple[int, ...], FloatArray]
-) -> Iterator[tuple[IntArray, FloatArray]]:
-    """Yield for each table the place of every kind, and the rows that places should have."""
+def _aims(of_kinds: Sequence[IntArray], rows: float, tables: Mapping[tuple[int, ...], FloatArray]) -> Iterator[Margin]:
     for columns, shares in tables.items():
         cells, wanted = _well_filled(shares.ravel() * rows)
-        yield cells[np.ravel_multi_index([of_kinds[c] for c in columns], shares.shape)].astype(np.int32), wanted
+        places = cells[np.ravel_multi_index([of_kinds[c] for c in columns], shares.shape)].astype(np.int32)
+        yield Margin.of_places(wanted, places)
 
 
 def _well_filled(wanted: FloatArray) -> tuple[IntArray, FloatArray]:
