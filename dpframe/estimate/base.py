@@ -226,7 +226,8 @@ class Reading:
         out.attrs |= {"source": "both" if measured else "rows"} | self._said_of_tails(names)
         if missing:
             out.attrs[NOT_FOUND] = missing
-        self._warn_of_tails(names)
+        # A correlation's interval does not hold what lies beyond, as a variance's does.
+        self._warn_of_tails(names, lambda tails: tails.may_matter)
         return out
 
     def _pair_known(
@@ -235,10 +236,10 @@ class Reading:
         pair = self._joints.tables.pair(a.column.name, b.column.name)
         return None if pair is None else pair.moments(a.line[1], b.line[1], ddof, population)
 
-    def _warn_of_tails(self, names: Iterable[str]) -> None:
+    def _warn_of_tails(self, names: Iterable[str], matter: Callable[[Tails], bool]) -> None:
         for name in names:
             tails = self._tails(name)
-            if tails is not None and tails.matter:
+            if tails is not None and matter(tails):
                 warn(
                     f"variances and correlations of column {name!r} are of values clipped to the bounds that inference "
                     f"found, and about {100 * tails.share:.2g} % of the rows seem to lie beyond; declare "

@@ -142,10 +142,16 @@ class Tails:
         return (0.0, 0.0), _over((low + high, math.hypot(low_error, high_error)), self.present)
 
     @property
-    def matter(self) -> bool:
+    def may_matter(self) -> bool:
         """Whether rows are seen beyond the bounds that may add more than a fifth to the variance."""
         value, error = self.of_variance()[1]
         return self.share > 0 and value + error > _MATTERS * self.variance
+
+    @property
+    def matter(self) -> bool:
+        """Whether rows are seen beyond the bounds that surely add more than a fifth to the variance."""
+        value, error = self.of_variance()[1]
+        return self.share > 0 and value - _SUSPECT * error > _MATTERS * self.variance
 
 
 def _added(tails: Sequence[Sequence[Tail]]) -> tuple[FloatArray, FloatArray]:

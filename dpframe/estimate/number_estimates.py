@@ -287,7 +287,8 @@ class NumberEstimates(VectorEstimates):
         {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
         found = self._variance(column, check_whole(ddof, "ddof", 0), target)
-        self._warn_of_tails([column])
+        # The interval holds what may lie beyond; a warning is for what surely does.
+        self._warn_of_tails([column], lambda tails: tails.matter)
         return found
 
     def _variance(self, column: str, ddof: int, target: str) -> pd.Series[Any]:
@@ -342,7 +343,9 @@ class NumberEstimates(VectorEstimates):
         point = min(max(math.sqrt(value), lower), upper) if math.isfinite(value) else math.nan
         error = max((upper - lower) / (2 * z), _error_of_root(value, own))
         results = Results(*np.array([point, error, lower, upper])[:, None])
-        return self._in_units(results, column, "duration").series(column)
+        out = self._in_units(results, column, "duration").series(column)
+        out.attrs |= moment.attrs
+        return out
 
     def _with_fit(self, found: pd.Series[Any], column: str, ddof: int, target: str) -> pd.Series[Any]:
         law, rows = self._joints.law(column), max(float(self._all_rows), ddof + 1.0)
