@@ -16,7 +16,7 @@ from hypothesis import settings
 from other_systems import AWAY, take_away
 
 import dpframe as dpf
-from dpframe.api import planning
+from dpframe.api import budgets
 
 # The same examples in every run of CI, fresh ones elsewhere; a few for further Pythons.
 settings.register_profile("fixed", derandomize=True)
@@ -111,7 +111,7 @@ ADULT_BOUNDS = {
 @pytest.fixture(autouse=True)
 def requests_of_other_tests_are_forgotten():
     """Inference of tables of as many rows and of the same names warns, whichever test of this process was first."""
-    planning._requests.clear()
+    budgets._requests.clear()
 
 
 @pytest.fixture(scope="session")

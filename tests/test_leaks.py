@@ -34,7 +34,7 @@ from dpframe.errors import ColumnError, OrderLeakWarning, PrivacyLeakWarning
 from dpframe.plan.build import build_plan
 from dpframe.plan.plan import Plan
 from dpframe.release.release import release
-from dpframe.tables import job, spill
+from dpframe.tables import conversion, spill
 
 KEY = bytes(range(32))
 ROWS = 4_000
@@ -380,7 +380,7 @@ def test_spill_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     At this budget every released age is 42. Encrypted, each byte value has the same share: the statistic has 255
     degrees of freedom, and exceeds 400 with probability below 1e-8.
     """
-    monkeypatch.setattr(job, "BUCKET_ROWS", 700)
+    monkeypatch.setattr(conversion, "BUCKET_ROWS", 700)
     monkeypatch.setattr(spill, "SPILL_ROWS", 500)
     rows, found = 20_000, {}
     pq.write_table(pa.table({"age": [42] * rows, "note": [SECRET] * rows}), tmp_path / "in.parquet")

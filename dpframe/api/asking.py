@@ -7,9 +7,10 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,7 @@ from dpframe.infer.declared import declared_space
 from dpframe.infer.drafted import check_reviewed
 from dpframe.ledger.account import Account, Cost
 from dpframe.ledger.currencies import Amount, down, up
+from dpframe.ledger.job import Job
 from dpframe.noise.keystream import Keystream
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import wrap
@@ -58,6 +60,7 @@ AUTO = ("geometric", "gaussian")
 """Without a named mechanism, the one of these with less noise is taken."""
 
 
+D = TypeVar("D")
 Fitted = TypeVar("Fitted", bound=tuple[Any, Any, Budget])
 """A mechanism's name, its noise, and what that costs by itself."""
 
@@ -191,47 +194,89 @@ class Asking:
 
         ways = [fitted(portion) for portion in self._portions(share)]
         least = min(ways, key=lambda way: noise_of(question, way[1]))
-        part, (chosen, noises, budget), stream = self._paid(question.add, list(columns), share, kind, lambda _: least)
-        values = tuple(
-            np.array(noise.add(totals, stream.column(json.dumps([kind, i]), "measure")), dtype=np.float64)
-            for i, (totals, noise) in enumerate(zip(question.totals, noises, strict=True))
-        )
-        return Answered(values, noises, facts_of(chosen, part, budget, self.unit))
+
+        def drawn(paid: Paid[tuple[str, tuple[Noise, ...], Budget]]) -> Answered:
+            chosen, noises, budget = paid.fitted
+            values = tuple(
+                np.array(noise.add(totals, paid.stream.column(json.dumps([kind, i]), "measure")), dtype=np.float64)
+                for i, (totals, noise) in enumerate(zip(question.totals, noises, strict=True))
+            )
+            return Answered(values, noises, facts_of(chosen, paid.share, budget, self.unit))
+
+        return self._drawn(question.add, list(columns), share, kind, lambda _: least, drawn)
 
     def _portions(self, share: float) -> list[Portion]:
         """Return the ways in which an answer may spend a share; a ledger adds it up with others, and leaves one."""
         portions = self._spending.total.portions(check_share(share))
         return portions if self._account is None else portions[:1]
 
-    def _paid(
+    def _drawn(
         self,
         add: Callable[[dict[str, Codes]], None],
         asked: Sequence[Asked],
         share: float,
         kind: str,
         fit: Callable[[Portion], Fitted],
-    ) -> tuple[Fraction, Fitted, Keystream]:
-        """Check, count, spend, and take the key to draw with: in this order, here and nowhere else.
+        draw: Callable[[Paid[Fitted]], D],
+    ) -> D:
+        """Run the job of an answer, and return what ``draw`` makes of it.
 
         ``add`` is given the codes of every batch; ``fit`` finds the noise of a portion, and what it costs by itself, or
         refuses.
         """
-        part = check_share(share)
-        check_types(asked)
-        self._spending.refuse(part)
-        portion = self._spending.total.portion(part)
-        fitted = fit(portion)
-        for codes in batches(self._table, asked):
-            add(codes)
+        return _Answer(self._table, self._spending, self._account, self.unit, add, asked, share, kind, fit, draw).run()
 
+
+@dataclass(frozen=True)
+class Paid(Generic[Fitted]):
+    """What an answer is drawn from once it is paid for: its share, its noise, and the stream of its own key."""
+
+    share: Fraction
+    fitted: Fitted
+    stream: Keystream
+
+
+@dataclass(frozen=True)
+class _Answer(Job[tuple[Fraction, Portion, Fitted], D], Generic[Fitted, D]):
+    """The job of one answer: its noise is found and its rows are counted before anything is spent."""
+
+    table: Table
+    spending: Spending
+    account: Account | None
+    unit: Unit
+    add: Callable[[dict[str, Codes]], None]
+    asked: Sequence[Asked]
+    share: float
+    kind: str
+    fit: Callable[[Portion], Fitted]
+    then: Callable[[Paid[Fitted]], D]
+
+    def check(self) -> tuple[Fraction, Portion, Fitted]:
+        part = check_share(self.share)
+        check_types(self.asked)
+        self.spending.refuse(part)
+        portion = self.spending.total.portion(part)
+        fitted = self.fit(portion)
+        for codes in batches(self.table, self.asked):
+            self.add(codes)
+        return part, portion, fitted
+
+    def spend(self, checked: tuple[Fraction, Portion, Fitted]) -> None:
+        part, portion, fitted = checked
         cost = Cost(fitted[2], portion.step, unit=self.unit)
-        self._spending.once(part, lambda: self._enter(cost, kind))
 
-        return part, fitted, Keystream(fresh_key())
+        def pay() -> None:
+            if self.account is not None:
+                self.account.spend(cost, f"query: {self.kind}")
 
-    def _enter(self, cost: Cost, kind: str) -> None:
-        if self._account is not None:
-            self._account.spend(cost, f"query: {kind}")
+        self.spending.once(part, pay)
+
+    def key(self) -> bytes:
+        return fresh_key()
+
+    def draw(self, checked: tuple[Fraction, Portion, Fitted], receipt: str | None, key: bytes) -> D:
+        part, _, fitted = checked
+        return self.then(Paid(part, fitted, Keystream(key)))
 
 
 def fresh_key() -> bytes:

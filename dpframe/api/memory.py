@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpframe.api.planning import Ready
+from dpframe.api.job import Ready
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest, permutation, release
 from dpframe.release.tables import measured_tables

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.api.expected_errors import expected_errors, first_lines, typical_space
-from dpframe.api.identity import content, request_digest, table_digest, warn_of_parts
+from dpframe.api.identity import request_digest
 from dpframe.api.mechanism_options import check_bounded, check_ready_mechanisms, hides, may_move_shares, takes, taking
 from dpframe.api.not_found_warning import warn_not_found
 from dpframe.api.options import PlanOptions, check_names, checked
@@ -26,11 +24,8 @@ from dpframe.errors import (
     ColumnError,
     InferenceWarning,
     LargeEpsilonWarning,
-    LedgerError,
     ParameterError,
     PlanError,
-    RepeatedReleaseWarning,
-    check_whole,
     name_list,
     warn,
 )
@@ -38,12 +33,10 @@ from dpframe.infer.declared import empty_columns, identifiers, infer_spaces, war
 from dpframe.infer.private import Measurement, histograms_of, rounds_of
 from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
-from dpframe.ledger import job_keys
-from dpframe.ledger.account import INFERENCE, Account, Cost, cost_of_promise
-from dpframe.noise.keystream import Keystream, choice_key, inference_id
+from dpframe.ledger.account import Cost, cost_of_promise
+from dpframe.noise.keystream import inference_id
 from dpframe.plan.asked import AskedOf
 from dpframe.plan.build import build_plan, default_delta
-from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.findings import judge_spaces
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.losses import expected_losses
@@ -51,17 +44,12 @@ from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import BoundRules
 from dpframe.plan.steps import row_cap
-from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field, is_open
-from dpframe.tables.checks import check_columns, check_released_types, located
+from dpframe.tables.checks import check_columns
 from dpframe.tables.frames import Frame, wrap
-from dpframe.tables.table import Codes, Table
+from dpframe.tables.table import Table
 from dpframe.threads import one_thread
-
-T = TypeVar("T", bound=Table)
-
-RELEASE = "release"
 
 
 @dataclass(frozen=True)
@@ -94,84 +82,6 @@ class Request:
         return request_digest(self.epsilon, self.delta, self.options) if self.plan is None else self.plan.digest
 
 
-@dataclass
-class ReleaseBudget:
-    """Where a request is paid from, and the secret key that is drawn with once it is paid.
-
-    Without an account nothing is entered; ``ready`` is the key that an entry point was given.
-    """
-
-    account: Account | None
-    ready: bytes | None = None
-    keyed: ClassVar[bool] = True
-    """Whether a key that is ready was given: it knows no table, and serves one."""
-
-    def __post_init__(self) -> None:
-        if self.ready is not None:
-            Keystream(self.ready)  # a wrong key is refused before anything is spent
-
-    def cost(self, plan: Plan) -> Cost:
-        """Return what a release under a plan costs."""
-        return Cost(plan.release, unit=plan.unit) if self.account is None else self.account.cost(plan)
-
-    def settle(self, reused: Inferred | None, unit: Unit) -> None:
-        """Enter what finding the spaces of another plan has cost, if they are taken from it."""
-        if self.account is not None:
-            self.account.settle(reused, unit)
-
-    def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
-        """Enter a spend, for good, and return its receipt; without an account only warn of repetitions."""
-        if self.account is not None:
-            if self.account.part is not None:
-                warn_of_parts(self.account, content(table))
-            return self.account.spend(cost, what, self._identity(table, cost.wanted, codes))
-        if what == INFERENCE:
-            _warn_if_repeated(table, cost.budget)
-        return None
-
-    def _identity(self, table: Table, wanted: bytes | None, codes: Codes) -> str | None:
-        """Return the id of a release under a key that was given, the same if repeated; None for a fresh one."""
-        if self.ready is None or self.account is None or wanted is None:
-            return None
-        tabled = table_digest(table, codes, self.ready)
-        if tabled is None:
-            return None
-        # What begins alike has the same noise, and what goes on alike is of the same table, too.
-        noise, rows = job_keys.release_id(self.ready, "", wanted)[:10], job_keys.release_id(self.ready, "", tabled)[:10]
-        if self.keyed:
-            self._check_key(self.account, noise, rows)
-        bound = job_keys.bind(tabled, wanted)
-        return noise + rows + job_keys.release_id(self.ready, self.account.name, bound)[:12]
-
-    def _check_key(self, account: Account, noise: str, rows: str) -> None:
-        """Raise `LedgerError` for a key that has drawn the same noise for another table, or another part."""
-        for entry in account.ledger.begun(noise):
-            if not entry.release_id.startswith(noise + rows):
-                raise LedgerError(
-                    "key has drawn the same noise for another table, and two tables under one noise show how they "
-                    "differ; leave key out, which takes a fresh one"
-                )
-            parts = {entry.part, account.part} - {None}
-            if entry.dataset == account.dataset and len(parts) > 1:
-                raise LedgerError(
-                    f"these rows were released under this key as part {name_list([entry.part or ''])}, and parts have "
-                    "no row in common; name that part"
-                )
-
-    @property
-    def key(self) -> bytes:
-        """32 secret bytes; read once, after `pay`."""
-        return secrets.token_bytes(32) if self.ready is None else self.ready
-
-    @property
-    def choice(self) -> bytes:
-        """32 secret bytes that rows of persons are chosen with, before anything is read of them: fresh, or the key's.
-
-        A choice gives nothing away by itself, so that it may be made before `pay`.
-        """
-        return secrets.token_bytes(32) if self.ready is None else choice_key(self.ready)
-
-
 def check_plan(plan: Any) -> None:
     """Raise `ParameterError` for what is no plan."""
     if not isinstance(plan, Plan):
@@ -187,32 +97,6 @@ def raw_frame(table: Any, plan: Any, work: str) -> Frame:
     if plan.privacy_id is not None:
         raise ParameterError(f"plan chooses rows by privacy_id, in secret and anew each time; {work} one without it")
     return frame
-
-
-def of_persons(table: T, request: Request, key: bytes) -> T:
-    """Return a table with as many rows of every person, where a request names the column that identifies them.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such column, or the number of rows is not a whole number from 1 on.
-    ColumnError
-        If a row has no id, or ids are neither whole numbers nor text.
-    """
-    plan, options = request.plan, request.options
-    name = options.get("privacy_id") if plan is None else plan.privacy_id
-    if name is None or table.text is not None:
-        return table
-    if name not in table.names:
-        raise ParameterError(f"privacy_id names {name!r}, which is not a column; columns are {name_list(table.names)}")
-    if name in (*options.get("drop", ()), *options.get("passthrough", ())):
-        raise ParameterError(f"privacy_id {name!r} does not leave by itself; take it out of drop and passthrough")
-    rows = options.get("contributions", 1) if plan is None else plan.contributions
-    rows = check_whole(rows, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person, with privacy_id")
-    try:
-        return table.of_persons(name, table.person_counts(name, rows, key))
-    except ColumnError as error:
-        raise located(error, name) from None
 
 
 @dataclass(frozen=True)
@@ -380,86 +264,6 @@ class CheckedRequest:
         return plan_of({**self.options, "mechanisms": kept})
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A release that is checked and paid for: what is left is to draw.
-
-    ``codes`` are those of a table that is held in memory; ``own`` means that the plan was made from this table;
-    ``part`` is the part of a ledger's dataset whose rows it has.
-    """
-
-    plan: Plan
-    key: bytes = field(repr=False)
-    codes: Codes = field(repr=False)
-    own: bool
-    part: str | None = None
-
-
-@one_thread
-def prepare(table: Table, request: Request, budget: ReleaseBudget) -> Ready:
-    """Check, spend, take the key, and draw what the plan lacks: in this order, here and nowhere else.
-
-    Raises
-    ------
-    AlreadySanitizedError
-        If the table is a release.
-    ParameterError, PlanError, ColumnError
-        For a request or a value that breaks its rule; nothing is spent then.
-    BudgetExceeded, LedgerError
-        If the ledger does not allow the spend; nothing is drawn then.
-    """
-    if table.text is not None:
-        raise AlreadySanitizedError(
-            "the table is a release already; sanitising it again only adds noise: use the original table"
-        )
-    valid = (
-        CheckedRequest.of(table, request)
-        if request.plan is None
-        else CheckedRequest.ready(request.plan, table, request)
-    )
-    if valid.plan is not None:
-        check_released_types(table, valid.plan)
-    codes: Codes = {}
-    # A file is read once more only where a value that is refused later would have cost something.
-    if request.release and (table.held or budget.account is not None):
-        codes = table.codes(valid.spaces, valid.nulls, valid.imputed)
-    if valid.plan is not None:
-        _watch_order(valid.plan, codes)
-
-    receipt = None
-    budget.settle(valid.reused, valid.unit)
-    if request.release:
-        cost = valid.cost if valid.plan is None else budget.cost(valid.plan)
-        wanted = request.digest if valid.plan is None else valid.plan.digest
-        budget.pay(table, RELEASE, replace(cost, wanted=wanted), codes)
-    elif valid.allowed is not None:
-        cost = Cost(valid.allowed.budget, valid.allowed.step, unit=valid.unit)
-        receipt = budget.pay(table, INFERENCE, cost, codes)
-
-    key = budget.key
-
-    plan = valid.measured(table, key, receipt) if valid.plan is None else valid.plan
-    if valid.plan is None and request.release and table.held:
-        left = {name: plan[name].space for name in plan.names if name not in codes}
-        codes |= table.codes(left, plan.nulls, tuple(left))
-        codes = {name: codes[name] for name in plan.names}
-        _watch_order(plan, codes)
-    own = request.plan is None and plan.inferred is not None
-    return Ready(plan, key, codes, own, None if budget.account is None else budget.account.part)
-
-
-@one_thread
-def planned(
-    table: Table, epsilon: float | None, delta: float | None, account: Account | None, options: PlanOptions
-) -> Plan:
-    """Return the plan of an entry point that only makes plans."""
-    check_names(options)
-    if epsilon is None:
-        raise ParameterError("give epsilon, e.g. epsilon=1.0")
-    budget, request = ReleaseBudget(account), Request(epsilon, delta, None, options, release=False)
-    return prepare(of_persons(table, request, budget.choice), request, budget).plan
-
-
 def _without_empty(columns: Sequence[Field], options: dict[str, Any], objects: bool, quiet: bool) -> list[Field]:
     """Return the columns less those whose type holds nothing but nulls, which join ``drop``, with one warning."""
     found = [] if objects else empty_columns(columns, options["spaces"])
@@ -544,14 +348,6 @@ def built(
     return build_plan(spaces, epsilon=promise.epsilon, delta=promise.delta, **more)
 
 
-def _watch_order(plan: Plan, codes: Codes) -> None:
-    """Warn of unshuffled rows whose order reveals their values."""
-    if not plan.shuffle:
-        watch = SortedWatch()
-        watch.update(codes)
-        watch.warn()
-
-
 _LARGE = 10
 """An ε above which a promise is warned of."""
 
@@ -566,22 +362,6 @@ def promise_of(epsilon: Any, delta: Any, n: int, quiet: bool = False) -> Budget:
             LargeEpsilonWarning,
         )
     return Budget(epsilon, default_delta(n) if delta is None else check_delta(delta))
-
-
-_requests: set[bytes] = set()
-"""Requests for private inference that this process has made without a ledger."""
-
-
-def _warn_if_repeated(table: Table, share: Budget) -> None:
-    request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
-    if request in _requests:
-        warn(
-            "spaces of such a table were inferred before in this process, and every time costs "
-            f"epsilon={share.epsilon:g}, delta={share.delta:g}; reuse them with spaces=plan, or let a ledger= "
-            "keep count",
-            RepeatedReleaseWarning,
-        )
-    _requests.add(request)
 
 
 _FEW_ROWS = 2_000

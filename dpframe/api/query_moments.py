@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpframe.accounting.budget import Budget
 from dpframe.api.asked import Asked, normal
-from dpframe.api.asking import Asking, facts_of, with_facts
+from dpframe.api.asking import Asking, Paid, facts_of, with_facts
 from dpframe.api.query_answers import (
     Answered,
     back_matrix,
@@ -88,16 +89,21 @@ class MomentQueries(Asking):
         # All of the budget at once is more of (ε, δ) than a step pays for.
         budget = self._portions(share)[-1].any_budget
         noise = WishartNoise.of(size, float(size), budget, self.contributions)
-        part, _, stream = self._paid(question.add, asked, share, "second_moments", lambda _: (WISHART, noise, budget))
-        back, moments = back_matrix(question, asked), unit_moments(question, self.n)
-        estimate = back @ (moments + noise.sample(stream.column("wishart", "measure"))) @ back.T / self.n
-        scale = back @ noise.scale @ back.T
-        # T W Tᵀ is Wishart with T V Tᵀ: mean k·S, variance k·(Sᵢᵢ·Sⱼⱼ + Sᵢⱼ²).
-        error = np.sqrt(noise.degrees * (np.outer(np.diag(scale), np.diag(scale)) + scale**2)) / self.n
-        results = normal(estimate - noise.degrees * scale / self.n, error, self.confidence_level)
-        results["estimate"] = estimate
-        tables = {key: pd.DataFrame(found[1:, 1:], index=names, columns=names) for key, found in results.items()}
-        return with_facts(pd.concat(tables, axis=1), Answered((), (), facts_of(WISHART, part, budget, self.unit)))
+
+        def drawn(paid: Paid[tuple[str, WishartNoise, Budget]]) -> pd.DataFrame:
+            back, moments = back_matrix(question, asked), unit_moments(question, self.n)
+            estimate = back @ (moments + noise.sample(paid.stream.column("wishart", "measure"))) @ back.T / self.n
+            scale = back @ noise.scale @ back.T
+            # T W Tᵀ is Wishart with T V Tᵀ: mean k·S, variance k·(Sᵢᵢ·Sⱼⱼ + Sᵢⱼ²).
+            error = np.sqrt(noise.degrees * (np.outer(np.diag(scale), np.diag(scale)) + scale**2)) / self.n
+            results = normal(estimate - noise.degrees * scale / self.n, error, self.confidence_level)
+            results["estimate"] = estimate
+            tables = {key: pd.DataFrame(found[1:, 1:], index=names, columns=names) for key, found in results.items()}
+            facts = facts_of(WISHART, paid.share, budget, self.unit)
+            return with_facts(pd.concat(tables, axis=1), Answered((), (), facts))
+
+        fitted = (WISHART, noise, budget)
+        return self._drawn(question.add, asked, share, "second_moments", lambda _: fitted, drawn)
 
     def _moments(
         self, columns: Sequence[str], kind: str, where: Mapping[str, Any] | None

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpframe.accounting.budget import Budget
 from dpframe.api.asked import Asked
-from dpframe.api.asking import Asking, facts_of
+from dpframe.api.asking import Asking, Paid, facts_of
 from dpframe.api.quantile_ways import SEARCHING, Choices, Counts, Search, best_way
 from dpframe.api.query_answers import checked_levels, squared_z
 from dpframe.arrays import FloatArray
@@ -99,10 +100,15 @@ class QuantileQueries(Asking):
             known = ", ".join([*SELECTORS, SEARCHING])
             raise ParameterError(f"mechanism must be one of {known} with by, or None for the one that errs less")
         way, portion = best_way(usable, self._portions(share))
-        part, (name, noise, budget), stream = self._paid(way.add, read, share, "quantile", lambda _: way.fit(portion))
         several = np.ndim(q) > 0
-        table = self._presented(asked, way.places(noise, stream), _index(labels, levels, several))
-        table.attrs.update(facts_of(name, part, budget, self.unit) | asked.facts)
+
+        def drawn(paid: Paid[tuple[str, Any, Budget]]) -> pd.DataFrame:
+            name, noise, budget = paid.fitted
+            table = self._presented(asked, way.places(noise, paid.stream), _index(labels, levels, several))
+            table.attrs.update(facts_of(name, paid.share, budget, self.unit) | asked.facts)
+            return table
+
+        table = self._drawn(way.add, read, share, "quantile", lambda _: way.fit(portion), drawn)
         return table if several or labels is not None else table.iloc[0].rename(column)
 
     @property

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
 from dpframe.api.asked import Asked
-from dpframe.api.asking import Asking, facts_of
+from dpframe.api.asking import Asking, Paid, facts_of
 from dpframe.errors import ParameterError
 from dpframe.totals.answers import Portion
 from dpframe.totals.counts import Codes
@@ -159,16 +159,18 @@ class Selections(Asking):
         moved = Scores(((1, spread),), self.unit.rows, balanced and not monotone)
         fit = _fit(moved, mechanism, weights is not None)
         best = max(map(fit, self._portions(share)), key=lambda way: way[1].rate)
-        part, (name, selector, budget), stream = self._paid(
-            rows.parts.append, rows.columns, share, "select", lambda _: best
-        )
-        scores = _whole_scores(utility, rows.frame(), options, unit)
-        chosen = options[selector.choose(scores, weights, stream.column("select", "measure"))]
-        mass = float(len(options)) if weights is None else sum(weights) / min(weights)
-        short = (selector.shortfall(mass, self.confidence_level) + 1) * float(unit)
-        result = pd.Series([chosen, np.float64(short)], index=["choice", "shortfall"], name="select", dtype=object)
-        result.attrs.update(facts_of(name, part, budget, self.unit))
-        return result
+
+        def drawn(paid: Paid[tuple[str, Selector, Budget]]) -> pd.Series[Any]:
+            name, selector, budget = paid.fitted
+            scores = _whole_scores(utility, rows.frame(), options, unit)
+            chosen = options[selector.choose(scores, weights, paid.stream.column("select", "measure"))]
+            mass = float(len(options)) if weights is None else sum(weights) / min(weights)
+            short = (selector.shortfall(mass, self.confidence_level) + 1) * float(unit)
+            result = pd.Series([chosen, np.float64(short)], index=["choice", "shortfall"], name="select", dtype=object)
+            result.attrs.update(facts_of(name, paid.share, budget, self.unit))
+            return result
+
+        return self._drawn(rows.parts.append, rows.columns, share, "select", lambda _: best, drawn)
 
 
 def _fit(moved: Scores, mechanism: str | None, weighted: bool) -> Callable[[Portion], tuple[str, Selector, Budget]]:

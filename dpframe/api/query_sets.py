@@ -13,7 +13,7 @@ import pandas as pd
 from dpframe.accounting.budget import Budget
 from dpframe.api import asking
 from dpframe.api.asked import Asked, linear, series
-from dpframe.api.asking import AUTO, Asking, counted_axis, facts_of, fitted_noises, with_facts
+from dpframe.api.asking import AUTO, Asking, Paid, counted_axis, facts_of, fitted_noises, with_facts
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import Noise, Portion
@@ -147,19 +147,20 @@ class SetQueries(Asking):
         share: float,
         choices: Fit,
     ) -> pd.DataFrame:
-        part, (name, (selectors, noises), budget), stream = self._paid(
-            scored.add, read, share, "most_common", lambda _: choices
-        )
-        (counts,), left, found = scored.totals, list(range(len(labels))), []
-        for at, selector in enumerate(selectors):
-            plane = stream.column(json.dumps(["most_common", at]), "measure")
-            found.append(left.pop(selector.choose([counts[place] for place in left], None, plane)))
-        noisy = noises[0].add([counts[place] for place in found], stream.column("counts", "measure"))
-        values = np.array(noisy, dtype=np.float64)
-        results = linear(values, noises[0], 1.0, self.confidence_level)
-        table = pd.DataFrame(results, index=labels[found]).sort_values("estimate", ascending=False, kind="stable")
-        table.attrs.update(facts_of(name, part, budget, self.unit))
-        return table
+        def drawn(paid: Paid[Fit]) -> pd.DataFrame:
+            name, (selectors, noises), budget = paid.fitted
+            (counts,), left, found = scored.totals, list(range(len(labels))), []
+            for at, selector in enumerate(selectors):
+                plane = paid.stream.column(json.dumps(["most_common", at]), "measure")
+                found.append(left.pop(selector.choose([counts[place] for place in left], None, plane)))
+            noisy = noises[0].add([counts[place] for place in found], paid.stream.column("counts", "measure"))
+            values = np.array(noisy, dtype=np.float64)
+            results = linear(values, noises[0], 1.0, self.confidence_level)
+            table = pd.DataFrame(results, index=labels[found]).sort_values("estimate", ascending=False, kind="stable")
+            table.attrs.update(facts_of(name, paid.share, budget, self.unit))
+            return table
+
+        return self._drawn(scored.add, read, share, "most_common", lambda _: choices, drawn)
 
     def support(
         self,

@@ -19,8 +19,10 @@ import numpy as np
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.accounting.gaussian_dp import promise_step
+from dpframe.api.budgets import ReleaseBudget
+from dpframe.api.job import of_persons
 from dpframe.api.options import PlanOptions, check_names, checked, documented
-from dpframe.api.planning import CheckedRequest, ReleaseBudget, Request, built, of_persons, promise_of, wish_of
+from dpframe.api.planning import CheckedRequest, Request, built, promise_of, wish_of
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.plan.forecast import MOST_CELLS, forecast_table
 from dpframe.plan.measured_forecast import with_tables

@@ -17,9 +17,11 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dpframe.api.budgets import ReleaseBudget
+from dpframe.api.job import carry_out
 from dpframe.api.memory import drawn
 from dpframe.api.options import DEFAULTS, PlanOptions
-from dpframe.api.planning import ReleaseBudget, Request, prepare
+from dpframe.api.planning import Request
 from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
@@ -192,7 +194,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         if request.plan is not None and request.plan.sample is not None:
             raise ParameterError("plan releases a sample of the rows, but a pipeline's targets are all there")
-        self.plan_ = prepare(frame, request, _StepBudget(account, step=self, labels=_labels(table, X), mark=mark)).plan
+        budget = _StepBudget(account, step=self, labels=_labels(table, X), mark=mark)
+        self.plan_ = carry_out(frame, request, budget, lambda _, ready: ready.plan)
         self._names = frame.names
         return self
 
@@ -217,7 +220,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             plan = replace(plan, keeps_index=True)
         frame = wrap(table.set_axis(X.index) if kept else table)
         budget = _StepBudget(account, step=self, labels=_labels(table, X), mark=plan.digest)
-        out = drawn(frame, prepare(frame, Request(plan=plan), budget))
+        out = carry_out(frame, Request(plan=plan), budget, drawn)
         if table is X or (self._gives_pandas() and isinstance(out, pd.DataFrame)):
             return out
         return out.to_numpy(dtype=table.dtypes.iloc[0])

@@ -13,20 +13,21 @@ from typing import Any, Unpack
 
 import pandas as pd
 
+from dpframe.api.budgets import ReleaseBudget, budget_of, budget_of_input
 from dpframe.api.files import check_codec, check_place, check_target, read, write
 from dpframe.api.identity import table_digest
+from dpframe.api.job import Ready, carry_out, planned
 from dpframe.api.memory import drawn
 from dpframe.api.options import PlanOptions, documented
-from dpframe.api.parquet_job import budget_of, budget_of_input
-from dpframe.api.planning import ReleaseBudget, Request, of_persons, planned, prepare
+from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ParameterError, check_whole
 from dpframe.ledger.account import Account
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
+from dpframe.tables.conversion import Conversion, Progress
 from dpframe.tables.files import BATCH_ROWS, FileInput
 from dpframe.tables.frames import Frame, wrap
-from dpframe.tables.job import Job, Progress
 from dpframe.tables.pipeline import usual_threads
 from dpframe.tables.sinks import Sink
 from dpframe.tables.staged import is_read_in_parts, staged
@@ -264,8 +265,7 @@ def _returned(source: Any, request: Request, account: Account | None, key: bytes
     """Return the release of a source as a table; of files by way of a file of its own, which has released rows only."""
     budget = ReleaseBudget(account, key)
     if not isinstance(source, str | Path):
-        frame = of_persons(wrap(source), request, budget.choice)
-        return drawn(frame, prepare(frame, request, budget))
+        return carry_out(wrap(source), request, budget, drawn)
     if account is not None and key is not None:
         raise ParameterError("key and ledger do not go together for files: leave key out, or name a target")
     with tempfile.TemporaryDirectory(prefix="dpframe-") as folder, staged(source, Path(folder)) as table:
@@ -279,15 +279,17 @@ def _written(table: FileInput, path: Path, request: Request, budget: ReleaseBudg
     sink = Sink(path, writing.compression)
     left_out = (request.options.get("drop") or ()) if request.plan is None else request.plan.drop
     sink.check(table.schema.field(name) for name in table.names if name not in left_out)
-    chosen = of_persons(table, request, budget.choice)
-    ready = prepare(chosen, request, budget)
     shown = writing.progress or (lambda done, total: None)
     threads = usual_threads() if writing.threads is None else writing.threads
-    job = Job(chosen, ready.plan, ready.own, ready.key, writing.batch_rows, shown, threads, ready.part)
-    with sink.publishing() as (file, describe):
-        info = job.run(file, sink)
-        describe(info.to_json())
-    return info
+
+    def converted(chosen: FileInput, ready: Ready) -> ReleaseInfo:
+        rows = Conversion(chosen, ready.plan, ready.own, ready.key, writing.batch_rows, shown, threads, ready.part)
+        with sink.publishing() as (file, describe):
+            info = rows.run(file, sink)
+            describe(info.to_json())
+        return info
+
+    return carry_out(table, request, budget, converted)
 
 
 def _frame_written(
@@ -301,8 +303,12 @@ def _frame_written(
         return table_digest(frame, {}, key) or secrets.token_bytes(32)
 
     with budget_of_input(lambda: facts, sink.path, request, account, key, keyed) as budget:
-        chosen = of_persons(frame, request, budget.choice)
-        return write(drawn(chosen, prepare(chosen, request, budget)), sink.path, compression=sink.compression)
+        return carry_out(
+            frame,
+            request,
+            budget,
+            lambda chosen, ready: write(drawn(chosen, ready), sink.path, compression=sink.compression),
+        )
 
 
 def sanitize_parquet(

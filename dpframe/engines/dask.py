@@ -17,11 +17,12 @@ import pandas as pd
 
 from dpframe.api.accessor import DpAccessor
 from dpframe.api.files import check_codec
+from dpframe.api.job import planned
 from dpframe.api.options import PlanOptions, documented
-from dpframe.api.planning import Request, planned
+from dpframe.api.planning import Request
 from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import Form, PandasForm, ReadForm
-from dpframe.engines.job import PreparedRelease, budget_for, chosen_for, plan_for, prepared, write_release
+from dpframe.engines.job import PreparedRelease, released
 from dpframe.engines.readers import PandasReader, ParquetReader, Part, parquet_parts
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
@@ -304,14 +305,8 @@ def sanitize(
     account = Account.of(ledger, dataset, part)
     path = None if target is None else check_target(target)
     table = open_table(source, id)
-    plan = plan_for(table, plan, epsilon, delta, account, options, path)
-    request = Request(plan=plan)
-    with budget_for(table, request, account, key, path) as budget:
-        table = chosen_for(table, plan, budget)
-        if path is not None:
-            return write_release(table, request, budget, path, compression)
-        ready = prepared(table, request, budget)
-        return _lazy(table.keyed(ready.work.key), ready)
+    request = Request(epsilon, delta, plan, options)
+    return released(table, request, account, key, path, compression, _lazy)
 
 
 def _lazy(table: DaskTable, ready: PreparedRelease) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from dpframe.api.options import PlanOptions
-from dpframe.api.parquet_job import budget_of_input
-from dpframe.api.planning import ReleaseBudget, Request, of_persons, planned, prepare
+from dpframe.api.budgets import ReleaseBudget, budget_of_input
+from dpframe.api.job import Ready, carry_out, planned
+from dpframe.api.planning import Request
 from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import Form
 from dpframe.engines.spill import Block, Spill
@@ -32,6 +32,7 @@ from dpframe.release.tables import Tables
 from dpframe.tables.checks import check_columns
 
 T = TypeVar("T", bound=EngineTable)
+D = TypeVar("D")
 
 BUCKET_ROWS = 1 << 18
 """Rows of a bucket, about: it is put in order in one worker's memory."""
@@ -110,28 +111,20 @@ class _BeforeJob(Account):
         return super().spend(cost, what, receipt)
 
 
-def plan_for(
-    table: EngineTable,
-    plan: Plan | None,
-    epsilon: float | None,
-    delta: float | None,
-    account: Account | None,
-    options: PlanOptions,
-    path: Path | None,
-) -> Plan:
+def plan_for(table: EngineTable, request: Request, account: Account | None, path: Path | None) -> Plan:
     """Return a ready plan, or the one that a promise and options decide, for which inference reads the table.
 
     Raises
     ------
     ParameterError
-        For neither or both of them, or options that break their rules.
+        For options that break their rules.
     LedgerError
         If inference would be paid for beside an interrupted run of the same job, which it cannot be repeated with.
     """
-    Request(epsilon, delta, plan, options)
+    plan = request.plan
     if account is not None and path is not None:
         account = _BeforeJob(account.ledger, account.dataset, account.part, job_name(path))
-    found = planned(table, epsilon, delta, account, options) if plan is None else plan
+    found = planned(table, request.epsilon, request.delta, account, request.options) if plan is None else plan
     check_plan_fits(table, found)
     return found
 
@@ -154,10 +147,32 @@ def budget_for(
         yield budget
 
 
-def chosen_for(table: T, plan: Plan, budget: ReleaseBudget) -> T:
-    """Return the rows that a plan asks for, of the columns that leave, as a table."""
+def kept(table: T, plan: Plan) -> T:
+    """Return the table of the columns that leave, and of the one that names persons."""
     names = [*plan.names, *plan.passthrough, *filter(None, [plan.privacy_id])]
-    return of_persons(table.only(names, plan.passthrough), Request(plan=plan), budget.choice)
+    return table.only(names, plan.passthrough)
+
+
+def released(
+    table: T,
+    request: Request,
+    account: Account | None,
+    key: bytes | None,
+    path: Path | None,
+    compression: str,
+    lazy: Callable[[T, PreparedRelease], D],
+) -> D | ReleaseInfo:
+    """Release a table: to a new directory, or as the frame that ``lazy`` makes of a table with its rows' addresses."""
+    plan = plan_for(table, request, account, path)
+    request = Request(plan=plan)
+    with budget_for(table, request, account, key, path) as budget:
+        if path is not None:
+            return write_release(kept(table, plan), request, budget, path, compression)
+
+        def frame(chosen: T, ready: Ready) -> D:
+            return lazy(chosen.keyed(ready.key), counted(chosen, ready))
+
+        return carry_out(kept(table, plan), request, budget, frame)
 
 
 def write_release(
@@ -170,23 +185,24 @@ def write_release(
     """
     with staged(path) as (folder, publish):
         spill = Spill(str(folder))
-        ready = prepared(table, request, budget, spill)
-        inputs = list(enumerate(ready.blocks))
-        publish(list(settled(table.run(Outcome(Written(ready, spill, compression)), inputs))))
-    return ready.info
+
+        def written(chosen: EngineTable, ready: Ready) -> ReleaseInfo:
+            found = counted(chosen, ready, spill)
+            inputs = list(enumerate(found.blocks))
+            publish(list(settled(chosen.run(Outcome(Written(found, spill, compression)), inputs))))
+            return found.info
+
+        return carry_out(table, request, budget, written)
 
 
-def prepared(
-    table: EngineTable, request: Request, budget: ReleaseBudget, spill: Spill | None = None
-) -> PreparedRelease:
-    """Check, spend, take the key, and do the first pass, which writes the released rows where there is a ``spill``.
+def counted(table: EngineTable, ready: Ready, spill: Spill | None = None) -> PreparedRelease:
+    """Do the first pass of a release that is paid for, which writes the released rows where there is a ``spill``.
 
     Raises
     ------
     FileError
         If the table has not the rows that were counted.
     """
-    ready = prepare(table, request, budget)
     plan, key = ready.plan, ready.key
     form: Form = table.form(plan)
     bits = ((plan.sample or table.n) // BUCKET_ROWS).bit_length()

@@ -16,10 +16,11 @@ from typing import Any, TypeVar, Unpack
 from urllib.parse import unquote, urlparse
 
 from dpframe.api.files import check_codec
+from dpframe.api.job import planned
 from dpframe.api.options import PlanOptions, documented
-from dpframe.api.planning import Request, planned
+from dpframe.api.planning import Request
 from dpframe.engines.forms import ArrowForm, Form
-from dpframe.engines.job import PreparedRelease, budget_for, chosen_for, plan_for, prepared, write_release
+from dpframe.engines.job import PreparedRelease, released
 from dpframe.engines.readers import ParquetReader, Part, parquet_parts
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
@@ -408,15 +409,14 @@ def sanitize(
     account = Account.of(ledger, dataset, part)
     path = None if target is None else check_target(target)
     table = open_table(source, id) if path is None else _table(source, id)
-    plan = plan_for(table, plan, epsilon, delta, account, options, path)
-    request = Request(plan=plan)
-    with budget_for(table, request, account, key, path) as budget:
-        table = chosen_for(table, plan, budget)
-        if path is not None:
-            return write_release(table, request, budget, path, compression)
-        ready = prepared(table, request, budget)
-        assert isinstance(table, SparkTable)
-        return table.keyed(ready.work.key).released(ready)
+    request = Request(epsilon, delta, plan, options)
+    return released(table, request, account, key, path, compression, _lazy)
+
+
+def _lazy(table: EngineTable, ready: PreparedRelease) -> Any:
+    """Return the release as a Spark frame."""
+    assert isinstance(table, SparkTable)
+    return table.released(ready)
 
 
 def write(frame: Any, target: str | Path, compression: str = "snappy") -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from dpframe.disk import atomic
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
 from dpframe.ledger.account import Account
+from dpframe.ledger.job import Job
 from dpframe.noise.keystream import Keystream
 from dpframe.release.packed import packed
 from dpframe.release.tables import Tables
@@ -126,17 +127,7 @@ class Curator:
             check_new(path, "encrypted")
         self.identity.check_unused(f"{self.run.id}.encrypted", _DONE)
         with Spill(message.parent, (table.n // BUCKET_ROWS).bit_length()) as spill:
-            tables = self._gather(table, id, spill)
-            records = self._records(spill, id)
-            self._compare(records, beside)
-            if account is not None:
-                account.spend(
-                    account.cost(self.run.plan), "vertical", f"vertical {self.member.name} {self.run.id[:32]}"
-                )
-            self.identity.use(f"{self.run.id}.encrypted", _DONE)
-            facts = {"records": records, "fields": self._fields(table)}
-            measured = {} if tables is None else {"tables": packed(tables.measured())}
-            return self._write(spill, facts, measured, message, pad)
+            return _Encryption(self, table, id, beside, account, spill, message, pad).run()
 
     def _opened(self, source: Any, id: str) -> Table:
         """Return the table, once it is known to have the columns, types and rows of the run."""
@@ -231,14 +222,20 @@ class Curator:
         return base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
 
     def _write(
-        self, spill: Spill, facts: Mapping[str, Any], measured: Mapping[str, Any], message: Path, pad: Path
+        self,
+        spill: Spill,
+        facts: Mapping[str, Any],
+        measured: Mapping[str, Any],
+        message: Path,
+        pad: Path,
+        secret: bytes,
     ) -> Header:
         """Pad the sample's rows, in the order of their tags, and write both files; the pad has its name last.
 
         What was measured goes with the pad, which is only for the researcher.
         """
         run, spaces = self.run, self.run.spaces(self.member.columns)
-        key = secrets.token_bytes(32) if run.pad == "stream" else None
+        key = secret if run.pad == "stream" else None
         pads = PadStream(spaces, key, run.digest)
         with ExitStack() as stack:
             pad_file = stack.enter_context(atomic(pad, 0o600))
@@ -255,6 +252,42 @@ class Curator:
             pad_writer.finish(Header("pad", run.id, self.member.name, 0, told), self.identity)
         write_header(header_file(message), header, self.identity)
         return header
+
+
+@dataclass(frozen=True)
+class _Encryption(Job[tuple[Tables | None, str], Header]):
+    """The job of a curator's message: records are gathered and compared, then paid for, and then padded."""
+
+    curator: Curator
+    table: Table
+    id: str
+    beside: Sequence[str | Path]
+    account: Account | None
+    spill: Spill
+    message: Path
+    pad: Path
+
+    def check(self) -> tuple[Tables | None, str]:
+        tables = self.curator._gather(self.table, self.id, self.spill)
+        records = self.curator._records(self.spill, self.id)
+        self.curator._compare(records, self.beside)
+        return tables, records
+
+    def spend(self, checked: tuple[Tables | None, str]) -> None:
+        run, identity = self.curator.run, self.curator.identity
+        if self.account is not None:
+            receipt = f"vertical {self.curator.member.name} {run.id[:32]}"
+            self.account.spend(self.account.cost(run.plan), "vertical", receipt)
+        identity.use(f"{run.id}.encrypted", _DONE)
+
+    def key(self) -> bytes:
+        return secrets.token_bytes(32)
+
+    def draw(self, checked: tuple[Tables | None, str], receipt: str | None, key: bytes) -> Header:
+        tables, records = checked
+        facts = {"records": records, "fields": self.curator._fields(self.table)}
+        measured = {} if tables is None else {"tables": packed(tables.measured())}
+        return self.curator._write(self.spill, facts, measured, self.message, self.pad, key)
 
 
 def _first(spill: Spill, rows: int) -> Iterator[Batch]:

@@ -26,7 +26,7 @@ import pytest
 import dpframe as dpf
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest
-from dpframe.tables import job, parquet_form, spill
+from dpframe.tables import conversion, parquet_form, spill
 
 KEY = bytes(range(32))
 N = 6_000
@@ -68,7 +68,7 @@ def convert(source, target, **options):
 def small(monkeypatch):
     """Several row groups, buckets and spills from a small table."""
     monkeypatch.setattr(parquet_form, "ROW_GROUP_ROWS", 1_024)
-    monkeypatch.setattr(job, "BUCKET_ROWS", 700)
+    monkeypatch.setattr(conversion, "BUCKET_ROWS", 700)
     monkeypatch.setattr(spill, "SPILL_ROWS", 500)
 
 
@@ -126,7 +126,7 @@ class TestSameAsInMemory:
     @pytest.mark.walk(2)
     @pytest.mark.parametrize("bucket_rows", [1, 10, 1_000, 10**6])
     def test_any_number_of_buckets(self, tmp_path, source, monkeypatch, bucket_rows):
-        monkeypatch.setattr(job, "BUCKET_ROWS", bucket_rows)
+        monkeypatch.setattr(conversion, "BUCKET_ROWS", bucket_rows)
         plan = plan_of(people())
         out = convert(source, tmp_path / "out.parquet", plan=plan)
         assert out.to_pylist() == dpf.sanitize(people(), plan=plan, key=KEY).to_pylist()
@@ -749,9 +749,9 @@ class TestAtomic:
 KILLED = """
 import os, pathlib, random, signal
 import dpframe as dpf
-from dpframe.tables import job, parquet_form
+from dpframe.tables import conversion, parquet_form
 
-job.BUCKET_ROWS = parquet_form.ROW_GROUP_ROWS = 4_000
+conversion.BUCKET_ROWS = parquet_form.ROW_GROUP_ROWS = 4_000
 plan, rng = dpf.Plan.read("plan.json"), random.Random(5)
 convert = lambda: dpf.sanitize_parquet("in.parquet", "work/out.parquet", plan=plan, batch_rows=3_000)
 for i in range(15):
@@ -780,7 +780,7 @@ class TestSpill:
         words = np.stack([rng.permutation(n).astype(np.uint64), high], axis=1)
         batch = {"i": np.arange(n, dtype=np.uint16), "t": pa.array([f"t{i}" for i in range(n)])}
         expected = np.lexsort((words[:, 0], high)).tolist()
-        with job.Spill(tmp_path, bits) as spill:
+        with conversion.Spill(tmp_path, bits) as spill:
             for start in range(0, n, 701):
                 part = slice(start, start + 701)
                 spill.add(words[part], {name: column[part] for name, column in batch.items()})
@@ -792,7 +792,7 @@ class TestSpill:
     def test_keys_of_two_spills_differ(self, tmp_path):
         contents = []
         for _ in range(2):
-            with job.Spill(tmp_path, 0) as spill:
+            with conversion.Spill(tmp_path, 0) as spill:
                 spill.add(np.zeros((9, 2), np.uint64), {"i": np.zeros(9, np.uint8)})
                 spill.read(0)
                 contents.append(os.pread(spill._file._file.fileno(), 1_000, 0))

@@ -9,7 +9,9 @@ import pytest
 from conftest import KEY
 
 import dpframe as dpf
-from dpframe.api.planning import ReleaseBudget, Request, prepare
+from dpframe.api.budgets import ReleaseBudget
+from dpframe.api.job import carry_out
+from dpframe.api.planning import Request
 from dpframe.infer.private import counting
 from dpframe.ledger.account import Account
 from dpframe.spaces.field import Field
@@ -24,6 +26,11 @@ HALF = {"spaces": {"age": (0, 120)}}
 def kinds(tmp_path, table=TABLE):
     pq.write_table(table, tmp_path / "in.parquet")
     return [wrap(table), wrap(table.to_pandas()), ParquetInput.open(tmp_path / "in.parquet")]
+
+
+def prepared(table, request, budget):
+    """Return what there is to draw rows with, once it is paid for."""
+    return carry_out(table, request, budget, lambda _, ready: ready)
 
 
 @dataclass
@@ -48,7 +55,7 @@ def test_the_key_is_asked_for_once_after_the_spend(tmp_path, options):
     plans = []
     for table in kinds(tmp_path):
         budget = Diary(None)
-        ready = prepare(table, Request(1.0, 1e-6, options=options), budget)
+        ready = prepared(table, Request(1.0, 1e-6, options=options), budget)
         assert budget.pages == [("release", dpf.Budget(1.0, 1e-6)), "key"]
         assert list(ready.codes) == (["age", "sex"] if table.held else [])
         plans.append(ready.plan)
@@ -60,11 +67,11 @@ def test_the_key_is_asked_for_once_after_the_spend(tmp_path, options):
 def test_a_plan_alone_pays_for_inference_only(tmp_path):
     for table in kinds(tmp_path):
         budget = Diary(None)
-        ready = prepare(table, Request(1.0, 1e-6, options=HALF, release=False), budget)
+        ready = prepared(table, Request(1.0, 1e-6, options=HALF, release=False), budget)
         assert budget.pages == [("inference", ready.plan.inferred.budget), "key"]
         assert ready.codes == {}
         budget = Diary(None)
-        assert prepare(table, Request(1.0, 1e-6, options=DECLARED, release=False), budget).plan.inferred is None
+        assert prepared(table, Request(1.0, 1e-6, options=DECLARED, release=False), budget).plan.inferred is None
         assert budget.pages == ["key"]
 
 
@@ -76,7 +83,7 @@ def test_a_value_that_is_refused_costs_nothing(tmp_path, options):
     for kind in kinds(tmp_path, table):
         with pytest.raises(dpf.ColumnError, match="column 'age' at row position 0: is null"):
             account = Account.of(ledger, "d")
-            prepare(kind, Request(1.0, 1e-6, options=options), Diary(account))
+            prepared(kind, Request(1.0, 1e-6, options=options), Diary(account))
     assert ledger.history().empty
 
 
@@ -155,7 +162,7 @@ def test_another_format_is_a_class_with_what_a_table_has(options):
     lines = Lines(frame.to_csv(index=False).split())
     required = TABLE.cast(pa.schema([pa.field(f.name, f.type, nullable=False) for f in TABLE.schema]))
     plans = [
-        prepare(table, Request(1.0, 1e-6, options=options), ReleaseBudget(None, KEY)).plan
+        prepared(table, Request(1.0, 1e-6, options=options), ReleaseBudget(None, KEY)).plan
         for table in (lines, wrap(required))
     ]
     assert plans[0] == plans[1]

@@ -136,7 +136,7 @@ def test_an_interrupted_job_chooses_the_same_rows(tmp_path, monkeypatch):
     def watched(*args):
         chosen.append(real(*args))
         if len(chosen) == 1:
-            monkeypatch.setattr("dpframe.api.verbs.Job.run", stop)
+            monkeypatch.setattr("dpframe.api.verbs.Conversion.run", stop)
         return chosen[-1]
 
     def stop(*_):

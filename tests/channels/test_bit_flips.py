@@ -30,7 +30,7 @@ from dpframe.plan.columns import Column
 from dpframe.release.order_watch import SortedWatch
 from dpframe.release.release import Digest
 from dpframe.spaces import Categorical, Nullable, Product, Subset
-from dpframe.tables import job, parquet_form, spill
+from dpframe.tables import conversion, parquet_form, spill
 from dpframe.tables.parquet_reader import ParquetInput
 
 ITEMS = ["art", "bingo", "chess", "darts"]
@@ -299,7 +299,7 @@ def test_every_kind_of_table_gives_the_same_release(hobbies, tmp_path):
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_parquet_gives_the_same_release_in_any_batches(hobbies, tmp_path, shuffle, monkeypatch):
     monkeypatch.setattr(spill, "SPILL_ROWS", 700)
-    monkeypatch.setattr(job, "BUCKET_ROWS", 900)
+    monkeypatch.setattr(conversion, "BUCKET_ROWS", 900)
     monkeypatch.setattr(parquet_form, "ROW_GROUP_ROWS", 2_000)
     spaces = {"hobbies": Nullable(HOBBIES), "age": (0, 120)}
     rows = hobbies.copy()

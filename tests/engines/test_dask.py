@@ -9,7 +9,7 @@ from signatures import check_signature
 from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 
 import dpframe as dpf
-from dpframe.api import planning
+from dpframe.api import budgets
 from dpframe.engines import job
 from dpframe.tables import persons
 
@@ -148,7 +148,7 @@ class TestEstimates:
     @pytest.mark.parametrize("source", ["frame", "files"])
     def test_spaces_are_found_as_on_one_machine(self, table, flat, tmp_path, monkeypatch, source):
         """Under one key: workers count what one machine counts."""
-        monkeypatch.setattr(planning.secrets, "token_bytes", lambda size: KEY)
+        monkeypatch.setattr(budgets.secrets, "token_bytes", lambda size: KEY)
         if source == "frame":
             mine = dd.from_pandas(flat, npartitions=3, sort=False).dp.plan(epsilon=3, infer_share=0.3)
             assert mine == dpf.plan(dd.from_pandas(flat, npartitions=1).compute(), epsilon=3, infer_share=0.3)
@@ -168,7 +168,7 @@ class TestObjects:
         with dask.config.set({"dataframe.convert-string": False}):
             frame = dd.from_pandas(table, npartitions=3, sort=False)
             with monkeypatch.context() as patch:
-                patch.setattr(planning.secrets, "token_bytes", lambda size: KEY)
+                patch.setattr(budgets.secrets, "token_bytes", lambda size: KEY)
                 plan = frame.dp.plan(epsilon=4, infer_share=0.5)
                 assert plan == dpf.plan(table, epsilon=4, infer_share=0.5)
             safe = engine.sanitize(frame, plan, key=KEY).compute()

@@ -12,10 +12,12 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 import dpframe as dpf
-from dpframe.api.planning import ReleaseBudget, Request
+from dpframe.api.budgets import ReleaseBudget
+from dpframe.api.job import carry_out
+from dpframe.api.planning import Request
 from dpframe.engines import staging
 from dpframe.engines.forms import ArrowForm
-from dpframe.engines.job import Written, prepared
+from dpframe.engines.job import Written, counted
 from dpframe.engines.readers import ParquetReader, Part, parquet_parts
 from dpframe.engines.sealing import Rows, Seal
 from dpframe.engines.shipped import shipped
@@ -132,7 +134,8 @@ class TestSpill:
         table.to_parquet(folder.parent / "in.parquet", row_group_size=300)
         plan = dpf.plan(table, epsilon=1, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]})
         engine, spill = InThisProcess.of(folder.parent / "in.parquet"), Spill(str(folder))
-        return spill, prepared(engine, Request(plan=plan), ReleaseBudget(None, KEY), spill)
+        budget = ReleaseBudget(None, KEY)
+        return spill, carry_out(engine, Request(plan=plan), budget, lambda table, ready: counted(table, ready, spill))
 
     def test_rows_wait_sealed_for_their_owner_only(self, tmp_path):
         (tmp_path / "out").mkdir()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.api import planning, verbs
+from dpframe.api import budgets, verbs
 from dpframe.tables import staged
 
 KEY = bytes(range(32))
@@ -105,7 +105,7 @@ def test_rows_of_persons(frame, tmp_path):
 @pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
 def test_plans(frame, monkeypatch, tmp_path):
     """Spaces are found as in a file."""
-    monkeypatch.setattr(planning.secrets, "token_bytes", lambda size: KEY)
+    monkeypatch.setattr(budgets.secrets, "token_bytes", lambda size: KEY)
     some = frame.select("age", "sex", "income")
     some.write_parquet(tmp_path / "in.parquet")
     options = {"epsilon": 3, "spaces": {"age": (0, 120)}}
@@ -163,7 +163,7 @@ class TestLedger:
     def test_an_interrupted_job_is_repeated_whatever_the_batches(self, frame, plan, account, tmp_path, monkeypatch):
         out = tmp_path / "out.parquet"
         with monkeypatch.context() as patch:
-            patch.setattr(verbs.Job, "run", interrupted)
+            patch.setattr(verbs.Conversion, "run", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 dpf.sanitize_parquet(stream(frame, 10, 20), out, plan=plan, **account)
         for other in (frame.with_columns(age=pl.col("age").reverse()), frame.with_columns(person=pl.col("person") + 1)):

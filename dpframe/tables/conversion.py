@@ -34,7 +34,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class Job:
+class Conversion:
     """One conversion: reads batches, releases them, orders them if asked, writes row groups."""
 
     table: FileInput

@@ -1,0 +1,175 @@
+"""Where a release is paid from: nothing but this process, an account, or a job whose key outlives an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from dpframe.accounting.budget import Budget
+from dpframe.accounting.unit import Unit
+from dpframe.api.identity import content, table_digest, warn_of_parts
+from dpframe.api.planning import Request
+from dpframe.errors import LedgerError, ParameterError, RepeatedReleaseWarning, name_list, warn
+from dpframe.ledger import job_keys
+from dpframe.ledger.account import INFERENCE, Account, Cost
+from dpframe.noise.keystream import Keystream, choice_key
+from dpframe.plan.inferred import Inferred
+from dpframe.plan.plan import Plan
+from dpframe.tables.files import FileInput
+from dpframe.tables.table import Codes, Table
+
+
+@dataclass
+class ReleaseBudget:
+    """Where a request is paid from, and the secret key that is drawn with once it is paid.
+
+    Without an account nothing is entered; ``ready`` is the key that an entry point was given.
+    """
+
+    account: Account | None
+    ready: bytes | None = None
+    keyed: ClassVar[bool] = True
+    """Whether a key that is ready was given: it knows no table, and serves one."""
+
+    def __post_init__(self) -> None:
+        if self.ready is not None:
+            Keystream(self.ready)  # a wrong key is refused before anything is spent
+
+    def cost(self, plan: Plan) -> Cost:
+        """Return what a release under a plan costs."""
+        return Cost(plan.release, unit=plan.unit) if self.account is None else self.account.cost(plan)
+
+    def settle(self, reused: Inferred | None, unit: Unit) -> None:
+        """Enter what finding the spaces of another plan has cost, if they are taken from it."""
+        if self.account is not None:
+            self.account.settle(reused, unit)
+
+    def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
+        """Enter a spend, for good, and return its receipt; without an account only warn of repetitions."""
+        if self.account is not None:
+            if self.account.part is not None:
+                warn_of_parts(self.account, content(table))
+            return self.account.spend(cost, what, self._identity(table, cost.wanted, codes))
+        if what == INFERENCE:
+            _warn_if_repeated(table, cost.budget)
+        return None
+
+    def _identity(self, table: Table, wanted: bytes | None, codes: Codes) -> str | None:
+        """Return the id of a release under a key that was given, the same if repeated; None for a fresh one."""
+        if self.ready is None or self.account is None or wanted is None:
+            return None
+        tabled = table_digest(table, codes, self.ready)
+        if tabled is None:
+            return None
+        # What begins alike has the same noise, and what goes on alike is of the same table, too.
+        noise, rows = job_keys.release_id(self.ready, "", wanted)[:10], job_keys.release_id(self.ready, "", tabled)[:10]
+        if self.keyed:
+            self._check_key(self.account, noise, rows)
+        bound = job_keys.bind(tabled, wanted)
+        return noise + rows + job_keys.release_id(self.ready, self.account.name, bound)[:12]
+
+    def _check_key(self, account: Account, noise: str, rows: str) -> None:
+        """Raise `LedgerError` for a key that has drawn the same noise for another table, or another part."""
+        for entry in account.ledger.begun(noise):
+            if not entry.release_id.startswith(noise + rows):
+                raise LedgerError(
+                    "key has drawn the same noise for another table, and two tables under one noise show how they "
+                    "differ; leave key out, which takes a fresh one"
+                )
+            parts = {entry.part, account.part} - {None}
+            if entry.dataset == account.dataset and len(parts) > 1:
+                raise LedgerError(
+                    f"these rows were released under this key as part {name_list([entry.part or ''])}, and parts have "
+                    "no row in common; name that part"
+                )
+
+    @property
+    def key(self) -> bytes:
+        """32 secret bytes; read once, after `pay`."""
+        return secrets.token_bytes(32) if self.ready is None else self.ready
+
+    @property
+    def choice(self) -> bytes:
+        """32 secret bytes that rows of persons are chosen with, before anything is read of them: fresh, or the key's.
+
+        A choice gives nothing away by itself, so that it may be made before `pay`.
+        """
+        return secrets.token_bytes(32) if self.ready is None else choice_key(self.ready)
+
+
+_requests: set[bytes] = set()
+"""Requests for private inference that this process has made without a ledger."""
+
+
+def _warn_if_repeated(table: Table, share: Budget) -> None:
+    request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
+    if request in _requests:
+        warn(
+            "spaces of such a table were inferred before in this process, and every time costs "
+            f"epsilon={share.epsilon:g}, delta={share.delta:g}; reuse them with spaces=plan, or let a ledger= "
+            "keep count",
+            RepeatedReleaseWarning,
+        )
+    _requests.add(request)
+
+
+@dataclass
+class JobBudget(ReleaseBudget):
+    """Pays for a job once, however often it is repeated, and has its key, which is kept as long as that."""
+
+    job: job_keys.Job = field(kw_only=True)
+
+    def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
+        """Enter the spend; that of an interrupted run is found there and costs nothing more."""
+        part = None if self.account is None else self.account.part
+        return self.job.spend(cost.budget.epsilon, cost.budget.delta, what, cost.step, part, cost.unit).release_id
+
+    @property
+    def key(self) -> bytes:
+        """The job's key."""
+        return self.job.key
+
+    @property
+    def choice(self) -> bytes:
+        """The key of the choice of rows, which an interrupted run repeats."""
+        return self.job.choice
+
+
+@contextmanager
+def budget_of(
+    table: FileInput, path: Path, request: Request, account: Account | None, key: bytes | None
+) -> Iterator[ReleaseBudget]:
+    """Give what a conversion is paid from; under a ledger it is a job, whose key goes when all is written."""
+    with budget_of_input(table.digest, path, request, account, key, table.keyed_digest) as budget:
+        yield budget
+
+
+@contextmanager
+def budget_of_input(
+    digest_input: Callable[[], bytes],
+    path: Path,
+    request: Request,
+    account: Account | None,
+    key: bytes | None,
+    keyed: Callable[[bytes], bytes] | None = None,
+) -> Iterator[ReleaseBudget]:
+    """Give the same for any input that has a digest, or one under a key; both are taken where there is a ledger."""
+    if account is None:
+        yield ReleaseBudget(None, key)
+        return
+    if key is not None:
+        raise ParameterError("key and ledger do not go together: under a ledger every job keeps its own key")
+    wanted = request.digest
+    if account.part is not None:
+        wanted = hashlib.sha256(wanted + account.part.encode()).digest()
+    digest = digest_input()
+    if account.part is not None and keyed is None:  # under a key every job has another
+        warn_of_parts(account, digest)
+    binding = job_keys.bind(digest, wanted)
+    with job_keys.job(account.ledger, account.dataset, job_keys.job_name(path), binding, keyed=keyed) as job:
+        yield JobBudget(account, job=job)

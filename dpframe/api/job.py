@@ -1,0 +1,173 @@
+"""The job of a release, and of the inference of spaces: of a table of any kind, by way of all checks and the spend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from dpframe.api.budgets import ReleaseBudget
+from dpframe.api.options import PlanOptions, check_names
+from dpframe.api.planning import CheckedRequest, Request
+from dpframe.errors import AlreadySanitizedError, ColumnError, ParameterError, check_whole, name_list
+from dpframe.ledger.account import INFERENCE, Account, Cost
+from dpframe.ledger.job import Job
+from dpframe.plan.data import MOST_PERSON_ROWS
+from dpframe.plan.plan import Plan
+from dpframe.release.order_watch import SortedWatch
+from dpframe.tables.checks import check_released_types, located
+from dpframe.tables.table import Codes, Table
+from dpframe.threads import one_thread
+
+T = TypeVar("T", bound=Table)
+D = TypeVar("D")
+
+RELEASE = "release"
+
+
+def of_persons(table: T, request: Request, key: bytes) -> T:
+    """Return a table with as many rows of every person, where a request names the column that identifies them.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such column, or the number of rows is not a whole number from 1 on.
+    ColumnError
+        If a row has no id, or ids are neither whole numbers nor text.
+    """
+    plan, options = request.plan, request.options
+    name = options.get("privacy_id") if plan is None else plan.privacy_id
+    if name is None or table.text is not None:
+        return table
+    if name not in table.names:
+        raise ParameterError(f"privacy_id names {name!r}, which is not a column; columns are {name_list(table.names)}")
+    if name in (*options.get("drop", ()), *options.get("passthrough", ())):
+        raise ParameterError(f"privacy_id {name!r} does not leave by itself; take it out of drop and passthrough")
+    rows = options.get("contributions", 1) if plan is None else plan.contributions
+    rows = check_whole(rows, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person, with privacy_id")
+    try:
+        return table.of_persons(name, table.person_counts(name, rows, key))
+    except ColumnError as error:
+        raise located(error, name) from None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A release that is checked and paid for: what is left is to draw.
+
+    ``codes`` are those of a table that is held in memory; ``own`` means that the plan was made from this table;
+    ``part`` is the part of a ledger's dataset whose rows it has.
+    """
+
+    plan: Plan
+    key: bytes = field(repr=False)
+    codes: Codes = field(repr=False)
+    own: bool
+    part: str | None = None
+
+
+Checked = tuple[CheckedRequest, Codes]
+
+
+@dataclass(frozen=True)
+class ReleaseJob(Job[Checked, D], Generic[T, D]):
+    """A release of a table, or the inference of its spaces, under a request.
+
+    ``then`` draws the rows, and returns or writes what is released.
+    """
+
+    table: T
+    request: Request
+    budget: ReleaseBudget
+    then: Callable[[T, Ready], D]
+
+    @one_thread
+    def check(self) -> Checked:
+        """Refuse a release, a request or a value that breaks its rule; return the codes of a table in memory."""
+        table, request = self.table, self.request
+        if table.text is not None:
+            raise AlreadySanitizedError(
+                "the table is a release already; sanitising it again only adds noise: use the original table"
+            )
+        valid = (
+            CheckedRequest.of(table, request)
+            if request.plan is None
+            else CheckedRequest.ready(request.plan, table, request)
+        )
+        if valid.plan is not None:
+            check_released_types(table, valid.plan)
+        codes: Codes = {}
+        # A file is read once more only where a value that is refused later would have cost something.
+        if request.release and (table.held or self.budget.account is not None):
+            codes = table.codes(valid.spaces, valid.nulls, valid.imputed)
+        if valid.plan is not None:
+            _watch_order(valid.plan, codes)
+        return valid, codes
+
+    def spend(self, checked: Checked) -> str | None:
+        """Pay for all of a release, or for what only inference takes; a ready plan that is not released is free."""
+        (valid, codes), budget = checked, self.budget
+        budget.settle(valid.reused, valid.unit)
+        if self.request.release:
+            cost = valid.cost if valid.plan is None else budget.cost(valid.plan)
+            wanted = self.request.digest if valid.plan is None else valid.plan.digest
+            budget.pay(self.table, RELEASE, replace(cost, wanted=wanted), codes)
+        elif valid.allowed is not None:
+            cost = Cost(valid.allowed.budget, valid.allowed.step, unit=valid.unit)
+            return budget.pay(self.table, INFERENCE, cost, codes)
+        return None
+
+    def key(self) -> bytes:
+        """Return the budget's key."""
+        return self.budget.key
+
+    def draw(self, checked: Checked, receipt: str | None, key: bytes) -> D:
+        """Draw what the plan lacks, and then the rows."""
+        return self.then(self.table, self._ready(*checked, receipt, key))
+
+    @one_thread
+    def _ready(self, valid: CheckedRequest, codes: Codes, receipt: str | None, key: bytes) -> Ready:
+        table, account = self.table, self.budget.account
+        plan = valid.measured(table, key, receipt) if valid.plan is None else valid.plan
+        if valid.plan is None and self.request.release and table.held:
+            left = {name: plan[name].space for name in plan.names if name not in codes}
+            codes |= table.codes(left, plan.nulls, tuple(left))
+            codes = {name: codes[name] for name in plan.names}
+            _watch_order(plan, codes)
+        own = self.request.plan is None and plan.inferred is not None
+        return Ready(plan, key, codes, own, None if account is None else account.part)
+
+
+def carry_out(table: T, request: Request, budget: ReleaseBudget, then: Callable[[T, Ready], D]) -> D:
+    """Run the job of a request: of a table in memory, of files, or of an engine's.
+
+    Raises
+    ------
+    AlreadySanitizedError
+        If the table is a release.
+    ParameterError, PlanError, ColumnError
+        For a request or a value that breaks its rule; nothing is spent then.
+    BudgetExceeded, LedgerError
+        If the ledger does not allow the spend; nothing is drawn then.
+    """
+    chosen = of_persons(table, request, budget.choice)
+    return ReleaseJob(chosen, request, budget, then).run()
+
+
+def planned(
+    table: Table, epsilon: float | None, delta: float | None, account: Account | None, options: PlanOptions
+) -> Plan:
+    """Return the plan of an entry point that only makes plans."""
+    check_names(options)
+    if epsilon is None:
+        raise ParameterError("give epsilon, e.g. epsilon=1.0")
+    request = Request(epsilon, delta, None, options, release=False)
+    return carry_out(table, request, ReleaseBudget(account), lambda _, ready: ready.plan)
+
+
+def _watch_order(plan: Plan, codes: Codes) -> None:
+    """Warn of unshuffled rows whose order reveals their values."""
+    if not plan.shuffle:
+        watch = SortedWatch()
+        watch.update(codes)
+        watch.warn()
