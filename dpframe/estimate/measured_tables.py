@@ -20,6 +20,7 @@ from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import (
     TableColumn,
+    aggregation,
     as_bins,
     code_stretches,
     first_codes,
@@ -137,7 +138,10 @@ class MeasuredTables:
 
     @cached_property
     def counted(self) -> list[CountedTable]:
-        """The tables whose counts add up to the number of rows, 0 in cells that rules exclude."""
+        """The tables whose counts add up to the number of rows, 0 in cells that rules exclude.
+
+        Every statistic reads counts of rows by cell from here: another source of such is another part of this list.
+        """
         found, rules, missing = [], self.source.plan.bound_rules, set(self.source.missing)
         for table in self.tables:
             measure = table.measure
@@ -228,25 +232,27 @@ class MeasuredTables:
     def _column(self, column: Column) -> TableColumn | None:
         mine = self.holding([column.name])
         coarse = next((one.axis(column.name) for one in mine if len(one.axes) > 1), None)
-        alone = next((one for one in mine if len(one.axes) == 1), None)
-        if coarse is None and alone is None:
+        alone = [one for one in mine if len(one.axes) == 1]
+        if coarse is None and not alone:
             return self._unmeasured(column)
-        if alone is None or (coarse is not None and into_cells(alone.axes[0], coarse) is None):
+        if not alone or (coarse is not None and into_cells(alone[0].axes[0], coarse) is None):
             assert coarse is not None
             return TableColumn(coarse, np.arange(coarse.cells), coarse.volumes / coarse.volumes.sum())
         if column.space.is_numeric and not column.space.is_listed:
-            return self._number(column, alone.measured, coarse)
-        fine, counts = alone.axes[0], alone.table.counts
+            return self._number(column, alone, coarse)
+        fine, counts = alone[0].axes[0], alone[0].table.counts
         return TableColumn(fine, np.arange(fine.cells), project(counts / max(float(counts.sum()), 1.0)))
 
-    def _number(self, column: Column, own: MeasuredTable, coarse: Axis | None) -> TableColumn:
+    def _number(self, column: Column, alone: Sequence[CountedTable], coarse: Axis | None) -> TableColumn:
         """Return a number's column of the fit: its cells are those that its levels tell apart."""
         finer = sorted(
             (t for t in self.tables if t.measure.columns == (column.name,) and t.measure.level > 1),
             key=lambda table: table.measure.level,
         )
-        law = NumberLaw.of(column.space, float(self.rows), own, finer)
+        law = NumberLaw.of(column.space, float(self.rows), alone[0].measured, finer)
         axis = BinnedAxis(column, (*law.starts.tolist(), column.space.values), (), pooled=True)
+        for one in alone[1:]:
+            law = law.told(_by_cells(one, axis))
         more = None if self.inference is None else self.inference.counted(axis, parts=True)
         if more is not None:
             law = law.told(more.about(law.positive))
@@ -284,3 +290,12 @@ class MeasuredTables:
         if measured is not None:
             law = law.with_sum(float(measured.counts.ravel()[0]), measured.measure.sigma2)
         return law.evened(member.bins)
+
+
+def _by_cells(one: CountedTable, axis: BinnedAxis) -> Observation:
+    """Return a number's own counts as facts about the cells of an axis, of which they may take some in part."""
+    finer = into_cells(one.axes[0], axis)
+    if finer is not None:
+        held = one.table.onto(0, finer)
+        return Observation(np.eye(axis.cells), held.counts, held.variances)
+    return Observation(aggregation(axis, as_bins(one.axes[0])), one.table.counts, one.table.variances)

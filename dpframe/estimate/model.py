@@ -139,11 +139,14 @@ class Model:
 
     def _measured(self) -> Iterator[Table]:
         """Yield measured tables by the fit's cells, summed over columns that it does not have."""
+        laws = {name for name, member in self.columns.items() if member.is_cut and member.law is not None}
         for one in self.tables.touching(self.names):
             kept = [name for name in one.table.columns if name in self.columns]
             places, first = self.places(kept), self.columns[kept[0]]
             if len(one.axes) == 1 and first.is_cut and first.law is not None:
-                yield first.binned(places[0])
+                if kept[0] in laws:  # a law holds all of a number's own counts
+                    yield first.binned(places[0])
+                laws.discard(kept[0])
             elif all(self.columns[name].cells == one.axis(name).cells for name in kept):
                 summed = one.table.sum_to(kept)
                 yield Table(tuple(places), summed.counts, summed.sigma)

@@ -303,3 +303,23 @@ def test_null_rates_are_from_both(people, grown, told, safe, numbers):
         assert abs(found["estimate"] - frame[column].isna().mean()) < 5 * found["std_error"]
         assert found["std_error"] < rows["std_error"]
         assert one.null_rate(column, target="population")["std_error"] > found["std_error"]
+
+
+@pytest.mark.parametrize("cells", [10, 7, 121])
+def test_all_counts_of_a_number_tell_of_it(cells):
+    """Counts from elsewhere, in cells that are the first table's, cut them or are finer, err as they say."""
+    frame = make_census(ROWS, 3, columns=["age", "sex"])
+    plan = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=4.0)
+    release, codes = dpf.sanitize(frame, plan=plan, key=KEY), measure.codes_of(frame, plan)
+    first = measure.measure_number(frame, plan, "age", SIGMA**2, 1e9, cells=10)[:1]
+    pair = measure.measure_pairs(frame, plan, SIGMA**2, bins={"age": first[0].starts[0]})
+    cut = tuple(sorted({i * 121 // cells for i in range(cells)}))
+    counts = measure.count_table(codes, plan, ["age"], [cut])
+    more = measure.measured("one_way", ["age"], [cut], counts, 4.0, np.random.default_rng(1))
+    truth = frame["age"].lt(first[0].starts[0][5]).sum()
+    ask = {"age": (0, int(first[0].starts[0][5]) - 1)}
+    one, both = (Estimates(release, tables=(*first, *pair, *extra)).count(ask) for extra in ((), (more,)))
+    assert both["std_error"] < one["std_error"] * (0.5 if cells != 7 else 1.0)
+    assert abs(both["estimate"] - truth) < 4 * both["std_error"]
+    models = [Estimates(release, tables=(*first, *pair, *extra))._joints.models.whole for extra in ((), (more,))]
+    assert [len(model.evidence.tables) for model in models] == [2, 2]
