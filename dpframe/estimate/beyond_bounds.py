@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.estimate.results import Ends, Excess
 from dpframe.infer.ranges import Cells, Grid, hull
-from dpframe.plan.findings import bounds_of_counts
+from dpframe.plan.findings import bounds_of_counts, share_outside
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.nested_counts import Layer, fit_layers
 from dpframe.spaces import Space
@@ -41,6 +41,12 @@ power of its fall below which a tail is heavy."""
 _REMOTE, _REMOTE_SURE = 1024.0, 3.0
 """The same of cells that lie further: of some twenty cells noise alone makes as much out of one in 3 % of columns."""
 
+_HIDDEN = 2.0
+"""How far beyond a bound rows that are seen nowhere may lie on average, in distances of the bound from the mean.
+
+Of the means of 44 real tables 0.2 % are off by more than five errors with 2, and 0.4 % with 0.
+"""
+
 _MATTERS = 0.2
 """Part of a variance from which on what tails add to it is said."""
 
@@ -51,7 +57,8 @@ class Tail:
 
     ``distance`` is that of the bound from the column's mean; ``rows`` lie beyond it, as far as tails go on, with the
     standard ``error``, and fall as its power ``fall``. ``further`` are distances of cells beyond these, up to the
-    last one in which rows stand out of the noise, with their ``counts`` and variances.
+    last one in which rows stand out of the noise, with their ``counts`` and variances. ``room`` is how far numbers
+    go on at the most.
     """
 
     distance: float
@@ -61,6 +68,7 @@ class Tail:
     further: FloatArray
     counts: FloatArray
     variances: FloatArray
+    room: float = math.inf
 
     @property
     def count(self) -> Excess:
@@ -98,12 +106,17 @@ class Tail:
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """Both tails of a column, its rows that are not null, and the variance of the clipped column, as counted."""
+    """Both tails of a column, its rows that are not null, and the variance of the clipped column, as counted.
+
+    ``hidden`` are the rows that may lie beyond either bound for all that is counted within both: a tail over sizes of
+    many magnitudes shows in no cell.
+    """
 
     lower: Tail
     upper: Tail
     present: float
     variance: float
+    hidden: float
 
     @property
     def share(self) -> float:
@@ -112,7 +125,8 @@ class Tails:
 
     def of_mean(self) -> Ends:
         """Return by how much the mean may be lower, and higher, than that of the clipped column."""
-        return _over(self.lower.excess(1), self.present), _over(self.upper.excess(1), self.present)
+        low, high = self.of_sum()
+        return _over(low, self.present), _over(high, self.present)
 
     def of_bins(self, cells: int, has_null: bool = False) -> Excess:
         """Return how many rows of the outermost of some bins lie beyond the bounds, and the standard errors of that."""
@@ -134,7 +148,11 @@ class Tails:
 
     def of_sum(self) -> Ends:
         """Return the same of the sum."""
-        return self.lower.excess(1), self.upper.excess(1)
+        return self._sum_beyond(self.lower), self._sum_beyond(self.upper)
+
+    def _sum_beyond(self, tail: Tail) -> Excess:
+        value, error = tail.excess(1)
+        return value, math.hypot(error, self.hidden * min(_HIDDEN * tail.distance, tail.room))
 
     def of_variance(self) -> Ends:
         """Return the same of the variance, which tails only add to."""
@@ -208,11 +226,17 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int) -> Tails | None
     nulls = max(measured[-1].missing or 0, 0)
     with np.errstate(over="ignore"):
         ways = (edges - mean) * unit
+    lower = _tail(-ways[::-1], cells.reversed(), last - outer[0], (mean - low) * unit)
+    upper = _tail(ways, cells, outer[1], (high - mean) * unit)
+    # Numbers that are as good as all positive go on to 0; those of times have none.
+    signed = measured[-1].unit is None
+    present = max(float(n - nulls), 1.0)
     return Tails(
-        _tail(-ways[::-1], cells.reversed(), last - outer[0], (mean - low) * unit),
-        _tail(ways, cells, outer[1], (high - mean) * unit),
-        max(float(n - nulls), 1.0),
+        replace(lower, room=low * unit) if signed and low >= 0 else lower,
+        replace(upper, room=-high * unit) if signed and high <= 0 else upper,
+        present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
+        sum(share_outside(measured, space, n)) * present,
     )
 
 

@@ -187,13 +187,31 @@ class TestTails:
         assert (value > 0.9 * rows * 992 / sum(counts)) == held
 
     def test_nothing_seen_leaves_the_noise(self):
-        """Thirty rows may lie beyond unseen, and where the tail falls quickly, close by."""
+        """Thirty rows may lie beyond unseen, some times as far as the bound."""
         tails = counted(2.0, [0.0, 1.0, 2.0, 4.0], (0, 500, 500, 3, 0), variance=900.0)
         assert tails.share == 0
         (_, value), (seen, error) = tails.of_mean()
         assert seen < 3 * 2 / 1_000
         assert value < error
-        assert 30 * 0.1 / 1_000 < error < 30 * 2 / 1_000
+        assert 30 * 0.1 / 1_000 < error < 30 * 3 / 1_000
+
+    def test_rows_that_are_seen_nowhere_may_lie_further_out(self):
+        """A tenth of the rows over four doublings shows in none of them; there are too few within the bounds."""
+        edges = [0.0, 1.0, *(2.0 ** np.arange(1, 6))]
+        tails = counted(2.0, edges, (0, 500, 400, 25, 25, 25, 25, 0), variance=2_500.0)
+        excess = sum(25 * (1.5 * 2**i - 2) for i in range(1, 5)) / 1_000
+        value, error = tails.of_mean()[1]
+        assert excess < value + 5 * error
+        bare, own = tails.upper.excess(1)
+        assert excess > (bare + 3 * own) / 1_000
+
+    @pytest.mark.parametrize(("low", "room"), [(0.0, 0.0), (4.0, 4.0), (-1.0, math.inf)])
+    def test_numbers_that_are_all_positive_go_down_to_0(self, low, room):
+        measured = Measured("x", "intervals", (-8.0, -1.0, 0.0, 4.0, 8.0, 16.0), (0, 0, 0, 500, 500, 0, 0), 900.0)
+        inferred = Inferred(Budget(1.0, 1e-6), ("x",), (measured,))
+        tails = tails_of(inferred, "x", Real(low, 8.0), 1_000)
+        assert (tails.lower.room, tails.upper.room) == (room, math.inf)
+        assert tails.of_mean()[0][1] >= min(tails.lower.excess(1)[1] / 1_000, 1.0)
 
     def test_a_tail_that_is_not_seen_has_no_noise_of_cells_far_beyond(self):
         """Those are counted in where a heavy tail is seen at the bound, which noise does not make of nothing."""
