@@ -15,45 +15,32 @@ from dpframe.cli import stopping as _stopping  # noqa: F401
 import pandas as pd
 
 if typing.TYPE_CHECKING:
-    from dpframe import datasets
+    from dpframe import datasets, errors
     from dpframe.accounting.budget import Budget
     from dpframe.api.audits import audit
-    from dpframe.api.expectation import Expectation, draft_spaces, expect
+    from dpframe.api.expectation import draft_spaces, expect
     from dpframe.api.files import attach, read, write
     from dpframe.api.queries import Queries
     from dpframe.api.transformer import Sanitizer
     from dpframe.api.verbs import plan, read_parquet, sanitize, sanitize_parquet
-    from dpframe.channels import Matrix
-    from dpframe.channels.utility import exponential
     from dpframe.errors import (
-        AlreadySanitizedError,
-        AlteredReleaseWarning,
         BudgetExceeded,
         ColumnError,
         DpframeError,
         DpframeWarning,
         FileError,
         InferenceWarning,
-        LargeEpsilonWarning,
-        LedgerError,
         NotSanitizedError,
         OrderLeakWarning,
         ParameterError,
-        PlanError,
         PrivacyLeakWarning,
-        RepeatedReleaseWarning,
         SeededReleaseWarning,
     )
     from dpframe.estimate import Estimates
     from dpframe.infer.drafted import DraftedSpaces
-    from dpframe.learning import DebiasedLogisticRegression, DebiasedNaiveBayes, DebiasedRidge
     from dpframe.ledger.ledger import Ledger
-    from dpframe.plan.certificate import Certificate
-    from dpframe.plan.columns import Column, Group
     from dpframe.plan.plan import Plan
     from dpframe.plan.rules import Follows, Implies, Ordered
-    from dpframe.release.info import ReleaseInfo
-    from dpframe.report.report import Report
     from dpframe.spaces import (
         Boolean,
         Categorical,
@@ -72,35 +59,23 @@ if typing.TYPE_CHECKING:
 __version__ = "0.3.0"
 
 __all__ = [
-    "AlreadySanitizedError",
-    "AlteredReleaseWarning",
     "Boolean",
     "Budget",
     "BudgetExceeded",
     "Categorical",
-    "Certificate",
-    "Column",
     "ColumnError",
     "Curve",
     "Datetime",
-    "DebiasedLogisticRegression",
-    "DebiasedNaiveBayes",
-    "DebiasedRidge",
     "DpframeError",
     "DpframeWarning",
     "DraftedSpaces",
     "Estimates",
-    "Expectation",
     "FileError",
     "Follows",
-    "Group",
     "Implies",
     "InferenceWarning",
     "Integer",
-    "LargeEpsilonWarning",
     "Ledger",
-    "LedgerError",
-    "Matrix",
     "NotSanitizedError",
     "Nullable",
     "OrderLeakWarning",
@@ -108,14 +83,10 @@ __all__ = [
     "Ordinal",
     "ParameterError",
     "Plan",
-    "PlanError",
     "PrivacyLeakWarning",
     "Product",
     "Queries",
     "Real",
-    "ReleaseInfo",
-    "RepeatedReleaseWarning",
-    "Report",
     "Sanitizer",
     "SeededReleaseWarning",
     "Subset",
@@ -124,8 +95,8 @@ __all__ = [
     "audit",
     "datasets",
     "draft_spaces",
+    "errors",
     "expect",
-    "exponential",
     "plan",
     "read",
     "read_parquet",
@@ -138,28 +109,20 @@ __all__ = [
 _NAMES = {
     "accounting.budget": "Budget",
     "api.audits": "audit",
-    "api.expectation": "Expectation draft_spaces expect",
+    "api.expectation": "draft_spaces expect",
     "api.files": "attach read write",
     "api.queries": "Queries",
     "api.transformer": "Sanitizer",
     "api.verbs": "plan read_parquet sanitize sanitize_parquet",
-    "channels": "Matrix",
-    "channels.utility": "exponential",
     "errors": (
-        "AlreadySanitizedError AlteredReleaseWarning BudgetExceeded ColumnError DpframeError DpframeWarning FileError "
-        "InferenceWarning LargeEpsilonWarning LedgerError NotSanitizedError OrderLeakWarning ParameterError PlanError "
-        "PrivacyLeakWarning RepeatedReleaseWarning SeededReleaseWarning"
+        "BudgetExceeded ColumnError DpframeError DpframeWarning FileError InferenceWarning NotSanitizedError "
+        "OrderLeakWarning ParameterError PrivacyLeakWarning SeededReleaseWarning"
     ),
     "estimate": "Estimates",
     "infer.drafted": "DraftedSpaces",
-    "learning": "DebiasedLogisticRegression DebiasedNaiveBayes DebiasedRidge",
     "ledger.ledger": "Ledger",
-    "plan.certificate": "Certificate",
-    "plan.columns": "Column Group",
     "plan.plan": "Plan",
     "plan.rules": "Follows Implies Ordered",
-    "release.info": "ReleaseInfo",
-    "report.report": "Report",
     "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
     "tables.verify": "verify",
 }

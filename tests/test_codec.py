@@ -40,23 +40,23 @@ def test_values_come_back():
     ],
 )
 def test_other_objects_are_refused(data, says):
-    with pytest.raises(dpf.PlanError, match=says):
+    with pytest.raises(dpf.errors.PlanError, match=says):
         from_object(Value, data, "a value")
 
 
 def test_half_a_pair_of_surrogates_is_no_plan():
     text = build_plan({"sex": ["F", "M"]}, epsilon=1.0).to_json()
     for place in ('"F"', '"sex"'):
-        with pytest.raises(dpf.PlanError, match="valid Unicode"):
+        with pytest.raises(dpf.errors.PlanError, match="valid Unicode"):
             dpf.Plan.from_json(text.replace(place, '"\\ud800"'))
-    with pytest.raises(dpf.PlanError, match="space categorical has a list of categories"):
+    with pytest.raises(dpf.errors.PlanError, match="space categorical has a list of categories"):
         dpf.Plan.from_json(text.replace('["F", "M"]', '"FM"'))
 
 
 @pytest.mark.parametrize("cells", [[None, 1.0], [1.0, "x"], [True, 2.0], [float("nan"), 1.0]])
 def test_edges_of_measured_counts_are_numbers(cells):
     data = {"column": "age", "kind": "intervals", "cells": cells, "counts": [1, 2, 3], "variance": 2.0, "missing": None}
-    with pytest.raises(dpf.PlanError, match="cells of measured counts must be numbers between intervals"):
+    with pytest.raises(dpf.errors.PlanError, match="cells of measured counts must be numbers between intervals"):
         Measured.from_json(data)
     good = data | {"cells": [0.0, 1.0]}
     assert json.loads(json.dumps(Measured.from_json(good).to_json())) == good

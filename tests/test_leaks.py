@@ -184,7 +184,7 @@ def test_noise_redrawn_by_folds() -> None:
     first, second = made[0]["x"].to_numpy(), made[1]["x"].to_numpy()
     assert abs(np.corrcoef(first, second)[0, 1]) < FAR
     assert abs(np.corrcoef(first[500:], second[:-500])[0, 1]) < FAR
-    with pytest.warns(dpf.RepeatedReleaseWarning):
+    with pytest.warns(dpf.errors.RepeatedReleaseWarning):
         step = dpf.Sanitizer(epsilon=1.0, spaces={"x": (0, 100)}).fit(frame)
         step.transform(frame)
         step.transform(frame)

@@ -86,7 +86,7 @@ def test_a_running_job_is_not_run_twice(less):
     ledger = ledger_in(less)
     with (
         job_keys.job(ledger, "survey", "night", binding=b"x" * 32),
-        pytest.raises(dpf.LedgerError, match="running already"),
+        pytest.raises(dpf.errors.LedgerError, match="running already"),
         job_keys.job(ledger, "survey", "night", binding=b"x" * 32),
     ):
         pass
@@ -98,7 +98,7 @@ def test_a_key_is_never_written_through_a_link(less):
     path.parent.mkdir(mode=0o700)
     path.symlink_to(less / "elsewhere")
     with (
-        pytest.raises(dpf.LedgerError, match="cannot be used"),
+        pytest.raises(dpf.errors.LedgerError, match="cannot be used"),
         job_keys.job(ledger, "survey", "night", binding=b"x" * 32),
     ):
         pass

@@ -134,7 +134,7 @@ def test_sanitising_a_release_is_refused(census, census_spaces):
         lambda: safe.dp.plan(epsilon=1),
         lambda: dpf.sanitize(safe, epsilon=1),
     ):
-        with pytest.raises(dpf.AlreadySanitizedError, match="is a release already"):
+        with pytest.raises(dpf.errors.AlreadySanitizedError, match="is a release already"):
             act()
 
 
@@ -266,7 +266,7 @@ def test_other_arguments_that_were_type_errors():
         (lambda: dpf.read_parquet(3), "^a Parquet source is a path"),
         (lambda: dpf.Plan.from_json(3), "^this is no plan: it is not a JSON object"),
     ]:
-        with pytest.raises((dpf.ParameterError, dpf.PlanError), match=match) as caught:
+        with pytest.raises((dpf.ParameterError, dpf.errors.PlanError), match=match) as caught:
             call()
         assert "\n" not in str(caught.value)
 

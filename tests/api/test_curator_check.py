@@ -75,7 +75,7 @@ def test_what_stops_a_release_is_said():
     assert "is null, and its space holds no nulls" in found.columns.loc["ill", "refused"]
     assert not len(found.errors)
     assert len(TABLE.head(0).dp.check(PLAN).errors) == 0
-    with pytest.raises(dpf.AlreadySanitizedError, match="check the plan on the original table"):
+    with pytest.raises(dpf.errors.AlreadySanitizedError, match="check the plan on the original table"):
         TABLE.dp.sanitize(plan=PLAN).dp.check(PLAN)
     with pytest.raises(dpf.ParameterError, match="plan must be a Plan"):
         TABLE.dp.check(PLAN.to_json())

@@ -587,11 +587,11 @@ class TestRefusals:
             pq.write_table(people().replace_schema_metadata({"dpframe": text}), release)
         said = "the table is a release already; sanitising it again only adds noise: use the original table"
         target = tmp_path / "out.parquet"
-        assert refused(tmp_path, release, target, dpf.AlreadySanitizedError) == said
+        assert refused(tmp_path, release, target, dpf.errors.AlreadySanitizedError) == said
         # However it travels on: through pandas the plan is in attrs alone.
         dpf.read_parquet(release).to_parquet(tmp_path / "again.parquet")
-        assert refused(tmp_path, tmp_path / "again.parquet", target, dpf.AlreadySanitizedError) == said
-        with pytest.raises(dpf.AlreadySanitizedError):
+        assert refused(tmp_path, tmp_path / "again.parquet", target, dpf.errors.AlreadySanitizedError) == said
+        with pytest.raises(dpf.errors.AlreadySanitizedError):
             dpf.plan(release, 1.0)
 
     def test_newer_schema_is_told(self, tmp_path):
@@ -600,7 +600,7 @@ class TestRefusals:
             tmp_path / "t.parquet",
         )
         frame = dpf.read_parquet(tmp_path / "t.parquet")
-        with pytest.raises(dpf.PlanError, match=r"has schema 99, this version reads up to 3; upgrade dpframe"):
+        with pytest.raises(dpf.errors.PlanError, match=r"has schema 99, this version reads up to 3; upgrade dpframe"):
             frame.dp.value_counts("sex")
 
     @pytest.mark.parametrize("batch_rows", [0, -1, 1.5, True, "10", None])

@@ -174,7 +174,7 @@ def test_what_cannot_be_chosen_by_is_refused(name):
     given = {"spaces": SPACES} | options
     if name == "copied":
         given["spaces"] = {"visit": SPACES["visit"]}
-    with pytest.raises((dpf.ParameterError, dpf.PlanError), match=says):
+    with pytest.raises((dpf.ParameterError, dpf.errors.PlanError), match=says):
         dpf.sanitize(visits([2, 1, 4]), epsilon=1.0, delta=1e-6, **given)
 
 

@@ -452,7 +452,7 @@ def test_tables_and_budgets_that_are_refused(people, tmp_path):
         with pytest.raises(dpf.ParameterError, match=rule):
             make()
     safe = dpf.sanitize(people[["sex"]], epsilon=1.0, spaces={"sex": ["F", "M"]})
-    with pytest.raises(dpf.AlreadySanitizedError, match="the table is a release"):
+    with pytest.raises(dpf.errors.AlreadySanitizedError, match="the table is a release"):
         dpf.Queries(safe, 1.0)
     with pytest.warns(dpf.DpframeWarning, match="above 1/n"):
         dpf.Queries(people, 1.0, delta=0.01, spaces=SPACES)

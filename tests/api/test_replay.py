@@ -118,7 +118,7 @@ def test_what_cannot_be_audited_is_refused():
         dpf.audit(CENSUS, made, runs=0)
     with pytest.raises(dpf.ParameterError, match="the table has no rows, or the plan randomises no column"):
         dpf.audit(CENSUS.head(0), made)
-    with pytest.raises(dpf.AlreadySanitizedError, match="audit the plan on the original table"):
+    with pytest.raises(dpf.errors.AlreadySanitizedError, match="audit the plan on the original table"):
         dpf.audit(dpf.sanitize(CENSUS, plan=made), made)
     with pytest.raises(dpf.ColumnError, match="'income': is in the plan but not in the table"):
         dpf.audit(CENSUS.drop(columns="income"), made)

@@ -68,7 +68,7 @@ CHECKS = parametrize_with_checks(ALL, expected_failed_checks=lambda estimator: R
 
 @pytest.mark.walk(16)
 @CHECKS
-@pytest.mark.filterwarnings("ignore::dpframe.SeededReleaseWarning", "ignore::dpframe.RepeatedReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.SeededReleaseWarning", "ignore::dpframe.errors.RepeatedReleaseWarning")
 @pytest.mark.filterwarnings("ignore::dpframe.OrderLeakWarning", "ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore:delta=1e-06 is above:dpframe.DpframeWarning")
 def test_scikit_learn_checks(estimator, check):
@@ -118,7 +118,7 @@ def test_row_i_of_the_output_belongs_to_row_i_of_the_input(kind, output):
     assert isinstance(out, type(data) if kind is pa.table else expected)
 
 
-@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_arrays_keep_their_dtype():
     for seed, dtype in enumerate((np.float64, np.float32, np.int64, np.int8)):
         X = numbers(seed=seed)
@@ -195,7 +195,7 @@ def test_a_plan_keeps_an_index_only_with_the_order():
     plan = dpf.plan(table(), 1.0, spaces=SPACES, drop=["id"], shuffle=False)
     with pytest.raises(dpf.ParameterError, match="keeps_index must be False, or True with shuffle=False"):
         dataclasses.replace(plan, keeps_index=True, shuffle=True)
-    with pytest.raises(dpf.PlanError, match="keeps_index must be False, or True with shuffle=False"):
+    with pytest.raises(dpf.errors.PlanError, match="keeps_index must be False, or True with shuffle=False"):
         dpf.Plan.from_json(plan.to_json().replace('"drop"', '"keeps_index": 1, "drop"'))
 
 
@@ -248,7 +248,7 @@ def test_data_is_not_read_but_for_names_and_types():
     ]
 
 
-@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_nulls():
     X = numbers()
     X[3, 1] = np.nan
@@ -303,7 +303,7 @@ def test_refusals(options, rule):
 
 def test_a_release_is_not_sanitised_again():
     safe = dpf.sanitize(table(), epsilon=1, spaces=SPACES, drop=["id"])
-    with pytest.raises(dpf.AlreadySanitizedError):
+    with pytest.raises(dpf.errors.AlreadySanitizedError):
         fit(safe, epsilon=1.0, spaces=SPACES)
 
 
@@ -330,7 +330,7 @@ def test_noise_is_fresh_and_the_key_is_kept_nowhere():
     X = numbers()
     model = sanitizer().fit(X)
     first = model.transform(X)
-    with pytest.warns(dpf.RepeatedReleaseWarning):
+    with pytest.warns(dpf.errors.RepeatedReleaseWarning):
         second = pickle.loads(pickle.dumps(model)).transform(X)
     assert (first != second).mean() > 0.5
     assert not any(isinstance(value, bytes) for value in vars(model).values())
@@ -345,7 +345,7 @@ def test_a_seed_repeats_the_release_of_the_same_data_only():
         again = sanitizer(random_state=7).fit(X).transform(X)
     with pytest.warns() as caught:
         other_seed = sanitizer(random_state=8).fit_transform(X)
-    assert {w.category for w in caught} == {dpf.SeededReleaseWarning, dpf.RepeatedReleaseWarning}
+    assert {w.category for w in caught} == {dpf.SeededReleaseWarning, dpf.errors.RepeatedReleaseWarning}
     changed = X.copy()
     changed[-1, 0] += 1
     with pytest.warns(dpf.SeededReleaseWarning):
@@ -357,7 +357,7 @@ def test_a_seed_repeats_the_release_of_the_same_data_only():
     assert (first != other_seed).mean() > 0.3
 
 
-@pytest.mark.filterwarnings("ignore::dpframe.SeededReleaseWarning", "ignore::dpframe.RepeatedReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.SeededReleaseWarning", "ignore::dpframe.errors.RepeatedReleaseWarning")
 @pytest.mark.filterwarnings("ignore::dpframe.OrderLeakWarning")
 def test_columns_of_one_seed_have_unrelated_noise():
     X = np.zeros((500, 2))
@@ -379,7 +379,7 @@ def released(model, *arrays):
         warnings.simplefilter("ignore", dpf.InferenceWarning)
         for X in arrays:
             model.transform(X)
-    assert all(issubclass(w.category, dpf.RepeatedReleaseWarning) for w in caught)
+    assert all(issubclass(w.category, dpf.errors.RepeatedReleaseWarning) for w in caught)
     return [str(w.message) for w in caught]
 
 
@@ -405,7 +405,7 @@ def test_disjoint_rows_are_not_repeated():
         model = sanitizer().fit(same)
         model.transform(same[:160])
         model.transform(same[160:])
-        with pytest.warns(dpf.RepeatedReleaseWarning, match="released 2 times"):
+        with pytest.warns(dpf.errors.RepeatedReleaseWarning, match="released 2 times"):
             model.transform(same)
     # Equal rows of two persons are told apart by their labels.
     frame = pd.DataFrame({"age": np.repeat(30, 60)}, index=np.arange(60))
@@ -429,7 +429,7 @@ def test_a_grid_search_says_what_it_adds_up_to():
     X = numbers(60)
     pipeline = make_pipeline(sanitizer(1.0), StandardScaler(), LinearRegression())
     search = GridSearchCV(pipeline, {"linearregression__positive": [True, False, True]}, cv=5)
-    with pytest.warns(dpf.RepeatedReleaseWarning) as caught:
+    with pytest.warns(dpf.errors.RepeatedReleaseWarning) as caught:
         search.fit(X, X[:, 0])
     texts = [str(w.message) for w in caught]
     # 3 values and 5 folds release every row 15 times, and the best one is fitted to all again.
@@ -521,7 +521,7 @@ def test_a_ledger_is_charged_before_noise_is_drawn_and_shared_by_clones(tmp_path
     assert len(spends(book)) == 2
 
 
-@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_fit_and_the_first_transform_are_the_promise(tmp_path):
     X, book = numbers(500), ledger(tmp_path, 3.0)
     model = dpf.Sanitizer(1.0, infer_share=0.25, ledger=book, dataset="survey").fit(X)
@@ -547,7 +547,7 @@ def test_fit_and_the_first_transform_are_the_promise(tmp_path):
         dpf.Sanitizer(1.0, infer_share=0.25, ledger=poor, dataset="survey").fit(X)
 
 
-@pytest.mark.filterwarnings("ignore::dpframe.SeededReleaseWarning", "ignore::dpframe.RepeatedReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.SeededReleaseWarning", "ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_a_seed_repeats_the_inference_of_the_same_data_only():
     X = numbers(500)
     plans = [dpf.Sanitizer(4.0, random_state=3).fit(data).plan_ for data in (X, X.copy())]
@@ -600,7 +600,7 @@ UNSEEN = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_transform_takes_what_sanitize_takes_under_an_inferred_plan():
     model = dpf.Sanitizer(8.0).fit(seen())
     plan = model.plan_
@@ -620,7 +620,7 @@ def test_transform_takes_what_sanitize_takes_under_an_inferred_plan():
         )
 
 
-@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_arrays_hold_anything_where_spaces_are_inferred():
     X = np.linspace(0.0, 50.0, 2_000).reshape(-1, 1)
     odd = np.array([[np.nan], [np.inf], [-1e300], [1e300]])
@@ -631,7 +631,7 @@ def test_arrays_hold_anything_where_spaces_are_inferred():
         dpf.Sanitizer(1.0, spaces=(0, 50)).fit(odd[1:])
 
 
-@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_object_columns_are_inferred():
     frame = seen()[["object", "set"]]
     model = dpf.Sanitizer(8.0).fit(frame)
@@ -677,7 +677,7 @@ def test_a_search_over_adult(adult, adult_spaces):
         BernoulliNB(),
     )
     search = GridSearchCV(pipeline, {"bernoullinb__alpha": [0.1, 1.0, 10.0]}, cv=5)
-    with pytest.warns(dpf.RepeatedReleaseWarning) as caught:
+    with pytest.warns(dpf.errors.RepeatedReleaseWarning) as caught:
         search.fit(X, y)
     assert "16 times in this process, which adds up to epsilon=320, delta=1.6e-05 so far" in str(caught[-1].message)
     assert search.best_score_ > 0.6

@@ -13,6 +13,7 @@ import pytest
 import dpframe as dpf
 from dpframe.accounting import finite
 from dpframe.channels import Exponential
+from dpframe.channels.utility import exponential
 from dpframe.spaces import Ordinal
 
 
@@ -21,7 +22,7 @@ from dpframe.spaces import Ordinal
 def test_distance_as_utility_is_the_known_mechanism(epsilon, delta):
     space = Ordinal(list("abcde"))
     order = {letter: i for i, letter in enumerate("abcde")}
-    own = dpf.exponential(space, lambda x, y: -abs(order[x] - order[y]), epsilon, delta)
+    own = exponential(space, lambda x, y: -abs(order[x] - order[y]), epsilon, delta)
     known = Exponential.calibrate(space, epsilon, delta)
     np.testing.assert_allclose(own.transition(), known.transition(), atol=1e-7)
     assert own.loss.delta(epsilon) <= delta
@@ -31,7 +32,7 @@ def test_distance_as_utility_is_the_known_mechanism(epsilon, delta):
 def test_a_base_measure_and_a_utility_decide_the_law():
     """e^(k·u)·base, normalised: ratios of one row are what they say, and the loss is spent."""
     utility, base = np.array([[0, -1, -3], [-2, 0, -1], [-1, -2, 0.0]]), np.array([3.0, 1.0, 2.0])
-    laws = dpf.exponential(["a", "b", "c"], utility, 1.5, base=base).transition().T
+    laws = exponential(["a", "b", "c"], utility, 1.5, base=base).transition().T
     rate = math.log(laws[0, 0] / laws[0, 1] * base[1] / base[0])
     expected = base * np.exp(rate * utility)
     np.testing.assert_allclose(laws, expected / expected.sum(axis=1, keepdims=True), rtol=1e-9)
@@ -40,7 +41,7 @@ def test_a_base_measure_and_a_utility_decide_the_law():
 
 def test_it_releases_columns():
     frame = pd.DataFrame({"grade": list("abc") * 500})
-    near = dpf.exponential(["a", "b", "c"], lambda x, y: -float(x != y), 2.0)
+    near = exponential(["a", "b", "c"], lambda x, y: -float(x != y), 2.0)
     safe = frame.dp.sanitize(4.0, 1e-6, spaces={"grade": ["a", "b", "c"]}, mechanisms={"grade": near})
     counts = safe.dp.value_counts("grade", normalize=True)
     assert ((counts["estimate"] - 1 / 3).abs() < 5 * counts["std_error"]).all()
@@ -60,9 +61,9 @@ BAD = {
 def test_utilities_that_decide_nothing_are_refused(name):
     (utility,), options, says = BAD[name]
     with pytest.raises(dpf.ParameterError, match=says):
-        dpf.exponential(["a", "b"], utility, 1.0, **options)
+        exponential(["a", "b"], utility, 1.0, **options)
     with pytest.raises(dpf.ParameterError, match="for at most 256 codes"):
-        dpf.exponential((0, 256), lambda x, y: -abs(x - y), 1.0)
+        exponential((0, 256), lambda x, y: -abs(x - y), 1.0)
 
 
 def brute(rows, epsilon, pairs):

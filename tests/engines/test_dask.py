@@ -133,7 +133,7 @@ class TestEstimates:
         assert safe.dp.release == expected.dp.release
         assert safe.dp.verify()
         assert repr(safe.dp) == repr(expected.dp)
-        with pytest.warns(dpf.AlteredReleaseWarning, match="the release 5,000: rows chosen by noisy values"):
+        with pytest.warns(dpf.errors.AlteredReleaseWarning, match="the release 5,000: rows chosen by noisy values"):
             safe[safe["age"] > 30].dp.mean("age")
 
     def test_what_is_not_there(self, flat, plan):
@@ -281,7 +281,7 @@ class TestPersons:
                 engine.sanitize(source, None, tmp_path / "out", **how)
         paid = ledger.history("survey")["what"].tolist()
         assert paid == ["inference", "release"]
-        with pytest.raises(dpf.LedgerError, match=r"an interrupted run of .* has paid.*pass the plan"):
+        with pytest.raises(dpf.errors.LedgerError, match=r"an interrupted run of .* has paid.*pass the plan"):
             engine.sanitize(source, None, tmp_path / "out", **how)
         assert ledger.history("survey")["what"].tolist() == paid
 
@@ -311,7 +311,9 @@ class TestPersons:
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, plan, tmp_path / "out", ledger=ledger, dataset="survey")
         other = write_files(people[1], tmp_path / "other")
-        with pytest.raises(dpf.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"):
+        with pytest.raises(
+            dpf.errors.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"
+        ):
             engine.sanitize(other, plan, tmp_path / "out", ledger=ledger, dataset="survey")
         assert engine.sanitize(source, plan, tmp_path / "out", ledger=ledger, dataset="survey").n == ROWS // 2
 
@@ -400,7 +402,9 @@ class TestLedger:
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, full_plan, target, **account)
         other = write_files(table.assign(age=table["age"].to_numpy()[::-1]), tmp_path / "other")
-        with pytest.raises(dpf.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"):
+        with pytest.raises(
+            dpf.errors.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"
+        ):
             engine.sanitize(other, full_plan, target, **account)
         info = engine.sanitize(source, full_plan, target, **account)
         assert info.n == ROWS
@@ -418,7 +422,9 @@ class TestLedger:
                 engine.sanitize(frame, plan, tmp_path / "out", **account)
         safe = engine.sanitize(frame, plan)
         switch.touch()
-        with pytest.raises(dpf.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"):
+        with pytest.raises(
+            dpf.errors.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"
+        ):
             engine.sanitize(frame, plan, tmp_path / "out", **account)
         with pytest.raises(dpf.FileError, match="changed since; release it anew"):
             safe.compute()
@@ -437,7 +443,7 @@ def interrupted(*_):
 
 class TestRefusals:
     def test_a_release(self, flat, plan, expected, tmp_path):
-        with pytest.raises(dpf.AlreadySanitizedError, match="is a release already"):
+        with pytest.raises(dpf.errors.AlreadySanitizedError, match="is a release already"):
             engine.sanitize(engine.sanitize(dd.from_pandas(flat, npartitions=2), plan), plan)
 
     def test_the_target(self, flat, plan, tmp_path):

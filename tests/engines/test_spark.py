@@ -19,6 +19,7 @@ import dpframe as dpf
 from dpframe.engines import job
 from dpframe.engines.shipped import shipped
 from dpframe.engines.staging import WrittenFile
+from dpframe.release.info import ReleaseInfo
 
 pyspark = pytest.importorskip("pyspark", reason="pip install 'dpframe[spark]'")
 engine = pytest.importorskip("dpframe.engines.spark", reason="pip install 'dpframe[spark]'")
@@ -183,9 +184,9 @@ def what_is_refused(spark, safe, source, plan, tmp_path):
     raw = spark.read.parquet(str(source))
     with pytest.raises(dpf.FileError, match=r"has not all rows of its files.*pass id=.*or write the frame to Parquet"):
         engine.sanitize(raw.where("age > 30"), plan)
-    with pytest.raises(dpf.AlreadySanitizedError, match="is a release already"):
+    with pytest.raises(dpf.errors.AlreadySanitizedError, match="is a release already"):
         engine.sanitize(safe.withColumn("person", sf.monotonically_increasing_id()), plan, id="person")
-    with pytest.raises(dpf.AlreadySanitizedError, match="is a release already"):
+    with pytest.raises(dpf.errors.AlreadySanitizedError, match="is a release already"):
         engine.sanitize(tmp_path / "one.parquet", plan)
     for target in (None, tmp_path / "nothing"):
         with pytest.raises(dpf.ColumnError, match="'sex': is in the plan but not in the table; make the plan from"):
@@ -230,7 +231,7 @@ def rows_that_change(spark, source, table, plan, tmp_path):
 
 def test_a_sink_that_lacks_rows(tmp_path):
     plan = dpf.plan(people(100), epsilon=1, delta=0, spaces=SPACES)
-    text = dpf.ReleaseInfo(plan, 100, "0" * 16).to_json()
+    text = ReleaseInfo(plan, 100, "0" * 16).to_json()
     writer = sink.ReleaseWriter(text, str(tmp_path / "out"), "snappy")
     files = (WrittenFile(0, "a.tmp", 60), WrittenFile(1, "b.tmp", 39))
     with pytest.raises(dpf.FileError, match="has not the rows of its release; write the release itself"):

@@ -228,11 +228,11 @@ def test_too_many_cells_are_refused_with_their_size():
 def test_damaged_metadata():
     safe = dpf.sanitize(TABLE, plan=PLAN, key=KEY)
     safe.attrs["dpframe"] = "{}"
-    with pytest.raises(dpf.PlanError, match="metadata is damaged"):
+    with pytest.raises(dpf.errors.PlanError, match="metadata is damaged"):
         safe.dp.mean("age")
     info = ReleaseInfo(PLAN, 3, "0").to_json().replace('"schema": 1', '"schema": 9', 1)
     safe.attrs["dpframe"] = info
-    with pytest.raises(dpf.PlanError, match="schema 9, this version reads up to 3"):
+    with pytest.raises(dpf.errors.PlanError, match="schema 9, this version reads up to 3"):
         safe.dp.mean("age")
 
 

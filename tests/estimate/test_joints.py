@@ -24,6 +24,7 @@ from dpframe.evidence.number_law import project
 from dpframe.plan.build import build_plan
 from dpframe.plan.forecast import joint_errors, marginal_errors
 from dpframe.release.release import release
+from dpframe.report.report import Report
 
 KEY = bytes(range(32))
 SPACES = {
@@ -374,13 +375,13 @@ def test_altered_frames_warn():
             if name in ("filtered", "repeated")
             else "is not what was released"
         )
-        with pytest.warns(dpf.AlteredReleaseWarning, match=rows):
+        with pytest.warns(dpf.errors.AlteredReleaseWarning, match=rows):
             frame.dp.mean("age")
         assert not frame.dp.verify()
     out_of_space = SAFE.assign(sex="X")
     assert not out_of_space.dp.verify()
     with (
-        pytest.warns(dpf.AlteredReleaseWarning),
+        pytest.warns(dpf.errors.AlteredReleaseWarning),
         pytest.raises(dpf.ColumnError, match="column 'sex': is not what was released"),
     ):
         out_of_space.dp.value_counts("sex")
@@ -420,7 +421,7 @@ def test_report():
     for words in ("A release of 2,000 rows", "Release: epsilon=18", "expected_error", "error_bound", "wage"):
         assert words in text
         assert words in report._repr_html_()
-    assert isinstance(report, dpf.Report)
+    assert isinstance(report, Report)
 
 
 def test_plots():
@@ -558,7 +559,7 @@ def test_times_keep_their_zone():
 
 
 def test_warnings_point_at_the_line_that_asked():
-    with pytest.warns(dpf.AlteredReleaseWarning) as caught:
+    with pytest.warns(dpf.errors.AlteredReleaseWarning) as caught:
         SAFE.head(100).dp.mean("age")
         dpf.Estimates(SAFE.head(100))
     assert {warning.filename for warning in caught} == {__file__}

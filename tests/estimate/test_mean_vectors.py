@@ -19,6 +19,7 @@ from dpframe.estimate.plot import _curve
 from dpframe.estimate.vectors import VectorColumn, largest_deviations
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
+from dpframe.release.info import ReleaseInfo
 from dpframe.spaces import Nullable, Vector
 from dpframe.totals.counts import Vectors
 
@@ -214,7 +215,7 @@ def test_what_is_measured_of_vectors() -> None:
     assert told["std_error"] < told["rows_alone"] / 5
     safe = dpf.sanitize(people, plan=plan, key=KEY)
     assert safe.dp.mean_curve("v")["std_error"].mean() == pytest.approx(told["std_error"], rel=0.05)
-    again = dpf.ReleaseInfo.from_json(safe.attrs["dpframe"])
+    again = ReleaseInfo.from_json(safe.attrs["dpframe"])
     assert again.tables == safe.dp.release.tables
     alone = people[["v"]].dp.plan(epsilon=1.0, delta=1e-6, spaces={"v": SPACE})
     assert [m.kind for m in alone.measures] == ["vectors"]

@@ -130,7 +130,7 @@ def test_they_say_what_they_are(safe, told):
     for ask in (lambda: drawn.dp.mean("age"), lambda: Estimates(drawn), lambda: drawn.dp.release):
         with pytest.raises(dpf.NotSanitizedError, match=r"the table is synthetic.*ask the release"):
             ask()
-    with pytest.raises(dpf.AlreadySanitizedError):
+    with pytest.raises(dpf.errors.AlreadySanitizedError):
         drawn.dp.sanitize(epsilon=1)
 
 

@@ -36,7 +36,7 @@ def wide(people):
 def rows(people):
     """Rows that tell of pairs, and no tables."""
     spaces = {name: list("abcd") for name in people}
-    with pytest.warns(dpf.LargeEpsilonWarning):
+    with pytest.warns(dpf.errors.LargeEpsilonWarning):
         return dpf.sanitize(people, epsilon=60, delta=1e-6, spaces=spaces, measure=None, shuffle=False, key=bytes(32))
 
 

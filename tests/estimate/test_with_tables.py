@@ -154,7 +154,9 @@ def test_three_columns_hear_the_rows(people):
     assert found.attrs["source"] == "both"
     truth = frame.groupby(["a", "b", "c"]).size().reindex(found.index, fill_value=0) / len(frame)
     assert np.abs(found["estimate"] - truth).sum() < 0.15
-    with pytest.warns(dpf.AlteredReleaseWarning, match="'a', 'b', 'c' together .*ask the release itself with joint"):
+    with pytest.warns(
+        dpf.errors.AlteredReleaseWarning, match="'a', 'b', 'c' together .*ask the release itself with joint"
+    ):
         told.synthesize(random_state=0)
 
 
@@ -173,7 +175,9 @@ def test_tables_of_another_release_are_left_out(people, plan, safe):
     ]
     for table in damaged:
         told = Estimates(safe, tables=[table])
-        with pytest.warns(dpf.AlteredReleaseWarning, match="1 measured table of 1 do not fit the release.*left out"):
+        with pytest.warns(
+            dpf.errors.AlteredReleaseWarning, match="1 measured table of 1 do not fit the release.*left out"
+        ):
             found = told.joint(["sex", "region"], method="inverse")
         assert found.attrs["source"] == "rows"
         pd.testing.assert_frame_equal(found, alone)

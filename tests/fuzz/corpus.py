@@ -59,7 +59,11 @@ def _plans() -> Iterator[Plan]:
     noises = {"load": "process", "where": "nullable_process"}
     drawn = {"load": curve, "where": dpf.Nullable(dpf.Vector(2, 1.0))}
     yield build_plan(drawn, epsilon=4.0, delta=1e-5, n=1000, mechanisms=noises)
-    own: dict[str, Any] = {"ill": dpf.Matrix.of([[0.7, 0.3], [0.2, 0.8]]), "age": "exponential", "income": "geometric"}
+    own: dict[str, Any] = {
+        "ill": dpf.channels.Matrix.of([[0.7, 0.3], [0.2, 0.8]]),
+        "age": "exponential",
+        "income": "geometric",
+    }
     kept = {"ill": dpf.Boolean(), "age": (0, 9), "income": (0.0, 1.0)}
     yield build_plan(kept, epsilon=4.0, delta=1e-5, n=1000, mechanisms=own)
 

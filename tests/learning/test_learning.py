@@ -154,7 +154,7 @@ def test_some_rows_tell_the_errors_of_directions(monkeypatch):
 def test_without_noise_it_is_the_ridge_of_rows_whose_numbers_are_there(alpha, fit_intercept):
     frame = short()
     safe = dpf.sanitize(frame, epsilon=RAW, spaces=SHORT, measure=None)
-    model = dpf.DebiasedRidge(alpha, fit_intercept).fit(safe.drop(columns="y"), safe["y"])
+    model = dpf.learning.DebiasedRidge(alpha, fit_intercept).fit(safe.drop(columns="y"), safe["y"])
     whole = frame[frame["x"].notna()]
     plain = Ridge(alpha, fit_intercept=fit_intercept).fit(short_design(whole), whole["y"])
     # A null of g is one more value of it. A step of y is noise of 3e-5 rows.
@@ -169,7 +169,7 @@ def test_without_noise_it_is_the_ridge_of_rows_whose_numbers_are_there(alpha, fi
 def test_without_noise_errors_are_the_sandwich():
     frame = short().dropna(subset="x")
     spaces = {**SHORT, "x": dpf.Real(0, 3, steps=3)}
-    model = dpf.DebiasedRidge().fit(dpf.sanitize(frame, epsilon=RAW, spaces=spaces, measure=None), "y")
+    model = dpf.learning.DebiasedRidge().fit(dpf.sanitize(frame, epsilon=RAW, spaces=spaces, measure=None), "y")
     X = np.column_stack([np.ones(len(frame)), short_design(frame)])
     inverse = np.linalg.inv(X.T @ X)
     residual = frame["y"].to_numpy() - X @ (inverse @ X.T @ frame["y"])
@@ -185,7 +185,7 @@ def test_regression_is_unbiased_and_its_errors_are_honest():
     found, errors, plain = [], [], []
     for k in range(12):
         safe = dpf.sanitize(people(10_000, k), epsilon=1, delta=1e-6, spaces=SPACES, key=bytes([k]) * 32)
-        model = dpf.DebiasedRidge().fit(safe, "income")
+        model = dpf.learning.DebiasedRidge().fit(safe, "income")
         found.append(model.coef_)
         errors.append(model.coef_std_error_)
         noisy = safe.dropna()
@@ -209,12 +209,12 @@ def test_regression_on_columns_that_were_randomised_together(groups):
     plan = dpf.plan(frame, 2.0, 1e-6, spaces=spaces, groups=groups)
     for k in range(12):
         safe = dpf.sanitize(frame, plan=plan, key=bytes([k]) * 32)
-        model = dpf.DebiasedRidge().fit(safe, "y")
+        model = dpf.learning.DebiasedRidge().fit(safe, "y")
         assert model.coef_names_ == ["x", "rank", "g_b", "g_null"]
         z.append((model.coef_ - truth) / model.coef_std_error_)
         # Taken for independent, the noise of a group is mistaken for a relation of its columns.
         loose = replace(plan, groups=(), epsilon=50.0)
-        separate.append(dpf.DebiasedRidge(plan=loose).fit(safe, "y").coef_ - truth)
+        separate.append(dpf.learning.DebiasedRidge(plan=loose).fit(safe, "y").coef_ - truth)
     z = np.array(z)
     assert (np.abs(z.mean(axis=0)) * np.sqrt(12) < 4).all()
     assert 0.3 < (z**2).mean() < 1.4
@@ -226,7 +226,7 @@ def test_a_row_s_groups_need_not_stand_together():
     # The order of the coefficients is that of the columns, whatever is grouped with what; noise is all but absent.
     frame = short()
     safe = dpf.sanitize(frame, epsilon=RAW, spaces=SHORT, measure=None, groups=[("x", "g"), ("y", "rank")])
-    model = dpf.DebiasedRidge().fit(safe, "y")
+    model = dpf.learning.DebiasedRidge().fit(safe, "y")
     whole = frame[frame["x"].notna()]
     plain = LinearRegression().fit(short_design(whole), whole["y"])
     assert model.coef_names_ == ["x", "rank", "g_b", "g_null"]
@@ -237,22 +237,24 @@ def test_a_row_s_groups_need_not_stand_together():
 def test_what_noise_has_drowned_is_drawn_to_zero_with_a_warning():
     safe = dpf.sanitize(people(2_000), epsilon=1, spaces=SPACES, key=KEY, measure=None)
     with pytest.warns(dpf.DpframeWarning, match="of 3 directions of the features are indistinguishable from noise"):
-        model = dpf.DebiasedRidge().fit(safe, "income")
+        model = dpf.learning.DebiasedRidge().fit(safe, "income")
     assert model.n_lifted_ > 0
     assert np.isfinite(model.covariance_).all()
     assert np.isfinite(model.predict(people(5))).all()
     # A strong penalty leaves nothing to lift.
-    assert dpf.DebiasedRidge(alpha=1e9).fit(safe, "income").n_lifted_ == 0
+    assert dpf.learning.DebiasedRidge(alpha=1e9).fit(safe, "income").n_lifted_ == 0
 
 
 def test_summary_and_conventions():
     safe = dpf.sanitize(people(2_000), epsilon=400, measure=None, spaces=SPACES, key=KEY)
-    model = dpf.DebiasedRidge(alpha=0.5).fit(safe, "income")
+    model = dpf.learning.DebiasedRidge(alpha=0.5).fit(safe, "income")
     table = model.summary(0.9)
     assert list(table.columns) == ["estimate", "std_error", "lower", "upper"]
     assert list(table.index) == ["intercept", *model.coef_names_]
     assert ((table["lower"] < table["estimate"]) & (table["estimate"] < table["upper"])).all()
-    assert list(dpf.DebiasedRidge(fit_intercept=False).fit(safe, "income").summary().index) == model.coef_names_
+    assert (
+        list(dpf.learning.DebiasedRidge(fit_intercept=False).fit(safe, "income").summary().index) == model.coef_names_
+    )
     with pytest.raises(dpf.ParameterError, match=r"confidence_level must lie in \(0, 1\)"):
         model.summary(95)
     assert clone(model).get_params() == {"alpha": 0.5, "fit_intercept": True, "plan": None}
@@ -266,8 +268,8 @@ def ready(kind="ridge"):
     spaces = {**SPACES, "income": dpf.Real(0, 250_000)}
     # Tables go where the description goes, and a plan given by hand has none.
     safe = dpf.sanitize(people(300).fillna({"income": 0.0}), epsilon=80, spaces=spaces, key=KEY, measure=None)
-    models = {"ridge": dpf.DebiasedRidge(), "bayes": dpf.DebiasedNaiveBayes()}
-    return models.get(kind, dpf.DebiasedLogisticRegression()), safe, "income" if kind == "ridge" else "sex"
+    models = {"ridge": dpf.learning.DebiasedRidge(), "bayes": dpf.learning.DebiasedNaiveBayes()}
+    return models.get(kind, dpf.learning.DebiasedLogisticRegression()), safe, "income" if kind == "ridge" else "sex"
 
 
 EACH = pytest.mark.parametrize("kind", ["ridge", "bayes", "logistic"])
@@ -325,12 +327,12 @@ def test_refusals(kind):
         model.fit(safe[[target]], target)
     with pytest.raises(dpf.ParameterError, match="plan must be a Plan"):
         clone(model).set_params(plan="plan.json").fit(safe, target)
-    with pytest.warns(dpf.AlteredReleaseWarning, match="the table has 100 rows, the release 300"):
+    with pytest.warns(dpf.errors.AlteredReleaseWarning, match="the table has 100 rows, the release 300"):
         model.fit(safe.iloc[:100], target)
     model.fit(safe, target)
     with pytest.raises(dpf.ColumnError, match="column 'age': is a feature of the model but not in X"):
         model.predict(raw.drop(columns="age"))
-    with pytest.warns(dpf.AlteredReleaseWarning, match="X is a release, whose noise predictions take for truth"):
+    with pytest.warns(dpf.errors.AlteredReleaseWarning, match="X is a release, whose noise predictions take for truth"):
         model.predict(safe)
     assert plan == safe.dp.release.plan
 
@@ -339,20 +341,20 @@ def test_refusals(kind):
 def test_alpha_is_checked(alpha):
     _, safe, target = ready()
     with pytest.raises(dpf.ParameterError, match="alpha must be a number from 0"):
-        dpf.DebiasedRidge(alpha).fit(safe, target)
+        dpf.learning.DebiasedRidge(alpha).fit(safe, target)
 
 
 def test_targets_of_regression_are_numbers():
     _, safe, _ = ready()
     with pytest.raises(dpf.ParameterError, match="y must be a column of numbers, which 'education' is not"):
-        dpf.DebiasedRidge().fit(safe, "education")
+        dpf.learning.DebiasedRidge().fit(safe, "education")
 
 
 def test_columns_of_too_many_values_are_refused():
     frame = pd.DataFrame({"x": ["0"] * 20, "y": np.arange(20.0)})
     safe = dpf.sanitize(frame, epsilon=9, spaces={"x": list(map(str, range(2_000))), "y": (0, 20)}, shuffle=True)
     with pytest.raises(dpf.ParameterError, match="column 'x' has 2,000 values, and from 2 to 256 can become"):
-        dpf.DebiasedRidge().fit(safe, "y")
+        dpf.learning.DebiasedRidge().fit(safe, "y")
 
 
 @pytest.mark.walk(1)
@@ -371,7 +373,7 @@ def test_no_complete_rows():
     frame = pd.DataFrame({"x": [None] * 30, "y": np.linspace(0, 1, 30)[::-1]}, dtype="float64").sample(frac=1)
     safe = dpf.sanitize(frame, epsilon=RAW, measure=None, spaces={"x": dpf.Nullable(dpf.Real(0, 1)), "y": (0, 1)})
     with pytest.raises(dpf.ParameterError, match="X has no rows without nulls, as far as noise lets them be seen"):
-        dpf.DebiasedRidge().fit(safe, "y")
+        dpf.learning.DebiasedRidge().fit(safe, "y")
 
 
 # Naive Bayes
@@ -380,7 +382,7 @@ def test_no_complete_rows():
 def test_without_noise_tables_are_shares_within_classes():
     frame = people(20_000)
     safe = dpf.sanitize(frame, epsilon=RAW, measure=None, spaces=SPACES)
-    model = dpf.DebiasedNaiveBayes(bins={"age": [18, 30, 50, 95]}).fit(safe[["age", "education"]], safe["sex"])
+    model = dpf.learning.DebiasedNaiveBayes(bins={"age": [18, 30, 50, 95]}).fit(safe[["age", "education"]], safe["sex"])
     shares = pd.crosstab(frame["education"], frame["sex"], normalize="columns").reindex(LEVELS)
     np.testing.assert_allclose(model.tables_["education"], shares, atol=0.01)
     ages = pd.crosstab(np.digitize(frame["age"], [30, 50]), frame["sex"], normalize="columns")
@@ -392,7 +394,7 @@ def test_without_noise_tables_are_shares_within_classes():
 def test_predictions_follow_the_tables():
     frame = people(2_000)
     safe = dpf.sanitize(frame, epsilon=100, measure=None, spaces=SPACES, key=KEY)
-    model = dpf.DebiasedNaiveBayes(bins=4, evidence=0.8).fit(safe, "sex")
+    model = dpf.learning.DebiasedNaiveBayes(bins=4, evidence=0.8).fit(safe, "sex")
     proba = model.predict_proba(frame)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     np.testing.assert_allclose(np.exp(model.predict_log_proba(frame)), proba)
@@ -414,7 +416,7 @@ def test_predictions_follow_the_tables():
 def test_null_classes_are_left_out():
     frame = pd.DataFrame({"x": ["a", "b", "b"] * 100, "y": ["p", "q", None] * 100})
     spaces = {"x": ["a", "b"], "y": dpf.Nullable(dpf.Categorical(["p", "q"]))}
-    model = dpf.DebiasedNaiveBayes(prior_sd=100.0).fit(
+    model = dpf.learning.DebiasedNaiveBayes(prior_sd=100.0).fit(
         dpf.sanitize(frame, epsilon=RAW, spaces=spaces, measure=None), "y"
     )
     assert model.classes_.tolist() == ["p", "q"]
@@ -435,7 +437,7 @@ def test_tables_are_consistent_where_counted_ones_are_not():
     frame = dependent(60_000, 0)
     spaces = {"near": dpf.Boolean(), "level": (0, 100), "other": list("012345"), "y": dpf.Boolean()}
     safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces=spaces, key=KEY)
-    model = dpf.DebiasedNaiveBayes(bins=5, evidence=1.0).fit(safe, "y")
+    model = dpf.learning.DebiasedNaiveBayes(bins=5, evidence=1.0).fit(safe, "y")
     truth = pd.crosstab(frame["near"], frame["y"], normalize="columns").to_numpy()
     counted = pd.crosstab(safe["near"], safe["y"], normalize="columns").to_numpy()
     # The errors of a share are about 0.005 here; counting on noisy rows is off by 0.1 and more.
@@ -455,7 +457,7 @@ def test_features_that_share_a_channel_with_the_class():
     bins = pd.crosstab(np.minimum(frame["level"] // 20, 4), frame["y"], normalize="columns").to_numpy()
     for group in (("near", "y"), ("level", "y"), ("near", "level", "y")):
         safe = dpf.sanitize(frame, epsilon=24, delta=0, spaces=spaces, groups=[group], key=KEY)
-        model = dpf.DebiasedNaiveBayes(bins={"level": [0, 20, 40, 60, 80, 100]}).fit(safe, "y")
+        model = dpf.learning.DebiasedNaiveBayes(bins={"level": [0, 20, 40, 60, 80, 100]}).fit(safe, "y")
         assert np.abs(model.tables_["near"].to_numpy() - truth).max() < 0.1
         assert np.abs(model.tables_["level"].to_numpy() - bins).max() < 0.1
 
@@ -467,7 +469,7 @@ def test_drowned_columns_have_no_say():
     spaces = {"near": dpf.Boolean(), "level": (0, 100), "other": list("012345"), "y": dpf.Boolean()}
     for key in range(8):
         safe = dpf.sanitize(frame, epsilon=0.04, spaces=spaces, key=bytes([key]) * 32)
-        model = dpf.DebiasedNaiveBayes(bins=5).fit(safe, "y")
+        model = dpf.learning.DebiasedNaiveBayes(bins=5).fit(safe, "y")
         moved.append(max(np.abs(table[True] / table[False] - 1).max() for table in model.tables_.values()))
         assert model.class_prior_.min() > 0.1
     assert np.mean(moved) < 0.4
@@ -488,13 +490,13 @@ def test_drowned_columns_have_no_say():
 def test_refusals_of_naive_bayes(options, target, rule):
     _, safe, _ = ready()
     with pytest.raises(dpf.ParameterError, match=rule):
-        dpf.DebiasedNaiveBayes(**options).fit(safe, target)
+        dpf.learning.DebiasedNaiveBayes(**options).fit(safe, target)
 
 
-@pytest.mark.filterwarnings("ignore::dpframe.AlteredReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.errors.AlteredReleaseWarning")
 def test_they_work_in_a_search_over_a_release():
     _, safe, _ = ready()
-    search = GridSearchCV(dpf.DebiasedRidge(), {"alpha": [0.0, 1.0]}, cv=2)
+    search = GridSearchCV(dpf.learning.DebiasedRidge(), {"alpha": [0.0, 1.0]}, cv=2)
     search.fit(safe.drop(columns="income"), safe["income"])
     assert search.best_estimator_.n_features_in_ == 3
 
@@ -526,7 +528,7 @@ def test_on_few_rows_it_is_hardly_worse_than_plain_fits_of_the_release(table, ep
     for k in range(8):
         safe = dpf.sanitize(made(936, k), epsilon=epsilon, spaces=spaces, key=bytes([k]) * 32)
         predicted = [
-            dpf.DebiasedRidge().fit(safe, target).predict(fresh),
+            dpf.learning.DebiasedRidge().fit(safe, target).predict(fresh),
             LinearRegression().fit(design_of(safe), safe[target]).predict(X),
             Ridge(1.0).fit(design_of(safe), safe[target]).predict(X),
             np.full(len(truth), safe[target].mean()),

@@ -17,7 +17,7 @@ import dpframe as dpf
 
 DATA = Path(os.environ.get("DPFRAME_DATA", Path(__file__).parents[3] / "shared" / "data"))
 KEY = bytes(range(32))
-MODELS = [dpf.DebiasedNaiveBayes(), dpf.DebiasedLogisticRegression()]
+MODELS = [dpf.learning.DebiasedNaiveBayes(), dpf.learning.DebiasedLogisticRegression()]
 COLUMNS = ["age", "sex", "education", "occupation", "region"]
 SPACES = {
     "age": (18, 95),
@@ -57,21 +57,21 @@ def alone():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "model", [dpf.DebiasedNaiveBayes(), dpf.DebiasedLogisticRegression()], ids=["bayes", "logistic"]
+    "model", [dpf.learning.DebiasedNaiveBayes(), dpf.learning.DebiasedLogisticRegression()], ids=["bayes", "logistic"]
 )
 def test_models_say_what_they_are_from(model, measured, alone):
     assert model.fit(measured, "rich").source_ == "tables"
     assert model.fit(alone, "rich").source_ == "rows"
     some = release(measure=[("age", "rich"), ("sex", "rich"), ("region", "sex")])
     assert model.fit(some, "rich").source_ == "both"
-    with pytest.warns(dpf.AlteredReleaseWarning, match="the table has 2,900 rows"):
+    with pytest.warns(dpf.errors.AlteredReleaseWarning, match="the table has 2,900 rows"):
         # Tables are of all rows: chosen ones are told by themselves.
         assert model.fit(measured.iloc[:2_900], "rich").source_ == "rows"
 
 
 @pytest.mark.filterwarnings("ignore:.*directions of the features:dpframe.DpframeWarning")
 def test_regression_says_what_it_is_from(measured, alone):
-    model, names = dpf.DebiasedRidge(), ["education", "sex", "age"]
+    model, names = dpf.learning.DebiasedRidge(), ["education", "sex", "age"]
     assert model.fit(measured[names], "age").source_ == "tables"
     assert model.fit(alone[names], "age").source_ == "rows"
 
@@ -122,7 +122,7 @@ def test_regression_errs_about_as_from_rows_alone_and_knows_its_errors():
             safe = dpf.sanitize(
                 numbers(4_000, seed), epsilon=1.0, delta=1e-6, spaces=NUMBERS, key=bytes([seed]) * 32, **options
             )
-            model = dpf.DebiasedRidge().fit(safe, "income")
+            model = dpf.learning.DebiasedRidge().fit(safe, "income")
             errors.append(np.sqrt(np.mean((model.predict(fresh) - fresh["income"]) ** 2)) / fresh["income"].std())
             if not options:
                 z.append((model.coef_ - best) / model.coef_std_error_)
@@ -137,7 +137,7 @@ def test_regression_errs_about_as_from_rows_alone_and_knows_its_errors():
 def test_without_noise_logistic_regression_is_that_of_the_rows():
     frame = people(20_000).assign(sex=lambda f: f["sex"].astype(str))
     safe = dpf.sanitize(frame, epsilon=1e4, spaces=SPACES, key=KEY, measure=None)
-    model = dpf.DebiasedLogisticRegression().fit(safe[["age", "education", "sex"]], safe["rich"])
+    model = dpf.learning.DebiasedLogisticRegression().fit(safe[["age", "education", "sex"]], safe["rich"])
     ranks = pd.Categorical(frame["education"], dpf.datasets.EDUCATION).codes
     age = frame["age"].to_numpy()
     X = np.column_stack([(age - age.mean()) / age.std(), (ranks - ranks.mean()) / ranks.std(), frame["sex"] == "M"])
@@ -153,7 +153,7 @@ def test_without_noise_logistic_regression_is_that_of_the_rows():
 def test_logistic_regression_of_several_classes_and_of_nulls():
     frame = numbers(4_000, 0)
     safe = dpf.sanitize(frame, epsilon=30.0, spaces=NUMBERS, key=KEY)
-    model = dpf.DebiasedLogisticRegression().fit(safe, "education")
+    model = dpf.learning.DebiasedLogisticRegression().fit(safe, "education")
     assert model.coef_.shape == (len(model.classes_), len(model.coef_names_))
     assert model.coef_names_ == ["age", "sex_F", "sex_M", "income", "income_null"]
     proba = model.predict_proba(frame)
@@ -167,7 +167,7 @@ def test_logistic_regression_of_several_classes_and_of_nulls():
 def test_null_classes_are_left_out_of_logistic_regression():
     frame = pd.DataFrame({"x": ["a", "b", "b"] * 200, "y": ["p", "q", None] * 200})
     spaces = {"x": ["a", "b"], "y": dpf.Nullable(dpf.Categorical(["p", "q"]))}
-    model = dpf.DebiasedLogisticRegression().fit(
+    model = dpf.learning.DebiasedLogisticRegression().fit(
         dpf.sanitize(frame, epsilon=100.0, delta=0, spaces=spaces, key=KEY), "y"
     )
     assert model.classes_.tolist() == ["p", "q"]
@@ -175,7 +175,9 @@ def test_null_classes_are_left_out_of_logistic_regression():
 
 
 def test_a_seed_gives_one_fit(measured):
-    first, again, other = (dpf.DebiasedLogisticRegression(random_state=s).fit(measured, "rich") for s in (3, 3, 4))
+    first, again, other = (
+        dpf.learning.DebiasedLogisticRegression(random_state=s).fit(measured, "rich") for s in (3, 3, 4)
+    )
     assert (first.coef_ == again.coef_).all()
     assert (first.coef_ != other.coef_).any()
 
@@ -183,16 +185,16 @@ def test_a_seed_gives_one_fit(measured):
 @pytest.mark.parametrize("C", [0.0, -1.0, np.nan, "much"])
 def test_c_is_checked(C, measured):
     with pytest.raises(dpf.ParameterError, match="C must be a number above 0"):
-        dpf.DebiasedLogisticRegression(C).fit(measured, "rich")
+        dpf.learning.DebiasedLogisticRegression(C).fit(measured, "rich")
 
 
 def test_refusals_of_logistic_regression(measured):
     with pytest.raises(dpf.ParameterError, match="random_state must be a whole number, a numpy Generator or None"):
-        dpf.DebiasedLogisticRegression(random_state="now").fit(measured, "rich")
+        dpf.learning.DebiasedLogisticRegression(random_state="now").fit(measured, "rich")
     frame = pd.DataFrame({"x": ["a", "b"] * 200, "y": ["p"] * 400})
     safe = dpf.sanitize(frame, epsilon=200.0, delta=0, spaces={"x": ["a", "b"], "y": ["p", "q"]}, key=KEY)
     with pytest.raises(dpf.ParameterError, match="y has only one class in the release's model; take another target"):
-        dpf.DebiasedLogisticRegression().fit(safe, "y")
+        dpf.learning.DebiasedLogisticRegression().fit(safe, "y")
 
 
 # Adult

@@ -114,7 +114,7 @@ def test_rows_of_one_person_are_paid_for_by_group_privacy(k: int) -> None:
     assert 0.99e-6 <= total <= 1e-6
     single = build_plan(SPACES, epsilon=1.5, delta=1e-6, n=2_000)
     assert plan["sex"].mechanism.epsilon < single["sex"].mechanism.epsilon
-    with pytest.raises(dpf.PlanError, match="raise the claim or lower a column's epsilon"):
+    with pytest.raises(dpf.errors.PlanError, match="raise the claim or lower a column's epsilon"):
         replace(plan, contributions=k + 1)
 
 
@@ -214,16 +214,18 @@ EXCESS = r"the plan claims epsilon=1\.0, delta=1e-06 but its columns add up to e
     ],
 )
 def test_what_the_credit_rests_on_cannot_be_taken_away(change: Mapping[str, Any]) -> None:
-    with pytest.raises(dpf.PlanError, match=r"raise the claim or lower a column's epsilon$") as caught:
+    with pytest.raises(dpf.errors.PlanError, match=r"raise the claim or lower a column's epsilon$") as caught:
         replace(CREDITED, **change)
     assert "\n" not in str(caught.value)
     data = json.loads(CREDITED.to_json()) | {k: list(v) if isinstance(v, tuple) else v for k, v in change.items()}
-    with pytest.raises(dpf.PlanError, match="which costs delta="):
+    with pytest.raises(dpf.errors.PlanError, match="which costs delta="):
         Plan.from_json(json.dumps(data))
 
 
 def test_the_excess_is_told() -> None:
-    with pytest.raises(dpf.PlanError, match=EXCESS + r"which costs delta=0\.66\d* at epsilon=1 where 1e-06 is allowed"):
+    with pytest.raises(
+        dpf.errors.PlanError, match=EXCESS + r"which costs delta=0\.66\d* at epsilon=1 where 1e-06 is allowed"
+    ):
         replace(CREDITED, shuffle=False)
     assert replace(CREDITED, n=1_001).n == 1_001  # more rows hide each other better
 
@@ -264,7 +266,7 @@ def test_bad_options_are_refused(options: Mapping[str, Any], message: str) -> No
 def test_bad_samples_of_a_plan_are_refused(change: Mapping[str, Any], message: str) -> None:
     with pytest.raises(dpf.ParameterError, match=message):
         replace(CREDITED, **change)
-    with pytest.raises(dpf.PlanError, match="the plan is not valid: sample"):
+    with pytest.raises(dpf.errors.PlanError, match="the plan is not valid: sample"):
         Plan.from_json(json.dumps(json.loads(CREDITED.to_json()) | change))
 
 
@@ -287,7 +289,7 @@ def test_ready_mechanisms_that_spend_all_are_refused() -> None:
         build_plan(SPACES, epsilon=0.1, n=50, mechanisms={"sex": loud})
     assert "\n" not in str(caught.value)
     # All ready, and too much: no calibration stands between, and the plan itself refuses.
-    with pytest.raises(dpf.PlanError, match="which costs delta="):
+    with pytest.raises(dpf.errors.PlanError, match="which costs delta="):
         build_plan({"sex": ["F", "M"]}, epsilon=0.1, n=50, mechanisms={"sex": loud})
 
 
@@ -395,10 +397,10 @@ def test_fewer_rows_are_refused_and_more_are_welcome() -> None:
         r"^the plan was made for 1,000 rows and the table has 999: fewer rows hide each other less; "
         r"plan\.replan\(999\) calibrates it anew$"
     )
-    with pytest.raises(dpf.PlanError, match=message):
+    with pytest.raises(dpf.errors.PlanError, match=message):
         CREDITED.check_rows(999)
     frame = pd.DataFrame({"age": np.arange(999) % 120, "sex": ["F", "M", "F"] * 333})
-    with pytest.raises(dpf.PlanError, match=message):
+    with pytest.raises(dpf.errors.PlanError, match=message):
         frame.dp.sanitize(plan=CREDITED)
     assert len(frame.dp.sanitize(plan=CREDITED.replan(999))) == 999
 
@@ -406,7 +408,7 @@ def test_fewer_rows_are_refused_and_more_are_welcome() -> None:
 def test_fewer_rows_in_parquet_are_refused(tmp_path: Any) -> None:
     frame = pd.DataFrame({"age": np.arange(999) % 120, "sex": ["F", "M", "F"] * 333})
     frame.to_parquet(tmp_path / "in.parquet", index=False)
-    with pytest.raises(dpf.PlanError, match="made for 1,000 rows and the table has 999"):
+    with pytest.raises(dpf.errors.PlanError, match="made for 1,000 rows and the table has 999"):
         dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=CREDITED)
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
 
@@ -485,7 +487,9 @@ def test_all_rows_need_no_selection() -> None:
 
 def test_more_rows_than_planned_are_drawn_from_too() -> None:
     assert Selection(drawing(5, 10), KEY, 40).mask(0, 40).sum() == 5
-    with pytest.raises(dpf.PlanError, match=r"the plan samples 5 rows and the table has 4; plan\.replan\(4\) fits it"):
+    with pytest.raises(
+        dpf.errors.PlanError, match=r"the plan samples 5 rows and the table has 4; plan\.replan\(4\) fits it"
+    ):
         Selection(drawing(5, 10), KEY, 4)
 
 

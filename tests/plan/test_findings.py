@@ -330,7 +330,7 @@ def test_times_are_judged_in_their_unit(unit):
 def test_an_unknown_unit_is_refused():
     data = json.loads(made((0, 990, 10), (0, 9), 1_000, edges=(0, 10), unit="s")[1].to_json())
     data["inferred"]["measured"][0]["unit"] = "week"
-    with pytest.raises(dpf.PlanError, match="the unit of measured times one of"):
+    with pytest.raises(dpf.errors.PlanError, match="the unit of measured times one of"):
         Plan.from_json(json.dumps(data))
 
 

@@ -207,14 +207,14 @@ def test_products_refused():
     with pytest.raises(dpf.ParameterError, match="tuples of 2"):
         pair.distance((1, 3), (1,))
     for wrong in ({}, {"spaces": 3}, {"spaces": [3]}, {"spaces": [], "colour": 1}):
-        with pytest.raises(dpf.PlanError, match="space product has the field spaces"):
+        with pytest.raises(dpf.errors.PlanError, match="space product has the field spaces"):
             Product.from_json(wrong)
     for call in (lambda: pair.encode([(1, 3)]), lambda: pair.decode([0]), lambda: pair.natural_type):
         with pytest.raises(dpf.ColumnError, match="Product is for several columns; name these in groups="):
             call()
-    with pytest.raises(dpf.PlanError, match="unknown space tag"):
+    with pytest.raises(dpf.errors.PlanError, match="unknown space tag"):
         space_from_json(pair.to_json())
-    with pytest.raises(dpf.PlanError, match="column 'x': Product is for several columns"):
+    with pytest.raises(dpf.errors.PlanError, match="column 'x': Product is for several columns"):
         Column("x", pair, GammaDiagonal((2, 2), 1.0))
 
 
@@ -326,21 +326,21 @@ def edited(**changes):
     ],
 )
 def test_bad_plans_are_refused(text, message):
-    with pytest.raises(dpf.PlanError, match=message) as caught:
+    with pytest.raises(dpf.errors.PlanError, match=message) as caught:
         Plan.from_json(text)
     assert "\n" not in str(caught.value)
 
 
 def test_plans_refuse_columns_that_are_not_their_groups():
     group = PLAN.groups[0]
-    with pytest.raises(dpf.PlanError, match="groups name 'wage', which is not"):
+    with pytest.raises(dpf.errors.PlanError, match="groups name 'wage', which is not"):
         Plan(9, 0, (PLAN["sex"],), groups=(group,))
-    with pytest.raises(dpf.PlanError, match="column 'wage' is in two groups"):
+    with pytest.raises(dpf.errors.PlanError, match="column 'wage' is in two groups"):
         Plan(9, 0, PLAN.columns, groups=(group, group))
     own = Column("sex", PLAN["sex"].space, RandomizedResponse(2, 0.1))
-    with pytest.raises(dpf.PlanError, match="column 'sex' must have the space and the channel of its group"):
+    with pytest.raises(dpf.errors.PlanError, match="column 'sex' must have the space and the channel of its group"):
         Plan(9, 0, (own, *PLAN.columns[1:]), groups=(group,))
-    with pytest.raises(dpf.PlanError, match="a group must name two or more columns, each once"):
+    with pytest.raises(dpf.errors.PlanError, match="a group must name two or more columns, each once"):
         Group(("sex", "sex"), Product([1, 2], [1, 2]), GammaDiagonal((2, 2), 1.0))
 
 
@@ -946,5 +946,5 @@ def test_the_model_of_a_release_knows_groups():
 
 
 def test_a_group_has_a_channel_for_tuples_only():
-    with pytest.raises(dpf.PlanError, match="group a × b: the mechanism must be gamma_diagonal"):
+    with pytest.raises(dpf.errors.PlanError, match="group a × b: the mechanism must be gamma_diagonal"):
         Group(("a", "b"), Product([1, 2], [1, 2]), RandomizedResponse(4, 1.0))

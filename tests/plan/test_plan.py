@@ -175,14 +175,14 @@ def edited(**changes):
     ],
 )
 def test_bad_plans_are_refused(text, message):
-    with pytest.raises(dpf.PlanError, match=message) as caught:
+    with pytest.raises(dpf.errors.PlanError, match=message) as caught:
         dpf.Plan.from_json(text)
     assert "\n" not in str(caught.value)
     assert str(caught.value).encode()
 
 
 def test_lists_of_names_are_no_text():
-    with pytest.raises(dpf.PlanError, match="passthrough must be a list of column names"):
+    with pytest.raises(dpf.errors.PlanError, match="passthrough must be a list of column names"):
         dpf.Plan(1.0, 0.0, (), passthrough="xy")
 
 
@@ -198,7 +198,7 @@ def test_missing_plan_file(tmp_path):
 
 
 def test_columns_check_their_size():
-    with pytest.raises(dpf.PlanError, match="the mechanism has 3 codes, the space 2"):
+    with pytest.raises(dpf.errors.PlanError, match="the mechanism has 3 codes, the space 2"):
         Column("sex", dpf.Categorical(["F", "M"]), RandomizedResponse(3, 1.0))
 
 
@@ -232,13 +232,13 @@ def warned(call):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
-    return sum(issubclass(warning.category, dpf.LargeEpsilonWarning) for warning in caught)
+    return sum(issubclass(warning.category, dpf.errors.LargeEpsilonWarning) for warning in caught)
 
 
 def test_a_face_warns_once_of_a_large_epsilon():
     frame = pd.DataFrame({"flag": pd.array([True, False] * 50, dtype="boolean")})
     says = "epsilon=10.5 is above 10: .* promises next to nothing; take less, e.g. epsilon=1"
-    with pytest.warns(dpf.LargeEpsilonWarning, match=says):
+    with pytest.warns(dpf.errors.LargeEpsilonWarning, match=says):
         plan = dpf.plan(frame, 10.5)
     assert warned(lambda: dpf.sanitize(frame, epsilon=10.5)) == 1
     assert warned(lambda: dpf.plan(frame, 10.5, spaces={"flag": dpf.Boolean()})) == 1

@@ -289,7 +289,7 @@ def test_split_tables_have_no_rules(tmp_path):
     spaces = {"sex": ["F", "M"], "home": ["own", "let"]}
     run = Parties.make(tmp_path, {"alice": people, "bob": homes}, spaces).run
     ruled = dataclasses.replace(run.plan, rules=[dpf.Implies({"sex": "F"}, {"home": "own"})])
-    with pytest.raises(dpf.PlanError, match="no curator sees the columns of a rule together"):
+    with pytest.raises(dpf.errors.PlanError, match="no curator sees the columns of a rule together"):
         dataclasses.replace(run, plan=ruled)
 
 

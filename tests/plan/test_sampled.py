@@ -254,7 +254,7 @@ def test_counts_are_of_the_table_that_was_there(rows, plan, tmp_path):
 
 def test_a_part_of_a_sample_stands_for_a_part_of_the_table(plan):
     safe = dpf.sanitize(make_table(2_000)[["sex", "age"]], plan=plan, key=KEY)
-    with pytest.warns(dpf.AlteredReleaseWarning):
+    with pytest.warns(dpf.errors.AlteredReleaseWarning):
         e = safe.iloc[:100].dp.estimates()
     assert e.value_counts("sex")["estimate"].sum() == pytest.approx(400)
 
@@ -384,7 +384,7 @@ def test_sizes_that_no_noise_reaches_are_left_blank():
         delta=0.0,
         n=1_000,
         sample=10,
-        mechanisms={"v": dpf.Matrix.of([[0.7, 0.3], [0.3, 0.7]])},
+        mechanisms={"v": dpf.channels.Matrix.of([[0.7, 0.3], [0.3, 0.7]])},
     )
     curve = plan.sample_curve("marginal")
     assert curve["std_error"].isna().iloc[-1]

@@ -18,6 +18,7 @@ from dpframe.plan.measuring import Wish
 from dpframe.plan.steps import central_budget
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import sealed
+from dpframe.report.report import Report
 from dpframe.tables.released import Source
 
 SPACES = {"sex": ["F", "M"], "home": ["own", "let"], "age": {"space": "nullable", "inner": {"lower": 0, "upper": 99}}}
@@ -249,7 +250,7 @@ def test_the_report_says_what_was_measured():
     joints = "<li>3 joint tables at sigma=89.44 to 141.4 (sex × home, sex × age, sex × home × age)</li>"
     assert joints in report.to_html()
     assert "Measured beside the rows" in str(report)
-    assert "Measured tables" not in dpf.Report(ReleaseInfo(build_plan(SPACES, epsilon=1.0), N, "")).to_html()
+    assert "Measured tables" not in Report(ReleaseInfo(build_plan(SPACES, epsilon=1.0), N, "")).to_html()
 
 
 # ------------------------------------------------------------------------------- beside inference, and row by row
@@ -296,7 +297,7 @@ def test_what_tables_tell_of_a_row_is_in_its_local_promise():
     assert capped.verify().ok
 
 
-@pytest.mark.filterwarnings("ignore::dpframe.RepeatedReleaseWarning")
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_a_capped_row_has_what_the_most_that_tables_may_cost_leaves():
     """What inference gave decides which tables there are, and so what they cost; the rows' losses do not follow it."""
     capped = dpf.plan(frame(), 1.0, 1e-6, local_epsilon=2.0)

@@ -26,6 +26,7 @@ from dpframe.release.info import ReleaseInfo
 from dpframe.report.figures import share_table
 from dpframe.report.glance import glance
 from dpframe.report.page import environment
+from dpframe.report.report import Report
 from dpframe.report.review import add_remove
 from dpframe.report.words import MECHANISMS, SPACES, number
 from dpframe.spaces.base import SPACES as REGISTERED_SPACES
@@ -151,7 +152,7 @@ def test_estimates_are_those_of_the_release(safe, html):
 
 
 def test_without_a_table_it_forecasts(safe):
-    report = dpf.Report(safe.dp.release)
+    report = Report(safe.dp.release)
     words = visible(report.to_html())
     assert "Estimates of the original table" not in words
     half = 1.959964 * report.info.plan.forecast().loc[("marginal", "education"), "std_error"]
@@ -171,7 +172,7 @@ def test_what_is_not_protected_is_named():
     plan = build_plan(
         {"a": ["x", "y"], "b": (0, 9)}, epsilon=6, passthrough=["id"], leaks=["b"], drop=["name"], contributions=3
     )
-    words = visible(dpf.Report(ReleaseInfo(plan, 50, "")).to_html())
+    words = visible(Report(ReleaseInfo(plan, 50, "")).to_html())
     for text in (
         "Copied as they are: id",
         "Spaces read off the data: b",
@@ -256,7 +257,7 @@ def test_reviewers_see_what_is_copied_and_who_is_protected():
 def test_empty_and_bare_plans():
     for n in (0, 1, 7):
         plan = build_plan({"a": ["x", "y"]}, epsilon=1, n=n)
-        assert "The promise is verified." in dpf.Report(ReleaseInfo(plan, n, "")).to_html()
+        assert "The promise is verified." in Report(ReleaseInfo(plan, n, "")).to_html()
     empty = pd.DataFrame({"sex": pd.Series([], dtype=object)}).dp.sanitize(epsilon=1, spaces={"sex": ["F", "M"]})
     outline(empty.dp.report().to_html())
 
@@ -406,7 +407,7 @@ def test_no_head_is_a_theorem_and_mechanisms_have_their_usual_names(safe, html):
 @pytest.mark.parametrize("delta, said", [(0.0, "."), (1e-6, ", up to the chance δ.")])
 def test_even_odds_are_said_to_hold_up_to_delta(delta, said):
     plan = build_plan({"a": ["x", "y"]}, epsilon=1.0, delta=delta, n=1_000)
-    words = visible(dpf.Report(ReleaseInfo(plan, 1_000, "")).to_html())
+    words = visible(Report(ReleaseInfo(plan, 1_000, "")).to_html())
     assert f"Even odds become at most 73.2 %{said}" in words
 
 

@@ -7,12 +7,12 @@ import math
 import pandas as pd
 import pytest
 
-import dpframe as dpf
 from dpframe.plan.build import build_plan
 from dpframe.release.info import ReleaseInfo
+from dpframe.report.report import Report
 
 PLAN = build_plan({"age": (0, 120), "sex": ["F", "M", "X"], "<b>": (0, 9)}, epsilon=3.0, delta=0.3)
-REPORT = dpf.Report(ReleaseInfo(PLAN, 1_234, "0" * 16))
+REPORT = Report(ReleaseInfo(PLAN, 1_234, "0" * 16))
 
 
 def test_both_bounds_stand_beside_the_expected_error() -> None:
@@ -44,7 +44,7 @@ def test_text_and_html() -> None:
 
 def test_groups_are_one_row() -> None:
     plan = build_plan({"a": ["x", "y"], "b": ["u", "v"], "c": (0, 5)}, epsilon=2.0, groups=[["a", "b"]])
-    table = dpf.Report(ReleaseInfo(plan, 10, "")).to_frame()
+    table = Report(ReleaseInfo(plan, 10, "")).to_frame()
     assert len(table) == len(plan.units) == 2
     assert (table["expected_error"] >= table["error_bound_7"]).all()
     assert isinstance(table, pd.DataFrame)

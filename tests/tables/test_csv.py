@@ -177,7 +177,7 @@ def test_a_plan_never_lies_beside_other_rows(files, monkeypatch):
     dpf.sanitize_parquet(files / "in.csv", files / "a.csv", 0.5, **options)
     dpf.sanitize_parquet(files / "in.csv", files / "b.csv", 2.0, **options)
     (files / "a.csv.dpframe.json").write_bytes((files / "b.csv.dpframe.json").read_bytes())
-    with pytest.warns(dpf.AlteredReleaseWarning, match="not what was released"):
+    with pytest.warns(dpf.errors.AlteredReleaseWarning, match="not what was released"):
         dpf.Estimates(files / "a.csv")
 
     def full(*_, **__):

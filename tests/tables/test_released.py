@@ -27,7 +27,7 @@ def test_a_frame_altered_in_place_after_a_question_is_noticed():
     safe = released()
     safe.dp.mean("age")
     safe.loc[0, "age"] = (safe.loc[0, "age"] + 1) % 10
-    with pytest.warns(dpf.AlteredReleaseWarning, match="not what was released, cell by cell"):
+    with pytest.warns(dpf.errors.AlteredReleaseWarning, match="not what was released, cell by cell"):
         safe.dp.mean("age")
     assert not safe.dp.verify()
     safe.loc[0, "age"] = (safe.loc[0, "age"] - 1) % 10

@@ -168,7 +168,7 @@ class TestLedger:
                 dpf.sanitize_parquet(stream(frame, 10, 20), out, plan=plan, **account)
         for other in (frame.with_columns(age=pl.col("age").reverse()), frame.with_columns(person=pl.col("person") + 1)):
             with pytest.raises(
-                dpf.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"
+                dpf.errors.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"
             ):
                 dpf.sanitize_parquet(other.lazy(), out, plan=plan, **account)
         dpf.sanitize_parquet(stream(frame, 2_000), out, plan=plan, **account)
@@ -188,7 +188,7 @@ def interrupted(*_):
 class TestRefusals:
     def test_a_release(self, frame, plan, tmp_path):
         safe = dpf.sanitize(frame.to_arrow(), plan=plan)
-        with pytest.raises(dpf.AlreadySanitizedError, match="is a release already"):
+        with pytest.raises(dpf.errors.AlreadySanitizedError, match="is a release already"):
             dpf.sanitize_parquet(safe, tmp_path / "out.parquet", plan=plan)
 
     def test_a_stream_that_breaks_off(self, frame, plan, tmp_path):

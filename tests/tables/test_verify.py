@@ -291,7 +291,7 @@ def test_a_blanket_that_is_overstated_is_caught(credited: Path) -> None:
     assert plan.verify().proofs[0].blanket == pytest.approx(0.8)
     found = json.loads(plan.to_json())
     found["columns"][0]["mechanism"]["blanket"] = 0.99
-    with pytest.raises(dpf.PlanError, match="mechanism matrix has the fields"):
+    with pytest.raises(dpf.errors.PlanError, match="mechanism matrix has the fields"):
         Plan.from_json(json.dumps(found))
 
 
@@ -459,7 +459,7 @@ def test_what_is_no_release_is_bad_input(released: Path) -> None:
         lambda text: json.dumps(json.loads(text) | {"schema": 99}),
         replanned(lambda plan: plan.update(schema=99)),
     ):
-        with pytest.raises(dpf.PlanError, match=r"has schema 99.*upgrade dpframe"):
+        with pytest.raises(dpf.errors.PlanError, match=r"has schema 99.*upgrade dpframe"):
             dpf.verify(rewrite(released, text=edit))
 
 
@@ -501,7 +501,7 @@ def test_a_name_that_is_no_text_beside_groups_is_one_line(name: Any, tmp_path: P
     plan = build_plan({"a": [1, 2], "b": [1, 2], "c": [1, 2]}, epsilon=1.0, groups=[("a", "b")])
     data = json.loads(ReleaseInfo(plan, 0, "0").to_json())
     data["plan"]["columns"][2]["name"] = name
-    with pytest.raises(dpf.PlanError, match="a column's name must be a string that is not empty"):
+    with pytest.raises(dpf.errors.PlanError, match="a column's name must be a string that is not empty"):
         dpf.Plan.from_json(json.dumps(data["plan"]))
     path = tmp_path / "hostile.parquet"
     pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({METADATA_KEY: json.dumps(data)}), path)
@@ -512,7 +512,7 @@ def test_a_name_that_is_no_text_beside_groups_is_one_line(name: Any, tmp_path: P
 def test_a_metric_that_is_no_text_is_refused(metric: Any) -> None:
     data = json.loads(build_plan({"a": dpf.Ordinal(["x", "y", "z"])}, epsilon=1.0).to_json())
     data["columns"][0]["mechanism"]["metric"] = metric
-    with pytest.raises(dpf.PlanError, match="metric must be one of"):
+    with pytest.raises(dpf.errors.PlanError, match="metric must be one of"):
         dpf.Plan.from_json(json.dumps(data))
 
 

@@ -131,9 +131,9 @@ def test_what_a_release_said_about_itself_is_checked(tmp_path):
     info = dpf.write(safe, tmp_path / "safe.parquet")
     lost = pl.from_arrow(safe)
     assert dpf.write(lost, tmp_path / "again.parquet", info) == info
-    with pytest.warns(dpf.AlteredReleaseWarning, match="the table has 100 rows, the release 240"):
+    with pytest.warns(dpf.errors.AlteredReleaseWarning, match="the table has 100 rows, the release 240"):
         dpf.write(lost[:100], tmp_path / "some.parquet", info)
-    with pytest.warns(dpf.AlteredReleaseWarning, match="not what was released, cell by cell"):
+    with pytest.warns(dpf.errors.AlteredReleaseWarning, match="not what was released, cell by cell"):
         dpf.write(lost.with_columns(b=~lost["b"]), tmp_path / "some.parquet", info)
 
 
