@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.arrays import FloatArray
+from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.plan.columns import Column, Group
@@ -37,6 +37,16 @@ FEW_VALUES = 32
 def has_few_values(space: Space) -> bool:
     """Tell whether a column's values are listed (or so few that they can be)."""
     return not space.code_words and (space.is_listed or space.size <= FEW_VALUES)
+
+
+def overlaps(edges: IntArray, starts: npt.ArrayLike, stops: npt.ArrayLike) -> FloatArray:
+    """Return the share of every cell between edges that lies in each of some stretches, shape (stretches, cells).
+
+    >>> overlaps(np.array([0, 2, 6]), [1], [4]).tolist()
+    [[0.5, 0.5]]
+    """
+    inside = np.minimum.outer(stops, edges[1:]) - np.maximum.outer(starts, edges[:-1])
+    return np.asarray(np.maximum(inside, 0) / np.diff(edges))
 
 
 class ChannelAxis(ABC):
@@ -119,6 +129,17 @@ class Axis(ChannelAxis):
     def inverts(self) -> bool:
         """Whether counts of the cells have an unbiased estimate from rows; else they are fitted."""
         return not self.column.mechanism.widens or self.cells - self.has_null == 1
+
+    @property
+    def ends(self) -> IntArray:
+        """First codes of the cells of values, and the code after the last: by default a cell for each."""
+        return np.arange(self.column.space.values + 1, dtype=np.int64)
+
+    @property
+    def stretches(self) -> tuple[IntArray, IntArray]:
+        """The first code of every cell, null's too, and the code after its last."""
+        stops = np.append(self.ends[1:], self.ends[-1] + 1)
+        return (self.ends, stops) if self.has_null else (self.ends[:-1], stops[:-1])
 
     @property
     @abstractmethod
@@ -239,6 +260,11 @@ class BinnedAxis(Axis):
         return self.edges[-1]
 
     @property
+    def ends(self) -> IntArray:
+        """The bins' first codes and the end."""
+        return np.array(self.edges, dtype=np.int64)
+
+    @property
     def grid(self) -> BinnedAxis:
         """The axis itself."""
         return self
@@ -265,7 +291,7 @@ class BinnedAxis(Axis):
     @cached_property
     def starts(self) -> npt.NDArray[np.int64]:
         """First code of every class: surrogates of cells are the same on all its codes, unless it is pooled."""
-        edges = np.array(self.edges, dtype=np.int64)
+        edges = self.ends
         if not self.pooled or self.column.mechanism.widens:
             return self.column.mechanism.changes(edges).astype(np.int64)
         # The ends of the grid, where noise piles up, stand alone.
@@ -441,6 +467,11 @@ class MemberAxis(Axis):
     def volumes(self) -> FloatArray:
         """The inner volumes."""
         return self.inner.volumes
+
+    @property
+    def ends(self) -> IntArray:
+        """The inner ends."""
+        return self.inner.ends
 
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the inner cell."""

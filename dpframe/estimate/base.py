@@ -180,9 +180,9 @@ class Reading:
         results = self._results(values, covariance[0])
         if tails is not None:
             results = results.opened(statistic.beyond(tails), self._z)
-        out = self._in_units(results, name, statistic.kind).series(name)
-        out.attrs |= {"source": source} | self._said_of_tails(columns)
-        return out
+        return self._in_units(results, name, statistic.kind).series(
+            name, {"source": source} | self._said_of_tails(columns)
+        )
 
     def _in_units(self, results: Results, column: str, kind: str = "instant") -> Results:
         return results.in_units(self._source.column(column).space, self._source.zone(column), kind)
@@ -221,14 +221,11 @@ class Reading:
                 known = partial(self._pair_known, scales[a], scales[b], ddof)
                 found = of(*self._moments(statistics[a, b], [a, b], target, known, sums[a, b])[:2]).series("pair")
             values[:, i, j] = values[:, j, i] = found[list(RESULTS)]
-        out = Results(*values).wide(names, names)
         measured = any(self._joints.tables.law(name) is not None for name in names)
-        out.attrs |= {"source": "both" if measured else "rows"} | self._said_of_tails(names)
-        if missing:
-            out.attrs[NOT_FOUND] = missing
+        said = {"source": "both" if measured else "rows"} | self._said_of_tails(names)
         # A correlation's interval does not hold what lies beyond, as a variance's does.
         self._warn_of_tails(names, lambda tails: tails.may_matter)
-        return out
+        return Results(*values).wide(names, names, said | ({NOT_FOUND: missing} if missing else {}))
 
     def _pair_known(
         self, a: moments.Scale, b: moments.Scale, ddof: int, population: float

@@ -20,9 +20,8 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
-from dpframe.estimate.axes import Axis, BinnedAxis
+from dpframe.estimate.axes import Axis, BinnedAxis, overlaps
 from dpframe.estimate.results import Results
-from dpframe.estimate.table_column import first_codes
 from dpframe.evidence.combine import Observation, likely, updated
 from dpframe.evidence.law import RowsLaw
 from dpframe.evidence.number_law import project
@@ -89,7 +88,7 @@ def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]
 
 
 def _intervals(measured: Measured, axis: Axis, parts: bool) -> Iterator[CellCount]:
-    edges = np.append(first_codes(axis), axis.column.space.values).astype(np.float64)
+    edges = axis.ends
     cuts = [(i, code) for i, code in _cuts(measured, axis.column.space) if parts or code in edges[1:-1]]
     if not cuts:
         return
@@ -98,7 +97,7 @@ def _intervals(measured: Measured, axis: Axis, parts: bool) -> Iterator[CellCoun
     imputed = measured.missing if not axis.has_null else None
     home = -1 if imputed is None else axis.column.space.inner_space.fixed_point
     for (start, stop), (low, high) in zip(pairwise(starts), pairwise(codes), strict=True):
-        inside = np.maximum(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0.0) / np.diff(edges)
+        (inside,) = overlaps(edges, [low], [high])
         terms = [*measured.counts[start:stop], *([imputed] if imputed is not None and low <= home < high else [])]
         yield np.append(inside, [0.0] * axis.has_null), sum(terms), measured.variance * len(terms), -math.inf
 
@@ -306,9 +305,8 @@ class ColumnEvidence:
         key, fine = _key(axis), axis.for_fits
         if key not in self._laws:
             counts, measured = self._count(fine), self.counted(axis)
-            edges = np.append(first_codes(axis), axis.column.space.values)
             rows = float(counts.sum()) * self._weight
-            law = RowsLaw.of(fine.channel, counts, measured if rows else None, rows, edges)
+            law = RowsLaw.of(fine.channel, counts, measured if rows else None, rows, axis.ends)
             nothing = Observation.joined([], axis.cells)
             self._laws[key] = replace(law, facts=nothing) if self._doubts(axis, law.likely) else law
         return self._laws[key]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.channels.set_channel import Levels
 from dpframe.errors import ParameterError
-from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, make_axis, overlaps
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.sets import CHUNK, SetColumn
 from dpframe.estimate.surrogates import Codes, Surrogates, own_squares, pieces
@@ -48,13 +48,9 @@ class ValueCondition:
             inside |= (codes >= start) & (codes < stop)
         return inside.astype(np.float64)
 
-    def share_of_cells(self, starts: IntArray) -> FloatArray:
-        """Return the share of the codes of every cell that meet it, by the cells' first codes; null's is the last."""
-        edges = np.append(starts, self.column.space.values).astype(np.float64)
-        inside = np.zeros(len(starts))
-        for start, stop in self.stretches:
-            inside += np.maximum(np.minimum(edges[1:], stop) - np.maximum(edges[:-1], start), 0.0)
-        shares = inside / np.diff(edges)
+    def share_of_cells(self, edges: IntArray) -> FloatArray:
+        """Return the share of the codes of every cell between edges that meet it; null's cell is the last."""
+        shares = overlaps(edges, *self.ends).sum(axis=0)
         if self.column.space.has_null:
             shares = np.append(shares, self.holds(np.array([self.column.space.values])))
         return np.asarray(shares)

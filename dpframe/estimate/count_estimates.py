@@ -81,8 +81,7 @@ class CountEstimates(VectorEstimates):
             whole, population = normalize and dropna, target == "population"
             results = of_ranks_alone(results, list(index), ranks, rows, whole, population, self.confidence_level)
             said |= {"measured": True}
-        out = results.frame(index)
-        out.attrs |= said
+        out = results.frame(index, said)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
     @nan_if_not_found
@@ -128,9 +127,7 @@ class CountEstimates(VectorEstimates):
         positions = tuple(columns.index(name) for name in held)
         answer = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
         results, index = self._shown(answer, axes, dropna)
-        out = results.frame(index)
-        out.attrs |= answer.said
-        return out
+        return results.frame(index, answer.said)
 
     def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> tuple[Results, pd.Index[Any]]:
         kept = kept_parts(axes, dropna)
@@ -193,9 +190,7 @@ class CountEstimates(VectorEstimates):
         for name, beyond in cut.items():
             if (tails := self._tails(name)) is not None:
                 results = results.opened(tails.of_range(beyond), self._z, 1 / scale)
-        out = results.series("count")
-        out.attrs |= {"source": source} | self._said_of_tails(cut)
-        return out
+        return results.series("count", {"source": source} | self._said_of_tails(cut))
 
     @nan_if_not_found
     def crosstab(
@@ -250,9 +245,7 @@ class CountEstimates(VectorEstimates):
                 np.block([[cells, whole[0][:, None]], [whole[1][None, :], whole[2][None, :]]])
                 for cells, whole in zip((estimate, variance), zip(*totals, strict=True), strict=True)
             )
-        out = self._results(estimate, variance).wide(rows, cols)
-        out.attrs |= {"method": answer.method, "source": answer.source}
-        return out
+        return self._results(estimate, variance).wide(rows, cols, {"method": answer.method, "source": answer.source})
 
     def _totals(
         self, answer: Answer, axes: Sequence[Axis], dropna: bool, target: str
@@ -362,9 +355,7 @@ class CountEstimates(VectorEstimates):
                 likely = self._support_of_two(mine, places, how, normalize, target)
                 if likely[1] < variance:
                     (estimate, variance), source = likely, "both"
-        out = self._results(estimate, variance).frame(index)
-        out.attrs["source"] = source
-        return out
+        return self._results(estimate, variance).frame(index, {"source": source})
 
     @staticmethod
     def _counted(
@@ -445,9 +436,9 @@ class CountEstimates(VectorEstimates):
         else:
             drawn, counted = False, mine.count_pairs(places, self._source.codes([column]))
             estimate, variance = self._weighted(*counted.share(normalize, sampling), normalize)
-        out = self._results(estimate, variance).wide(index, index)
-        out.attrs |= {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"}
-        return out
+        return self._results(estimate, variance).wide(
+            index, index, {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"}
+        )
 
     def _likely_pairs(self, mine: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Return shares and variances of pairs of items, from the rows' and the supports, which are on the diagonal."""
@@ -506,9 +497,8 @@ class CountEstimates(VectorEstimates):
         estimate, errors = sizes.fit(normalize, sampling)
         estimate, variance = self._weighted(estimate, errors**2, normalize)
         index = pd.RangeIndex(sizes.most + 1, name="size")
-        out = self._results(estimate, variance).within(least=0.0).frame(index)
-        out.attrs["mean_size"] = self._results(*sizes.mean(sampling)).series("size").to_dict()
-        return out
+        mean = self._results(*sizes.mean(sampling)).series("size").to_dict()
+        return self._results(estimate, variance).within(least=0.0).frame(index, {"mean_size": mean})
 
     @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
@@ -523,9 +513,7 @@ class CountEstimates(VectorEstimates):
             axis = make_axis(chosen, None if self.is_listed(column) else 1)
             answer = self._cells([axis], True, (), False, "inverse", target)
             rate, variance, source = answer.estimate[-1:], answer.variance[-1:], answer.source
-        out = self._results(rate, variance).series(column)
-        out.attrs["source"] = source
-        return out
+        return self._results(rate, variance).series(column, {"source": source})
 
 
 def _only(found: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:

@@ -28,7 +28,7 @@ from dpframe.estimate.likelihood import fit_joints
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results
-from dpframe.estimate.table_column import TableColumn, aggregation, code_stretches, first_codes
+from dpframe.estimate.table_column import TableColumn, aggregation
 from dpframe.evidence.law import Law
 from dpframe.evidence.likelihood import bootstrap_errors, refits
 from dpframe.evidence.number_law import NumberLaw, project, truncated_spread
@@ -87,7 +87,7 @@ class Joints:
         if method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         found = METHODS[method](self, question)
-        never = self._source.plan.bound_rules.impossible({axis.name: code_stretches(axis) for axis in question.axes})
+        never = self._source.plan.bound_rules.impossible({axis.name: axis.stretches for axis in question.axes})
         if never is None:
             return found
         kept = np.where(never, 0.0, found.estimate)
@@ -136,7 +136,7 @@ class Joints:
         names, rows = list(conditions), self._source.n * self._source.weight
         if len(names) == 1 and not has_few_values(conditions[names[0]].column.space):
             law = self.law(names[0])
-            part = conditions[names[0]].share_of_cells(law.starts)
+            part = conditions[names[0]].share_of_cells(law.edges)
             return Results(*law.parts_of(part, self._sampling(population), z) * rows), law.source
         if self.tables.source_of(names) == "tables":
             share, error, source = self.share(conditions, population)
@@ -146,7 +146,7 @@ class Joints:
         if math.prod(axis.cells for axis in axes) > MOST_ASKED:
             return Results.of(np.array([np.nan]), np.array([np.inf]), z), "rows"
         answer = self.answer(Question(axes, False, (), False, population), "auto")
-        inside = _crossed([conditions[axis.name].share_of_cells(first_codes(axis)) for axis in axes])
+        inside = _crossed([conditions[axis.name].share_of_cells(axis.ends) for axis in axes])
         found = float((answer.estimate * inside).sum())
         # How the errors of cells go together is not known: at worst all go one way.
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
@@ -167,7 +167,7 @@ class Joints:
         ]
         if not 2 <= len(conditions) == len(known):
             return 0.0
-        shares = [float(condition.share_of_cells(first_codes(m.axis)) @ m.shares) for condition, m in known]
+        shares = [float(condition.share_of_cells(m.axis.ends) @ m.shares) for condition, m in known]
         return abs(found - math.prod(shares) * self._source.n * self._source.weight)
 
     def _unresolved(self, conditions: Mapping[str, ValueCondition], z: float) -> float:
@@ -177,7 +177,7 @@ class Joints:
         """
         numbers = {name: c for name, c in conditions.items() if not has_few_values(c.column.space)}
         laws = {name: self.law(name) for name in numbers}
-        parts = {name: condition.share_of_cells(laws[name].starts) for name, condition in numbers.items()}
+        parts = {name: condition.share_of_cells(laws[name].edges) for name, condition in numbers.items()}
         shares, found = {name: float(part @ laws[name].shares) for name, part in parts.items()}, 0.0
         for name, part in parts.items():
             point, _, low, high = laws[name].parts_of(part, 0.0, z)[:, 0]
@@ -271,7 +271,7 @@ class Joints:
             (axis,) = question.axes
             fine = self.fine(axis)
             law = self._evidence.law(fine)
-            parts = np.eye(axis.cells) if axis.grid is None else aggregation(law, axis.grid)
+            parts = aggregation(law, axis)
             presented = self._presenting(question, lambda shares: parts @ shares)
             errors = law.errors_of(presented, self._sampling(question.population))
             errors = np.hypot(errors, self._left_open(question, parts @ law.shares))
@@ -332,9 +332,8 @@ class Joints:
                 continue
             fine = self.fine(axis)
             law = self._evidence.law(fine)
-            parts = np.eye(axis.cells) if axis.grid is None else aggregation(law, axis.grid)
             stretch = np.arange(axis.cells) * min(_STRETCHES, axis.cells) // axis.cells
-            together = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64) @ parts
+            together = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64) @ aggregation(law, axis)
             own = law.parts_of(together, self._sampling(question.population), 1.0)[1][stretch]
             others = shares.sum(axis=i, keepdims=True)
             found = np.hypot(found, np.moveaxis(own * np.moveaxis(np.sqrt(others), i, -1), -1, i))
@@ -404,7 +403,7 @@ class Joints:
         names = list(conditions)
         model = self.models.around(names)
         columns = [model.columns[name] for name in names]
-        asked = [conditions[column.axis.name].share_of_cells(first_codes(column.axis)) for column in columns]
+        asked = [conditions[column.axis.name].share_of_cells(column.axis.ends) for column in columns]
         parts = [column.gathered(part) for column, part in zip(columns, asked, strict=True)]
 
         def of(shares: FloatArray) -> FloatArray:
@@ -554,8 +553,8 @@ def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], F
 
     def merge(shares: FloatArray) -> FloatArray:
         for i, (f, axis) in enumerate(zip(fine, axes, strict=True)):
-            if f.grid is not None and axis.grid is not None:
-                shares = np.moveaxis(np.tensordot(aggregation(f.grid, axis.grid), shares, axes=(1, i)), 0, i)
+            if axis.grid is not None:
+                shares = np.moveaxis(np.tensordot(aggregation(f, axis), shares, axes=(1, i)), 0, i)
         return shares
 
     return fine, merge

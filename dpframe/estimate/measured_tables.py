@@ -21,9 +21,6 @@ from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import (
     TableColumn,
     aggregation,
-    as_bins,
-    code_stretches,
-    first_codes,
     into_cells,
     quantile_bins,
     same_cells,
@@ -148,7 +145,7 @@ class MeasuredTables:
             if measure.kind not in COUNTED or measure.level > 1 or set(measure.columns) & missing:
                 continue
             axes = _axes_of(table, [self.source.plan[name] for name in measure.columns])
-            never = rules.impossible({a.name: code_stretches(a) for a in axes}) if rules.rules else None
+            never = rules.impossible({a.name: a.stretches for a in axes}) if rules.rules else None
             own = table if never is None else replace(table, counts=np.where(never, 0, table.counts))
             counts = Table(measure.columns, own.counts.astype(np.float64), math.sqrt(measure.sigma2))
             found.append(CountedTable(own, counts, axes))
@@ -214,7 +211,7 @@ class MeasuredTables:
             return None
         kept = tuple(slice(0, axis.cells - axis.has_null) for axis in axes)
         x, y = (
-            np.searchsorted(first_codes(axis), law.starts, side="right") - 1
+            np.searchsorted(axis.ends[:-1], law.starts, side="right") - 1
             for axis, law in zip(axes, (first, second), strict=True)
         )
         return NumberPair((first, second), (x, y), found.counts[kept], found.variances[kept])
@@ -280,7 +277,7 @@ class MeasuredTables:
         return self._laws[name]
 
     def _from_all(self, member: TableColumn, law: NumberLaw) -> NumberLaw:
-        name, axis = member.axis.name, as_bins(member.axis)
+        name, axis = member.axis.name, member.axis
         for one in self.holding([name]):
             if len(one.axes) > 1:
                 merge, held = into_cells(axis, one.axis(name)), one.table.sum_to([name])
@@ -298,4 +295,4 @@ def _by_cells(one: CountedTable, axis: BinnedAxis) -> Observation:
     if finer is not None:
         held = one.table.onto(0, finer)
         return Observation(np.eye(axis.cells), held.counts, held.variances)
-    return Observation(aggregation(axis, as_bins(one.axes[0])), one.table.counts, one.table.variances)
+    return Observation(aggregation(axis, one.axes[0]), one.table.counts, one.table.variances)

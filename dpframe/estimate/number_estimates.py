@@ -215,9 +215,7 @@ class NumberEstimates(VectorEstimates):
             results = results.within(*_ends(self._source.column(column).space))
         if tails is not None:
             results = results.opened(tails.of_mean(), self._z)
-        out = self._in_units(results, column).frame(index)
-        out.attrs |= {"source": source} | self._said_of_tails([column])
-        return out
+        return self._in_units(results, column).frame(index, {"source": source} | self._said_of_tails([column]))
 
     @nan_if_not_found
     def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
@@ -497,9 +495,7 @@ class NumberEstimates(VectorEstimates):
         results = replace(results, lower=np.maximum(results.lower, 0.0))
         if tails is not None:
             results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)
-        out = results.frame(axis.labels[part])
-        out.attrs |= {"source": fitted.source} | self._said_of_tails([column])
-        return out
+        return results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))
 
     @nan_if_not_found
     def quantile(
@@ -556,8 +552,8 @@ class NumberEstimates(VectorEstimates):
             below, above = np.transpose([tails.of_quantile(level, z) for level in levels])
             lower, upper = lower - np.where(lower <= start, below, 0.0), upper + np.where(upper >= end, above, 0.0)
         results = Results(point, (upper - lower) / (2 * z), lower, upper)
-        table = self._in_units(results, column).frame(pd.Index(levels, name="q"))
-        table.attrs |= {"source": fitted.source} | self._said_of_tails([column])
+        said = {"source": fitted.source} | self._said_of_tails([column])
+        table = self._in_units(results, column).frame(pd.Index(levels, name="q"), said)
         return table if np.ndim(q) else table.iloc[0].rename(column)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -86,18 +87,24 @@ class Results:
         ends = instants(self.lower), instants(self.upper)
         return Results(instants(self.estimate), space.durations(self.std_error), *ends)
 
-    def series(self, title: str) -> pd.Series[Any]:
-        """Return one answer as a Series."""
+    def series(self, title: str, attrs: Mapping[str, Any] = MappingProxyType({})) -> pd.Series[Any]:
+        """Return one answer as a Series with some attrs."""
         # By way of a Series, so that times are pandas' own scalars.
-        return pd.Series({name: pd.Series(values).iloc[0] for name, values in self.parts.items()}, name=title)
+        out = pd.Series({name: pd.Series(values).iloc[0] for name, values in self.parts.items()}, name=title)
+        out.attrs.update(attrs)
+        return out
 
-    def frame(self, index: Any) -> pd.DataFrame:
+    def frame(self, index: Any, attrs: Mapping[str, Any] = MappingProxyType({})) -> pd.DataFrame:
         """Return a row for each answer."""
-        return pd.DataFrame(self.parts, index=index)
+        out = pd.DataFrame(self.parts, index=index)
+        out.attrs.update(attrs)
+        return out
 
-    def wide(self, index: Any, columns: Any) -> pd.DataFrame:
+    def wide(self, index: Any, columns: Any, attrs: Mapping[str, Any] = MappingProxyType({})) -> pd.DataFrame:
         """Return a cross table, the four an outer level of its columns."""
-        return pd.concat({k: pd.DataFrame(v, index, columns) for k, v in self.parts.items()}, axis=1, names=[None])
+        out = pd.concat({k: pd.DataFrame(v, index, columns) for k, v in self.parts.items()}, axis=1, names=[None])
+        out.attrs.update(attrs)
+        return out
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from dpframe.estimate.fidelity import fidelity_table
 from dpframe.estimate.likelihood import expectation_maximization
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import count_classes
-from dpframe.estimate.table_column import TableColumn, first_codes
+from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import raked
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
@@ -222,7 +222,7 @@ class Synthesizer:
         member: TableColumn, fine: npt.NDArray[np.int64], generator: np.random.Generator
     ) -> npt.NDArray[np.uint64]:
         """Return a code of every fine cell, spread evenly over it; null's own."""
-        space, starts = member.axis.column.space, first_codes(member.axis)
+        space, starts = member.axis.column.space, member.axis.ends[:-1]
         lows = np.append(starts, [space.size - 1] * space.has_null)
         widths = np.append(np.diff(np.append(starts, space.values)), [1] * space.has_null)
         found = lows[fine]

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
-from dpframe.estimate.axes import Axis, BinnedAxis
+from dpframe.estimate.axes import Axis, overlaps
 from dpframe.estimate.tables.tables import Table
 from dpframe.evidence.law import Law
 from dpframe.evidence.number_law import NumberLaw, project
@@ -23,48 +23,29 @@ _WHOLE = 1e-9
 """Part of a cell below which it is not cut: roundings."""
 
 
-def first_codes(axis: Axis) -> IntArray:
-    """Return the first code of every cell of an axis but null's."""
-    if axis.grid is not None:
-        return np.asarray(axis.grid.edges[:-1], dtype=np.int64)
-    return np.arange(axis.column.space.values, dtype=np.int64)
-
-
-def aggregation(fine: BinnedAxis | Law, coarse: BinnedAxis) -> FloatArray:
+def aggregation(fine: Law | Axis, coarse: Axis) -> FloatArray:
     """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
-    a, b = np.asarray(fine.edges, dtype=np.float64), np.asarray(coarse.edges, dtype=np.float64)
-    low = np.maximum(b[:-1, None], a[None, :-1])
-    high = np.minimum(b[1:, None], a[None, 1:])
-    inside = np.maximum(high - low, 0) / np.diff(a)
+    inside = overlaps(fine.ends, coarse.ends[:-1], coarse.ends[1:])
     if not fine.has_null:
-        return np.asarray(inside)
+        return inside
     padded = np.zeros((coarse.cells, fine.cells))
-    padded[:-1, :-1] = inside
-    padded[-1, -1] = 1.0
+    padded[:-1, :-1], padded[-1, -1] = inside, 1.0
     return padded
-
-
-def code_stretches(axis: Axis) -> tuple[IntArray, IntArray]:
-    """Return the first code of every cell of an axis, null's too, and the code after its last."""
-    ends = np.append(first_codes(axis), axis.column.space.values)
-    stops = np.append(ends[1:], ends[-1] + 1)
-    return (ends, stops) if axis.has_null else (ends[:-1], stops[:-1])
 
 
 def middle_codes(axis: Axis) -> FloatArray:
     """Return the mean code of every cell but null's."""
-    starts = first_codes(axis)
-    return np.asarray((starts + np.append(starts[1:], axis.column.space.values) - 1) / 2)
+    return np.asarray((axis.ends[:-1] + axis.ends[1:] - 1) / 2)
 
 
 def same_cells(one: Axis, other: Axis) -> bool:
     """Return whether two axes of a column have the same cells: those of long ones are then not merged by a matrix."""
-    return one.has_null == other.has_null and np.array_equal(first_codes(one), first_codes(other))
+    return one.has_null == other.has_null and np.array_equal(one.ends, other.ends)
 
 
 def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
     """Return which cells of a finer axis make up those of a coarser one, shape (coarse, fine), or None if none do."""
-    starts, edges = first_codes(fine), first_codes(coarse)
+    starts, edges = fine.ends[:-1], coarse.ends[:-1]
     if not np.isin(edges, starts).all():
         return None
     places = np.searchsorted(edges, starts, side="right") - 1
@@ -148,7 +129,7 @@ class TableColumn:
         """Return a joint, and its variances, by the cells of an axis in place of the fit's cells of this column."""
         if self.has_cells_of(axis):
             return shares, variances
-        first, exact = np.moveaxis(shares, place, 0), self.exact(axis)
+        first, exact = np.moveaxis(shares, place, 0), aggregation(self.axis, axis)
         onto, (moved, within) = exact @ self.spread, self.cut(exact, first)
         seen = np.tensordot(onto, first, axes=1) + moved
         spread = np.tensordot(onto**2, np.moveaxis(variances, place, 0), axes=1) + within
@@ -164,7 +145,7 @@ class TableColumn:
         joint
             Shares by the fit's cells, shape (cells, …).
         """
-        present, (starts, stops) = self.cells - self.axis.has_null, code_stretches(self.axis)
+        present, (starts, stops) = self.cells - self.axis.has_null, self.axis.stretches
         moved = moved_by_slopes(joint, exact, self.spread, present)
         left = left_open(joint, exact, self.spread, (stops - starts).astype(np.float64), present)
         doubt = np.tensordot(((exact > 0) & (exact < 1)) * self._uneven @ self.spread, joint, axes=1)
@@ -173,7 +154,7 @@ class TableColumn:
 
     def onto(self, axis: Axis) -> FloatArray:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
-        return np.asarray(self.exact(axis) @ self.spread)
+        return np.asarray(aggregation(self.axis, axis) @ self.spread)
 
     def cut_errors(self, exact: FloatArray, shares: FloatArray) -> FloatArray:
         """Return root mean squared errors of a joint, its first axis the column's, by how fine cells share theirs.
@@ -198,18 +179,6 @@ class TableColumn:
             squares += np.tensordot(apart, shares, axes=(1, 0)) ** 2
         errors[cutting] = np.sqrt(squares / len(self.law.replicas))
         return errors
-
-    def exact(self, axis: Axis) -> FloatArray:
-        """Return what part of each fine cell lies in each cell of an axis, shape (axis, fine)."""
-        exact = into_cells(self.axis, axis)
-        return aggregation(as_bins(self.axis), as_bins(axis)) if exact is None else exact
-
-
-def as_bins(axis: Axis) -> BinnedAxis:
-    """Return an axis as bins; of listed codes one for each."""
-    if axis.grid is not None:
-        return axis.grid
-    return BinnedAxis(axis.column, tuple(range(axis.column.space.values + 1)), ())
 
 
 # Cells that cut a fit's bins: how rows lie within a bin, to the first order. Of a number that a fit knows by bins the

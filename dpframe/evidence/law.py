@@ -103,6 +103,11 @@ class Law(ABC):
         return None
 
     @property
+    def ends(self) -> IntArray:
+        """The edges, by the name that axes have for them."""
+        return self.edges
+
+    @property
     def starts(self) -> IntArray:
         """First codes of the cells of values."""
         return self.edges[:-1]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.estimate.model import Model
-from dpframe.estimate.table_column import TableColumn, first_codes
+from dpframe.estimate.table_column import TableColumn
 from dpframe.learning.features import ColumnBlock
 
 FloatArray = npt.NDArray[np.float64]
@@ -98,7 +98,7 @@ class CellFunctions:
 def _fine_functions(block: ColumnBlock, member: TableColumn) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return a column's functions by fine cell, their variance within it, and whether the cell is not null."""
     axis, space = member.axis, block.column.space
-    starts = first_codes(axis)
+    starts = axis.ends[:-1]
     ends = np.append(starts[1:], space.values) - 1
     nulls = [space.size - 1] * axis.has_null
     low, high = (np.append(codes, nulls).astype(np.int64) for codes in (starts, ends))
