@@ -153,7 +153,6 @@ class MeasuredTables:
 
     @cached_property
     def _by_column(self) -> dict[str, set[int]]:
-        """Places of the tables that hold each column."""
         found: dict[str, set[int]] = {}
         for i, one in enumerate(self.counted):
             for name in one.table.columns:

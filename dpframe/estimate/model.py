@@ -58,19 +58,17 @@ class Models:
     @cached_property
     def of_few_values(self) -> list[str]:
         """Columns of few values."""
-        return [name for name in self._of_codes if self.tables.source.plan[name].space.size <= FEW_VALUES]
+        return self._of_at_most(FEW_VALUES)
+
+    def _of_at_most(self, values: float) -> list[str]:
+        columns, missing = self.tables.source.plan.columns, self.tables.source.missing
+        kept = [c for c in columns if not c.space.code_words and c.space.size <= values]
+        return [column.name for column in kept if column.name not in missing]
 
     @cached_property
-    def _of_codes(self) -> list[str]:
-        """Columns whose codes are single words."""
-        source = self.tables.source
-        columns = [column for column in source.plan.columns if not column.space.code_words]
-        return [column.name for column in columns if column.name not in source.missing]
-
-    @property
     def _eligible(self) -> list[str]:
-        """Columns that a fit may have: all that tables may hold; those of few values where rows alone tell."""
-        return self._of_codes if self.tables else self.of_few_values
+        """Columns that a fit may have: all that tables may hold; those of few values where there are rows only."""
+        return self._of_at_most(math.inf) if self.tables else self.of_few_values
 
     def around(self, names: Sequence[str]) -> Model:
         """Return a fit of no more columns than answer for these: all of them where they are few."""

@@ -156,7 +156,6 @@ class Synthesizer:
 
     @cached_property
     def _shares(self) -> dict[str, FloatArray]:
-        """Shares of every column's fine cells, numbers at their measured mean."""
         return {name: self._model.fine(name) for name in self._model.names}
 
     @cached_property
@@ -233,14 +232,12 @@ class Synthesizer:
 
     @cached_property
     def _others(self) -> list[Column]:
-        """Columns that the mixture does not hold."""
         plan, missing = self._source.plan, self._source.missing
         return [c for c in plan.columns if c.name not in self._model.columns and c.name not in missing]
 
     def _alone(
         self, column: Column, released: npt.NDArray[Any] | None, generator: np.random.Generator, rows: int = 0
     ) -> npt.NDArray[Any]:
-        """Draw a column by itself, given its released codes or not."""
         if column.space.holds_sets:
             return _SetDraws(column, self._supports[column.name], self._null_rate(column)).draw(
                 released, rows, generator
@@ -263,7 +260,6 @@ class Synthesizer:
 
     @cached_property
     def _listed(self) -> dict[str, Mixture]:
-        """The distribution of every other column of listed values."""
         found = {}
         for column in self._others:
             if not column.space.holds_sets:

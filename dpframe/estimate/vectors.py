@@ -338,7 +338,6 @@ class VectorEstimates(Reading):
         return self._results(point, variance).wide(index, index)
 
     def _mean_vector(self, column: str, by: Any, weights: str | None, bins: Any, target: str) -> pd.DataFrame:
-        """Return the mean at every coordinate or point, with intervals of its own."""
         if weights is not None:
             raise ParameterError(f"the mean of column {column!r} is a vector, which takes no weights; leave them out")
         return self._vector_means(column, by, bins, target, with_bands=False)
@@ -378,7 +377,6 @@ class VectorEstimates(Reading):
         return out
 
     def _measured_vectors(self, mine: VectorColumn, group: Axis | None) -> tuple[MeasuredTable, FloatArray] | None:
-        """Return the measured sums that tell of the groups, and which of their cells are which group's."""
         tables = [t for t in self._joints.tables.tables if t.measure.kind == "vectors"]
         own = [t for t in tables if t.measure.columns[0] == mine.column.name]
         if group is None:

@@ -184,7 +184,6 @@ class RowsLaw(Law):
 
     @cached_property
     def _fit(self) -> tuple[Observation, FloatArray]:
-        """The facts without what their threshold hides, and the likeliest shares."""
         told = self.facts
         for _ in range(_SCORINGS if np.isfinite(told.threshold).any() else 1):
             model = Shares.of(Matrix(self.channel), told, self.rows)

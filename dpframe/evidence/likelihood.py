@@ -95,7 +95,7 @@ class Matrix:
         return np.asarray(self.law @ shares)
 
     def adjoint(self, values: FloatArray) -> FloatArray:
-        """Apply the transpose; see `Channel`."""
+        """Apply the transpose."""
         return np.asarray(self.law.T @ values)
 
     def randomise(self, rows: Rows, generator: np.random.Generator) -> Rows:
@@ -125,14 +125,12 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """Shares, the law of their classes, and their likelihood."""
-
     shares: FloatArray
     law: FloatArray
     likelihood: FloatArray
 
     def __getitem__(self, fits: npt.NDArray[np.bool_]) -> _Point:
-        return _Point(self.shares[..., fits], self.law[..., fits], self.likelihood[fits])
+        return _Point(*(values[..., fits] for values in (self.shares, self.law, self.likelihood)))
 
 
 Parts = tuple[FloatArray, FloatArray]
@@ -235,7 +233,7 @@ class Shares:
         return moved / np.maximum(_total(moved), 1e-300), slope
 
     def _two_on(self, at: _Point, first: _Point, seen: Seen, parts: Parts | None = None) -> _Point:
-        """Return a step on from where a step and the next point to; or the second where that is no more likely."""
+        """Return a step on from where two steps point to, or the second where that is less likely than the first."""
         second, _ = self._step(first, seen, parts)
         jump = _extrapolated(at.shares, first.shares, second)
         if parts is not None:

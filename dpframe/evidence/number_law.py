@@ -185,7 +185,6 @@ class NumberLaw(Law):
 
     @cached_property
     def _spreads(self) -> FloatArray:
-        """Variances of the first level's cells, and null's."""
         values = self.bins
         onto = (np.arange(int(self.block[-1]) + 1)[:, None] == self.block).astype(np.float64)
         inner = self.covariance[:values, :values]
@@ -261,7 +260,6 @@ class NumberLaw(Law):
 
     @property
     def _normal(self) -> FloatArray:
-        """Shares of the rows that are not null by cell of values."""
         held = self.positive[: self.bins]
         return np.asarray(held / max(float(held.sum()), 1e-300))
 
@@ -283,7 +281,6 @@ class NumberLaw(Law):
 
     @property
     def _off_middles(self) -> float:
-        """Variance of the sum of codes about that of the cells' middles."""
         held = np.maximum(self.rows[: self.bins], 0.0)
         return float((self.uneven * held**2 + held) @ self.within)
 

@@ -128,7 +128,6 @@ def fit_tables(evidence: Evidence, *, starts: int = 5) -> TableFit:
 
 
 def _measured(evidence: Evidence) -> dict[tuple[int, ...], Table]:
-    """Return the tables of two columns or more, by their columns in rising order."""
     return {tuple(sorted(t.columns)): t for t in evidence.measured if len(t.columns) > 2} | evidence.pairs
 
 

@@ -291,7 +291,6 @@ class _Descent:
         return self._mean(found)
 
     def _laws(self, logits: Single) -> Single:
-        """Return the softmax of every column's logits."""
         raised = logits - logits.max(axis=-1, keepdims=True)
         np.exp(raised, out=raised)
         raised /= ((raised @ self.segments) + np.float32(1e-30)) @ self.segments.T

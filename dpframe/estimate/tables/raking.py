@@ -67,7 +67,6 @@ def raked(
 
 
 def _keys(cells: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
-    """Return a whole number for each row, the same for rows that are alike in all columns."""
     keys, span = np.zeros(len(cells[0]), dtype=np.int64), 1
     for cell, size in zip(cells, sizes, strict=True):
         if span * size > MOST_KEYS:
