@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Unpack
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpframe.api.curator_check import CuratorCheck, check
 from dpframe.api.expectation import Expectation, draft_spaces, expect
-from dpframe.api.options import PlanOptions, documented
+from dpframe.api.options import PlanOptions, as_method_of, documented
 from dpframe.api.verbs import plan as plan_of
 from dpframe.api.verbs import sanitize
 from dpframe.errors import NotSanitizedError
@@ -40,54 +40,15 @@ class DpAccessor:
         # pandas does not cache accessors any more: no state but the frame.
         self._frame = frame
 
-    @documented
-    def plan(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        *,
-        target: Mapping[Any, float] | None = None,
-        max_epsilon: float | None = None,
-        ledger: Any = None,
-        dataset: str | None = None,
-        part: str | None = None,
-        **options: Unpack[PlanOptions],
-    ) -> Plan:
-        """Plan how the frame would be sanitised; see `dpframe.plan`.
+    @as_method_of(plan_of, "source", "id")
+    def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
+        """Plan how the frame would be sanitised; see `dpframe.plan`."""
+        return plan_of(self._frame, epsilon, delta, **options)
 
-        Parameters
-        ----------
-        epsilon, delta, target, max_epsilon, ledger, dataset, part
-            See `dpframe.plan`.
-        {options}
-        """
-        account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
-        return plan_of(self._frame, epsilon, delta, target=target, max_epsilon=max_epsilon, **account, **options)
-
-    @documented
-    def sanitize(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        *,
-        plan: Plan | None = None,
-        key: bytes | None = None,
-        ledger: Any = None,
-        dataset: str | None = None,
-        part: str | None = None,
-        **options: Unpack[PlanOptions],
-    ) -> pd.DataFrame:
-        """Randomise every row of the frame; see `dpframe.sanitize`.
-
-        Parameters
-        ----------
-        epsilon, delta, plan, key, ledger, dataset, part
-            See `dpframe.sanitize`.
-        {options}
-        """
-        account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
-        out: pd.DataFrame = sanitize(self._frame, None, epsilon, delta, plan=plan, key=key, **account, **options)
-        return out
+    @as_method_of(sanitize, "source", "id", "batch_rows", "threads", "progress")
+    def sanitize(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Any:
+        """Randomise every row of the frame, and return a DataFrame; see `dpframe.sanitize`."""
+        return sanitize(self._frame, epsilon=epsilon, delta=delta, **options)
 
     @documented
     def expect(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -266,6 +267,34 @@ def documented(function: F) -> F:
     if function.__doc__ is not None:  # python -OO leaves none
         function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", _numpydoc())
     return function
+
+
+def as_method_of(verb: Callable[..., Any], *without: str) -> Callable[[F], F]:
+    """Give a method ``(self, epsilon, delta, **options)`` the keywords of a function of a table, and their help.
+
+    ``without`` names those that a method does not take: the table, and what is for other kinds of table.
+    """
+
+    def decorated(method: F) -> F:
+        own, others = inspect.signature(method), inspect.signature(verb).parameters
+        self, epsilon, delta, last = own.parameters.values()
+        assert last.kind is last.VAR_KEYWORD
+        first = {self.name, epsilon.name, delta.name}
+        rest = [p.replace(kind=p.KEYWORD_ONLY) for p in others.values() if p.name not in first.union(without)]
+        vars(method)["__signature__"] = own.replace(parameters=[self, epsilon, delta, *rest])
+        if method.__doc__ is not None and verb.__doc__ is not None:  # python -OO leaves none
+            helped = _entries(verb.__doc__, without)
+            method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\nParameters\n----------\n{helped}\n"
+        return method
+
+    return decorated
+
+
+def _entries(text: str, without: Iterable[str]) -> str:
+    """Return the parameters of numpydoc's text, except some."""
+    section = text.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+    entries = re.split(r"\n(?=\S)", section)
+    return "\n".join(entry for entry in entries if not {*re.split(r" : |, |\n", entry)[:1]} & {*without})
 
 
 @cache

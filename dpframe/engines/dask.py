@@ -18,7 +18,7 @@ import pandas as pd
 from dpframe.api.accessor import DpAccessor
 from dpframe.api.files import check_codec
 from dpframe.api.job import planned
-from dpframe.api.options import PlanOptions, documented
+from dpframe.api.options import PlanOptions, as_method_of, documented
 from dpframe.api.planning import Request
 from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import Form, PandasForm, ReadForm
@@ -338,45 +338,15 @@ class DaskAccessor(DpAccessor):
         meta: pd.DataFrame = frame._meta
         return meta
 
-    @documented
+    @as_method_of(plan_frame, "source")
     def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
-        """Plan how the frame would be sanitised; see `plan`.
-
-        Parameters
-        ----------
-        epsilon, delta
-            The promise.
-        {options}
-        """
+        """Plan how the frame would be sanitised."""
         return plan_frame(self._frame, epsilon, delta, **options)
 
-    @documented
-    def sanitize(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        *,
-        plan: Plan | None = None,
-        target: str | Path | None = None,
-        id: str | None = None,
-        key: bytes | None = None,
-        ledger: Any = None,
-        dataset: str | None = None,
-        part: str | None = None,
-        compression: str = "snappy",
-        **options: Any,
-    ) -> Any:
-        """Randomise every row of the frame, under a ready plan or a promise; see `sanitize`.
-
-        Parameters
-        ----------
-        epsilon, delta, plan, target, id, key, ledger, dataset, part, compression
-            As for `sanitize`.
-        {options}
-        """
-        how: Any = {"epsilon": epsilon, "delta": delta, "id": id, "key": key, "compression": compression}
-        account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
-        return sanitize(self._frame, plan, target, **how, **account, **options)
+    @as_method_of(sanitize, "source")
+    def sanitize(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Any:
+        """Randomise every row of the frame, under a ready plan or a promise."""
+        return sanitize(self._frame, epsilon=epsilon, delta=delta, **options)
 
     @property
     def release(self) -> ReleaseInfo:

@@ -81,3 +81,20 @@ def test_help_of_the_accessor_shows_options(capsys):
     assert "weights: 'str | None' = None" in shown
     assert "clipped: 'bool' = False" in shown
     assert "with ``by``, or of several columns, a DataFrame of such rows" in shown
+
+
+@pytest.mark.parametrize(
+    ("verb", "method"),
+    [(dpf.plan, pd.DataFrame.dp.plan), (dpf.sanitize, pd.DataFrame.dp.sanitize)],
+    ids=["plan", "sanitize"],
+)
+def test_methods_of_frames_have_the_keywords_of_the_verbs_and_their_help(verb, method):
+    """Of what a method takes nothing is said anew, and nothing is said of what only other tables have."""
+    others, own = inspect.signature(verb).parameters, inspect.signature(method).parameters
+    left_out = {"source", "id"} | ({"batch_rows", "threads", "progress"} & {*others})
+    assert {*own} - {"self"} == {*others} - left_out
+    assert list(own)[1:3] == ["epsilon", "delta"]
+    assert all(own[name].default == others[name].default for name in {*own} - {"self"})
+    text = inspect.getdoc(method) or ""
+    assert "\nledger, dataset, part\n    A `Ledger`, or its path, " in text
+    assert not [name for name in left_out if f"\n{name}\n" in text]
