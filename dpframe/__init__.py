@@ -21,6 +21,7 @@ if typing.TYPE_CHECKING:
     from dpframe.api.expectation import draft_spaces, expect
     from dpframe.api.files import attach, read, write
     from dpframe.api.queries import Queries
+    from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
     from dpframe.api.verbs import plan, read_parquet, sanitize, sanitize_parquet
     from dpframe.errors import (
@@ -97,6 +98,7 @@ __all__ = [
     "draft_spaces",
     "errors",
     "expect",
+    "fidelity",
     "plan",
     "read",
     "read_parquet",
@@ -112,6 +114,7 @@ _NAMES = {
     "api.expectation": "draft_spaces expect",
     "api.files": "attach read write",
     "api.queries": "Queries",
+    "api.synthetic_parquet": "fidelity",
     "api.transformer": "Sanitizer",
     "api.verbs": "plan read_parquet sanitize sanitize_parquet",
     "errors": (
@@ -128,7 +131,23 @@ _NAMES = {
 }
 """What each module holds of them. It is imported when one of its names is first used."""
 
-_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
+_RARE = {
+    "accounting.audit": "AuditResult",
+    "accounting.finite": "SufficientSets sufficient_sets tight",
+    "channels": "Matrix",
+    "channels.utility": "exponential",
+    "errors": (
+        "AlreadySanitizedError AlteredReleaseWarning LargeEpsilonWarning LedgerError PlanError RepeatedReleaseWarning"
+    ),
+    "learning": "DebiasedLogisticRegression DebiasedNaiveBayes DebiasedRidge",
+    "plan.certificate": "Certificate",
+    "plan.columns": "Column Group",
+    "release.info": "ReleaseInfo",
+    "report.report": "Report",
+}
+"""Names that few need, which are found here as well as in their modules, and are not listed."""
+
+_WHERE = {name: module for part in (_NAMES, _RARE) for module, names in part.items() for name in names.split()}
 
 
 class _Package(types.ModuleType):

@@ -12,11 +12,12 @@ import pytest
 import dpframe
 
 PUBLIC = list(dpframe.__all__)
+LISTED = {name: module for module, names in dpframe._NAMES.items() for name in names.split()}
 
 
 def test_sorted_and_complete():
     assert sorted(PUBLIC) == PUBLIC
-    assert set(dpframe._WHERE) | {"datasets", "errors"} == set(PUBLIC)
+    assert set(LISTED) | {"datasets", "errors"} == set(PUBLIC)
     assert set(dir(dpframe)) == {*PUBLIC, "__version__"}
 
 
@@ -25,7 +26,7 @@ def test_type_checkers_and_python_find_each_name_in_one_place():
         node for node in ast.parse(inspect.getsource(dpframe)).body if "TYPE_CHECKING:" in ast.unparse(node)[:26]
     )
     found = {name.name: node.module for node in block.body for name in node.names}
-    assert found == {name: f"dpframe.{module}" for name, module in dpframe._WHERE.items()} | {
+    assert found == {name: f"dpframe.{module}" for name, module in LISTED.items()} | {
         "datasets": "dpframe",
         "errors": "dpframe",
     }
