@@ -72,14 +72,24 @@ class ChannelAxis(ABC):
     def channel(self) -> FloatArray:
         """P(class | cell), shape (classes, cells); within a bin values are taken as uniform."""
 
-    @abstractmethod
+    @cached_property
+    def surrogates(self) -> FloatArray:
+        """Φ, the surrogates of the cells' indicators, shape (cells, classes)."""
+        return np.asarray(np.linalg.pinv(self.channel))
+
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Return Σ_classes counts·Φ (or Φ²) along axis 0, Φ being the surrogates of the cells' indicators."""
+        """Return Σ_classes counts·Φ (or Φ²) along axis 0."""
+        return np.asarray(np.tensordot(self.surrogates**2 if squared else self.surrogates, counts, axes=1))
 
     @property
-    @abstractmethod
+    def not_null(self) -> FloatArray:
+        """1 for cells of values, 0 for null's."""
+        return (np.arange(self.cells) < self.cells - self.has_null).astype(np.float64)
+
+    @cached_property
     def present(self) -> FloatArray:
         """Surrogate of "not null", per class."""
+        return np.asarray(self.not_null @ self.surrogates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +112,6 @@ class MatrixAxis(ChannelAxis):
     def channel(self) -> FloatArray:
         """The matrix."""
         return self.matrix
-
-    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Apply the matrix's inverse."""
-        inverse = np.linalg.pinv(self.matrix)
-        return np.asarray(np.tensordot(inverse**2 if squared else inverse, counts, axes=1))
-
-    @property
-    def present(self) -> FloatArray:
-        """No class is null."""
-        return np.ones(self.classes)
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,6 @@ class Axis(ChannelAxis):
         return None
 
     @property
-    def surrogates(self) -> FloatArray:
-        """The surrogates, shape (cells, classes)."""
-        return self.invert(np.eye(self.classes))
-
-    @property
     def for_fits(self) -> Axis:
         """The axis with as few classes as a fit to counts of them needs, and without surrogates."""
         return self
@@ -183,11 +178,6 @@ class Axis(ChannelAxis):
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the class of released codes."""
         return self.cell_of(codes)
-
-    @property
-    def not_null(self) -> FloatArray:
-        """1 for cells of values, 0 for null's."""
-        return (np.arange(self.cells) < self.cells - self.has_null).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -232,6 +222,11 @@ class ListedAxis(Axis):
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return A⁻¹ (or its squared entries) applied along axis 0."""
         return self.column.mechanism.invert(counts, squared=squared)
+
+    @property
+    def surrogates(self) -> FloatArray:
+        """A⁻¹, which in most channels has a closed form."""
+        return self.invert(np.eye(self.classes))
 
     @cached_property
     def present(self) -> FloatArray:
@@ -324,31 +319,16 @@ class BinnedAxis(Axis):
         released = self.column.mechanism.outputs
         return None if released > 1 << 22 else np.searchsorted(self.starts, np.arange(released), side="right") - 1
 
-    @property
-    def surrogates(self) -> FloatArray:
-        """The surrogates, shape (cells, classes)."""
-        return self._surrogates.T
-
     @cached_property
-    def _surrogates(self) -> FloatArray:
-        """Φ, shape (classes, cells): the surrogate of every cell's indicator, at the first code of a class."""
+    def surrogates(self) -> FloatArray:
+        """Φ, the surrogate of every cell's indicator, at the first code of a class."""
         assert not self.pooled, "pooled classes have no surrogates"
-        values = np.empty((self.classes, self.cells))
+        values = np.empty((self.cells, self.classes))
         for cell in range(self.cells):
             low = self.edges[cell] if cell < self.bins else self._last
             high = self.edges[cell + 1] if cell < self.bins else self._last + 1
-            values[:, cell] = self.column.mechanism.surrogate_at(_inside(low, high), self.starts)
+            values[cell] = self.column.mechanism.surrogate_at(_inside(low, high), self.starts)
         return values
-
-    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Return the surrogates (or their squares) applied along axis 0."""
-        matrix = self._surrogates**2 if squared else self._surrogates
-        return np.asarray(np.tensordot(matrix.T, counts, axes=1))
-
-    @cached_property
-    def present(self) -> FloatArray:
-        """Surrogate of "not null", per class."""
-        return np.asarray(self._surrogates[:, : self.bins].sum(axis=1))
 
     def refine(self, cells: int) -> BinnedAxis:
         """Return the axis with every bin cut into equal parts, about ``cells`` in all."""
@@ -496,16 +476,6 @@ class MemberAxis(Axis):
     def law(self) -> FloatArray:
         """The share of the column's codes in every cell."""
         return self.volumes / self.column.space.size
-
-    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Return the surrogates of the cells' indicators (or their squares), summed."""
-        law, n = self.law.reshape([-1] + [1] * (counts.ndim - 1)), counts.sum(axis=0, keepdims=True)
-        return self.noise.squares(counts, counts, law, n) if squared else self.noise.sums(counts, law, n)
-
-    @property
-    def present(self) -> FloatArray:
-        """Surrogate of "not null", per cell."""
-        return self.noise.sums(self.not_null, float(self.not_null @ self.law))
 
     @property
     def channel(self) -> FloatArray:
