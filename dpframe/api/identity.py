@@ -26,8 +26,11 @@ from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes, Table
 
-DEFAULTS = 3
-"""Number of the defaults that plans are made with: a request under others draws other noise, and is paid for anew."""
+DEFAULTS = 4
+"""Number of the defaults that plans are made with, and of what names of mechanisms mean.
+
+A request under others draws other noise, and is paid for anew.
+"""
 
 
 def request_digest(epsilon: float | None, delta: float | None, options: Mapping[str, Any]) -> bytes:

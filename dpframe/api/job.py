@@ -94,8 +94,9 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             if request.plan is None
             else CheckedRequest.ready(request.plan, table, request)
         )
-        if valid.plan is not None:
-            check_released_types(table, valid.plan)
+        likely = valid.widened(table)
+        if likely is not None:
+            check_released_types(table, likely)
         codes: Codes = {}
         # A file is read once more only where a value that is refused later would have cost something.
         if request.release and (table.held or self.budget.account is not None):

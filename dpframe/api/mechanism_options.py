@@ -20,14 +20,19 @@ def check_bounded(left: Sequence[Field], options: Mapping[str, Any]) -> None:
     """Refuse noise that goes beyond bounds still to be inferred, which a column's type may then not hold."""
     for column in left:
         name = options["mechanisms"].get(column.name) if isinstance(options["mechanisms"], Mapping) else None
-        if name is None or not takes(any_space(column), name):
-            continue
-        tag = name.tag if isinstance(name, Mechanism) else name
-        if family_for(any_space(column), tag).widens:
+        if name is not None and widens(any_space(column), name):
+            tag = name.tag if isinstance(name, Mechanism) else name
             raise ParameterError(
                 f"mechanism {tag} of column {column.name!r} goes beyond the bounds, which must be declared: "
                 f"spaces={{{column.name!r}: (LOWER, UPPER)}}"
             )
+
+
+def widens(space: Space, mechanism: Any) -> bool:
+    """Return whether a mechanism, ready or by its name, is for a space, and goes beyond its bounds."""
+    if not takes(space, mechanism):
+        return False
+    return mechanism.widens if isinstance(mechanism, Mechanism) else family_for(space, mechanism).widens
 
 
 def takes(space: Space, mechanism: Any) -> bool:

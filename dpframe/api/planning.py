@@ -14,7 +14,15 @@ from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.api.expected_errors import expected_errors, first_lines, typical_space
 from dpframe.api.identity import request_digest
-from dpframe.api.mechanism_options import check_bounded, check_ready_mechanisms, hides, may_move_shares, takes, taking
+from dpframe.api.mechanism_options import (
+    check_bounded,
+    check_ready_mechanisms,
+    hides,
+    may_move_shares,
+    takes,
+    taking,
+    widens,
+)
 from dpframe.api.not_found_warning import warn_not_found
 from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.channels import Mechanism
@@ -206,6 +214,19 @@ class CheckedRequest:
         step = self.allowed.step
         inferred = Inferred(self.allowed.budget, tuple(names), step=step, unit=self.unit)
         return built(spaces, self.promise, self.options, self.wish.without(spaces), inferred)
+
+    def widened(self, table: Table) -> Plan | None:
+        """Return the plan, or about that, which says how far noise goes beyond bounds; None if it is not known to."""
+        if self.plan is not None:
+            return self.plan
+        given = self.options["mechanisms"]
+        named = given if isinstance(given, Mapping) else {}
+        if not any(widens(space, named[name]) for name, space in self.spaces.items() if name in named):
+            return None
+        # Typical spaces may not fit the mechanisms and shares that were asked for by name.
+        with contextlib.suppress(ParameterError, PlanError):
+            return self.typical(table)
+        return None
 
     def expected(self, table: Table) -> list[str]:
         """Return in two lines what to expect of few rows; it depends on types and their number alone."""

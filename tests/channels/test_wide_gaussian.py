@@ -140,7 +140,7 @@ def test_what_has_no_estimate_is_refused_with_the_way_out() -> None:
     refused(ParameterError, no_counts, lambda: e.count({"age": 40}, method="inverse"))
 
 
-def test_refusals() -> None:
+def test_refusals(tmp_path: Any) -> None:
     table = frame(500)
 
     def planned(**options: Any) -> Any:
@@ -155,6 +155,17 @@ def test_refusals() -> None:
         "'age': has type int8, which cannot hold the values beyond its bounds .*; convert the column to a wider type",
         lambda: small.dp.sanitize(**OPTIONS),
     )
+    # Where another column's space is still to be inferred nothing is paid for either.
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 10.0, 1e-5)
+    some: Any = {"spaces": {"age": SPACES["age"]}, "mechanisms": {"age": "gaussian"}, "drop": ["born"]}
+    for verb in (small.dp.plan, small.dp.sanitize):
+        refused(
+            ColumnError,
+            "'age': has type int8, which cannot hold the values beyond its bounds",
+            lambda verb=verb: verb(1.0, 1e-6, ledger=ledger, dataset="survey", **some),
+        )
+    assert ledger.spent("survey").epsilon == 0
     ranks = {"epsilon": 1.0, "delta": 1e-6, "mechanisms": {"r": "gaussian"}}
     refused(
         ParameterError,

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
+from dpframe.api.identity import request_digest
 from dpframe.errors import BudgetExceeded, ColumnError, LedgerError, ParameterError, PlanError
 from dpframe.ledger import job_keys
 from dpframe.plan.inferred import Inferred
@@ -334,6 +335,12 @@ def test_a_key_serves_one_input_and_one_request(source: Path, tmp_path: Path, le
     job_keys.forget(ledger, "survey", job_keys.job_name(out))
     dpf.sanitize_parquet(source, out, 0.25, 1e-7, spaces=spaces, **account(ledger))
     assert spent(ledger) == [("release", 0.25, 1e-7)] * 2
+
+
+def test_a_request_is_another_one_once_a_name_means_another_mechanism() -> None:
+    """Its noise is new, and is paid for: until version 0.2.0 ``gaussian`` noise on a number ended at its bounds."""
+    before = "c8d16546eb9fafb3b9d82f9f56e191db9b7751b7575a899a05991d99df1863f2"
+    assert request_digest(9.0, 1e-6, {"mechanisms": {"a": "gaussian"}}).hex() != before
 
 
 def test_equal_requests_are_one(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
