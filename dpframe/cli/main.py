@@ -165,6 +165,7 @@ def plan(
             made = verbs.plan(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
         if file is not None:
             file.write(f"{made.to_json(indent=2)}\n".encode())
+            typer.echo(f"wrote {output}: the plan, for dpframe sanitize --plan", err=True)
         if web is not None:
             web.write(made.page().encode())
             typer.echo(f"wrote {html}: a page to try out other ε and numbers of rows", err=True)
@@ -253,7 +254,8 @@ def sanitize(
         typer.echo(line, err=piped)
     if ledger is not None and dataset is not None:
         left = Ledger(ledger).remaining(dataset, part)
-        typer.echo(f"Ledger: {plain(dataset)} has {left} left; {_nights(info.plan)}")
+        rest = f"epsilon={left.epsilon:.4g}, delta={left.delta:.4g}"
+        typer.echo(f"Ledger: {plain(dataset)} has {rest} left; {_nights(info.plan)}")
 
 
 def _nights(plan: Plan) -> str:

@@ -144,8 +144,8 @@ def _said(plan: Plan, field: Field) -> str:
 
 def _kind(field: Field) -> str:
     """Return what the schema says of a column."""
-    forms = f"{json.dumps(FORMS['(LOWER, UPPER)'])} or {json.dumps(FORMS['[CATEGORY, …]'], ensure_ascii=False)}"
-    return f"text, for numbers or categories: {forms}" if field.written else str(field.type)
+    bounds, values = json.dumps(FORMS["(LOWER, UPPER)"]), json.dumps(FORMS["[CATEGORY, …]"], ensure_ascii=False)
+    return f"text; of numbers and dates {bounds}, of categories {values}" if field.written else str(field.type)
 
 
 def _cost(plan: Plan, entered: bool) -> str:

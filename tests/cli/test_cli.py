@@ -66,7 +66,7 @@ def test_what_was_piped_in_is_kept_by_no_command_that_is_refused(run, tmp_path, 
 def test_plan_sanitize_inspect_estimate(files, run):
     source, plan, out = files / "in.parquet", files / "plan.json", files / "out.parquet"
     code, text, err = run("plan", source, "--epsilon", 3, "--spaces", files / "spaces.json", "-o", plan)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"wrote {plan}: the plan, for dpframe sanitize --plan\n")
     assert "laplace" in text
     assert dpf.Plan.read(plan) == dpf.plan(source, 3, spaces=SPACES)
 
