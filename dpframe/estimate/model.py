@@ -18,7 +18,7 @@ from dpframe.estimate.surrogates import count_classes, count_joints
 from dpframe.estimate.table_column import middle_codes, tilt_to_mean
 from dpframe.estimate.tables.bootstrap import Fitted
 from dpframe.estimate.tables.fit import TableFit
-from dpframe.estimate.tables.guard import guard_joint
+from dpframe.estimate.tables.guard import UNLIKELY, guard_joint
 from dpframe.estimate.tables.tables import SHOWS, Evidence, Table, dependence_score, merged, row_table
 
 MOST_PAIR_CELLS = 1 << 16
@@ -276,7 +276,7 @@ class Model:
         classes = math.prod(self.columns[name].axis.classes for name in names)
         return len(set(homes)) == len(homes) and classes <= MOST_GUARDED and bool(self._source.n)
 
-    def guarded(self, joints: Sequence[Sequence[str]]) -> list[FloatArray | None]:
+    def guarded(self, joints: Sequence[Sequence[str]], unlikely: float = UNLIKELY) -> list[FloatArray | None]:
         """Return joints as rows correct them, each None where these do not contradict it or cannot be compared.
 
         The rows of all joints are counted in one pass.
@@ -289,12 +289,13 @@ class Model:
                 if own:
                     found += count_classes(own, [codes])
         return [
-            self._guarded(names, found) if own else None for names, own, found in zip(joints, axes, counts, strict=True)
+            self._guarded(names, found, unlikely) if own else None
+            for names, own, found in zip(joints, axes, counts, strict=True)
         ]
 
-    def _guarded(self, names: Sequence[str], counts: FloatArray) -> FloatArray | None:
+    def _guarded(self, names: Sequence[str], counts: FloatArray, unlikely: float) -> FloatArray | None:
         channels = [self.columns[name].channel for name in names]
-        return guard_joint(self.joint(names), counts, channels, self.fit.pairs_of(self.places(names)))
+        return guard_joint(self.joint(names), counts, channels, self.fit.pairs_of(self.places(names)), unlikely)
 
 
 def _one_for_each(tables: list[Table]) -> list[Table]:

@@ -27,6 +27,7 @@ from dpframe.estimate.likelihood import expectation_maximization
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import TableColumn
+from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import raked
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
@@ -127,7 +128,7 @@ class Synthesizer:
         sizes = {name: member.cells for name, member in self._model.columns.items()}
         triples = sorted(combinations(names, 3), key=lambda triple: math.prod(sizes[name] for name in triple))
         asked = [triple for triple in triples[:MOST_HEARD] if _classes(triple, self._model.columns) <= MOST_TRIPLE]
-        heard = self._model.guarded(asked)
+        heard = self._model.guarded(asked, SURELY)
         found = [triple for triple, guarded in zip(asked, heard, strict=True) if guarded is not None]
         if found:
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""

@@ -24,6 +24,10 @@ from dpframe.estimate.tables.fit import fit_to_margins
 UNLIKELY = 5e-4
 """Probability below which noise is not what moved the rows."""
 
+SURELY = 1e-10
+"""The same for a warning: of many triples one is unlikely, and noise of pairs and cells of few rows make the tail
+of the law heavier than that of χ²."""
+
 MANY = 50.0
 """Expected rows of a cell from which on its deviance is that of χ²."""
 
@@ -35,7 +39,11 @@ SWEEPS = 15
 
 
 def guard_joint(
-    shares: FloatArray, counts: FloatArray, channels: Channels, pairs: Mapping[tuple[int, ...], FloatArray]
+    shares: FloatArray,
+    counts: FloatArray,
+    channels: Channels,
+    pairs: Mapping[tuple[int, ...], FloatArray],
+    unlikely: float = UNLIKELY,
 ) -> FloatArray | None:
     """Return a joint that is corrected where rows contradict it, or None where they do not.
 
@@ -49,6 +57,8 @@ def guard_joint(
         P(class | cell) of the joint.
     pairs
         Shares of the pairs of axes, to which the corrected joint returns.
+    unlikely
+        Probability below which rows contradict it.
 
     Examples
     --------
@@ -62,7 +72,7 @@ def guard_joint(
     start = np.maximum(shares, 1e-12)
     start = start / start.sum()
     n, law = max(float(counts.sum()), 1.0), JointDomain.of(channels).spread(start)
-    if interaction_chance(counts, n * law) >= UNLIKELY:
+    if interaction_chance(counts, n * law) >= unlikely:
         return None
     # One degree less than cells, for the total is known.
     goal = float(noise_share(channels, start)) / (2 * n) * _deviance(n * law) * (counts.size - 1) / counts.size
