@@ -111,7 +111,8 @@ def _cuts(measured: Measured, space: Space) -> Iterator[tuple[int, int]]:
     grid: Any = space.inner_space
     if measured.kind != "intervals" or grid.is_time or grid.is_listed or not grid.is_numeric:
         return
-    if not grid.is_whole and grid.steps < _COARSE:
+    # A single step is that of truth values, between which there is nothing to cut off.
+    if not grid.is_whole and 1 < grid.steps < _COARSE:
         return
     inside = [(i, edge) for i, edge in enumerate(measured.cells) if grid.lower < edge <= grid.upper]
     if not inside:

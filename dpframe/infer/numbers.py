@@ -21,7 +21,7 @@ from dpframe.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
-from dpframe.spaces import Datetime, Integer, Space, as_space
+from dpframe.spaces import Datetime, Integer, Real, Space, as_space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
 
@@ -33,6 +33,9 @@ _MOST_PARTS = (32, 1024)
 
 _PARTS, _COARSE_PARTS, _NOISY = 4, 2, 0.05
 """Parts of a doubling that are cells of an only round: fewer where a count's noise is so large a part of the rows."""
+
+_SEEN = 3.0
+"""Standard errors of a count that the rows present must show."""
 
 _LARGEST = 2**63 - 1
 
@@ -197,21 +200,33 @@ class Numbers(Task):
             Measured(self.field.name, "intervals", self.grid.edges, counts, noise.variance, missing, self.unit)
         )
 
-    def _bounds(self) -> tuple[float, float] | None:
-        cells = fitted(self.rounds)
+    def _present(self) -> tuple[float, float]:
+        """Return the rows that are not null, and the variance of that."""
         nulls = [(m.missing, 1 / m.variance) for m in self.measured if m.missing is not None]
         weight = math.fsum(w for _, w in nulls)
         missing = math.fsum(count * w for count, w in nulls) / weight if nulls else 0.0
-        present = self.n - max(missing, 0.0)
-        truth = None if self.unit else truth_values(cells, present, 1 / weight if nulls else 0.0)
-        if truth is not None:
-            return truth
+        return self.n - max(missing, 0.0), 1 / weight if nulls else 0.0
+
+    def _are_truth_values(self) -> bool:
+        return self.unit is None and truth_values(fitted(self.rounds), *self._present()) is not None
+
+    def _has_two_values(self) -> bool:
+        """Tell whether there are truth values, and rows beyond the noise: what is empty may be anything."""
+        seen = self._present()[0] > _SEEN * math.sqrt(self.measured[-1].variance)
+        return seen and self._are_truth_values()
+
+    def _bounds(self) -> tuple[float, float] | None:
+        if self._are_truth_values():
+            return 0.0, 1.0
+        cells, (present, _) = fitted(self.rounds), self._present()
         # Of an only round all cells with mass, as a bound too wide costs less than one too narrow.
         return bounds(cells, self.n) if self.most > 1 else outer_bounds(cells, present)
 
     def inner(self) -> Space:
         """Return the space between the bounds found, or between 0 and 1 where nothing was."""
         low, high = self._bounds() or (0, 1)
+        if pa.types.is_floating(self.type) and self._has_two_values():
+            return Real(0.0, 1.0, steps=1)  # they come back as no others
         if pa.types.is_floating(self.type):
             return reals(self.type, [pa.array(friendly(low, high), pa.float64())])
         ends = [_clamped(edge, self.rounds[0].grid) for edge in friendly(round(low), round(high))]

@@ -333,10 +333,17 @@ def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
         shared = np.minimum(stops, (high + whole) / 2) - np.maximum(starts, low / 2)
         parts = np.where(np.isfinite(stops - starts), shared / (stops - starts), shared == stops - starts)
     if not whole:  # the cell of floats around 0 is 0 itself, where a bound may lie
-        parts[(starts < 0) & (stops > 0)] = float(low <= 0 <= high)
-        point = stops - starts < POINT * np.abs(starts)
+        zero, point = (starts < 0) & (stops > 0), stops - starts < POINT * np.abs(starts)
+        parts[zero] = float(low <= 0 <= high)
         parts[point] = (low / 2 <= starts[point]) & (starts[point] <= high / 2)
+        if _are_truth_values(grid):
+            parts[~(zero | point)] = 0.0
     return np.clip(parts, 0.0, 1.0)
+
+
+def _are_truth_values(grid: Any) -> bool:
+    """Tell whether a space of floats has but two values: nothing between them is one."""
+    return not grid.holds_vectors and grid.size == 2
 
 
 def bounds_of_counts(grid: Any, unit: str | None) -> list[float]:

@@ -93,8 +93,14 @@ def test_the_grid_of_a_single_round_ascends_within_its_type(type_, parts):
 @pytest.mark.parametrize("type_", [np.int64, np.float64])
 def test_truth_values_as_numbers_have_bounds_of_their_own(type_, recwarn):
     frame = pd.DataFrame({f"x{i}": (np.arange(1_500) % 3 == 0).astype(type_) for i in range(5)})
-    plan = dpf.Estimates(dpf.sanitize(frame, epsilon=1.0, key=KEY)).plan
+    safe = dpf.sanitize(frame, epsilon=1.0, key=KEY)
+    plan = dpf.Estimates(safe).plan
     assert not said(recwarn)
+    assert {column.space.inner_space.size for column in plan.columns} == {2}
+    assert set(np.unique(safe)) == {0, 1}
+    for column in frame:
+        mean = safe.dp.mean(column)
+        assert abs(mean["estimate"] - 1 / 3) < 5 * mean["std_error"]
     assert {(c.space.inner_space.lower, c.space.inner_space.upper) for c in plan.columns} == {(0, 1)}
 
 

@@ -26,7 +26,7 @@ from dpframe.plan.build import build_plan
 from dpframe.plan.findings import _noise_of_mean, judge, judge_spaces, share_outside
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.plan import Plan
-from dpframe.spaces import Integer, Nullable
+from dpframe.spaces import Integer, Nullable, Real
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "1"))
 COLUMNS = ["age", "sex", "education", "region", "income"]
@@ -108,6 +108,16 @@ def test_plan_and_reports_say_not_found(lost):
     html = lost[0].dp.report().to_html()
     assert "Not found: no value cleared the threshold." in html
     assert Plan.from_json(plan.to_json()).not_found == plan.not_found
+
+
+@pytest.mark.parametrize(("steps", "outside"), [(1, 0.2), (65_536, 0.0)])
+def test_nothing_lies_between_two_values(steps, outside):
+    """Rows there are not released as they are; between bounds of many values they are."""
+    edges = (-1e-9, 1e-9, 0.5, 1.0, 1.0 + 2**-52, 2.0)
+    counts = Measured("x", "intervals", edges, (0, 500, 200, 0, 300, 0, 0), 100.0)
+    share, error = share_outside((counts,), Real(0.0, 1.0, steps), 1_000)
+    assert share == pytest.approx(outside, abs=1e-9)
+    assert 0 < error < 0.03
 
 
 def test_plan_report_and_warning_say_what_is_about_to_be_found():
