@@ -72,6 +72,7 @@ class Written:
 
     ready: PreparedRelease
     spill: Spill
+    folder: str
     compression: str
 
     def __call__(self, number: int, blocks: Sequence[Block]) -> WrittenFile:
@@ -82,7 +83,7 @@ class Written:
         def write(file: IO[bytes]) -> None:
             work.form.write(batch, file, self.ready.info, self.compression)
 
-        return write_part(self.spill.folder, number, bucket.rows, write)
+        return write_part(self.folder, number, bucket.rows, write)
 
 
 def check_plan_fits(table: EngineTable, plan: Plan) -> None:
@@ -184,12 +185,12 @@ def write_release(
     is only their order and the files' footers.
     """
     with staged(path) as (folder, publish):
-        spill = Spill(str(folder))
+        spill = Spill.within(folder)
 
         def written(chosen: EngineTable, ready: Ready) -> ReleaseInfo:
             found = counted(chosen, ready, spill)
             inputs = list(enumerate(found.blocks))
-            publish(list(settled(chosen.run(Outcome(Written(found, spill, compression)), inputs))))
+            publish(list(settled(chosen.run(Outcome(Written(found, spill, str(folder), compression)), inputs))))
             return found.info
 
         return carry_out(table, request, budget, written)

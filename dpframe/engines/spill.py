@@ -25,6 +25,13 @@ class Spill:
     folder: str
     key: bytes = field(repr=False, default_factory=lambda: secrets.token_bytes(32))
 
+    @classmethod
+    def within(cls, folder: Path) -> Spill:
+        """Return files in a new folder that only its owner may list: their sizes show how many rows a part has."""
+        rows = folder / "rows"
+        rows.mkdir(mode=0o700)
+        return cls(str(rows))
+
     @property
     def seal(self) -> Seal:
         """What rows are closed and opened with."""
@@ -40,7 +47,7 @@ class Spill:
         FileError
             If the file cannot be written, for one where the worker does not see the folder.
         """
-        path = Path(self.folder, f".rows-{secrets.token_hex(8)}.tmp")
+        path = Path(self.folder, secrets.token_hex(16))
         blocks: list[tuple[int, Block]] = []
         try:
             with os.fdopen(new_file(path), "wb") as file:

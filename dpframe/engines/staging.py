@@ -70,7 +70,10 @@ def publish(folder: Path, path: Path, written: Sequence[WrittenFile]) -> None:
     kept = {file.name for file in written}
     for other in list(folder.iterdir()):
         if other.name not in kept:
-            other.unlink()
+            if other.is_dir():
+                shutil.rmtree(other)
+            else:
+                other.unlink()
     for file in written:
         (folder / file.name).rename(folder / f"part-{file.number:05d}.parquet")
     sync_folder(folder)

@@ -4,6 +4,7 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +18,7 @@ from dpframe.api.job import carry_out
 from dpframe.api.planning import Request
 from dpframe.engines import staging
 from dpframe.engines.forms import ArrowForm
-from dpframe.engines.job import Written, counted
+from dpframe.engines.job import Written, counted, write_release
 from dpframe.engines.readers import ParquetReader, Part, parquet_parts
 from dpframe.engines.sealing import Rows, Seal
 from dpframe.engines.shipped import shipped
@@ -154,6 +155,26 @@ class TestSpill:
         assert spill.key.hex() not in repr(spill)
         assert "key" not in repr(spill)
 
+    def test_how_many_rows_a_part_has_is_for_their_owner_only(self, tmp_path, monkeypatch):
+        """Sizes of sealed files are of as many rows: of folders by a key, of those with each of its values."""
+        seen = []
+
+        def listed(self, number, blocks):
+            target = Path(self.folder)
+            everywhere = [path for path in target.rglob("*") if path.name in {name for name, *_ in blocks}]
+            seen.append([path.parent.stat().st_mode & 0o777 for path in everywhere])
+            return written(self, number, blocks)
+
+        written = Written.__call__
+        monkeypatch.setattr(Written, "__call__", listed)
+        table = dpf.datasets.make_census(900, columns=["age", "sex"])
+        table.to_parquet(tmp_path / "in.parquet", row_group_size=300)
+        plan = dpf.plan(table, epsilon=1, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]})
+        engine = InThisProcess.of(tmp_path / "in.parquet")
+        write_release(engine, Request(plan=plan), ReleaseBudget(None, KEY), tmp_path / "out", "snappy")
+        assert seen == [[0o700] * 3]
+        assert os.listdir(tmp_path / "out") == ["part-00000.parquet"]
+
     def test_what_was_cut_off_or_is_gone_is_refused(self, tmp_path):
         (tmp_path / "out").mkdir()
         spill, ready = self.spilled(tmp_path / "out")
@@ -165,7 +186,7 @@ class TestSpill:
         with pytest.raises(dpf.FileError, match="cannot be read: No such file"):
             list(spill.read(ready.blocks[0][1:2]))
         with pytest.raises(dpf.FileError, match="rows or partitions changed since"):
-            Written(replace(ready, blocks=()), spill, "snappy")(0, ready.blocks[0][2:])
+            Written(replace(ready, blocks=()), spill, str(tmp_path), "snappy")(0, ready.blocks[0][2:])
 
     def test_a_worker_that_does_not_see_the_folder(self, tmp_path):
         with pytest.raises(dpf.FileError, match=r"a worker cannot write to .*driver and all workers see"):
