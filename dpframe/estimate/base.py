@@ -257,7 +257,8 @@ class Reading:
     def _tails(self, column: str) -> Tails | None:
         if column in reasons(self.plan.not_found):
             return None
-        return tails_of(self.plan.inferred, column, self._source.column(column).space, self.plan.n or self.rows)
+        tails = tails_of(self.plan.inferred, column, self._source.column(column).space, self.plan.n or self.rows)
+        return None if tails is None else tails.with_piles(self._joints.tables.piles(column))
 
     def _is_open(self, column: str) -> bool:
         """Tell whether rows may lie beyond a column's bounds: inference found them, or found none."""

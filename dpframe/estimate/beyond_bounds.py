@@ -19,6 +19,7 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.results import Ends, Excess
+from dpframe.evidence.law import Known
 from dpframe.infer.ranges import Cells, Grid, hull
 from dpframe.plan.findings import bounds_of_counts, share_outside
 from dpframe.plan.inferred import Inferred, Measured
@@ -58,7 +59,8 @@ class Tail:
     ``distance`` is that of the bound from the column's mean; ``rows`` lie beyond it, as far as tails go on, with the
     standard ``error``, and fall as its power ``fall``. ``further`` are distances of cells beyond these, up to the
     last one in which rows stand out of the noise, with their ``counts`` and variances. ``room`` is how far numbers
-    go on at the most.
+    go on at the most. ``hidden`` are the rows that may lie beyond for all that is counted elsewhere: a tail over sizes
+    of many magnitudes shows in no cell. Of these ``piled`` are surely seen at the bound, where all rows beyond it are.
     """
 
     distance: float
@@ -69,6 +71,21 @@ class Tail:
     counts: FloatArray
     variances: FloatArray
     room: float = math.inf
+    hidden: float = 0.0
+    piled: float = 0.0
+
+    def with_pile(self, pile: Known | None) -> Tail:
+        """Return the tail if so many rows lie at the bound itself: no more can lie beyond it."""
+        if pile is None:
+            return self
+        rows, error = max(pile[0], 0.0), math.sqrt(pile[1])
+        surely = max(rows - _SUSPECT * error, 0.0)
+        return replace(self, hidden=min(self.hidden, math.hypot(rows, error)), piled=min(self.hidden, surely))
+
+    def unseen(self, power: int) -> float:
+        """Return the error of the sum of a power of distances that rows seen in no cell beyond the bound add."""
+        rows = self.hidden if power == 1 else self.piled
+        return rows * min(_HIDDEN * self.distance, self.room) ** power
 
     @property
     def count(self) -> Excess:
@@ -106,17 +123,17 @@ class Tail:
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """Both tails of a column, its rows that are not null, and the variance of the clipped column, as counted.
-
-    ``hidden`` are the rows that may lie beyond either bound for all that is counted within both: a tail over sizes of
-    many magnitudes shows in no cell.
-    """
+    """Both tails of a column, its rows that are not null, and the variance of the clipped column, as counted."""
 
     lower: Tail
     upper: Tail
     present: float
     variance: float
-    hidden: float
+
+    def with_piles(self, piles: Sequence[Known | None]) -> Tails:
+        """Return the tails if so many rows lie at either bound: counts and their variances, None where not counted."""
+        below, above = piles
+        return replace(self, lower=self.lower.with_pile(below), upper=self.upper.with_pile(above))
 
     @property
     def share(self) -> float:
@@ -152,12 +169,13 @@ class Tails:
 
     def _sum_beyond(self, tail: Tail) -> Excess:
         value, error = tail.excess(1)
-        return value, math.hypot(error, self.hidden * min(_HIDDEN * tail.distance, tail.room))
+        return value, math.hypot(error, tail.unseen(1))
 
     def of_variance(self) -> Ends:
         """Return the same of the variance, which tails only add to."""
         (low, low_error), (high, high_error) = self.lower.excess(2), self.upper.excess(2)
-        return (0.0, 0.0), _over((low + high, math.hypot(low_error, high_error)), self.present)
+        errors = (low_error, high_error, self.lower.unseen(2), self.upper.unseen(2))
+        return (0.0, 0.0), _over((low + high, math.hypot(*errors)), self.present)
 
     @property
     def may_matter(self) -> bool:
@@ -231,12 +249,12 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int) -> Tails | None
     # Numbers that are as good as all positive go on to 0; those of times have none.
     signed = measured[-1].unit is None
     present = max(float(n - nulls), 1.0)
+    hidden = sum(share_outside(measured, space, n)) * present
     return Tails(
-        replace(lower, room=low * unit) if signed and low >= 0 else lower,
-        replace(upper, room=-high * unit) if signed and high <= 0 else upper,
+        replace(lower, hidden=hidden, room=low * unit if signed and low >= 0 else math.inf),
+        replace(upper, hidden=hidden, room=-high * unit if signed and high <= 0 else math.inf),
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
-        sum(share_outside(measured, space, n)) * present,
     )
 
 

@@ -27,7 +27,7 @@ from dpframe.estimate.table_column import (
 )
 from dpframe.estimate.tables.tables import Table, merged
 from dpframe.evidence.combine import Observation
-from dpframe.evidence.law import RowsLaw
+from dpframe.evidence.law import Known, RowsLaw
 from dpframe.evidence.number_law import NumberLaw, NumberPair, project
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
@@ -168,6 +168,19 @@ class MeasuredTables:
         """Return the tables that hold one of some columns."""
         places = set[int]().union(*(self._by_column.get(name, set()) for name in names))
         return [self.counted[place] for place in sorted(places)]
+
+    def piles(self, name: str) -> tuple[Known | None, Known | None]:
+        """Return how many rows lie at the lower and at the upper bound of a number, and the variances of that."""
+        found: list[Known | None] = [None, None]
+        last = self.source.column(name).space.values - 1
+        for one in self.holding([name]):
+            if one.table.columns == (name,):
+                starts, stops = one.axes[0].stretches
+                for side, code in enumerate((0, last)):
+                    cell = np.flatnonzero((starts == code) & (stops == code + 1))
+                    if len(cell):
+                        found[side] = float(one.table.counts[cell[0]]), one.measured.measure.sigma2
+        return found[0], found[1]
 
     def source_of(self, names: Sequence[str]) -> str:
         """Return what a joint of columns is from: ``"tables"``, ``"rows"``, or ``"both"``."""
