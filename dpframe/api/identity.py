@@ -5,15 +5,20 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import hmac
+import math
 import os
+import platform
 import secrets
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import scipy
+from scipy import special
 
 from dpframe.channels import Mechanism
 from dpframe.errors import DpframeError, RepeatedReleaseWarning, name_list, warn
@@ -33,15 +38,33 @@ A request under others draws other noise, and is paid for anew.
 """
 
 
+@lru_cache(maxsize=1)
+def arithmetic() -> str:
+    """Return a digest of how this machine rounds: processors and releases of libraries differ in last digits.
+
+    Those of a calibrated ε enter the plan, and so the keys of its noise: what was released under a key elsewhere is not
+    what would be released here.
+    """
+    x = np.linspace(1e-3, 30.0, 1 << 14)
+    found = [np.exp(-x), np.expm1(x), np.log(x), np.log1p(x), np.tanh(x), np.sqrt(x), x**1.7, np.logaddexp(x, 1.0)]
+    # No products of matrices: those of one machine may differ with the number of threads.
+    found += [np.cumsum(x), x.reshape(128, 128).sum(axis=0), np.fft.rfft(x)]
+    found += [special.ndtr(-x), special.log_ndtr(-x), special.ndtri(x / 31), special.erfcx(x), special.erfcinv(x / 31)]
+    found += [special.gammainc(3.5, x), special.gammaln(x), special.logit(x / 31), special.betainc(2.5, 3.5, x / 31)]
+    plain = [f(y) for y in x[::16].tolist() for f in (math.exp, math.log, math.log1p, math.expm1, math.erfc, math.tanh)]
+    versions = np.__version__, scipy.__version__, platform.machine()
+    return hashlib.sha256(repr((versions, plain)).encode() + b"".join(one.tobytes() for one in found)).hexdigest()
+
+
 def request_digest(epsilon: float | None, delta: float | None, options: Mapping[str, Any]) -> bytes:
-    """Return a digest of a promise and of all options that decide what is released for it."""
+    """Return a digest of a promise and of all that decides what is released for it, the machine's rounding among it."""
     options = dict(options)
     spaces = options.pop("spaces", None)
     # The plan says so, and all that the plan says enters the key of its noise.
     drafted = isinstance(spaces, DraftedSpaces) and not spaces.reviewed
     if isinstance(spaces, Mapping):
         spaces = {name: _declared(space) for name, space in spaces.items()}
-    text = _described([DEFAULTS, epsilon, delta, spaces, options, drafted])
+    text = _described([DEFAULTS, arithmetic(), epsilon, delta, spaces, options, drafted])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
