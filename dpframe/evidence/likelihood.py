@@ -129,8 +129,12 @@ class _Point:
     law: FloatArray
     likelihood: FloatArray
 
+    @property
+    def values(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.shares, self.law, self.likelihood
+
     def __getitem__(self, fits: npt.NDArray[np.bool_]) -> _Point:
-        return _Point(*(values[..., fits] for values in (self.shares, self.law, self.likelihood)))
+        return _Point(*(values[..., fits] for values in self.values))
 
 
 Parts = tuple[FloatArray, FloatArray]
@@ -233,16 +237,18 @@ class Shares:
         return moved / np.maximum(_total(moved), 1e-300), slope
 
     def _two_on(self, at: _Point, first: _Point, seen: Seen, parts: Parts | None = None) -> _Point:
-        """Return a step on from where two steps point to, or the second where that is less likely than the first."""
+        """Return a step on from where two steps point to, or the second of them where that is more likely."""
         second, _ = self._step(first, seen, parts)
         jump = _extrapolated(at.shares, first.shares, second)
         if parts is not None:
             jump = _with_parts(jump, parts, [(part * second).sum(axis=0) for part in parts])
             jump = jump / np.maximum(jump.sum(axis=0), 1e-300)
-        leap = self._at(jump, seen)
-        better = leap.likelihood >= first.likelihood
-        moved, _ = self._step(leap, seen, parts)
-        return self._at(moved if better.all() else np.where(better, moved, second), seen)
+        moved, _ = self._step(self._at(jump, seen), seen, parts)
+        far, near = self._at(moved, seen), self._at(second, seen)
+        better = far.likelihood >= near.likelihood
+        if better.all():
+            return far
+        return _Point(*(np.where(better, *both) for both in zip(far.values, near.values, strict=True)))
 
     @one_thread
     def lost(
