@@ -163,6 +163,7 @@ def test_intervals_hold_the_table_as_often_as_they_say(people, keys, kind, mecha
 
 @pytest.mark.walk(1)
 @pytest.mark.parametrize("delta", [0, 1e-6])
+@pytest.mark.slow
 def test_intervals_of_quantiles_hold_them(people, keys, delta):
     """200 answers at fixed keys: a coverage of 95 % at least is missed by 5 sd with a chance below 1e-6."""
     few = people.head(2_000)

@@ -50,6 +50,7 @@ def missed(found, truth):
 
 @pytest.mark.walk(1)
 @pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.slow
 def test_intervals_hold_the_tables_own_mean(releases, column):
     """Fixed keys, and few: at most two may miss, which 95 % intervals do not with probability 0.006 for a column."""
     frame, safes = releases

@@ -319,6 +319,7 @@ def test_distribution_from_exact_counts_is_exact_where_counts_are():
 @pytest.mark.parametrize(
     ("target", "epsilon", "times"), [("table", 1.0, 1), ("population", 1.0, 1), ("table", 0.05, 1), ("table", 6.0, 10)]
 )
+@pytest.mark.slow
 def test_errors_of_measured_are_those_of_releases(target, epsilon, times):
     # The claimed error of five bins, against 60 releases of one table (or of tables drawn anew, or of every tenth
     # row): the mean squares are within a factor of 1.7 (25 replicas, 60 releases: two-sided 0.1 %; fixed key).

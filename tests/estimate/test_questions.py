@@ -82,6 +82,7 @@ def tables() -> list[dpf.Estimates]:
 @pytest.mark.walk(5)
 @pytest.mark.parametrize(("where", "truth"), QUESTIONS, ids=lambda value: str(value) if isinstance(value, dict) else "")
 @pytest.mark.parametrize("target", ["table", "population"])
+@pytest.mark.slow
 def test_intervals_hold_the_count(where, truth, target):
     """12 releases of rows alone and 6 with tables; at 95 %, fewer than 13 of 18 with probability below 1e-3."""
     exact = float(truth(frame()).sum())

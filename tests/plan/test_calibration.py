@@ -70,6 +70,7 @@ KINDS = [
     contributions=st.integers(1, 3),
     share=st.sampled_from([None, 1, 4, 30]),
 )
+@pytest.mark.slow
 def test_a_promise_is_kept_and_used_up(
     kinds: list[Any], epsilon: float, delta: float | None, n: int, contributions: int, share: int | None
 ) -> None:

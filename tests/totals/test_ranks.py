@@ -71,6 +71,7 @@ def test_no_row_moves_scores_further_apart_than_stated(unit, groups, level, marg
 
 @pytest.mark.parametrize("name", ["exponential", "noisy_max"])
 @pytest.mark.parametrize("level", LEVELS[:2])
+@pytest.mark.slow
 def test_the_exact_loss_of_all_groups_choices(name, level):
     """The product of the groups' laws, over all neighbours of two rows; a quarter of the range is beyond its claim."""
     moved = ranks([], Unit(), BY).moved(level)
