@@ -64,6 +64,9 @@ _STRETCHES = 16
 _FEWEST = 1e-9
 """Share of rows below which a group is empty."""
 
+_LEAP = 0.75
+"""Standard errors for which a leap of a law within a cell counts: a 95 % interval holds it, with some room."""
+
 _UNMEASURED = 1e9
 """Variance of a sum of counts from which on one of them was not made."""
 
@@ -418,15 +421,9 @@ class Joints:
         if guarded is not None:
             joint, corrected = guarded, float(of(guarded))
             found, error = corrected, math.hypot(error, corrected - found)
-        for place, (column, part) in enumerate(zip(columns, asked, strict=True)):
-            mass = np.moveaxis(joint, place, 0)
-            held = mass.reshape(len(mass), -1).sum(axis=1)
-            for other in [own for at, own in enumerate(parts) if at != place]:
-                mass = np.tensordot(mass, other, axes=(1, 0))
-            moved, left = (float(v[0, 0]) for v in column.cut(part[None, :], np.stack([mass, held - mass], axis=1)))
-            error = math.hypot(error, moved, math.sqrt(left))
+        opened = [_left_open(joint, parts, column, asked[place], place) for place, column in enumerate(columns)]
         source = "both" if len(names) > 2 and model.is_heard(names) else "tables"
-        return found, error, source
+        return found, math.hypot(error, *opened), source
 
     def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Return the mean code of a number in every cell of some keys, by the fit's joint, and two variances of each.
@@ -583,3 +580,28 @@ def _bin_means(column: TableColumn, law: NumberLaw, shares: FloatArray) -> tuple
     inner = np.full(column.cells, 0.25)
     inner[np.flatnonzero(present)[[0, -1]]] = 1.0
     return means, spreads * inner * present, present.astype(np.float64)
+
+
+def _left_open(
+    joint: FloatArray, parts: Sequence[FloatArray], column: TableColumn, asked: FloatArray, place: int
+) -> float:
+    """Return what one column's cells leave open of a part of a joint: how rows of the part lie within them.
+
+    In a cell that is asked for in part the law of the other columns may leap from one neighbour's to the other's: the
+    smaller part may be off by its rows times the larger distance of the cell's law from theirs, as far as the cell has
+    such rows. What its own finest cells leave in doubt; and the noise of how these share the cell.
+    """
+    mass = np.moveaxis(joint, place, 0)
+    held = mass.reshape(len(mass), -1).sum(axis=1)
+    for other in [own for at, own in enumerate(parts) if at != place]:
+        mass = np.tensordot(mass, other, axes=(1, 0))
+    law = mass / np.maximum(held, 1e-300)
+    cells = np.arange(len(law))
+    sides = [law[np.minimum(cells + 1, len(law) - 1)], law[np.maximum(cells - 1, 0)]]
+    part = parts[place]
+    leap = np.minimum(part, 1 - part) * held * np.max([np.abs(other - law) for other in sides], axis=0)
+    most, least = np.minimum(mass, part * held), np.maximum(mass - (1 - part) * held, 0.0)
+    leap = np.minimum(leap, np.maximum(most - part * mass, part * mass - least))
+    doubt = float(column.gathered(column.in_doubt(asked)) @ mass)
+    noise = float(column.cut_errors(asked[None, :], mass)[0])
+    return math.hypot(_LEAP * float(leap.sum()) + doubt, noise)

@@ -100,6 +100,10 @@ class TableColumn:
             return np.full(self.axis.cells, 0.5)
         return np.append(np.sqrt(self.law.uneven), [0.0] * self.axis.has_null)
 
+    def in_doubt(self, part: FloatArray) -> FloatArray:
+        """Return which share of each fine cell, the last axis, is in doubt where some are asked for in part."""
+        return np.asarray(((part > 0) & (part < 1)) * self._uneven)
+
     @cached_property
     def _inside(self) -> FloatArray:
         held = self.shares + 1e-12
@@ -148,7 +152,7 @@ class TableColumn:
         present, (starts, stops) = self.cells - self.axis.has_null, self.axis.stretches
         moved = moved_by_slopes(joint, exact, self.spread, present)
         left = left_open(joint, exact, self.spread, (stops - starts).astype(np.float64), present)
-        doubt = np.tensordot(((exact > 0) & (exact < 1)) * self._uneven @ self.spread, joint, axes=1)
+        doubt = np.tensordot(self.in_doubt(exact) @ self.spread, joint, axes=1)
         # Half of what a slope moves stands for what is not straight, and for its own error.
         return moved, (moved / 2) ** 2 + np.maximum(left, doubt) ** 2 + self.cut_errors(exact, joint) ** 2
 
