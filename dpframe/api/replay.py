@@ -128,23 +128,7 @@ def replayed(
     faces
         What releases a table, by name; by default frames in memory, and files.
 
-    Raises
-    ------
-    ParameterError
-        For a ``plan`` of another type, a table without rows, or edits below 1.
-    AlreadySanitizedError
-        If the table is a release.
-    ColumnError, PlanError
-        If the table does not fit the plan.
-
-    Examples
-    --------
-    >>> import dpframe as dpf
-    >>> frame = dpf.datasets.make_census(200, columns=["age", "sex"])
-    >>> spaces = {"age": (18, 95), "sex": dpf.Categorical(["F", "M"], other="other")}
-    >>> plan = dpf.plan(frame, 1.0, spaces=spaces, nulls="impute")
-    >>> print(replayed(frame, plan, edits=20, random_state=0))
-    20 edits: at most one released row differed, and nothing else
+    Raises as `dpframe.audit`, which calls it.
     """
     check_whole(edits, "edits", of="changed tables")
     whole = _arrow(table, raw_frame(table, plan, "audit"))

@@ -86,8 +86,11 @@ class SessionTable(EngineTable):
         """Do a task with each of some inputs."""
         count = len(inputs)
         numbers = self.session.range(0, count, 1, max(1, count))
-        found = numbers.mapInArrow(self._shipped(Numbered(task, inputs)), f"{RESULT} binary")
-        for row in found.collect():
+        return self._collected(numbers, Numbered(task, inputs))
+
+    def _collected(self, frame: Any, task: Callable[..., Any]) -> Iterator[Any]:
+        """Yield what workers send for a frame's partitions."""
+        for row in frame.mapInArrow(self._shipped(task), f"{RESULT} binary").collect():
             yield pickle.loads(bytes(row[0]))  # noqa: S301 (of the release's own workers)
 
 
@@ -120,9 +123,7 @@ class SparkTable(SessionTable):
 
     def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
         """Do a task with every partition."""
-        found = self._selected().mapInArrow(self._shipped(Each(self.reader, Outcome(task))), f"{RESULT} binary")
-        for row in found.collect():
-            yield pickle.loads(bytes(row[0]))  # noqa: S301 (of the release's own workers)
+        return self._collected(self._selected(), Each(self.reader, Outcome(task)))
 
     def form(self, plan: Plan) -> Form:
         """Return the form in which a release leaves."""

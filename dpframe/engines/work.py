@@ -127,6 +127,16 @@ class Bucket:
 
 
 @dataclass(frozen=True)
+class _Drawn:
+    """Which of some rows are chosen, and of these what they are ordered and checked by, and the released codes."""
+
+    kept: Any
+    words: U64
+    checks: U64
+    released: Batch
+
+
+@dataclass(frozen=True)
 class Work:
     """The work of one release: everything that a worker needs, the key among it.
 
@@ -171,25 +181,24 @@ class Work:
         self, pieces: Pieces, send: Callable[[int, bytes], None] | None = None, seal: Seal | None = None
     ) -> FirstPass:
         """Return the counts of some rows; with ``send``, also send the released rows, sealed, to their buckets."""
-        tables, checks = Tables(self.plan, self.key), self.row_checks
+        tables = Tables(self.plan, self.key)
         tally, sums = np.zeros(self.buckets, np.int64), np.zeros(self.buckets, np.uint64)
         first_pass = FirstPass(0, tally, sums, Digest(self.plan), tables.counts)
         parting = _Parting(self, seal or Seal(self.key))
         for frame, rows in pieces:
-            codes, count = self.coded(frame, rows), frame.n
+            codes = self.coded(frame, rows)
             if codes:
                 tables.add(codes, rows)
-            kept, released = self._released(codes, rows, count)
-            first_pass.digest.update(released)
-            words, sums_of_rows = self.words(rows, count)[kept], checks(codes, rows, count, frame)[kept, 0]
-            places = self.places(words)
+            drawn = self._drawn(codes, frame, rows)
+            first_pass.digest.update(drawn.released)
+            places = self.places(drawn.words)
             if not self.plan.shuffle:
-                first_pass.stretches = merged(first_pass.stretches, stretches(codes, placed(rows, count)))
-            first_pass.rows += count
+                first_pass.stretches = merged(first_pass.stretches, stretches(codes, placed(rows, frame.n)))
+            first_pass.rows += frame.n
             first_pass.tally += np.bincount(places, minlength=self.buckets)
-            np.add.at(first_pass.checks, places, sums_of_rows)
+            np.add.at(first_pass.checks, places, drawn.checks)
             if send is not None:
-                for bucket, content in parting.add(self._leaving(frame, kept, words, sums_of_rows, released)):
+                for bucket, content in parting.add(self._leaving(frame, drawn)):
                     send(bucket, content)
         if send is not None:
             for bucket, content in parting.rest():
@@ -197,26 +206,25 @@ class Work:
         first_pass.counts = tables.counts
         return first_pass
 
-    def _released(self, codes: Codes, rows: Rows, count: int) -> tuple[Any, Batch]:
-        """Return which rows are chosen, and the released codes of these."""
-        mask = self.selection.mask(rows, count)
+    def _drawn(self, codes: Codes, frame: Frame, rows: Rows) -> _Drawn:
+        """Choose rows and randomise them."""
+        mask = self.selection.mask(rows, frame.n)
         kept = slice(None) if mask is None else np.flatnonzero(mask)
-        return kept, {name: column[kept] for name, column in release(codes, self.plan, self.key, rows).items()}
+        released = {name: column[kept] for name, column in release(codes, self.plan, self.key, rows).items()}
+        checks = self.row_checks(codes, rows, frame.n, frame)[kept, 0]
+        return _Drawn(kept, self.words(rows, frame.n)[kept], checks, released)
 
-    def _leaving(self, frame: Frame, kept: Any, words: U64, checks: U64, released: Batch) -> Batch:
+    def _leaving(self, frame: Frame, drawn: _Drawn) -> Batch:
         """Return the chosen rows as they leave, with what they are ordered and checked by."""
-        chosen = pa.array(np.arange(frame.n)[kept])
+        chosen = pa.array(np.arange(frame.n)[drawn.kept])
         passed = {name: self.form.copied(frame, name).take(chosen) for name in self.plan.passthrough}
-        return {"": np.column_stack([words, checks]), **released, **passed}
+        return {"": np.column_stack([drawn.words, drawn.checks]), **drawn.released, **passed}
 
     def scatter(self, pieces: Pieces) -> Iterator[tuple[int, bytes]]:
         """Yield released rows by bucket, sealed; of one bucket there may be several."""
         parting = _Parting(self, Seal(self.key))
         for frame, rows in pieces:
-            codes, count = self.coded(frame, rows), frame.n
-            kept, released = self._released(codes, rows, count)
-            words, checks = self.words(rows, count)[kept], self.row_checks(codes, rows, count, frame)[kept, 0]
-            yield from parting.add(self._leaving(frame, kept, words, checks, released))
+            yield from parting.add(self._leaving(frame, self._drawn(self.coded(frame, rows), frame, rows)))
         yield from parting.rest()
 
     def gather(self, bucket: Bucket, parts: Iterable[bytes], seal: Seal | None = None) -> Batch:

@@ -8,7 +8,6 @@ Nothing here asserts a time. "per value" divides by rows times columns, which th
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -37,20 +36,19 @@ def took(work: Callable[[], Any]) -> tuple[Any, float]:
 
 def steps(table: pd.DataFrame) -> dict[str, float]:
     """Return the processor seconds of each step of one call, and of the first estimates."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpf.DpframeWarning)
-        plan, planning = took(lambda: table.dp.plan(epsilon=1))
-        safe, release = took(lambda: table.dp.sanitize(plan=plan))
-        first, second = table.columns[1], table.columns[2]
-        return {
-            "plan with inference": planning,
-            "release": release,
-            "one column": took(lambda: safe.dp.value_counts(first))[1],
-            "a pair": took(lambda: safe.dp.crosstab(first, second))[1],
-            "synthesize": took(safe.dp.synthesize)[1],
-        }
+    plan, planning = took(lambda: table.dp.plan(epsilon=1))
+    safe, release = took(lambda: table.dp.sanitize(plan=plan))
+    first, second = table.columns[1], table.columns[2]
+    return {
+        "plan with inference": planning,
+        "release": release,
+        "one column": took(lambda: safe.dp.value_counts(first))[1],
+        "a pair": took(lambda: safe.dp.crosstab(first, second))[1],
+        "synthesize": took(safe.dp.synthesize)[1],
+    }
 
 
+@pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
 @pytest.mark.parametrize(
     ("rows", "columns"), [*((ROWS[0], columns) for columns in COLUMNS), *((rows, COLUMNS[0]) for rows in ROWS[1:])]
 )

@@ -251,7 +251,8 @@ def test_old_plans_keep_their_saturated_noise() -> None:
 def test_null_has_a_flag_and_the_whole_noise() -> None:
     mechanism = WithNull(WideGaussian, (100,), 1.0, 1e-6)
     assert mechanism.loss.delta(1.0) <= 1e-6
-    assert mechanism.inner.sigma == WideGaussian(100, 1.0, 1e-6).sigma  # type: ignore[attr-defined]
+    assert isinstance(mechanism.inner, WideGaussian)
+    assert mechanism.inner.sigma == WideGaussian(100, 1.0, 1e-6).sigma
     assert mechanism.outputs == mechanism.inner.outputs + 1
     space = mechanism.released(Nullable(Integer(0, 100)))
     assert (space.size, space.has_null) == (mechanism.outputs, True)

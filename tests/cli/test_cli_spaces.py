@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -292,14 +291,13 @@ def test_an_option_reviews_no_draft(run, source, tmp_path):
     assert "in a file write reviewed: true" in err
 
 
+@pytest.mark.filterwarnings("always")  # the command shows warnings
 def test_dates_in_a_csv_file_and_in_a_frame_of_text(run, tmp_path):
     """A CSV file's text is read as what it writes; a frame's text has a type, and messages say what to do."""
     days = pd.Series(pd.date_range("2020-01-01", periods=600))
     source = tmp_path / "in.csv"
     pd.DataFrame({"day": days, "note": [f"note {i}" for i in range(600)]}).to_csv(source, index=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        code, text, said = run("plan", source, "--epsilon", 1, "--space", "day=2020-01-01,2024-12-31", "--json")
+    code, text, said = run("plan", source, "--epsilon", 1, "--space", "day=2020-01-01,2024-12-31", "--json")
     assert code == 0
     assert dpf.Plan.from_json(text).spaces["day"].inner_space.tag == "datetime"
     assert 'pass --spaces FILE, which holds {"note": ["CATEGORY", …]}' in said

@@ -136,7 +136,7 @@ def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", dpf.InferenceWarning)
-        warnings.simplefilter("ignore", dpf.errors.LargeEpsilonWarning)
+        warnings.simplefilter("ignore", dpf.LargeEpsilonWarning)
         warnings.filterwarnings("ignore", "delta=")
         safe = dpf.sanitize(table, epsilon=epsilon, delta=DELTA)
     assert len(safe) == len(table)
