@@ -1,5 +1,6 @@
 """Settings of Sphinx: ``python -m sphinx -W -b html docs docs/_build``."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -46,5 +47,8 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 from notebook_pages import write_pages  # noqa: E402
 
+# Pages of an earlier build may name what no longer exists.
+for made in ("notebooks", "reference/generated"):
+    shutil.rmtree(FOLDER / made, ignore_errors=True)
 write_pages(FOLDER.parent / "notebooks", FOLDER / "notebooks")
 (FOLDER / "reference" / "commands.txt").write_text(commands(), encoding="utf-8")
