@@ -1,4 +1,4 @@
-"""The rows of DESIGN §14 on Parquet, each ratio from one run: 5·10⁶ rows of 6 columns, sets among them.
+"""The rows of DESIGN §14 on Parquet, each ratio from one run: 5·10⁶ rows of 6 columns, with sets or not; 48 columns.
 
     OMP_NUM_THREADS=1 pytest -n 0 -s tests/benchmarks/test_parquet_ratios.py --benchmark-only
 
@@ -24,6 +24,9 @@ from dpframe import datasets
 
 PART, PARTS, ROUNDS = 100_000, 50, 3
 COLUMNS = list(SPACES)
+PLAIN = {name: space for name, space in SPACES.items() if name != "hobbies"} | {
+    "occupation": dpf.Nullable(dpf.Categorical(datasets.OCCUPATIONS))
+}
 CONVERT = """
 import json, os, re, sys, time
 from pathlib import Path
@@ -38,19 +41,24 @@ print(json.dumps({"wall": time.perf_counter() - wall, "cpu": cpu_seconds, "peak"
 """
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("ratios") / "in.parquet"
-    part = pa.Table.from_pandas(datasets.make_census(PART, columns=COLUMNS), preserve_index=False)
+def written(path: Path, columns: list[str], wide: int, parts: int) -> Path:
+    """Write a census of some columns, side by side as many times as said, to one file."""
+    part = pa.Table.from_pandas(datasets.make_census(PART, columns=columns), preserve_index=False)
+    names = [name if not turn else f"{name}_{turn}" for turn in range(wide) for name in part.column_names]
+    part = pa.Table.from_arrays(part.columns * wide, names)
     with pq.ParquetWriter(path, part.schema) as writer:
-        for _ in range(PARTS // 10):
+        for _ in range(parts // 10):
             writer.write_table(pa.concat_tables([part] * 10), row_group_size=10 * PART)
     return path
 
 
-def converted(source: Path, folder: Path, shuffle: bool, threads: int) -> dict[str, float]:
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("ratios") / "in.parquet", COLUMNS, 1, PARTS)
+
+
+def converted(source: Path, folder: Path, plan: dpf.Plan, threads: int) -> dict[str, float]:
     """Return the least seconds, and the greatest peak, of some conversions."""
-    plan = dpf.plan(source, 24.0, spaces=SPACES, shuffle=shuffle)
     (folder / "plan.json").write_text(plan.to_json())
     found = []
     for _ in range(ROUNDS):
@@ -62,11 +70,12 @@ def converted(source: Path, folder: Path, shuffle: bool, threads: int) -> dict[s
 
 def copied(source: Path, output: Path, copy: Path) -> tuple[float, float]:
     """Return wall and processor seconds in which pyarrow reads the input and writes the same output."""
-    table = pq.read_table(output, read_dictionary=["hobbies.list.element"])
+    items = [name for name in ["hobbies.list.element"] if "hobbies" in pq.read_schema(source).names]
+    table = pq.read_table(output, read_dictionary=items)
     found = []
     for _ in range(ROUNDS):
         wall, cpu = time.perf_counter(), time.process_time()
-        with pq.ParquetFile(source, read_dictionary=["hobbies.list.element"], pre_buffer=False) as file:
+        with pq.ParquetFile(source, read_dictionary=items, pre_buffer=False) as file:
             for group in range(file.num_row_groups):
                 for _batch in file.iter_batches(1 << 17, row_groups=[group]):
                     pass
@@ -81,7 +90,8 @@ def test_ratios(benchmark: Any, tmp_path: Path, source: Path) -> None:
     def everything() -> None:
         for shuffle in (False, True):
             for threads in (1, 2):
-                runs[shuffle, threads] = converted(source, tmp_path, shuffle, threads)
+                plan = dpf.plan(source, 24.0, spaces=SPACES, shuffle=shuffle)
+                runs[shuffle, threads] = converted(source, tmp_path, plan, threads)
 
     benchmark.pedantic(everything, rounds=1, iterations=1)
     wall, cpu = copied(source, tmp_path / "out.parquet", tmp_path / "copy.parquet")
@@ -98,3 +108,29 @@ def test_ratios(benchmark: Any, tmp_path: Path, source: Path) -> None:
         "rows a processor second": round(PART * PARTS / kept["cpu"]),
     }
     print("\n".join(f"{name}: {value}" for name, value in benchmark.extra_info.items()))
+
+
+ORDERS: dict[str, dict[str, Any]] = {
+    "kept order": {"shuffle": False, "measure": None},
+    "shuffled": {"measure": None},
+    "shuffled, with tables": {},
+}
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
+@pytest.mark.parametrize(
+    ("spaces", "wide", "parts"), [(PLAIN, 1, PARTS), (SPACES, 1, PARTS), (PLAIN, 8, 10)], ids=["plain", "sets", "wide"]
+)
+def test_beside_a_copy(benchmark: Any, tmp_path: Path, spaces: dict[str, Any], wide: int, parts: int) -> None:
+    source = written(tmp_path / "in.parquet", list(spaces), wide, parts)
+    declared = {name if not turn else f"{name}_{turn}": spaces[name] for turn in range(wide) for name in spaces}
+
+    def everything() -> None:
+        for name, options in ORDERS.items():
+            run = converted(source, tmp_path, dpf.plan(source, 1.0, spaces=declared, **options), 2)
+            wall, cpu = copied(source, tmp_path / "out.parquet", tmp_path / "copy.parquet")
+            benchmark.extra_info[name] = [round(run["wall"] / wall, 2), round(run["cpu"] / cpu, 2), run["peak"]]
+
+    benchmark.pedantic(everything, rounds=1, iterations=1)
+    for name, (wall, cpu, peak) in benchmark.extra_info.items():
+        print(f"{name} / pyarrow: wall {wall}, processor {cpu}; peak {peak} MiB")
