@@ -89,8 +89,8 @@ def _listed(values: Any) -> str:
 
 
 def _category(space: Any) -> str:
-    named = [*space.categories] + ([] if getattr(space, "other", None) is None else [space.other])
-    return _listed(named)
+    other = getattr(space, "other", None)
+    return _listed(space.labels()) + (f" (any other counts as {other})" if other in space.categories else "")
 
 
 def _grid(space: Any) -> str:

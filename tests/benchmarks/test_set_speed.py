@@ -1,22 +1,17 @@
-"""Sets: ns per item read, per item flipped and per item written, and Parquet to Parquet beside pyarrow's own.
+"""Sets: ns per item read, per item flipped and per item written.
 
-    pytest tests/benchmarks/test_sets.py --benchmark-only
+    pytest tests/benchmarks/test_set_speed.py --benchmark-only
 
 Nothing here asserts a time. ``hobbies`` has 24 items, ``wide`` 169; both are half full after flipping.
 """
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from census_spaces import SPACES
 
 import dpframe as dpf
-from dpframe import datasets
 from dpframe.channels import AsymmetricBitFlip, BitFlip
 from dpframe.estimate import sets
 from dpframe.noise.keystream import Keystream
@@ -81,38 +76,3 @@ def test_counting(benchmark, what):
     places = [list(range(space.count))] if what == "count_pairs" else []
     benchmark.pedantic(getattr(mine, what), (*places, [batch]), rounds=3)
     per_item(benchmark, ROWS * space.count)
-
-
-PLAIN = ["age", "sex", "education", "region", "income"]
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """A million rows of six columns, sets among them."""
-    path = tmp_path_factory.mktemp("sets") / "in.parquet"
-    part = pa.Table.from_pandas(datasets.make_census(50_000, columns=[*PLAIN, "hobbies"]), preserve_index=False)
-    with pq.ParquetWriter(path, part.schema) as writer:
-        for _ in range(20):
-            writer.write_table(part)
-    return path
-
-
-@pytest.mark.parametrize("shuffle", [False, True], ids=["kept order", "shuffled"])
-def test_parquet_to_parquet(benchmark, tmp_path, source, shuffle):
-    """Reach: at most 1.5 of pyarrow reading the input and writing the same output."""
-    plan = dpf.plan(source, 24.0, spaces=SPACES, shuffle=shuffle)
-    output = tmp_path / "out.parquet"
-    call = (dpf.sanitize_parquet, (source, output), {"plan": plan})
-    benchmark.pedantic(*call, rounds=3, iterations=1, warmup_rounds=1)
-    table = pq.read_table(output, read_dictionary=["hobbies.list.element"])
-    best = float("inf")
-    for _ in range(3):
-        start = time.perf_counter()
-        with pq.ParquetFile(source, read_dictionary=["hobbies.list.element"], pre_buffer=False) as file:
-            for group in range(file.num_row_groups):
-                for _batch in file.iter_batches(1 << 17, row_groups=[group]):
-                    pass
-        pq.write_table(table, tmp_path / "copy.parquet", row_group_size=1 << 20)
-        best = min(best, time.perf_counter() - start)
-    benchmark.extra_info["pyarrow_seconds"] = best
-    benchmark.extra_info["ratio_to_pyarrow"] = benchmark.stats.stats.min / best

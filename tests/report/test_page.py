@@ -276,6 +276,11 @@ def test_every_mechanism_has_words(tag):
     assert tag in MECHANISMS
 
 
+def test_a_category_with_which_others_count_is_named_once():
+    assert SPACES["categorical"](dpf.Categorical(["F", "M"], other="M")) == "2 values: F, M (any other counts as M)"
+    assert SPACES["categorical"](dpf.Categorical(["F", "M"], other="X")) == "3 values: F, M, X"
+
+
 @pytest.mark.parametrize("tag", sorted(REGISTERED_SPACES))
 def test_every_space_has_words(tag):
     assert tag in SPACES
