@@ -70,7 +70,7 @@ class Asking:
 
     def __init__(
         self,
-        table: Any,
+        frame: Any,
         budget: float | Budget | None = None,
         spaces: Mapping[str, Any] | None = None,
         *,
@@ -84,7 +84,7 @@ class Asking:
         dataset: str | None = None,
         part: str | None = None,
     ) -> None:
-        self._table: Table = open_input(Path(table)) if isinstance(table, str | os.PathLike) else wrap(table)
+        self._table: Table = open_input(Path(frame)) if isinstance(frame, str | os.PathLike) else wrap(frame)
         if self._table.text is not None:
             raise AlreadySanitizedError("the table is a release, which its estimates (.dp) answer from at no cost")
         if neighbours not in NEIGHBOURS:

@@ -50,7 +50,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
 
     Parameters
     ----------
-    table
+    frame
         A pandas or polars DataFrame, a pyarrow Table, anything with the Arrow C stream, or the path of a Parquet or
         CSV file or directory, which is read in batches, once for each question.
     budget

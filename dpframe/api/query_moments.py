@@ -46,7 +46,7 @@ class MomentQueries(Asking):
 
         Sums of values and of products are measured about the middle of the bounds, where they are least sensitive: with
         values in [−r, r] and [−s, s] there, a replaced row moves a product's sum by 2rs, a square's by r² and a value's
-        by 2r. Each sum has a part of the share. The same numbers as of `cov`, without the means subtracted.
+        by 2r. Each sum has a part of the share. The same numbers as of `covariance`, without the means subtracted.
 
         ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.totals.wishart`): the estimate
         is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
@@ -130,7 +130,7 @@ class MomentQueries(Asking):
         question = Moments(tuple(names), tuple(column.space for column in asked), self.unit, holds)
         return names, asked, question, read
 
-    def cov(
+    def covariance(
         self,
         columns: Sequence[str],
         *,
@@ -147,8 +147,6 @@ class MomentQueries(Asking):
             Columns of numbers or booleans, whose spaces hold no nulls.
         where
             Conditions on rows, as for `count`; how many rows meet them is counted with a part of the share.
-        where
-            Conditions on rows, as for `count`.
         share, mechanism
             See the class; see `second_moments` for what is measured.
         psd
@@ -170,12 +168,12 @@ class MomentQueries(Asking):
         >>> import dpframe as dpf
         >>> people = pd.DataFrame({"a": [0, 1] * 5_000, "b": [0, 2] * 5_000})
         >>> q = dpf.Queries(people, 1.0, delta=1e-6, spaces={"a": (0, 1), "b": (0, 2)})
-        >>> q.cov(["a", "b"], share=1)["estimate"].to_numpy().shape
+        >>> q.covariance(["a", "b"], share=1)["estimate"].to_numpy().shape
         (2, 2)
         """
         if not isinstance(psd, bool):
             raise ParameterError("psd must be True or False")
-        return self._products(columns, where, share, mechanism, "cov", psd)
+        return self._products(columns, where, share, mechanism, "covariance", psd)
 
     def _products(
         self,
@@ -189,7 +187,7 @@ class MomentQueries(Asking):
         names, asked, question, read = self._moments(columns, kind, where)
         told = self._answer(question, read, share, mechanism, kind)
         rows = None if question.partial else self.n
-        estimate, error = moment_matrices(question, asked, told, rows, central=kind == "cov")
+        estimate, error = moment_matrices(question, asked, told, rows, central=kind == "covariance")
         results = normal(estimate, error, self.confidence_level)
         if psd:
             values, vectors = np.linalg.eigh(estimate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ from dpframe.channels.wide_gaussian import WideGaussian
 from dpframe.codec import check_names, parameters
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
-from dpframe.spaces import Space
+from dpframe.spaces import Nullable, Space
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class WithNull(Mechanism):
     def released(self, space: Space) -> Space:
         """Return the space around that of the values' released codes."""
         own: Any = space
-        return replace(own, inner=self.inner.released(own.inner)) if self.widens else space.released
+        return Nullable(self.inner.released(own.inner)) if self.widens else space.released
 
     @property
     def code_words(self) -> int:
@@ -317,7 +317,7 @@ class NullFamily:
         """Return the space around the kind's."""
         around: Any = space
         inner: Space = self.kind.space_for(around.inner, epsilon, delta)
-        return space if inner is around.inner else replace(around, inner=inner)
+        return space if inner is around.inner else Nullable(inner)
 
     @property
     def metrics(self) -> frozenset[str]:

@@ -13,6 +13,7 @@ from dpframe.cli.pipes import Source
 from dpframe.cli.where import WHERE, read_where
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
+from dpframe.estimate.axes import has_few_values
 from dpframe.estimate.not_found import NOT_FOUND
 
 
@@ -117,7 +118,7 @@ def _support(estimates: Estimates, column: str, question: _Question) -> pd.DataF
 
 
 def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
-    return [name for name in columns if not estimates.is_listed(name)]
+    return [name for name in columns if not has_few_values(estimates.plan[name].space)]
 
 
 def stacked(wide: pd.DataFrame) -> pd.DataFrame:

@@ -48,7 +48,7 @@ QUESTIONS: Mapping[str, _Question] = {
     "set-sizes": _one("where", lambda q, c, o: q.set_sizes(c[0], **o)),
     "quantile": _one("q by where", lambda q, c, o: q.quantile(c[0], **o)),
     "second-moments": _Question(range(1, 99), frozenset({"where"}), lambda q, c, o: stacked(q.second_moments(c, **o))),
-    "cov": _Question(range(1, 99), frozenset({"where"}), lambda q, c, o: stacked(q.cov(c, **o))),
+    "covariance": _Question(range(1, 99), frozenset({"where"}), lambda q, c, o: stacked(q.covariance(c, **o))),
 }
 
 

@@ -34,7 +34,7 @@ FORMS: Mapping[str, Any] = {
     "(FROM, TO)": {"lower": "FROM", "upper": "TO"},
     "[CATEGORY, …]": ["CATEGORY", "…"],
     "Subset([ITEM, …])": {"space": "subset", "items": ["ITEM", "…"]},
-    "Vector(LENGTH, BOUND)": {"space": "vector", "length": "LENGTH", "bound": "BOUND"},
+    "Vector(SIZE, BOUND)": {"space": "vector", "size": "SIZE", "bound": "BOUND"},
     "SPACE": "SPACE",
 }
 """What a template has in place of each kind of declaration, with capitals to fill in."""

@@ -13,7 +13,7 @@ _CELLS = {
     "(FROM, TO)": '{"lower": "FROM", "upper": "TO"}',
     "[CATEGORY, …]": '["CATEGORY", …]',
     "Subset([ITEM, …])": '{"space": "subset", "items": ["ITEM", …]}',
-    "Vector(LENGTH, BOUND)": '{"space": "vector", "length": LENGTH, "bound": BOUND}',
+    "Vector(SIZE, BOUND)": '{"space": "vector", "size": SIZE, "bound": BOUND}',
 }
 """Placeholders of spaces, as JSON."""
 

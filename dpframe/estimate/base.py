@@ -14,7 +14,7 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import InferenceWarning, ParameterError, check_fraction, warn
 from dpframe.estimate import moments, sets, surrogates
-from dpframe.estimate.axes import Axis, has_few_values, join_axes, make_axis
+from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.joint_domain import check_cells
@@ -61,10 +61,6 @@ class Reading:
     @property
     def _z(self) -> float:
         return NormalDist().inv_cdf((1 + self.confidence_level) / 2)
-
-    def is_listed(self, column: str) -> bool:
-        """Tell whether a column is one of listed values (or of so few that they can be listed)."""
-        return has_few_values(self._source.column(column).space)
 
     def _items(self, column: str) -> ItemTable | None:
         measured = self._joints.tables.of_kind("items", column)

@@ -11,7 +11,7 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate import sets, surrogates
-from dpframe.estimate.axes import Axis, make_axis
+from dpframe.estimate.axes import Axis, has_few_values, make_axis
 from dpframe.estimate.base import Bins, column_names, kept_parts
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.conditions import ItemCondition, Where
@@ -510,7 +510,7 @@ class CountEstimates(VectorEstimates):
         if chosen.space.code_words:
             (rate, variance), source = sets.null_rate(chosen, self._source.codes([column]), sampling), "rows"
         else:
-            axis = make_axis(chosen, None if self.is_listed(column) else 1)
+            axis = make_axis(chosen, None if has_few_values(chosen.space) else 1)
             answer = self._cells([axis], True, (), False, "inverse", target)
             rate, variance, source = answer.estimate[-1:], answer.variance[-1:], answer.source
         return self._results(rate, variance).series(column, {"source": source})

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.errors import ParameterError
+from dpframe.estimate.axes import has_few_values
 
 MOST_CURVES = 8
 """Mean curves in one picture."""
@@ -25,9 +26,9 @@ def draw(estimates: Any, columns: tuple[str, ...], ax: Any, options: dict[str, A
         _, ax = plt.subplots(layout="constrained")
     if len(columns) == 2:
         return _cross_table(estimates.crosstab(*columns, **options), ax)
-    if estimates.is_listed(columns[0]):
-        return _bars(estimates.value_counts(columns[0], sort=False, **options), ax)
     space = estimates.plan[columns[0]].space
+    if has_few_values(space):
+        return _bars(estimates.value_counts(columns[0], sort=False, **options), ax)
     if space.holds_vectors:
         return _curve(estimates.mean_curve(columns[0], **options), ax)
     if space.holds_sets:

@@ -220,8 +220,8 @@ def placeholder(type_: pa.DataType) -> str:
     if t.is_temporal(type_):
         return "(FROM, TO)"
     if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
-        length = type_.list_size if t.is_fixed_size_list(type_) else "LENGTH"
-        return f"Vector({length}, BOUND)" if t.is_floating(type_.value_type) else "Subset([ITEM, …])"
+        size = type_.list_size if t.is_fixed_size_list(type_) else "SIZE"
+        return f"Vector({size}, BOUND)" if t.is_floating(type_.value_type) else "Subset([ITEM, …])"
     if t.is_string(type_) or t.is_large_string(type_) or t.is_dictionary(type_) or t.is_string_view(type_):
         return "[CATEGORY, …]"
     return "SPACE"

@@ -406,6 +406,6 @@ _DECLARATIONS = {
     "categorical": "[CATEGORY, …]",
     "ordinal": "[CATEGORY, …]",
     "subset": "Subset([ITEM, …])",
-    "vector": "Vector(LENGTH, BOUND)",
+    "vector": "Vector(SIZE, BOUND)",
     "curve": "Curve(GRID, BOUND, KERNEL, RANK)",
 }

@@ -13,6 +13,7 @@ import pandas as pd
 
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
+from dpframe.estimate.axes import has_few_values
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found
 from dpframe.report.elements import Drawing, Table, bar, interval_bar, log_bar, table
@@ -69,7 +70,7 @@ def _statistics(estimates: Estimates, name: str) -> list[Table | str]:
         return _shares(f"Sets that hold each item of {name}", "Item", support)
     if space.holds_vectors:
         return _mean_curve(estimates, name)
-    if estimates.is_listed(name):
+    if has_few_values(space):
         counts = estimates.value_counts(name, normalize=True, sort=space.metric == "discrete", dropna=False)
         return _shares(f"Shares of the values of {name}", "Value", counts)
     rows = _mean(estimates, name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,17 @@ LARGEST_GRID = (1 << 32) - 1
 
 SPACES: dict[str, type[Space]] = {}
 """Every space by its tag."""
+
+LISTED = {
+    "contains",
+    "decode",
+    "diameter",
+    "distance",
+    "encode",
+    "min_distance",
+    "size",
+}
+"""What ``dir`` and Tab show of a space besides its fields."""
 
 S = TypeVar("S", bound="type[Space]")
 
@@ -89,6 +101,12 @@ class Space(ABC):
         "vector": "vector",
     }
     """Tag of the mechanism that spaces of a metric have by default."""
+
+    def __dir__(self) -> list[str]:
+        """Fields and what a user of a space asks it for; what the library asks it for is not listed."""
+        names = super().__dir__()
+        declared = {field.name for field in fields(cast(Any, self))}
+        return [name for name in names if name.startswith("_") or name in declared or name in LISTED]
 
     @property
     @abstractmethod

@@ -94,6 +94,10 @@ class Curve(BoundedVectors):
         object.__setattr__(self, "rank", check_whole(self.rank, "rank", 1, most, of="functions", remedy=remedy))
         _ = self.ball, self._maps
 
+    def __dir__(self) -> list[str]:
+        """Those of every space, and two that only curves have."""
+        return [*super().__dir__(), "at", "norms"]
+
     @cached_property
     def ball(self) -> Ball:
         """The coefficients, in integers."""

@@ -101,7 +101,7 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
     >>> as_space((0, 120)), as_space((0.0, 1.0)).size
     (Integer(lower=0, upper=120, step=1), 65537)
     >>> as_space({"space": "nullable", "inner": {"lower": 0, "upper": 120}})
-    Nullable(inner=Integer(lower=0, upper=120, step=1))
+    Nullable(Integer(lower=0, upper=120, step=1))
     """
     if isinstance(spec, Space):
         return spec

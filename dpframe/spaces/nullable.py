@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -18,19 +18,19 @@ from dpframe.spaces.object_reading import Objects
 
 
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False)
 class Nullable(Space):
     """A space with null as one more value, at the diameter from all others, and protected like them.
 
     Parameters
     ----------
-    inner
-        The space of the values that are present.
+    space
+        The space of the values that are present, or its declaration (see `as_space`); it is held as ``inner``.
 
     Raises
     ------
     ParameterError
-        If ``inner`` is no space, or nullable itself.
+        If ``space`` is no space, or nullable itself.
 
     Examples
     --------
@@ -43,12 +43,16 @@ class Nullable(Space):
 
     tag: ClassVar[str] = "nullable"
 
-    def __post_init__(self) -> None:
-        if two_numbers(self.inner):
+    def __init__(self, space: Any) -> None:
+        if two_numbers(space):
             raise ParameterError(TWO_NUMBERS)
-        object.__setattr__(self, "inner", as_space(self.inner))
-        if self.inner.has_null:
-            raise ParameterError("inner is nullable already")
+        inner = as_space(space)
+        if inner.has_null:
+            raise ParameterError("space is nullable already")
+        object.__setattr__(self, "inner", inner)
+
+    def __repr__(self) -> str:
+        return f"Nullable({self.inner!r})"
 
     @property
     def metric(self) -> str:
@@ -98,7 +102,7 @@ class Nullable(Space):
 
     def in_decimals(self, precision: int, scale: int) -> Space:
         """Return the space around the inner one in decimals."""
-        return replace(self, inner=self.inner.in_decimals(precision, scale))
+        return Nullable(self.inner.in_decimals(precision, scale))
 
     @property
     def inner_space(self) -> Space:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, compress, repeat
@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.codec import to_object
-from dpframe.errors import ColumnError, ParameterError
-from dpframe.spaces.ball import Ball
+from dpframe.codec import check_names, to_object
+from dpframe.errors import ColumnError, ParameterError, check_whole
+from dpframe.spaces.ball import LONGEST, Ball
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
 from dpframe.spaces.lists import float_rows, is_list_of_floats
 from dpframe.spaces.object_codes import plain_lists
@@ -352,7 +352,7 @@ def row_products(rows: Floats, matrix: Floats) -> Floats:
 
 
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False)
 class Vector(BoundedVectors):
     """Lists of ``length`` numbers whose norm is at most ``bound``; their distance is the norm of the difference.
 
@@ -363,8 +363,8 @@ class Vector(BoundedVectors):
 
     Parameters
     ----------
-    length
-        Numbers of a value, up to 4,096.
+    size
+        Numbers of a value, up to 4,096; the space has it as ``length``, as the ``size`` of a space counts its codes.
     bound
         Largest norm, above 0, in the values' own unit. It must not be read off the data.
     norm
@@ -398,18 +398,36 @@ class Vector(BoundedVectors):
 
     tag: ClassVar[str] = "vector"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bound", check_bound(self.bound))
-        object.__setattr__(self, "length", self.ball.length)
+    def __init__(self, size: int, bound: float, norm: str = "l2", bits: int = 16, room: int = 1) -> None:
+        length = check_whole(size, "size", 1, LONGEST, of="numbers")
+        held = {"length": length, "bound": check_bound(bound), "norm": norm, "bits": bits, "room": room}
+        for name, value in held.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "bits", self.ball.bits)
 
     @cached_property
     def ball(self) -> Ball:
         """The coordinates, in integers."""
         return Ball(self.length, self.bits, self.norm, self.room)
 
+    def __repr__(self) -> str:
+        room = f", room={self.room}" if self.room > 1 else ""
+        return f"Vector(size={self.length}, bound={self.bound}, norm={self.norm!r}, bits={self.bits}{room})"
+
+    def with_room(self, room: int) -> Vector:
+        """Return the space on a grid that has room for noise."""
+        return Vector(self.length, self.bound, self.norm, self.bits, room)
+
     def to_json(self) -> dict[str, Any]:
         """Return the space as a JSON object with its tag; its room only where there is some."""
         return {"space": self.tag} | to_object(self, sparse=("room",))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Space:
+        """Read the fields back; plans have the size under the name ``length``."""
+        name = "length" if "length" in data else "size"
+        check_names(data, f"space {cls.tag}", [name, "bound"], ["norm", "bits", "room"])
+        return cls(data[name], **{key: value for key, value in data.items() if key != name})
 
     @property
     def positions(self) -> tuple[float, ...]:

@@ -59,7 +59,7 @@ def asks(share=0.1):
         "most_common": lambda q: q.most_common("region", 3, share=share),
         "quantile": lambda q: q.quantile("age", [0.1, 0.5], share=share),
         "second_moments": lambda q: q.second_moments(["age"], share=share),
-        "cov": lambda q: q.cov(["age"], share=share),
+        "cov": lambda q: q.covariance(["age"], share=share),
     }
 
 
@@ -102,7 +102,7 @@ def test_moments_are_those_of_numpy(people):
     q = dpf.Queries(
         frame, MANY, delta=0, spaces={"age": (0, 120), "income": dpf.Real(0, 250_000), "old": dpf.Boolean()}
     )
-    found = q.cov(["age", "income", "old"], share=0.5)["estimate"].to_numpy()
+    found = q.covariance(["age", "income", "old"], share=0.5)["estimate"].to_numpy()
     plain = frame.astype(float)
     assert found == pytest.approx(np.cov(plain.T, bias=True), rel=5e-3, abs=1e-3)
     products = q.second_moments(["age", "income", "old"], share=0.5)["estimate"].to_numpy()
@@ -112,9 +112,9 @@ def test_moments_are_those_of_numpy(people):
 def test_a_covariance_has_no_negative_eigenvalues(keys):
     frame = pd.DataFrame({"a": [1] * 20, "b": [2] * 20})
     spaces = {"a": (0, 9), "b": (0, 9)}
-    raw = dpf.Queries(frame, 0.5, delta=0, spaces=spaces).cov(["a", "b"], share=1, psd=False)
+    raw = dpf.Queries(frame, 0.5, delta=0, spaces=spaces).covariance(["a", "b"], share=1, psd=False)
     keys.clear()
-    projected = dpf.Queries(frame, 0.5, delta=0, spaces=spaces).cov(["a", "b"], share=1)
+    projected = dpf.Queries(frame, 0.5, delta=0, spaces=spaces).covariance(["a", "b"], share=1)
     assert np.linalg.eigvalsh(raw["estimate"]).min() < 0
     assert np.linalg.eigvalsh(projected["estimate"]).min() > -1e-9
     assert (raw["lower"] == projected["lower"]).all(axis=None)
@@ -396,7 +396,7 @@ def test_what_is_refused_costs_nothing(people, keys, tmp_path):
         (lambda: q.mean("region", share=0.1), r"column region has no space.*pass spaces=\{'region': \[CATEGORY, …\]\}"),
         (lambda: q.mean("sex", share=0.1), "column sex holds no numbers, which mean needs"),
         (lambda: q.quantile("sex", share=0.1), "column sex holds no numbers, which quantile needs"),
-        (lambda: q.cov(["age", "sex"], share=0.1), "column sex holds no numbers, which cov needs"),
+        (lambda: q.covariance(["age", "sex"], share=0.1), "column sex holds no numbers, which covariance needs"),
         (lambda: q.sum("birth_date", share=0.1), "column birth_date holds times, which have no sum"),
         (lambda: q.mean("height", share=0.1), "'height' is not a column of the table; columns are age"),
         (lambda: q.mean(3, share=0.1), "3 is not a column of the table"),
@@ -411,10 +411,10 @@ def test_what_is_refused_costs_nothing(people, keys, tmp_path):
         (lambda: q.most_common("sex", 3, share=0.1), "k must be a whole number of values, from 1 to 2"),
         (lambda: q.quantile("age", 1.0, share=0.1), r"q must lie in \(0, 1\)"),
         (lambda: q.quantile("age", "a", share=0.1), r"q must lie in \(0, 1\)"),
-        (lambda: q.cov([], share=0.1), "columns must name one column or more"),
-        (lambda: q.cov(["age", "age"], share=0.1), "columns must name one column or more, each once"),
-        (lambda: q.cov(["income"], share=0.1), "column income may hold nulls"),
-        (lambda: q.cov(["age"], share=0.1, psd=3), "psd must be True or False"),
+        (lambda: q.covariance([], share=0.1), "columns must name one column or more"),
+        (lambda: q.covariance(["age", "age"], share=0.1), "columns must name one column or more, each once"),
+        (lambda: q.covariance(["income"], share=0.1), "column income may hold nulls"),
+        (lambda: q.covariance(["age"], share=0.1, psd=3), "psd must be True or False"),
         (lambda: q.mean("age", share=0.1, mechanism="exact"), "mechanism must be one of gaussian, geometric"),
         (lambda: q.histogram("sex", share=0.1, mechanism="staircase"), "staircase is for an answer of one number"),
         (lambda: q.mean("age", share=0), r"share must lie in \(0, 1\]"),

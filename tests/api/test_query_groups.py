@@ -69,7 +69,7 @@ def test_without_noise_answers_are_pandas_own(people, neighbours):
     for mechanism in ("noisy_max", "geometric", None):
         found = q.quantile("age", [0.25, 0.5], where=WHERE, share=share, mechanism=mechanism)["estimate"]
         assert found.tolist() == pytest.approx(few["age"].quantile([0.25, 0.5]).tolist(), abs=1)
-    both = q.cov(["age"], where=WHERE, share=share)["estimate"].to_numpy()
+    both = q.covariance(["age"], where=WHERE, share=share)["estimate"].to_numpy()
     assert both[0, 0] == pytest.approx(few["age"].var(ddof=0), rel=0.02)
     squares = q.second_moments(["age"], where=WHERE, share=share)["estimate"].to_numpy()
     assert squares[0, 0] == pytest.approx((few["age"] ** 2).mean(), **near)
@@ -131,7 +131,7 @@ def test_intervals_hold_the_tables_own_answers(people, keys, neighbours, delta, 
         "mean by": (lambda q, s: q.mean("age", by="sex", share=s), nth["by"].mean().to_numpy()),
         "sum where": (lambda q, s: q.sum("age", where={"sex": "F"}, share=s), female["age"].sum()),
         "median by": (lambda q, s: q.quantile("age", by="sex", share=s), np.array(median)),
-        "variance": (lambda q, s: q.cov(["age"], where={"sex": "F"}, share=s), female["age"].var(ddof=0)),
+        "variance": (lambda q, s: q.covariance(["age"], where={"sex": "F"}, share=s), female["age"].var(ddof=0)),
         "support": (lambda q, s: q.support("hobbies", share=s), items.to_numpy()),
         "nunique": (lambda q, s: q.nunique("region", share=s), few["region"].nunique()),
     }
@@ -160,7 +160,7 @@ def test_moments_of_hardly_any_rows_are_within_their_bounds(keys):
     frame = pd.DataFrame({"x": [100] * 3 + [0] * 2_000, "g": ["a"] * 3 + ["b"] * 2_000})
     q = dpf.Queries(frame, 2.0, delta=0, spaces={"x": (0, 100), "g": ["a", "b"]})
     for _ in range(20):
-        found = q.cov(["x"], where={"g": "a"}, share=0.02, psd=False).to_numpy().ravel()
+        found = q.covariance(["x"], where={"g": "a"}, share=0.02, psd=False).to_numpy().ravel()
         assert abs(found[0]) <= 2_500
         assert found[2] <= 0 <= found[3]
         assert 0 < found[1] <= 5_000

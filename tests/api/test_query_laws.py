@@ -38,7 +38,7 @@ ASKS = {
     "histogram": lambda q, s: q.histogram("a", 3, share=s),
     "crosstab": lambda q, s: q.crosstab("a", "b", bins={"a": 2, "b": 2}, share=s),
     "second moments": lambda q, s: q.second_moments(["b", "c"], share=s),
-    "covariance where": lambda q, s: q.cov(["b"], where=LOW, share=s),
+    "covariance where": lambda q, s: q.covariance(["b"], where=LOW, share=s),
     "support": lambda q, s: q.support("s", share=s),
     "set sizes": lambda q, s: q.set_sizes("s", share=s),
     "distinct items": lambda q, s: q.nunique("s", share=s),

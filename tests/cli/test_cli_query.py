@@ -47,7 +47,13 @@ def test_a_mean(source, run):
 
 @pytest.mark.parametrize("statistic", QUESTIONS)
 def test_every_question(source, run, statistic):
-    columns = {"count": [], "histogram": ["sex"], "most-common": ["sex"], "cov": ["age"], "second-moments": ["age"]}
+    columns = {
+        "count": [],
+        "histogram": ["sex"],
+        "most-common": ["sex"],
+        "covariance": ["age"],
+        "second-moments": ["age"],
+    }
     columns |= {"crosstab": ["age", "sex"], "nunique": ["sex"], "support": ["hobbies"], "set-sizes": ["hobbies"]}
     more = {"count": ["--where", '{"sex": "F", "age": {"lower": 18, "upper": 65}}'], "quantile": ["--q", 0.5]}
     more |= {"most-common": ["--k", 2]}

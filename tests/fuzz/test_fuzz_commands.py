@@ -106,7 +106,7 @@ VALUES = [
     *["error", "impute", "uniform", "survey", "nobody", "table", "population", "inverse", "em", "{}", "[", "\n"],
     *['{"sex": "F"}', '{"age": {"lower": 18, "upper": 65}}', '{"age": 1e999}', '{"x": 1}', "[1]"],
 ]
-STATISTICS = ["value-counts", "crosstab", "mean", "histogram", "count", "cov", "quantile", "sum", "most-common"]
+STATISTICS = ["value-counts", "crosstab", "mean", "histogram", "count", "covariance", "quantile", "sum", "most-common"]
 ANY = [*FILES, *COLUMNS, *VALUES, *STATISTICS]
 
 LIKELY: dict[str, list[str]] = {

@@ -119,7 +119,7 @@ def test_lists_that_are_no_vectors_of_the_column_are_null_or_imputed(nullable: b
 def test_lengths_of_which_none_stands_out_are_said(kind: str) -> None:
     rows = [[0.5] * (1 + i % 400) for i in range(800)]
     table = arrow(rows, pa.list_(pa.float64())) if kind == "lists" else pd.DataFrame({"c": rows})
-    with pytest.warns(InferenceWarning, match=r"no length of lists stands out of the noise.*'c': Vector\(LENGTH"):
+    with pytest.warns(InferenceWarning, match=r"no length of lists stands out of the noise.*'c': Vector\(SIZE"):
         safe = dpf.sanitize(table, epsilon=1.0, key=KEY)
     assert len(safe) == 800
 
@@ -174,7 +174,7 @@ def test_the_data_says_them_where_that_is_accepted() -> None:
 
 
 def test_declarations_to_paste_have_the_length_that_the_type_says() -> None:
-    for kind, length in (("lists", "LENGTH"), ("a fixed size", "6")):
+    for kind, length in (("lists", "SIZE"), ("a fixed size", "6")):
         ask = partial(dpf.plan, COLUMNS[kind], 1.0, infer="public")
         refused(ParameterError, rf"spaces={{'c': Vector\({length}, BOUND\)}}", ask)
 

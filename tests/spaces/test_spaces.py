@@ -699,7 +699,7 @@ def test_nullable_takes_shorthands() -> None:
         (ParameterError, lambda: as_space(("F", "M")), "lower must be a date"),
         (ColumnError, lambda: as_space(("F", "M"), pa.string()), "bounds mean nothing; .*, e.g. with pd.to_datetime$"),
         (ColumnError, lambda: as_space((0, 1), pa.bool_()), "bounds mean nothing; declare its categories instead$"),
-        (ParameterError, lambda: Nullable(Nullable(Boolean())), "inner is nullable already"),
+        (ParameterError, lambda: Nullable(Nullable(Boolean())), "space is nullable already"),
         (PlanError, lambda: space_from_json({"space": "tensor"}), "unknown space tag; this version knows boolean, "),
         (PlanError, lambda: space_from_json({"space": ["boolean"]}), "unknown space tag"),
         (PlanError, lambda: space_from_json({}), "unknown space tag"),
