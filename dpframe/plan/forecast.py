@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -47,16 +48,32 @@ def joint_errors(parts: Sequence[tuple[Mechanism, FloatArray]], n: int, sampled:
 
     Of a product of surrogates the second moment is the product of the columns' own.
     """
-    typical = worst = own = alike = cells = 1.0
-    for mechanism, shares in parts:
-        squares = mechanism.invert(mechanism.apply(shares), squared=True)
-        per_code = mechanism.apply(_squared_sums(mechanism), adjoint=True)
-        typical *= float(squares.sum())
-        worst *= float(per_code.max())
-        own *= float(shares.sum())
-        alike *= float(shares @ shares)
-        cells *= mechanism.size
-    drawn = sampled * (own - alike)
+    return _product_errors([_moments_of(mechanism, shares) for mechanism, shares in parts], n, sampled)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Sums over a column's cells: of the surrogates' second moments for a type and for the worst code, of the type."""
+
+    typical: float
+    worst: float
+    own: float
+    alike: float
+    cells: int
+
+
+def _moments_of(mechanism: Mechanism, shares: FloatArray) -> _Moments:
+    squares = mechanism.invert(mechanism.apply(shares), squared=True)
+    per_code = mechanism.apply(_squared_sums(mechanism), adjoint=True)
+    sums = float(squares.sum()), float(per_code.max()), float(shares.sum()), float(shares @ shares)
+    return _Moments(*sums, mechanism.size)
+
+
+def _product_errors(parts: Sequence[_Moments], n: int, sampled: float) -> tuple[float, float]:
+    typical, worst, own, alike = (
+        math.prod(values) for values in zip(*((p.typical, p.worst, p.own, p.alike) for p in parts), strict=True)
+    )
+    cells, drawn = math.prod(p.cells for p in parts), sampled * (own - alike)
     return math.sqrt((max(typical - own, 0) + drawn) / cells / n), math.sqrt((max(worst - 1, 0) + drawn) / cells / n)
 
 
@@ -169,11 +186,15 @@ def forecast_table(
         cells = math.prod(c.space.size for c in columns if c.name in group.names)
         if len(group.names) > 2 and cells <= MOST_CELLS**2 and set(group.names) <= set(shares):
             asked.append(group.names)
-    apart = {c.name: c.mechanism for c in columns} if split is None else split
+    own = {c.name: c.mechanism for c in columns}
+    apart = own if split is None else split
+    # Each column is in many pairs, and a matrix of a thousand cells is squared for it once.
+    singles = {name: _moments_of(own[name], shares[name]) for name in shares}
+    splits = singles if apart is own else {name: _moments_of(apart[name], shares[name]) for name in shares}
     rows: list[tuple[str, str, float, float, str, float]] = []
     for names in asked:
-        errors = joint_errors(_parts(names, {c.name: c.mechanism for c in columns}, shares, groups), n, drawn)
-        alone = joint_errors(_parts(names, apart, shares, ()), n, drawn)[0]
+        errors = _product_errors(_parts(names, singles, shares, groups), n, drawn)
+        alone = _product_errors([splits[name] for name in names], n, drawn)[0]
         rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *errors, _of_share(errors), alone))
     for c in columns:
         if c.space.is_numeric:
@@ -198,17 +219,17 @@ def _of_share(errors: tuple[float, float]) -> str:
 
 
 def _parts(
-    names: Sequence[str], mechanisms: Mapping[str, Mechanism], shares: Mapping[str, FloatArray], groups: Sequence[Any]
-) -> list[tuple[Mechanism, FloatArray]]:
-    """Return the independent factors of a joint: columns, and the columns of a group as one."""
+    names: Sequence[str], singles: Mapping[str, _Moments], shares: Mapping[str, FloatArray], groups: Sequence[Any]
+) -> list[_Moments]:
+    """Return the moments of a joint's independent factors: columns, and the columns of a group as one."""
     parts, left = [], list(names)
     for group in groups:
         members = [name for name in group.names if name in names]
         if len(members) > 1:
             product = reduce(np.multiply.outer, [shares[name] for name in members])
-            parts.append((group.marginal(members), product.ravel()))
+            parts.append(_moments_of(group.marginal(members), product.ravel()))
             left = [name for name in left if name not in members]
-    return parts + [(mechanisms[name], shares[name]) for name in left]
+    return parts + [singles[name] for name in left]
 
 
 def _shares(name: str, value: Any, columns: Sequence[Any]) -> FloatArray:

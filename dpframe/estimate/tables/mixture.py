@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import block_diag
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.tables.tables import Evidence, Table
@@ -212,6 +211,8 @@ def _blocks(sizes: Sequence[int], pairs: Mapping[tuple[int, int], Table]) -> Ite
 
 
 def _side(sizes: Sequence[int], columns: Sequence[int], channels: Mapping[int, FloatArray]) -> Side:
+    from scipy.linalg import block_diag  # imported late: a release needs none of it
+
     starts = np.concatenate([[0], np.cumsum(sizes)])
     through = block_diag(*(channels[c].T for c in columns)) if channels else None
     if len(columns) == len(sizes):
