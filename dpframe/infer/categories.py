@@ -17,9 +17,8 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Categorical, Ordinal, Space, Subset
 from dpframe.spaces.field import Field
-from dpframe.spaces.object_reading import KINDS
 from dpframe.spaces.sets import MOST_ITEMS
-from dpframe.spaces.written_values import written_kind_counts
+from dpframe.spaces.written_values import are_figures
 from dpframe.totals.counts import OfColumn, Values
 
 TEXT_SHARE = 0.5
@@ -90,14 +89,19 @@ class Texts(Task):
     def others_are_null(self) -> bool:
         """Whether all values found are written as numbers, times or truth values, which no word for others is."""
         cells = self.measured[0].cells
-        return bool(cells) and self.field.nullable and written_kind_counts(pa.array(cells))[KINDS.index("text")] == 0
+        return bool(cells) and self.field.nullable and are_figures(pa.array(cells))
 
     def inner(self) -> Space:
-        """Return the values found; all others are null, or in a bucket: a value that says so, or ``other``."""
+        """Return the values found; all others are null, or in a bucket: a value that says so, or ``other``.
+
+        Where none is found all are the empty text, which is read as null where numbers or times are expected.
+        """
         cells = self.measured[0].cells
+        if not cells:
+            return Categorical(("",), other="")
         if self.others_are_null:
             return Categorical(cells)
-        return Categorical(cells or (_OTHER,), other=next((cell for cell in cells if cell.lower() == _OTHER), _OTHER))
+        return Categorical(cells, other=next((cell for cell in cells if cell.lower() == _OTHER), _OTHER))
 
 
 def _decoded(value: bytes) -> str | None:

@@ -24,6 +24,10 @@ _ANY_WHOLE = r"^[+-]?[0-9]+$"
 _ANY_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
+_FIGURE = (
+    r"^[+-]?[$€£¥]?[+-]?[0-9][0-9.,:/ -]*([T ][0-9][0-9.:]*(Z| ?[+-][0-9:]+)?)?( ?([%$€£¥]|[AaPp][Mm]))?$|"
+    r"^[0-9]{4}[- ]?[QWqw][0-9]{1,2}$"
+)
 
 _WRITTEN = (("boolean", _BOOLEAN), ("whole number", _WHOLE), ("number", _NUMBER), ("date", _DATE), ("timestamp", _TIME))
 """Kinds by their writing, the first that fits; a number with leading zeros is text, as codes are."""
@@ -71,6 +75,18 @@ def is_blank(texts: pa.Array) -> npt.NDArray[np.bool_]:
     entries, indices = _distinct(texts)
     empty = np.append(np.asarray(pc.equal(entries, "")), True)
     return np.asarray(empty[indices], dtype=np.bool_)
+
+
+def are_figures(texts: pa.Array) -> bool:
+    """Tell whether all texts write numbers, truth values or times, in any of the usual ways: no word is one of them.
+
+    Examples
+    --------
+    >>> [are_figures(pa.array(texts)) for texts in (["$1.50", "20 %"], ["31/12/2024", "9:30 pm"], ["2024Q1"], ["1", "a"])]
+    [True, True, True, False]
+    """
+    entries, indices = _distinct(texts)
+    return bool((_matches(entries, _FIGURE) | _matches(entries, _NUMBER) | _matches(entries, _BOOLEAN))[indices].all())
 
 
 def can_be_written(type_: pa.DataType) -> bool:

@@ -20,6 +20,10 @@ TEXTS = {
     "year": [str(2000 + place) for place in PLACES],
     "day": np.datetime_as_string(DAYS).tolist(),
     "half": [str(place / 2) for place in PLACES],
+    "month first": pd.DatetimeIndex(DAYS).strftime("%m/%d/%Y").tolist(),
+    "hour": [f"{8 + place // 4}:{15 * (place % 4):02d} am" for place in PLACES],
+    "price": [f"${place}.50" for place in PLACES],
+    "quarter": [f"{2000 + place // 4}Q{1 + place % 4}" for place in PLACES],
 }
 VALUES = {
     "whole": PLACES.tolist(),
@@ -65,6 +69,19 @@ def test_text_that_writes_numbers_or_dates_is_read_as_such_after_a_release(make)
     pd.to_numeric(safe["year"].astype(object))
     pd.to_numeric(safe["half"].astype(object))
     pd.to_datetime(safe["day"].astype(object), format="%Y-%m-%d")
+    pd.to_datetime(safe["month first"].astype(object), format="%m/%d/%Y")
+    pd.PeriodIndex(safe["quarter"].astype(object).dropna(), freq="Q")
+
+
+@pytest.mark.parametrize("nullable", [True, False])
+def test_text_of_which_nothing_is_found_breaks_no_reader(nullable):
+    many = [f"2020-01-01 {i // 60 // 60 % 24:02d}:{i // 60 % 60:02d}:{i % 60:02d}" for i in range(N)]
+    assert space_of(many, nullable=nullable) == Categorical(("",), other="")
+    with pytest.warns(dpf.InferenceWarning, match="'at'"):
+        safe = dpf.sanitize(pd.DataFrame({"at": many, "y": PLACES % 5}), epsilon=2.0, key=KEY)
+    assert pd.to_datetime(safe["at"]).isna().all()
+    assert pd.to_numeric(safe["at"]).isna().all()
+    assert np.isnan(safe.dp.value_counts("at")["estimate"]).all()
 
 
 @pytest.mark.parametrize("kind", VALUES)
