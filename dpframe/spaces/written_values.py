@@ -82,7 +82,8 @@ def are_figures(texts: pa.Array) -> bool:
 
     Examples
     --------
-    >>> [are_figures(pa.array(texts)) for texts in (["$1.50", "20 %"], ["31/12/2024", "9:30 pm"], ["2024Q1"], ["1", "a"])]
+    >>> columns = ["$1.50", "20 %"], ["31/12/2024", "9:30 pm"], ["2024Q1"], ["1", "a"]
+    >>> [are_figures(pa.array(texts)) for texts in columns]
     [True, True, True, False]
     """
     entries, indices = _distinct(texts)
