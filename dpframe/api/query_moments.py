@@ -22,6 +22,7 @@ from dpframe.errors import (
     name_list,
 )
 from dpframe.estimate.base import column_names
+from dpframe.totals.answers import Portion
 from dpframe.totals.questions import Moments
 from dpframe.totals.wishart import WishartNoise
 
@@ -50,8 +51,7 @@ class MomentQueries(Asking):
 
         ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.totals.wishart`): the estimate
         is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
-        drawn in floats, outside the promise of exact sampling, and is of use only with ``accounting="basic"``: of μ²
-        it takes what anything of its (ε, δ) might.
+        drawn in floats, outside the promise of exact sampling.
 
         Parameters
         ----------
@@ -86,9 +86,11 @@ class MomentQueries(Asking):
         names, asked, question, _ = self._moments(columns, "second_moments", None)
         size = len(names) + 1
 
-        # All of the budget at once is more of (ε, δ) than a step pays for.
-        budget = self._portions(share)[-1].any_budget
-        noise = WishartNoise.of(size, float(size), budget, self.contributions)
+        def fitted(portion: Portion) -> tuple[str, WishartNoise, Budget]:
+            return WISHART, WishartNoise.of(size, float(size), portion, self.contributions), portion.budget
+
+        found = min((fitted(portion) for portion in self._portions(share)), key=lambda way: way[1].degrees)
+        _, noise, budget = found
 
         def drawn(paid: Paid[tuple[str, WishartNoise, Budget]]) -> pd.DataFrame:
             back, moments = back_matrix(question, asked), unit_moments(question, self.n)
@@ -102,8 +104,7 @@ class MomentQueries(Asking):
             facts = facts_of(WISHART, paid.share, budget, self.unit)
             return with_facts(pd.concat(tables, axis=1), Answered((), (), facts))
 
-        fitted = (WISHART, noise, budget)
-        return self._drawn(question.add, asked, share, "second_moments", lambda _: fitted, drawn)
+        return self._drawn(question.add, asked, share, "second_moments", lambda _: found, drawn)
 
     def _moments(
         self, columns: Sequence[str], kind: str, where: Mapping[str, Any] | None

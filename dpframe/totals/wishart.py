@@ -2,80 +2,35 @@
 
 The release is Y = A + W with A = Σ z zᵀ over rows with |z|² ≤ B² and W ~ Wishart_p(V = B²·I, k), as if k normal rows
 were added (Sheffet 2015, arXiv 1507.00056; ALT 2019). Sheffet's k is p + ⌊28 ln(4/δ)/ε²⌋, for rows that are added or
-removed; here k is the least one that the following proof allows, for a *replaced* row.
-
-*Proof.* Let A = C + xxᵀ and A' = C + yyᵀ, and m = k − p + 1. Take a row away, then add one: with M the release of C
-the triangle inequality of hockey-stick divergences is D_(ε₁+ε₂)(P ‖ P') ≤ D_ε₁(P ‖ M) + e^ε₁·D_ε₂(M ‖ P'), and by way
-of C + xxᵀ + yyᵀ likewise. Each of them is a divergence in one dimension: the ratio of the densities of C + xxᵀ + W and
-C + W at Y is (1 − xᵀ(Y − C)⁻¹x)^((m−2)/2)·e^(a/2) with a = xᵀV⁻¹x ≤ 1, and T = a/(xᵀ(Y − C)⁻¹x) has the law of χ²_m
-in the second case (Muirhead 1982, Thm 3.2.12), and of χ²_m + a in the first (Sherman and Morrison). χ²_m is log-concave
-for m ≥ 2, so that the divergences are largest at a = 1 and those of half-lines:
-
-    up(ε) = P(χ² + 1 > y) − e^ε·P(χ² > y),        (1 − 1/y)^((m−2)/2)·e^(1/2) = e^ε,   0 for ε ≥ ½,
-    down(ε) = P(χ² < y) − e^ε·P(χ² + 1 < y),      (1 − 1/y)^((m−2)/2)·e^(1/2) = e^−ε.
-
-δ is at most the least of up(ε₁) + e^ε₁·down(ε − ε₁) and down(ε − ε₁) + e^(ε − ε₁)·up(ε₁) over ε₁ in [0, ½]. ∎
+removed; here k is about the least for replaced rows, as `dpframe.totals.wishart_loss` proves its profile.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
 
-from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step, gaussian_mu, mu_of
+from dpframe.accounting.undercurve import cover
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
+from dpframe.totals.answers import MOST_EPSILON, Portion
+from dpframe.totals.least_noise import CLEAREST, FAINTEST
+from dpframe.totals.wishart_loss import WishartLoss
 
-_SPLITS = 129
-"""Ways of dividing ε between the row that is taken away and the one that is added."""
-_ROUNDED = 1e-11
+_LEAST = 3
+"""Fewest degrees for which the law is log-concave and has finite losses."""
 _MOST = 1 << 24
 """Degrees of freedom beyond which the noise exceeds every table."""
-
-
-def delta_of(m: int, epsilon: float) -> float:
-    """Return the δ of the proof at m = k − p + 1 degrees of freedom, rounded up.
-
-    Examples
-    --------
-    >>> f"{delta_of(100, 0.7):.2g} {delta_of(10_000, 0.06):.2g}"
-    '4e-07 3.6e-08'
-    """
-    if m < 3:
-        return 1.0
-    first = np.linspace(0.0, min(epsilon, 0.5), _SPLITS)
-    up, down = _up(m, first), _down(m, epsilon - first)
-    found = np.minimum(up + np.exp(first) * down, down + np.exp(epsilon - first) * up)
-    return min(1.0, float(found.min()) * (1 + 1e-9))
-
-
-def _up(m: int, epsilons: FloatArray) -> FloatArray:
-    """Return D_ε(χ² + 1 ‖ χ²), rounded up."""
-    exponent = np.minimum((epsilons - 0.5) / (m / 2 - 1), -1e-300)
-    y = -1 / np.expm1(exponent)
-    return np.where(epsilons < 0.5, _apart(_above(m, y - 1), np.exp(epsilons) * _above(m, y)), 0.0)
-
-
-def _down(m: int, epsilons: FloatArray) -> FloatArray:
-    """Return D_ε(χ² ‖ χ² + 1), rounded up."""
-    y = -1 / np.expm1(-(epsilons + 0.5) / (m / 2 - 1))
-    return _apart(_below(m, y), np.exp(epsilons) * _below(m, y - 1))
-
-
-def _below(m: int, y: FloatArray) -> FloatArray:
-    return np.asarray(special.gammainc(m / 2, np.maximum(y, 0.0) / 2))
-
-
-def _above(m: int, y: FloatArray) -> FloatArray:
-    return np.asarray(special.gammaincc(m / 2, np.maximum(y, 0.0) / 2))
-
-
-def _apart(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Return a difference of two chances, which SciPy gives to some 1e-13 of themselves, rounded up."""
-    return np.asarray(np.maximum(one - other, 0.0) + _ROUNDED * (one + other))
+_NEAR = 1e-3
+"""Part of the degrees of freedom by which they may exceed the least."""
+_TOLERANCE = 1e-3
+"""Relative width to which μ is found, rounded up."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +43,8 @@ class WishartNoise:
     Examples
     --------
     >>> import math
-    >>> noise = WishartNoise.of(2, 2.0, Budget(1.0, 1e-6))
+    >>> from dpframe.accounting.budget import Budget
+    >>> noise = WishartNoise.of(2, 2.0, Portion(Budget(1.0, 1e-6)))
     >>> noise.degrees < 2 + 28 * math.log(4e6)  # Sheffet's
     True
     """
@@ -98,28 +54,17 @@ class WishartNoise:
     degrees: int
 
     @classmethod
-    def of(cls, size: int, bound: float, budget: Budget, contributions: int = 1) -> WishartNoise:
-        """Return the noise of least degrees that keeps a budget, for a person of several rows by group privacy.
+    def of(cls, size: int, bound: float, portion: Portion, contributions: int = 1) -> WishartNoise:
+        """Return the noise of about the fewest degrees that a portion pays for, for a person of so many rows.
 
         Raises
         ------
         ParameterError
             If δ is 0, or the noise would exceed every table.
         """
-        row = budget.per_row(contributions)
-        if row.delta <= 0:
+        if portion.budget.delta <= 0:
             raise ParameterError('wishart needs delta above 0; raise delta, or take mechanism="geometric"')
-        low, high = 1, 4
-        while delta_of(high, row.epsilon) > row.delta:
-            low, high = high, 2 * high
-            if high > _MOST:
-                raise ParameterError(
-                    "epsilon is too small for wishart noise; raise epsilon or the share, or take another mechanism"
-                )
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if delta_of(middle, row.epsilon) <= row.delta else (middle, high)
-        return cls(size, bound, high + size - 1)
+        return cls(size, bound, _fewest(portion, contributions, size == 1) + size - 1)
 
     @property
     def scale(self) -> FloatArray:
@@ -136,3 +81,36 @@ class WishartNoise:
         uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
         rows = special.ndtri(uniform).reshape(count, self.degrees, self.size)
         return np.asarray(self.bound * (rows.transpose(0, 2, 1) @ rows))
+
+
+@lru_cache(maxsize=256)
+def _fewest(portion: Portion, rows: int, single: bool) -> int:
+    """Return about the fewest m = k − p + 1 that fit, from those that a normal law would need on."""
+    step, budget = portion.step, portion.budget
+    epsilon, delta = (budget.epsilon, budget.delta) if step is None else (0.0, step.delta)
+    if delta < FAINTEST:
+        raise ParameterError("delta is too small for wishart noise; raise delta or the share")
+    goal = gaussian_mu(min(epsilon, MOST_EPSILON), delta) if step is None else min(step.mu, CLEAREST)
+
+    def excess(m: int) -> float:
+        """Return the μ that noise needs, at ε or everywhere, over the one that there is: at most 1 if it fits."""
+        profile = WishartLoss(m, rows, single, epsilon, delta / 8).profile
+        if step is not None:
+            return cover(profile, Step(goal, delta), _TOLERANCE).ratio
+        found = profile(epsilon)
+        needed = float(mu_of(math.log(found), epsilon)) / goal if found < 1 else math.inf
+        return min(needed, 1.0) if found <= delta else max(needed, 1 + _NEAR)
+
+    low, high, tried = _LEAST - 1, 0, max(_LEAST, math.ceil(min((rows / goal) ** 2, _MOST)))
+    while True:
+        ratio = excess(tried)
+        low, high = (low, tried) if ratio <= 1 else (tried, high)
+        if high and high - low <= max(1, _NEAR * high):
+            return high
+        if low >= _MOST:
+            raise ParameterError(
+                "epsilon is too small for wishart noise; raise epsilon or the share, or take another mechanism"
+            )
+        # μ is about 1/√m; an eighth of what is open is settled at least.
+        guess, inner = math.ceil(tried * min(ratio, 2.0) ** 2 * (1 + _NEAR / 2)), max(1, (high - low) // 8)
+        tried = min(max(guess, low + inner), high - inner) if high else min(max(guess, low + 1), _MOST)

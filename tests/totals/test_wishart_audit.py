@@ -11,6 +11,7 @@ import pytest
 from audited_wishart import PAIRS, audited
 
 from dpframe.accounting.budget import Budget
+from dpframe.totals.answers import Portion
 from dpframe.totals.wishart import WishartNoise
 
 
@@ -18,7 +19,7 @@ from dpframe.totals.wishart import WishartNoise
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 0.01), (1.0, 0.001)])
 def test_additive_wishart_noise_is_not_refuted(pair: str, epsilon: float, delta: float) -> None:
-    noise = WishartNoise.of(len(PAIRS[pair][0]), 1.0, Budget(epsilon, delta))
+    noise = WishartNoise.of(len(PAIRS[pair][0]), 1.0, Portion(Budget(epsilon, delta)))
     found = audited(noise, pair, delta)
     print(f"\n{pair}, claim ({epsilon}, {delta}), {noise.degrees} degrees: {found}")
     assert not found.refutes(epsilon), str(found)
@@ -37,6 +38,6 @@ def test_the_version_printed_in_the_appendix_is_caught(pair: str, delta: float) 
 def test_a_quarter_of_the_degrees_is_caught() -> None:
     """Which is what fewer degrees than the proof asks for look like: the audit is not idle."""
     epsilon, delta = 2.0, 0.01
-    honest = WishartNoise.of(1, 1.0, Budget(epsilon, delta))
+    honest = WishartNoise.of(1, 1.0, Portion(Budget(epsilon, delta)))
     found = audited(WishartNoise(1, 1.0, honest.degrees // 4), "one number", delta)
     assert found.refutes(epsilon), str(found)
