@@ -20,7 +20,7 @@ from dpframe.accounting.unit import Unit
 from dpframe.channels import WideGaussian
 from dpframe.totals.answers import Portion
 from dpframe.totals.selection import Exponential, NoisyMax, Scores, weights
-from dpframe.totals.wishart import WishartNoise, delta_of
+from dpframe.totals.wishart import WishartNoise
 
 NEIGHBOURS = ["replace_one", "add_remove"]
 ITEMS = ["p", "q", "r"]
@@ -269,28 +269,28 @@ def test_5_the_exact_delta_of_gaussian_rows(span, epsilon, delta):
 # --- 6. The tighter ones ------------------------------------------------------------------------------
 
 
-def positive_part(m, epsilons, moved, low, high):
-    """The integral of (p(y − a) − e^ε·p(y − b))₊ of χ² with m degrees between the ends of each ε, by Gauss' nodes."""
-    nodes, parts = np.polynomial.legendre.leggauss(600)
-    width = (high - low)[:, None] / 2
-    y = low[:, None] + width * (nodes + 1)
-    one, other = (stats.chi2(m).pdf(y - by) for by in moved)
-    return (np.maximum(one - np.exp(epsilons)[:, None] * other, 0) * parts * width).sum(axis=1)
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-3), (1.0, 1e-4), (0.3, 1e-2)])
+def test_6_the_degrees_of_wishart_noise_are_the_fewest_of_orthogonal_rows(epsilon, delta):
+    """The integral of (f − e^ε·f')₊ over 2 × 2 matrices, of which the density is f, by Gauss' nodes."""
+    m = WishartNoise.of(2, 1.0, Portion(Budget(epsilon, delta))).degrees - 1
 
+    def divergence(m):
+        nodes, masses = np.polynomial.legendre.leggauss(160)
+        far = np.array([stats.chi2(m + 1).ppf(p) for p in (1e-9, 1 - 1e-9)])
+        a = far.mean() + nodes * np.diff(far) / 2
+        z, normal = np.polynomial.hermite_e.hermegauss(100)
+        # In coordinates a, c = z·√a and b = u + z²; inside, det(T + diag(−1, 1)) = (a − 1)(b + 1) − c².
+        u = (stats.chi2(m).ppf(1e-10) + stats.chi2(m).ppf(1 - 1e-10)) / 2
+        u = u + nodes * (stats.chi2(m).ppf(1 - 1e-10) - stats.chi2(m).ppf(1e-10)) / 2
+        chances = np.multiply.outer(
+            stats.chi2(m + 1).pdf(a) * masses * np.diff(far) / 2,
+            stats.chi2(m).pdf(u) * masses * (u[-1] - u[0]) / (nodes[-1] - nodes[0]),
+        )
+        after = (a[:, None, None] - 1) * (u[None, :, None] + z**2 + 1) - a[:, None, None] * z**2
+        before = np.multiply.outer(a, u)[:, :, None]
+        ratio = (np.maximum(after, 0) / before) ** (m / 2 - 1)
+        return float(
+            np.einsum("ij,ijk,k->", chances, np.maximum(1 - math.exp(epsilon) * ratio, 0), normal) / normal.sum()
+        )
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-3), (1.0, 1e-4), (3.0, 1e-5)])
-def test_6_the_delta_of_the_wishart_step_is_the_least_of_its_proof(epsilon, delta):
-    """By quadrature of the densities where one exceeds e^ε times the other; one degree less would not do."""
-    m = WishartNoise.of(3, 1.0, Budget(epsilon, delta)).degrees - 2
-    first = np.linspace(0.0, min(epsilon, 0.5), 129)[:-1]
-    second = epsilon - first
-
-    def least(m):
-        far = m + 40 * math.sqrt(m)
-        crossed = -1 / np.expm1(-2 * (0.5 - first) / (m - 2))
-        up = positive_part(m, first, (1, 0), crossed, crossed + far)
-        down = positive_part(m, second, (0, 1), 0 * second, -1 / np.expm1(-2 * (0.5 + second) / (m - 2)))
-        return np.minimum(up + np.exp(first) * down, down + np.exp(second) * up).min()
-
-    assert delta_of(m, epsilon) == pytest.approx(least(m), rel=1e-6)
-    assert least(m) <= delta < least(m - 1)
+    assert divergence(m) <= delta < divergence(math.floor(0.985 * m) - 1)

@@ -13,7 +13,6 @@ import typer
 
 from dpframe.accounting.unit import NEIGHBOURS
 from dpframe.api.queries import Queries
-from dpframe.api.query_moments import WISHART
 from dpframe.cli.estimate import stacked
 from dpframe.cli.pipes import Source
 from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
@@ -130,7 +129,6 @@ def query(
         contributions=contributions,
         neighbours=neighbours,
         confidence_level=confidence_level,
-        accounting="basic" if mechanism == WISHART else None,
         ledger=ledger,
         dataset=dataset,
         part=part,

@@ -94,7 +94,7 @@ def _fewest(portion: Portion, rows: int, single: bool) -> int:
 
     def excess(m: int) -> float:
         """Return the μ that noise needs, at ε or everywhere, over the one that there is: at most 1 if it fits."""
-        profile = WishartLoss(m, rows, single, epsilon, delta / 8).profile
+        profile = WishartLoss(m, rows, single, epsilon, delta / 64).profile
         if step is not None:
             return cover(profile, Step(goal, delta), _TOLERANCE).ratio
         found = profile(epsilon)

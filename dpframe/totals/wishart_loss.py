@@ -47,11 +47,11 @@ from scipy import special
 
 from dpframe.arrays import FloatArray
 
-_CELLS = 100
+_CELLS = 72
 """Cells of u."""
-_MINOR = 24
+_MINOR = 48
 """Cells of v."""
-_LOSSES = 48
+_LOSSES = 96
 """Losses at which P(L > ℓ) is computed."""
 _BEFORE = 3.0
 """Standard deviations below the mean from which on u is one cell: there it takes a's rarest values to lose much."""

@@ -27,6 +27,7 @@ from dpframe.channels import MECHANISMS, Geometric, RandomizedResponse, WithNull
 from dpframe.channels.process import Process
 from dpframe.infer.categories import CutRows
 from dpframe.infer.cost import Histogram
+from dpframe.totals.answers import Portion
 from dpframe.totals.counts import Values
 from dpframe.totals.wishart import WishartNoise
 
@@ -102,7 +103,7 @@ def inference() -> Iterator[Line]:
 
 def wishart() -> Iterator[Line]:
     for pair in ("one number", "orthogonal rows"):
-        noise = WishartNoise.of(1 if pair == "one number" else 2, 1.0, Budget(2.0, 0.01))
+        noise = WishartNoise.of(1 if pair == "one number" else 2, 1.0, Portion(Budget(2.0, 0.01)))
         yield Line(f"additive Wishart noise, {pair}", 2.0, audited(noise, pair, 0.01))
 
 
