@@ -83,7 +83,7 @@ class WishartLoss:
     --------
     >>> loss = WishartLoss(60, rows=1, single=False, first=1.0, least=1e-10)
     >>> f"{loss.profile(1.0):.1e}"  # 2.53e-8 by quadrature
-    '2.6e-08'
+    '2.5e-08'
     """
 
     m: int
