@@ -88,6 +88,9 @@ class ReleaseBudget:
                     "no row in common; name that part"
                 )
 
+    def check_input(self, digest: bytes) -> None:
+        """Raise `FileError` if rows that were drawn are not those that a stored key is bound to."""
+
     @property
     def key(self) -> bytes:
         """32 secret bytes; read once, after `pay`."""
@@ -128,6 +131,10 @@ class JobBudget(ReleaseBudget):
         """Enter the spend; that of an interrupted run is found there and costs nothing more."""
         part = None if self.account is None else self.account.part
         return self.job.spend(cost.budget.epsilon, cost.budget.delta, what, cost.step, part, cost.unit).release_id
+
+    def check_input(self, digest: bytes) -> None:
+        """Raise `FileError` if rows that were drawn are not those that the job's key is bound to."""
+        self.job.check_input(digest)
 
     @property
     def key(self) -> bytes:

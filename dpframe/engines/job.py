@@ -45,6 +45,8 @@ class PreparedRelease:
     work: Work
     info: ReleaseInfo
     buckets: tuple[Bucket, ...]
+    digest: bytes = field(default=b"", repr=False)
+    """Of the rows that were read, under the key."""
     blocks: tuple[tuple[Block, ...], ...] = field(default=(), repr=False)
     """Where the rows of each bucket are, if the first pass wrote them."""
 
@@ -189,6 +191,7 @@ def write_release(
 
         def written(chosen: EngineTable, ready: Ready) -> ReleaseInfo:
             found = counted(chosen, ready, spill)
+            budget.check_input(found.digest)
             inputs = list(enumerate(found.blocks))
             publish(list(settled(chosen.run(Outcome(Written(found, spill, str(folder), compression)), inputs))))
             return found.info
@@ -225,4 +228,4 @@ def counted(table: EngineTable, ready: Ready, spill: Spill | None = None) -> Pre
     for number, block in first_pass.blocks:
         blocks[number].append(block)
     buckets = tuple(Bucket(number, *bucket) for number, bucket in enumerate(found))
-    return PreparedRelease(work, info, buckets, tuple(map(tuple, blocks)))
+    return PreparedRelease(work, info, buckets, first_pass.input_digest, tuple(map(tuple, blocks)))

@@ -13,13 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpframe.api.job import of_persons
+from dpframe.api.planning import Request
 from dpframe.engines.chosen import Chosen, ChosenReader, candidates, check_places, within
 from dpframe.engines.forms import Form
 from dpframe.engines.readers import Reader
-from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces
+from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, row_checks
 from dpframe.errors import ColumnError, DpframeError, FileError
 from dpframe.infer.private import counting
-from dpframe.noise.keystream import derived_key
+from dpframe.noise.keystream import choice_key
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_arrow
 from dpframe.spaces.field import Field, is_open
@@ -27,7 +29,7 @@ from dpframe.tables import persons
 from dpframe.tables.checks import check_types
 from dpframe.tables.frames import Frame, PandasFrame
 from dpframe.tables.persons import Choice
-from dpframe.tables.row_checks import RowChecks
+from dpframe.tables.row_checks import RowChecks, sum_bytes
 from dpframe.tables.table import Codes
 from dpframe.totals.counts import OfColumn
 
@@ -199,12 +201,14 @@ class EngineTable(ABC):
         return low % (1 << 64), high % (1 << 64)
 
     def digest(self, plan: Plan, key: bytes) -> bytes:
-        """Return a digest under a key of the rows, their addresses, and all that a plan releases of them."""
+        """Return a digest under a key of the rows, their addresses, and all that a plan releases of them.
+
+        It is of the rows that are drawn, after the choice of persons', so that the first pass can sum it up again.
+        """
         spaces = {column.name: column.space for column in plan.columns}
-        plain = (*plan.passthrough, *filter(None, [plan.privacy_id]))
-        checks = RowChecks(derived_key(key, b"checks of rows"), plain)
-        sums = self.keyed(key).check(spaces, plan.nulls, plan.imputed, checks)
-        return b"".join(half.to_bytes(8, "little") for half in sums)
+        chosen = of_persons(self, Request(plan=plan), choice_key(key))
+        sums = chosen.keyed(key).check(spaces, plan.nulls, plan.imputed, row_checks(plan, key))
+        return sum_bytes(*sums)
 
     def first_pass(self, task: Callable[[Pieces], FirstPass], counted: Callable[[Sequence[Any]], None]) -> FirstPass:
         """Do the first pass; the counts of measured tables are handed on."""

@@ -24,7 +24,7 @@ from dpframe.release.tables import Tables
 from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, joined, length, reordered
 from dpframe.tables.frames import Frame
-from dpframe.tables.row_checks import RowChecks, added
+from dpframe.tables.row_checks import RowChecks, added, sum_bytes
 from dpframe.tables.table import Codes
 
 Pieces = Iterator[tuple[Frame, Rows]]
@@ -68,6 +68,11 @@ def coded(frame: Frame, rows: Rows, spaces: Mapping[str, Space], nulls: str, inf
         raise ColumnError(error.rule, column=error.column, row=row) from None
 
 
+def row_checks(plan: Plan, key: bytes) -> RowChecks:
+    """Return the checks of the rows that a plan releases under a key."""
+    return RowChecks(derived_key(key, b"checks of rows"), plan.passthrough)
+
+
 @dataclass(frozen=True)
 class Check:
     """A pass before anything is spent: reads every value, counts rows, and sums up a digest of the table."""
@@ -98,6 +103,8 @@ class FirstPass:
     """Released rows, by bucket."""
     checks: U64
     """The sum of the first halves of their checks, by bucket."""
+    sums: U64
+    """The sum of the checks of all rows, in two halves: the digest of what was read."""
     digest: Digest
     counts: list[Ints] = field(repr=False)
     """Exact counts of the tables that are measured."""
@@ -106,11 +113,17 @@ class FirstPass:
     blocks: list[tuple[int, tuple[str, int, int]]] = field(default_factory=list, repr=False)
     """Where the released rows are, by bucket, if they were written to files."""
 
+    @property
+    def input_digest(self) -> bytes:
+        """The digest of what was read."""
+        return sum_bytes(*self.sums.tolist())
+
     def merge(self, other: FirstPass) -> None:
         """Add what was found in other rows; the caller adds the tables' counts."""
         self.rows += other.rows
         self.tally += other.tally
         self.checks += other.checks
+        self.sums += other.sums
         self.digest.merge(other.digest)
         self.stretches = merged(self.stretches, other.stretches)
         self.blocks += other.blocks
@@ -133,6 +146,7 @@ class _Drawn:
     kept: Any
     words: U64
     checks: U64
+    sums: U64
     released: Batch
 
 
@@ -174,8 +188,8 @@ class Work:
 
     @property
     def row_checks(self) -> RowChecks:
-        """What the two passes are compared by."""
-        return RowChecks(derived_key(self.key, b"checks of rows"), self.plan.passthrough)
+        """What passes are compared by, that of a job's digest among them."""
+        return row_checks(self.plan, self.key)
 
     def first_pass(
         self, pieces: Pieces, send: Callable[[int, bytes], None] | None = None, seal: Seal | None = None
@@ -183,7 +197,7 @@ class Work:
         """Return the counts of some rows; with ``send``, also send the released rows, sealed, to their buckets."""
         tables = Tables(self.plan, self.key)
         tally, sums = np.zeros(self.buckets, np.int64), np.zeros(self.buckets, np.uint64)
-        first_pass = FirstPass(0, tally, sums, Digest(self.plan), tables.counts)
+        first_pass = FirstPass(0, tally, sums, np.zeros(2, np.uint64), Digest(self.plan), tables.counts)
         parting = _Parting(self, seal or Seal(self.key))
         for frame, rows in pieces:
             codes = self.coded(frame, rows)
@@ -197,6 +211,7 @@ class Work:
             first_pass.rows += frame.n
             first_pass.tally += np.bincount(places, minlength=self.buckets)
             np.add.at(first_pass.checks, places, drawn.checks)
+            first_pass.sums += drawn.sums
             if send is not None:
                 for bucket, content in parting.add(self._leaving(frame, drawn)):
                     send(bucket, content)
@@ -211,8 +226,9 @@ class Work:
         mask = self.selection.mask(rows, frame.n)
         kept = slice(None) if mask is None else np.flatnonzero(mask)
         released = {name: column[kept] for name, column in release(codes, self.plan, self.key, rows).items()}
-        checks = self.row_checks(codes, rows, frame.n, frame)[kept, 0]
-        return _Drawn(kept, self.words(rows, frame.n)[kept], checks, released)
+        checks = self.row_checks(codes, rows, frame.n, frame)
+        sums = checks.sum(axis=0, dtype=np.uint64)
+        return _Drawn(kept, self.words(rows, frame.n)[kept], checks[kept, 0], sums, released)
 
     def _leaving(self, frame: Frame, drawn: _Drawn) -> Batch:
         """Return the chosen rows as they leave, with what they are ordered and checked by."""

@@ -37,7 +37,7 @@ from dpframe.accounting.unit import Unit
 from dpframe.disk import Folder, shared, sync_folder, try_lock, write_whole
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
 from dpframe.ledger.ledger import Entry, Ledger
-from dpframe.noise.keystream import choice_key, derived_key
+from dpframe.noise.keystream import choice_key
 
 SCHEMA = 1
 
@@ -153,7 +153,8 @@ class Job:
     """Whether key and release id are those of an interrupted run."""
     paid: bool
     """Whether the spend is, or may be, in the ledger."""
-    _key: bytes = field(repr=False)
+    _record: _Record = field(repr=False)
+    _binding: bytes = field(repr=False)
     _spent: bool = False
 
     def spend(
@@ -185,12 +186,21 @@ class Job:
         """The 32 bytes to draw with; `LedgerError` before `spend`."""
         if not self._spent:
             raise LedgerError("a job has no key before it has spent; call its spend first")
-        return self._key
+        return self._record.key
 
     @property
     def choice(self) -> bytes:
         """The 32 bytes to choose rows of persons with, even before `spend`: a choice by itself gives nothing away."""
-        return choice_key(self._key)
+        return choice_key(self._record.key)
+
+    def check_input(self, digest: bytes) -> None:
+        """Raise `FileError` unless the rows that were drawn have the keyed digest that the job's key is bound to."""
+        if not self._record.fits(_bound_to(self._binding, lambda _: digest)):
+            raise FileError(
+                "the input changed after the digest that the job's key is bound to, and nothing was written; put it "
+                "back and repeat the job, or give its key up: "
+                f"{_remedy(self.ledger, self.dataset, self._record.name)}"
+            )
 
     @property
     def kept(self) -> bool:
@@ -202,7 +212,7 @@ def _bound_to(binding: bytes, keyed: Callable[[bytes], bytes] | None) -> Callabl
     """Return what a job is bound to, as a function of its key."""
     if keyed is None:
         return lambda key: binding
-    return lambda key: _framed((binding, keyed(derived_key(key, b"digest of the input"))))
+    return lambda key: _framed((binding, keyed(key)))
 
 
 @contextlib.contextmanager
@@ -228,8 +238,8 @@ def job(
     forget
         Delete the key of an interrupted run, whose spend stays, and start anew.
     keyed
-        Gives a digest of the input under the job's own key, where only a keyed digest distinguishes inputs that
-        somebody made to have one digest.
+        Gives a digest of the input under a key that it derives from the job's, where only a keyed digest
+        distinguishes inputs that somebody made to have one digest.
 
     Raises
     ------
@@ -270,7 +280,7 @@ def job(
         if record is None or not resumed:
             record, paid = _Record.fresh(dataset, name, bound), False
             file.store(record)
-        running = Job(ledger, dataset, record.release_id, resumed, paid, record.key)
+        running = Job(ledger, dataset, record.release_id, resumed, paid, record, binding)
         try:
             yield running
         except BaseException:

@@ -71,6 +71,7 @@ class Conversion:
             if self.watch is not None:
                 self.watch.warn()
             drawn_from = None if self.plan.sample is None else self.table.n
+            self.table.check_unchanged()
             tables = self.tables.measured()
             digest = self.digest.hexdigest(tables)
             info = ReleaseInfo(self.plan, rows, digest, drawn_from, self.measured, tables, self.part)

@@ -42,6 +42,16 @@ SIDECAR = ".dpframe.json"
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
+State = tuple[int, ...]
+"""What a file system says of a file, which is another once the file's content is."""
+
+
+def state(path: Path) -> State:
+    """Return which file has a name, its size, and when it was last written to, as the system keeps it."""
+    found = attempt(path, "cannot be read", path.stat)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 File = tuple[Path, dict[str, str | None]]
 """A file and its Hive partition keys."""
 
@@ -125,6 +135,9 @@ class FileInput(Streamed):
     alone: bool = field(default=False, repr=False, compare=False)
     """Whether the thread that reads does so by itself: Arrow takes as many as there are processors otherwise."""
 
+    states: Mapping[Path, State] = field(default_factory=dict, repr=False, compare=False)
+    """What was said of every file when it was opened."""
+
     @classmethod
     def open(cls, source: str | Path) -> Self:
         """Read what every file says of itself.
@@ -144,6 +157,7 @@ class FileInput(Streamed):
         files = paths_of(source)
         if not files:
             raise FileError(f"{source} does not exist or holds no {cls.form} file")
+        states = {path: state(path) for path, _ in files}
         first = shown(files[0][0])
         schema, text, rows = cls._described(files[0][0])
         for path, keys in files[1:]:
@@ -166,7 +180,19 @@ class FileInput(Streamed):
             schema = schema.remove(schema.get_field_index(name))
         if "" in schema.names:
             raise ParameterError("a column has an empty name; rename it")
-        return cls(str(source), tuple(files), schema.remove_metadata(), rows, text, types, indices)
+        return cls(str(source), tuple(files), schema.remove_metadata(), rows, text, types, indices, states=states)
+
+    def check_unchanged(self) -> None:
+        """Raise `FileError` if a file is not what it was when it was opened.
+
+        A job's key is bound to a digest of the files: the rows of others must not leave under it.
+        """
+        for path, before in self.states.items():
+            if state(path) != before:
+                raise FileError(
+                    f"{shown(path)} changed while it was read, and nothing was written; put it back and repeat the "
+                    "release"
+                )
 
     @staticmethod
     @abstractmethod

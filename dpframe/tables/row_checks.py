@@ -92,6 +92,11 @@ def added(checks: U64) -> tuple[int, int]:
     return low, high
 
 
+def sum_bytes(low: int, high: int) -> bytes:
+    """Return a sum of checks as a digest: 16 bytes."""
+    return b"".join((half % (1 << 64)).to_bytes(8, "little") for half in (low, high))
+
+
 def values_of(frame: Frame, name: str) -> Any:
     """Return the values of a column, as Arrow has them or as objects."""
     return next(iter(frame.batches([name])))[name]

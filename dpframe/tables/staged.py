@@ -16,13 +16,14 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.errors import FileError, ParameterError
+from dpframe.noise.keystream import derived_key
 from dpframe.release.info import metadata_text
 from dpframe.tables.files import BATCH_ROWS, FileInput
 from dpframe.tables.frames import ArrowFrame, without_views, wrap
 from dpframe.tables.hidden_file import HiddenFile
 from dpframe.tables.inputs import open_input
 from dpframe.tables.kinds import as_coded
-from dpframe.tables.row_checks import RowChecks, added
+from dpframe.tables.row_checks import RowChecks, added, sum_bytes
 from dpframe.tables.types import is_text
 
 Stream = tuple[pa.Schema, Iterator[pa.Table]]
@@ -85,12 +86,13 @@ class StagedInput(FileInput):
         return self._keyed_digest
 
     def _keyed_digest(self, key: bytes) -> bytes:
-        checks, first, low, high = RowChecks(key, tuple(self.schema.names)), 0, 0, 0
+        own = derived_key(key, b"digest of the input")
+        checks, first, low, high = RowChecks(own, tuple(self.schema.names)), 0, 0, 0
         for batch in self._every(self.schema.names, BATCH_ROWS, self.schema.names):
             frame = ArrowFrame(pa.table(batch))
             sums = added(checks({}, first, frame.n, frame))
             first, low, high = first + frame.n, low + sums[0], high + sums[1]
-        return b"".join((half % (1 << 64)).to_bytes(8, "little") for half in (low, high))
+        return sum_bytes(low, high)
 
 
 def _blocks(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:

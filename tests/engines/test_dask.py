@@ -325,6 +325,16 @@ def swapped(part, switch):
     return part
 
 
+def mixed(part, switch, name):
+    """Return a partition two values of whose column change places when a file appears."""
+    if switch.exists() and len(part):
+        places = np.argsort(part[name].to_numpy(), kind="stable")[[0, -1]]
+        order = np.arange(len(part))
+        order[places] = places[::-1]
+        part = part.assign(**{name: part[name].to_numpy()[order]}).astype(part.dtypes)
+    return part
+
+
 def spoiled(part, switch):
     return part.assign(age=part["age"].astype(float).where(np.arange(len(part)) != 3)) if switch.exists() else part
 
@@ -365,6 +375,45 @@ class TestChanged:
         table[:2000].assign(age=20).to_parquet(source / "a.parquet", row_group_size=600)
         with pytest.raises(dpf.FileError, match="changed since; release it anew"):
             safe.compute()
+
+    @pytest.mark.parametrize(
+        ("change", "options", "named"),
+        [
+            ("age", {}, {}),
+            ("age", {}, {"id": "person"}),
+            ("age", {"sample": 900}, {}),
+            ("sex", {"passthrough": ["sex"]}, {}),
+            ("age", {"privacy_id": "person"}, {}),
+            ("person", {"privacy_id": "person"}, {}),
+        ],
+    )
+    def test_between_a_jobs_digest_and_its_first_pass(self, flat, tmp_path, change, options, named):
+        """The key is on disk: a second table under it would show how the two differ, once the first is put back."""
+        owned = flat[["age", "sex"]].assign(person=np.arange(ROWS) // (2 if options.get("privacy_id") else 1))
+        spaces = {name: SPACES[name] for name in ("age", "sex") if name not in options.get("passthrough", ())}
+        table = owned if options.get("privacy_id") else owned.drop(columns="person")
+        plan = dpf.plan(table, 2, 1e-6, spaces=spaces, measure=None, **options)
+        ledger, switch = dpf.Ledger(tmp_path / "ledger.sqlite"), tmp_path / "changed"
+        ledger.create("survey", epsilon=2.1, delta=1e-5, unit=plan.unit)
+        columns = owned if named else table
+        frame = dd.from_pandas(columns, npartitions=3).map_partitions(mixed, switch, change, meta=columns.iloc[:0])
+        account = {"ledger": ledger, "dataset": "survey", **named}
+        write_release = job.write_release
+
+        def switched(*arguments):
+            switch.touch()
+            return write_release(*arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(job, "write_release", switched)
+            with pytest.raises(dpf.FileError, match=r"the input changed after the digest.*put it back.*forget .*--job"):
+                engine.sanitize(frame, plan, tmp_path / "out", **account)
+        assert not (tmp_path / "out").exists()
+        with pytest.raises(dpf.errors.LedgerError, match="the input or the plan changed since the interrupted run"):
+            engine.sanitize(frame, plan, tmp_path / "out", **account)
+        switch.unlink()
+        engine.sanitize(frame, plan, tmp_path / "out", **account)
+        assert len(ledger.history("survey")) == 1
 
     def test_between_counting_and_the_first_pass(self, flat, plan, tmp_path):
         frame = dd.from_pandas(flat, npartitions=3)

@@ -117,6 +117,27 @@ def test_an_input_that_changes_while_a_job_is_interrupted(tmp_path: Path, ledger
     assert not (tmp_path / "out.parquet").exists()
 
 
+@pytest.mark.parametrize("way", ["written to", "replaced"])
+def test_an_input_that_changes_after_its_digest(way: str, tmp_path: Path, ledger: dpf.Ledger) -> None:
+    """Put back after a kill it would leave a second time under the key on disk: so nothing of it is published."""
+    source = tmp_path / "in.parquet"
+    pq.write_table(people(), source)
+    whole = source.read_bytes()
+
+    def change(done: int, total: int) -> None:
+        if way == "written to":
+            source.write_bytes(whole)
+        else:
+            (tmp_path / "other").write_bytes(whole)
+            (tmp_path / "other").replace(source)
+
+    rule = r"in.parquet changed while it was read, and nothing was written; put it back and repeat the release$"
+    refused(FileError, rule, job(source, ledger, progress=change))
+    assert not (tmp_path / "out.parquet").exists()
+    job(source, ledger)()
+    assert spends(ledger) == [0.25]
+
+
 # ------------------------------------------------------------------------------------------- where it writes
 
 

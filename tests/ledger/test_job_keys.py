@@ -194,7 +194,7 @@ def test_the_tag_is_of_dataset_input_and_plan(ledger):
 
 
 def test_a_digest_under_the_jobs_own_key(ledger):
-    """Each job's digest has a key of its own, which is not the key that is drawn with, and is the same again."""
+    """Each job's digest is under its own key, the same again where the job is repeated, and of what was drawn."""
     seen = []
 
     def keyed(table, key):
@@ -209,7 +209,11 @@ def test_a_digest_under_the_jobs_own_key(ledger):
     assert run(ledger, keyed=partial(keyed, b"table"))[0] == key
     assert run(ledger, keyed=partial(keyed, b"table"))[0] != key
     assert seen[0] == seen[1] == seen[2] != seen[3]
-    assert key not in seen
+    with job_keys.job(ledger, "survey", JOB, INPUT, keyed=partial(keyed, b"table")) as job:
+        job.spend(0.1, 0.0)
+        job.check_input(keyed(b"table", job.key))
+        with pytest.raises(FileError, match=r"the input changed after the digest.*put it back.*forget .*--job"):
+            job.check_input(keyed(b"another", job.key))
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
