@@ -37,7 +37,7 @@ from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.conditions import Condition, ValueCondition, Where
 from dpframe.infer.declared import declared_space
 from dpframe.infer.drafted import check_reviewed
-from dpframe.ledger.account import Account, Cost
+from dpframe.ledger.account import Cost, OpenAccount
 from dpframe.ledger.currencies import Amount, down, up
 from dpframe.ledger.job import Job
 from dpframe.noise.keystream import Keystream
@@ -82,7 +82,6 @@ class Asking:
         confidence_level: float = 0.95,
         ledger: Any = None,
         dataset: str | None = None,
-        part: str | None = None,
     ) -> None:
         self._table: Table = open_input(Path(frame)) if isinstance(frame, str | os.PathLike) else wrap(frame)
         if self._table.text is not None:
@@ -100,8 +99,8 @@ class Asking:
                 field.name: declared_space(field, self._declared) for field in self._table.fields([*self._declared])
             }
             self._table = self._table.typed(known, known)
-        self._account = Account.of(ledger, dataset, part)
-        if self._account is not None and part is not None:
+        self._account = OpenAccount.of(ledger, dataset)
+        if self._account is not None and self._account.part is not None:
             warn_of_parts(self._account, content(self._table))
         known_rows = None if self.unit.added else self._table.n
         self._spending = Spending(TotalBudget.of(_promise(budget, epsilon, delta, known_rows), accounting))
@@ -242,7 +241,7 @@ class _Answer(Job[tuple[Fraction, Portion, Fitted], D], Generic[Fitted, D]):
 
     table: Table
     spending: Spending
-    account: Account | None
+    account: OpenAccount | None
     unit: Unit
     add: Callable[[dict[str, Codes]], None]
     asked: Sequence[Asked]

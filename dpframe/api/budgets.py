@@ -16,7 +16,7 @@ from dpframe.api.identity import content, table_digest, warn_of_parts
 from dpframe.api.planning import Request
 from dpframe.errors import LedgerError, ParameterError, RepeatedReleaseWarning, name_list, warn
 from dpframe.ledger import job_keys
-from dpframe.ledger.account import INFERENCE, Account, Cost
+from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.noise.keystream import Keystream, choice_key
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan
@@ -31,7 +31,7 @@ class ReleaseBudget:
     Without an account nothing is entered; ``ready`` is the key that an entry point was given.
     """
 
-    account: Account | None
+    account: OpenAccount | None
     ready: bytes | None = None
     keyed: ClassVar[bool] = True
     """Whether a key that is ready was given: it knows no table, and serves one."""
@@ -73,7 +73,7 @@ class ReleaseBudget:
         bound = job_keys.bind(tabled, wanted)
         return noise + rows + job_keys.release_id(self.ready, self.account.name, bound)[:12]
 
-    def _check_key(self, account: Account, noise: str, rows: str) -> None:
+    def _check_key(self, account: OpenAccount, noise: str, rows: str) -> None:
         """Raise `LedgerError` for a key that has drawn the same noise for another table, or another part."""
         for entry in account.ledger.begun(noise):
             if not entry.release_id.startswith(noise + rows):
@@ -149,7 +149,7 @@ class JobBudget(ReleaseBudget):
 
 @contextmanager
 def budget_of(
-    table: FileInput, path: Path, request: Request, account: Account | None, key: bytes | None
+    table: FileInput, path: Path, request: Request, account: OpenAccount | None, key: bytes | None
 ) -> Iterator[ReleaseBudget]:
     """Give what a conversion is paid from; under a ledger it is a job, whose key goes when all is written."""
     with budget_of_input(table.digest, path, request, account, key, table.keyed_digest) as budget:
@@ -161,7 +161,7 @@ def budget_of_input(
     digest_input: Callable[[], bytes],
     path: Path,
     request: Request,
-    account: Account | None,
+    account: OpenAccount | None,
     key: bytes | None,
     keyed: Callable[[bytes], bytes] | None = None,
 ) -> Iterator[ReleaseBudget]:

@@ -23,7 +23,7 @@ from scipy import special
 from dpframe.channels import Mechanism
 from dpframe.errors import DpframeError, RepeatedReleaseWarning, name_list, warn
 from dpframe.infer.drafted import DraftedSpaces
-from dpframe.ledger.account import Account
+from dpframe.ledger.account import OpenAccount
 from dpframe.noise.keystream import derived_key
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
@@ -120,7 +120,7 @@ def content(table: Table) -> bytes | None:
     return table_digest(whole, {}, _SECRET)
 
 
-def warn_of_parts(account: Account, digest: bytes | None) -> None:
+def warn_of_parts(account: OpenAccount, digest: bytes | None) -> None:
     """Warn of a table that was released as another part of its dataset, as far as this process knows."""
     if digest is None:
         return

@@ -10,7 +10,7 @@ from dpframe.api.budgets import ReleaseBudget
 from dpframe.api.options import PlanOptions, check_names
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import AlreadySanitizedError, ColumnError, ParameterError, check_whole, name_list
-from dpframe.ledger.account import INFERENCE, Account, Cost
+from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.ledger.job import Job
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.plan import Plan
@@ -156,7 +156,7 @@ def carry_out(table: T, request: Request, budget: ReleaseBudget, then: Callable[
 
 
 def planned(
-    table: Table, epsilon: float | None, delta: float | None, account: Account | None, options: PlanOptions
+    table: Table, epsilon: float | None, delta: float | None, account: OpenAccount | None, options: PlanOptions
 ) -> Plan:
     """Return the plan of an entry point that only makes plans."""
     check_names(options)

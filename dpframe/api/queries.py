@@ -67,9 +67,9 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         ``"gaussian"``, the default where δ > 0, or ``"basic"``.
     confidence_level
         Of the answers' intervals, which are about the table and not a population.
-    ledger, dataset, part
-        A `Ledger`, or its path, and the dataset in it, or a part of that, in which each answer is entered before its
-        noise is drawn.
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it, or a `Ledger.account`, in which each answer is entered before
+        its noise is drawn.
 
     Raises
     ------

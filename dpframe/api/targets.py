@@ -370,7 +370,7 @@ def check_alone(epsilon: Any, target: Any, *account: Any) -> None:
     if epsilon is not None:
         raise ParameterError("target finds epsilon; give one or the other (max_epsilon=… bounds what is found)")
     if any(given is not None for given in account):
-        raise ParameterError("target costs nothing, as all spaces must be known; leave ledger, dataset and part out")
+        raise ParameterError("target costs nothing, as all spaces must be known; leave ledger and dataset out")
 
 
 @documented

@@ -26,7 +26,7 @@ from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
 from dpframe.infer.drafted import DraftedSpaces
-from dpframe.ledger.account import INFERENCE, Account, Cost
+from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.plan.plan import Plan
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.table import Codes, Table
@@ -61,9 +61,9 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         None for noise that nobody can repeat. A seed or `numpy.random.RandomState` gives the noise of a key
         derived from the seed *and the data* (folds reuse seeds), with a `SeededReleaseWarning`: somebody who
         guesses seed and data can confirm both, so it is for tests.
-    ledger, dataset, part
-        A `Ledger`, or its path, and the dataset in it, or a part of that: ``fit`` spends there what inference costs,
-        every transform the rest of the promise, before any noise is drawn. Clones share it.
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it, or a `Ledger.account`: ``fit`` spends there what inference
+        costs, every transform the rest of the promise, before any noise is drawn. Clones share it.
 
     Attributes
     ----------
@@ -136,7 +136,6 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         random_state: Any = None,
         ledger: Any = None,
         dataset: str | None = None,
-        part: str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -160,7 +159,6 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.ledger = ledger
         self.dataset = dataset
-        self.part = part
 
     def fit(self, X: Any, y: Any = None) -> Sanitizer:
         """Make the plan; of the data only names, types and the number of rows are read, unless spaces are inferred.
@@ -179,7 +177,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ColumnError
             If a column does not fit its space, or the plan.
         """
-        account = Account.of(self.ledger, self.dataset, self.part)
+        account = OpenAccount.of(self.ledger, self.dataset)
         self._names: list[str] | None = None
         table = self._read(X, reset=True)
         frame = wrap(table)
@@ -212,7 +210,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         A table of the same kind, or an array of the same dtype, of shape (n, kept columns).
         """
         check_is_fitted(self, "plan_")
-        account, plan = Account.of(self.ledger, self.dataset, self.part), self.plan_
+        account, plan = OpenAccount.of(self.ledger, self.dataset), self.plan_
         table = self._read(X, reset=False)
         kept = self._gives_pandas() and isinstance(X, pd.DataFrame) and not _is_plain(X.index)
         if kept:

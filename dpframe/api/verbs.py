@@ -22,7 +22,7 @@ from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ParameterError, check_whole
-from dpframe.ledger.account import Account
+from dpframe.ledger.account import OpenAccount
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.tables.conversion import Conversion, Progress
@@ -75,7 +75,6 @@ def plan(
     max_epsilon: float | None = None,
     ledger: Any = None,
     dataset: str | None = None,
-    part: str | None = None,
     id: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Plan:
@@ -95,8 +94,8 @@ def plan(
         a listed column's values or a pair's cells, of a number's mean, of supports of items. The plan is that of the
         least ε, at most ``max_epsilon`` (10), whose forecast meets them all; all spaces must be known. Tables that are
         measured are then those that targets name. See `dpframe.api.targets.price_targets`.
-    ledger, dataset, part
-        A `Ledger`, or its path, and the dataset in it, or a part of that, from which private inference spends.
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it from which private inference spends, or a `Ledger.account`.
     id
         A column of a frame of Dask or Spark that names every row once; see `sanitize`.
 
@@ -121,9 +120,9 @@ def plan(
     """
     with opened(source, id) as table:
         if target is not None or max_epsilon is not None:
-            check_alone(epsilon, target, ledger, dataset, part)
+            check_alone(epsilon, target, ledger, dataset)
             return reached(table, target, max_epsilon, delta, options).plan
-        return planned(table, epsilon, delta, Account.of(ledger, dataset, part), options)
+        return planned(table, epsilon, delta, OpenAccount.of(ledger, dataset), options)
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,6 @@ def sanitize(
     key: bytes | None = None,
     ledger: Any = None,
     dataset: str | None = None,
-    part: str | None = None,
     id: str | None = None,
     batch_rows: int = BATCH_ROWS,
     threads: int | None = None,
@@ -181,13 +179,14 @@ def sanitize(
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. Two tables under one
         noise show how they differ: with a ledger the second is refused.
-    ledger, dataset, part
-        A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn; or a
-        part of the dataset, where the table holds only the rows of that part: a directory for each value of a public
-        key, released one by one, costs what the dearest of them does. Parts must have no person in common:
-        that they have not is taken on trust, as a ledger holds no rows. The same table as two parts is warned of within
-        a process, and refused under one ``key``. With ``target`` a job that is interrupted keeps its key in the
-        ledger's folder: repeated over the same input and plan it costs nothing more, and writes the same.
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn. Or
+        only ``ledger``, as ``Ledger(…).account(dataset, part)``, where the table holds only the rows of a part of the
+        dataset: a directory for each value of a public key, released one by one, costs what the dearest of them does.
+        Parts must have no person in common: that they have not is taken on trust, as a ledger holds no rows. The same
+        table as two parts is warned of within a process, and refused under one ``key``. With ``target``
+        a job that is interrupted keeps its key in the ledger's folder: repeated over the same input and plan it costs
+        nothing more, and writes the same.
     id
         A column of a frame of Dask or Spark that names every row once: whole numbers or text. Rows are then known by it
         in any partition, and the column is left out.
@@ -233,11 +232,11 @@ def sanitize(
     path = _target_of(target)
     engine = engine_of(source)
     if engine is not None:
-        account: Any = {"ledger": ledger, "dataset": dataset, "part": part}
+        account: Any = {"ledger": ledger, "dataset": dataset}
         how: Any = {"epsilon": epsilon, "delta": delta, "id": id, "key": key, "compression": compression}
         return engine.sanitize(source, plan, path, **how, **account, **options)
     _check_no_id(id)
-    request, paid = Request(epsilon, delta, plan, options), Account.of(ledger, dataset, part)
+    request, paid = Request(epsilon, delta, plan, options), OpenAccount.of(ledger, dataset)
     writing = Writing(batch_rows, threads, compression, progress)
     if path is None:
         return _returned(source, request, paid, key, writing)
@@ -261,7 +260,7 @@ def _target_of(target: Any) -> Path | None:
     return Path(target)
 
 
-def _returned(source: Any, request: Request, account: Account | None, key: bytes | None, writing: Writing) -> Any:
+def _returned(source: Any, request: Request, account: OpenAccount | None, key: bytes | None, writing: Writing) -> Any:
     """Return the release of a source as a table; of files by way of a file of its own, which has released rows only."""
     budget = ReleaseBudget(account, key)
     if not isinstance(source, str | Path):
@@ -293,7 +292,7 @@ def _written(table: FileInput, path: Path, request: Request, budget: ReleaseBudg
 
 
 def _frame_written(
-    frame: Frame, sink: Sink, request: Request, account: Account | None, key: bytes | None
+    frame: Frame, sink: Sink, request: Request, account: OpenAccount | None, key: bytes | None
 ) -> ReleaseInfo:
     """Write the release of a frame in memory, and return what it says about itself."""
     facts = repr((frame.names, frame.n)).encode()

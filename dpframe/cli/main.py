@@ -24,6 +24,7 @@ from dpframe.api.expectation import expected
 from dpframe.api.files import check_target
 from dpframe.api.options import PlanOptions
 from dpframe.api.targets import check_alone, reached
+from dpframe.cli.account import account_of
 from dpframe.cli.audit import audit
 from dpframe.cli.check import check
 from dpframe.cli.demo import demo
@@ -43,7 +44,6 @@ from dpframe.cli.words import in_options
 from dpframe.disk import atomic
 from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError
 from dpframe.ledger.currencies import difference, yearly
-from dpframe.ledger.ledger import Ledger
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import table_text
 from dpframe.release.info import ReleaseInfo
@@ -150,7 +150,7 @@ def plan(
             )
         typer.echo(str(expected(open_input(source), epsilon, delta, options)))
         return
-    reach = None
+    reach, account = None, account_of(ledger, dataset, part)
     with contextlib.ExitStack() as stack:
         # Before anything is spent.
         file, web = (
@@ -158,11 +158,11 @@ def plan(
             for path in (output, html)
         )
         if target or max_epsilon is not None:
-            check_alone(epsilon, target or None, ledger, dataset, part)
+            check_alone(epsilon, target or None, account)
             reach = reached(open_input(source), target_of(target or []), max_epsilon, delta, options)
             made = reach.plan
         else:
-            made = verbs.plan(source, epsilon, delta, ledger=ledger, dataset=dataset, part=part, **options)
+            made = verbs.plan(source, epsilon, delta, ledger=account, **options)
         if file is not None:
             file.write(f"{made.to_json(indent=2)}\n".encode())
             typer.echo(f"wrote {output}: the plan, for dpframe sanitize --plan", err=True)
@@ -228,7 +228,7 @@ def sanitize(
     as_json: AsJson = False,
 ) -> None:
     """Randomise every row of a file into a new file that may be given away."""
-    ready = None if plan is None else Plan.read(plan)
+    ready, account = None if plan is None else Plan.read(plan), account_of(ledger, dataset, part)
     if ledger is not None:
         check_files(source, target)
     start = time.perf_counter()
@@ -239,9 +239,7 @@ def sanitize(
             epsilon,
             delta,
             plan=ready,
-            ledger=ledger,
-            dataset=dataset,
-            part=part,
+            ledger=account,
             progress=shown,
             **options,
         )
@@ -252,10 +250,10 @@ def sanitize(
     typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s", err=piped)
     for line in info.lines():
         typer.echo(line, err=piped)
-    if ledger is not None and dataset is not None:
-        left = Ledger(ledger).remaining(dataset, part)
+    if account is not None:
+        left = account.ledger.remaining(account.dataset, account.part)
         rest = f"epsilon={left.epsilon:.4g}, delta={left.delta:.4g}"
-        typer.echo(f"Ledger: {plain(dataset)} has {rest} left; {_nights(info.plan)}")
+        typer.echo(f"Ledger: {plain(account.dataset)} has {rest} left; {_nights(info.plan)}")
 
 
 def _nights(plan: Plan) -> str:

@@ -13,13 +13,13 @@ import typer
 
 from dpframe.accounting.unit import NEIGHBOURS
 from dpframe.api.queries import Queries
+from dpframe.cli.account import account_of
 from dpframe.cli.estimate import stacked
 from dpframe.cli.pipes import Source
 from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
 from dpframe.cli.terminal import plain
 from dpframe.cli.where import WHERE, read_where
 from dpframe.errors import ParameterError
-from dpframe.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,7 @@ def query(
     options = {name: value for name, value in given.items() if value is not None}
     if statistic == "count" and "where" not in options and neighbours == NEIGHBOURS[0]:
         raise ParameterError(WHERE)
+    account = account_of(ledger, dataset, part)
     declared = {} if spaces is None else read_spaces(spaces)
     queries = Queries(
         source,
@@ -129,13 +130,12 @@ def query(
         contributions=contributions,
         neighbours=neighbours,
         confidence_level=confidence_level,
-        ledger=ledger,
-        dataset=dataset,
-        part=part,
+        ledger=account,
     )
     _show(asked.ask(queries, names, {**options, "share": 1, "mechanism": mechanism}), as_json)
-    if ledger is not None and dataset is not None and not as_json:
-        typer.echo(f"Ledger: {plain(dataset)} has {Ledger(ledger).remaining(dataset, part)} left")
+    if account is not None and not as_json:
+        left = account.ledger.remaining(account.dataset, account.part)
+        typer.echo(f"Ledger: {plain(account.dataset)} has {left} left")
 
 
 def _checked(statistic: str, columns: list[str]) -> _Question:

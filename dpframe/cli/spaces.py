@@ -17,6 +17,7 @@ import typer
 
 from dpframe.accounting.gaussian_dp import step_epsilon
 from dpframe.api import verbs
+from dpframe.cli.account import account_of
 from dpframe.cli.pipes import Source
 from dpframe.disk import atomic
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
@@ -88,13 +89,13 @@ def spaces(
     if stray:
         raise ParameterError(f"drop names {stray[0]!r}, which is not a column; columns are {name_list(table.names)}")
     fields = table.fields([name for name in table.names if name not in (*left_out, privacy_id)])
-    account: dict[str, Any] = {"ledger": ledger, "dataset": dataset, "part": part}
-    if infer is None and any(given is not None for given in (delta, *account.values())):
+    if infer is None and any(given is not None for given in (delta, ledger, dataset, part)):
         raise ParameterError("a template costs nothing; give --delta and a ledger with --infer EPSILON")
     if infer is None and any(given is not None for given in (contributions, privacy_id)):
         raise ParameterError(
             "a template holds nothing of anybody; give --contributions and --privacy-id with --infer EPSILON"
         )
+    account = account_of(ledger, dataset, part)
     unit: dict[str, Any] = {"contributions": 1 if contributions is None else contributions, "privacy_id": privacy_id}
 
     if draft and infer is not None:
@@ -105,7 +106,7 @@ def spaces(
             return _drafted(fields, table.arrays)
         if infer is None:
             return {field.name: (_template(field), _kind(field)) for field in fields}, _TEMPLATE
-        plan = verbs.plan(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, **unit, **account)
+        plan = verbs.plan(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, ledger=account, **unit)
         typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
         entries = {field.name: (_found(plan, field), _said(plan, field)) for field in fields}
         return entries, () if plan.inferred is None else (_FOUND.format(unit=plan.unit.words),)

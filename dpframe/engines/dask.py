@@ -30,7 +30,7 @@ from dpframe.engines.staging import check_target
 from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
 from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
-from dpframe.ledger.account import Account
+from dpframe.ledger.account import OpenAccount
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, arrow_metadata
 from dpframe.tables.frames import ArrowFrame, PandasFrame, wrap
@@ -220,7 +220,6 @@ def plan(
     id: str | None = None,
     ledger: Any = None,
     dataset: str | None = None,
-    part: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Plan:
     """Plan how a Dask frame or Parquet files would be sanitised; see `dpframe.plan`.
@@ -232,11 +231,11 @@ def plan(
     ----------
     source, id
         As for `sanitize`.
-    epsilon, delta, ledger, dataset, part
+    epsilon, delta, ledger, dataset
         As for `dpframe.plan`.
     {options}
     """
-    return planned(open_table(source, id), epsilon, delta, Account.of(ledger, dataset, part), options)
+    return planned(open_table(source, id), epsilon, delta, OpenAccount.of(ledger, dataset), options)
 
 
 plan_frame = plan
@@ -255,7 +254,6 @@ def sanitize(
     key: bytes | None = None,
     ledger: Any = None,
     dataset: str | None = None,
-    part: str | None = None,
     compression: str = "snappy",
     **options: Unpack[PlanOptions],
 ) -> Any:
@@ -277,8 +275,8 @@ def sanitize(
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. It travels to the
         workers inside tasks, and appears in no name, repr or log of them.
-    ledger, dataset, part
-        A `Ledger`, or its path, and the dataset in it (or the part of it) from which the release spends, before any
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it (or a `Ledger.account`) from which the release spends, before any
         task draws. With ``target``, a job that is interrupted keeps its key next to the ledger, as
         `dpframe.sanitize` does.
     compression
@@ -302,7 +300,7 @@ def sanitize(
         As `dpframe.sanitize`.
     """
     check_codec(compression)
-    account = Account.of(ledger, dataset, part)
+    account = OpenAccount.of(ledger, dataset)
     path = None if target is None else check_target(target)
     table = open_table(source, id)
     request = Request(epsilon, delta, plan, options)

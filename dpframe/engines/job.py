@@ -22,7 +22,7 @@ from dpframe.engines.staging import WrittenFile, staged, write_part
 from dpframe.engines.table import EngineTable, Outcome, settled
 from dpframe.engines.work import Bucket, Pieces, Work
 from dpframe.errors import ParameterError
-from dpframe.ledger.account import Account, Cost
+from dpframe.ledger.account import Cost, OpenAccount
 from dpframe.ledger.job_keys import check_not_interrupted, job_name
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
@@ -103,7 +103,7 @@ def check_plan_fits(table: EngineTable, plan: Plan) -> None:
 
 
 @dataclass(frozen=True)
-class _BeforeJob(Account):
+class _BeforeJob(OpenAccount):
     """An account from which a job's plan is inferred, once: not again while a run of the job is kept."""
 
     job: str = ""
@@ -114,7 +114,7 @@ class _BeforeJob(Account):
         return super().spend(cost, what, receipt)
 
 
-def plan_for(table: EngineTable, request: Request, account: Account | None, path: Path | None) -> Plan:
+def plan_for(table: EngineTable, request: Request, account: OpenAccount | None, path: Path | None) -> Plan:
     """Return a ready plan, or the one that a promise and options decide, for which inference reads the table.
 
     Raises
@@ -134,7 +134,7 @@ def plan_for(table: EngineTable, request: Request, account: Account | None, path
 
 @contextlib.contextmanager
 def budget_for(
-    table: EngineTable, request: Request, account: Account | None, key: bytes | None, path: Path | None
+    table: EngineTable, request: Request, account: OpenAccount | None, key: bytes | None, path: Path | None
 ) -> Iterator[ReleaseBudget]:
     """Give what a release is paid from: under a ledger the job that writes a directory, or a release that is lazy."""
     if path is None:
@@ -159,7 +159,7 @@ def kept(table: T, plan: Plan) -> T:
 def released(
     table: T,
     request: Request,
-    account: Account | None,
+    account: OpenAccount | None,
     key: bytes | None,
     path: Path | None,
     compression: str,

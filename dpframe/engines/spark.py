@@ -28,7 +28,7 @@ from dpframe.engines.staging import check_target
 from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
 from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError, name_list
-from dpframe.ledger.account import Account
+from dpframe.ledger.account import OpenAccount
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.tables.frames import ArrowFrame, Frame, wrap
@@ -330,7 +330,6 @@ def plan(
     id: str | None = None,
     ledger: Any = None,
     dataset: str | None = None,
-    part: str | None = None,
     **options: Unpack[PlanOptions],
 ) -> Plan:
     """Plan how a Spark frame or Parquet files would be sanitised; see `dpframe.plan`.
@@ -342,11 +341,11 @@ def plan(
     ----------
     source, id
         As for `sanitize`.
-    epsilon, delta, ledger, dataset, part
+    epsilon, delta, ledger, dataset
         As for `dpframe.plan`.
     {options}
     """
-    return planned(_table(source, id), epsilon, delta, Account.of(ledger, dataset, part), options)
+    return planned(_table(source, id), epsilon, delta, OpenAccount.of(ledger, dataset), options)
 
 
 @documented
@@ -361,7 +360,6 @@ def sanitize(
     key: bytes | None = None,
     ledger: Any = None,
     dataset: str | None = None,
-    part: str | None = None,
     compression: str = "snappy",
     **options: Unpack[PlanOptions],
 ) -> Any:
@@ -382,8 +380,8 @@ def sanitize(
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. It travels to the
         workers inside functions, and appears in no query plan, log or repr.
-    ledger, dataset, part
-        A `Ledger`, or its path, and the dataset in it (or the part of it) from which the release spends, before any
+    ledger, dataset
+        A `Ledger`, or its path, and the dataset in it (or a `Ledger.account`) from which the release spends, before any
         task draws. With ``target``, a job that is interrupted keeps its key next to the ledger, as
         `dpframe.sanitize` does.
     compression
@@ -407,7 +405,7 @@ def sanitize(
         As `dpframe.sanitize`.
     """
     check_codec(compression)
-    account = Account.of(ledger, dataset, part)
+    account = OpenAccount.of(ledger, dataset)
     path = None if target is None else check_target(target)
     table = open_table(source, id) if path is None else _table(source, id)
     request = Request(epsilon, delta, plan, options)

@@ -13,9 +13,12 @@ from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, name_list
 from dpframe.ledger.currencies import covers, difference
-from dpframe.ledger.ledger import Ledger, as_ledger
+from dpframe.ledger.ledger import Account, as_ledger
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan
+
+TOGETHER = 'ledger and dataset go together, e.g. ledger="ledger.sqlite", dataset="survey-2026"'
+"""What is said where one is given without the other."""
 
 INFERENCE = "inference"
 """The label of a ledger's entry that is only for private inference."""
@@ -40,39 +43,37 @@ def cost_of_promise(promise: Budget, curved: bool, unit: Unit) -> Cost:
 
 
 @dataclass(frozen=True)
-class Account:
-    """A dataset's budget in a ledger, or that of a part of it, from which an entry point spends."""
-
-    ledger: Ledger
-    dataset: str
-    part: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The dataset's and the part's name: no other account has both."""
-        return json.dumps([self.dataset] if self.part is None else [self.dataset, self.part])
+class OpenAccount(Account):
+    """An account from which an entry point spends."""
 
     @classmethod
-    def of(cls, ledger: Any, dataset: str | None, part: str | None = None) -> Account | None:
-        """Return the account of ``ledger=``, ``dataset=`` and ``part=``, or None if none of them is given.
+    def of(cls, ledger: Any, dataset: str | None) -> OpenAccount | None:
+        """Return the account of ``ledger=`` and ``dataset=``, or None if neither is given.
 
         Raises
         ------
         ParameterError
-            If one is given without the others it needs, the dataset has no such part, or rows may move between
-            its parts: a release shows how many rows it has, which is not private for adding or removing one.
+            If one is given without the other, the dataset has no such part, or rows may move between its parts: a
+            release shows how many rows it has, which is not private for adding or removing one.
         """
-        if ledger is None and dataset is None and part is None:
+        if ledger is None and dataset is None:
             return None
+        if isinstance(ledger, Account):
+            if dataset is not None:
+                raise ParameterError("ledger is an account, which names its dataset; leave dataset out")
+            return cls(ledger.ledger, ledger.dataset, ledger.part).checked()
         if ledger is None or dataset is None:
-            raise ParameterError('ledger and dataset go together, e.g. ledger="ledger.sqlite", dataset="survey-2026"')
-        account = cls(as_ledger(ledger), dataset, part)
-        if part is not None and account.ledger.moving(dataset, part):
+            raise ParameterError(TOGETHER)
+        return cls(as_ledger(ledger), dataset)
+
+    def checked(self) -> OpenAccount:
+        """Return the account, or refuse a part that rows may leave for another one."""
+        if self.part is not None and self.ledger.moving(self.dataset, self.part):
             raise ParameterError(
-                f"rows of dataset {name_list([dataset])} may move between its parts, and a release shows how many rows "
-                "a part has; release all parts as one table, without part"
+                f"rows of dataset {name_list([self.dataset])} may move between its parts, and a release shows how many "
+                "rows a part has; release all parts as one table, and name no part"
             )
-        return account
+        return self
 
     def cost(self, plan: Plan) -> Cost:
         """Return what releasing under a plan costs: all of it, or what its inference has not paid here yet.

@@ -18,6 +18,7 @@ back in its place forgets what was spent since.
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import sqlite3
 from collections.abc import Iterable
@@ -87,6 +88,20 @@ def _me() -> str:
 def as_ledger(ledger: Any) -> Ledger:
     """Return a `Ledger`, also from its path."""
     return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+
+
+@dataclass(frozen=True)
+class Account:
+    """A dataset's budget in a ledger, or that of a part of it; see `Ledger.account`."""
+
+    ledger: Ledger
+    dataset: str
+    part: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The dataset's and the part's name: no other account has both."""
+        return json.dumps([self.dataset] if self.part is None else [self.dataset, self.part])
 
 
 @dataclass(frozen=True)
@@ -285,6 +300,37 @@ class Ledger:
             total = self._total(connection, dataset)
             tally = _tally(connection, total)
         return total.currency.spent([tally.charged], total)[0]
+
+    def account(self, dataset: str, part: str | None = None) -> Account:
+        """Return a dataset's budget, or that of a part of it, as one value for ``ledger=`` of every entry point.
+
+        Nothing is read here: a dataset or a part that the ledger does not have is refused when it is spent from.
+
+        Parameters
+        ----------
+        dataset
+            The dataset's name.
+        part
+            The part that a table's rows belong to, by a public key.
+
+        Raises
+        ------
+        ParameterError
+            If ``dataset`` or ``part`` is no text, or an empty one.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import pandas as pd, dpframe as dpf
+        >>> ledger = Ledger(tempfile.mkdtemp() + "/ledger.sqlite")
+        >>> _ = ledger.create("survey", 1.0, 0.0, parts=["north", "south"])
+        >>> north = pd.DataFrame({"sex": ["F", "M"] * 50})
+        >>> account = ledger.account("survey", part="north")
+        >>> safe = dpf.sanitize(north, epsilon=0.5, delta=0, spaces={"sex": ["F", "M"]}, ledger=account)
+        >>> ledger.remaining("survey", part="north"), ledger.remaining("survey", part="south")
+        (Amount(epsilon=0.5, delta=0.0), Amount(epsilon=1.0, delta=0.0))
+        """
+        return Account(self, _text(dataset, "dataset"), None if part is None else _text(part, "part"))
 
     def remaining(self, dataset: str, part: str | None = None) -> Amount:
         """Return what is left for a dataset, or for a part of it, rounded down.

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dpframe.disk import atomic
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
-from dpframe.ledger.account import Account
+from dpframe.ledger.account import OpenAccount
 from dpframe.ledger.job import Job
 from dpframe.noise.keystream import Keystream
 from dpframe.release.packed import packed
@@ -121,7 +121,7 @@ class Curator:
         BudgetExceeded, LedgerError
             If the ledger does not allow the spend; nothing is drawn then.
         """
-        account, table = Account.of(ledger, dataset), self._opened(source, id)
+        account, table = OpenAccount.of(ledger, dataset), self._opened(source, id)
         message, pad = Path(message), Path(pad)
         for path in (message, pad):
             check_new(path, "encrypted")
@@ -262,7 +262,7 @@ class _Encryption(Job[tuple[Tables | None, str], Header]):
     table: Table
     id: str
     beside: Sequence[str | Path]
-    account: Account | None
+    account: OpenAccount | None
     spill: Spill
     message: Path
     pad: Path

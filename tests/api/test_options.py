@@ -96,5 +96,5 @@ def test_methods_of_frames_have_the_keywords_of_the_verbs_and_their_help(verb, m
     assert list(own)[1:3] == ["epsilon", "delta"]
     assert all(own[name].default == others[name].default for name in {*own} - {"self"})
     text = inspect.getdoc(method) or ""
-    assert "\nledger, dataset, part\n    A `Ledger`, or its path, " in text
+    assert "\nledger, dataset\n    A `Ledger`, or its path, " in text
     assert not [name for name in left_out if f"\n{name}\n" in text]

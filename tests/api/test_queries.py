@@ -309,7 +309,7 @@ def test_parts_are_spent_from(people, keys, tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 1.0, parts=("north", "south"))
     for part, first in (("north", 0), ("south", 1)):
-        q = dpf.Queries(people[first::2], 0.8, delta=0, spaces=SPACES, ledger=ledger, dataset="survey", part=part)
+        q = dpf.Queries(people[first::2], 0.8, delta=0, spaces=SPACES, ledger=ledger.account("survey", part))
         q.count({"sex": "F"}, share=1)
     assert ledger.spent("survey").epsilon == 0.8
 

@@ -198,7 +198,7 @@ def test_parts_cost_what_the_dearest_does(people: pd.DataFrame, source: Path, tm
     """Parallel composition through every face: north and south are other people's rows."""
     ledger = dpf.Ledger(tmp_path / "parts.sqlite")
     ledger.create("survey", 1.0, 1e-6, accounting="basic", parts=("north", "south"))
-    north, south = (account(ledger) | {"part": part} for part in ("north", "south"))
+    north, south = ({"ledger": ledger.account("survey", part)} for part in ("north", "south"))
     dpf.sanitize(people, epsilon=0.4, delta=1e-7, **TWO, **north)
     people.dp.sanitize(0.3, 1e-7, **TWO, **south)
     assert ledger.spent("survey").epsilon == 0.4
@@ -217,21 +217,21 @@ def test_a_receipt_of_another_part_is_none(people: pd.DataFrame, tmp_path: Path)
     """What inference of the north's rows cost pays for nothing of the south's."""
     ledger = dpf.Ledger(tmp_path / "parts.sqlite")
     ledger.create("survey", 1.0, 1e-6, accounting="basic", parts=("north", "south"))
-    plan = people.dp.plan(0.5, 1e-7, **account(ledger), part="north")
-    dpf.sanitize(people, plan=plan, **account(ledger), part="south")
+    plan = people.dp.plan(0.5, 1e-7, ledger=ledger.account("survey", "north"))
+    dpf.sanitize(people, plan=plan, ledger=ledger.account("survey", "south"))
     assert ledger.history("survey").set_index("part").loc["south", "epsilon"] == pytest.approx(0.5)
 
 
 def test_an_interrupted_job_is_that_of_its_part(source: Path, tmp_path: Path, people: pd.DataFrame) -> None:
     ledger = dpf.Ledger(tmp_path / "parts.sqlite")
     ledger.create("survey", 1.0, 1e-6, accounting="basic", parts=("north", "south"))
+    north, south = ({"ledger": ledger.account("survey", part)} for part in ("north", "south"))
+    target, options = tmp_path / "out.parquet", {"epsilon": 0.4, "delta": 0.0, **TWO}
     with pytest.raises(RuntimeError, match="stop"):
-        dpf.sanitize_parquet(
-            source, tmp_path / "out.parquet", 0.4, 0.0, **TWO, **account(ledger), part="north", progress=stop
-        )
+        dpf.sanitize_parquet(source, target, **options, **north, progress=stop)
     with pytest.raises((LedgerError, ParameterError), match="forget"):
-        dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.4, 0.0, **TWO, **account(ledger), part="south")
-    dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.4, 0.0, **TWO, **account(ledger), part="north")
+        dpf.sanitize_parquet(source, target, **options, **south)
+    dpf.sanitize_parquet(source, target, **options, **north)
     assert ledger.history("survey")["part"].tolist() == ["north"]
 
 
@@ -242,14 +242,19 @@ def stop(done: int, total: int) -> None:
 def test_refusals_of_parts(people: pd.DataFrame, tmp_path: Path, ledger: dpf.Ledger) -> None:
     ledger.create("moving", 1.0, parts=("north", "south"), moving=True)
     for options, match in (
-        (account(ledger) | {"part": "north"}, "dataset survey has no parts; leave part out"),
-        (account(ledger, "moving") | {"part": "west"}, "dataset moving has no part west; its parts are"),
-        (account(ledger, "moving") | {"part": "north"}, "may move between its parts.*release all parts as one table"),
-        ({"part": "north"}, "ledger and dataset go together"),
+        ({"ledger": ledger.account("survey", "north")}, "dataset survey has no parts; leave part out"),
+        ({"ledger": ledger.account("moving", "west")}, "dataset moving has no part west; its parts are"),
+        ({"ledger": ledger.account("moving", "north")}, "may move between its parts.*release all parts as one table"),
+        ({"ledger": ledger.account("moving"), "dataset": "survey"}, "ledger is an account, which names its dataset"),
     ):
         with pytest.raises(ParameterError, match=match):
             dpf.sanitize(people, epsilon=0.1, delta=0.0, **TWO, **options)
     assert ledger.history().empty
+    for wrong in ("", 3, None):
+        with pytest.raises(ParameterError, match=r"^dataset must be"):
+            ledger.account(wrong)
+    with pytest.raises(ParameterError, match=r"^part must be"):
+        ledger.account("moving", " ")
 
 
 def test_ledger_and_dataset_go_together(people: pd.DataFrame, source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:

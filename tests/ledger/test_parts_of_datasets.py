@@ -29,7 +29,7 @@ def ledger(tmp_path: Path) -> dpf.Ledger:
 
 def sanitized(frame: pd.DataFrame, ledger: dpf.Ledger, part: str | None, **options: Any) -> pd.DataFrame:
     options = {"epsilon": 0.5, "delta": 1e-7, "spaces": SPACES} | options
-    safe: pd.DataFrame = dpf.sanitize(frame, ledger=ledger, dataset="survey", part=part, **options)
+    safe: pd.DataFrame = dpf.sanitize(frame, ledger=ledger.account("survey", part), **options)
     return safe
 
 
@@ -40,8 +40,8 @@ def test_a_release_says_which_part_it_is_of(ledger: dpf.Ledger, tmp_path: Path) 
     assert str(safe.dp.report()).startswith("A release of 100 rows (part north of its dataset)\n")
     assert "100 rows (part north of its dataset)" in safe.dp.report().to_html()
     FRAME.to_parquet(tmp_path / "in.parquet")
-    options: dict[str, Any] = {"ledger": ledger, "dataset": "survey", "spaces": SPACES}
-    info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 0.5, 1e-7, part="north", **options)
+    options: dict[str, Any] = {"ledger": ledger.account("survey", "north"), "spaces": SPACES}
+    info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 0.5, 1e-7, **options)
     assert info.part == dpf.read_parquet(tmp_path / "out.parquet").dp.release.part == "north"
     assert verify(tmp_path / "out.parquet").ok
 
@@ -76,12 +76,12 @@ def test_one_table_under_one_key_is_one_part(ledger: dpf.Ledger) -> None:
 
 def test_one_table_as_two_parts_is_warned_of_under_any_key(ledger: dpf.Ledger) -> None:
     """Whatever is asked of it: a plan, rows, or a table of answers."""
-    dpf.plan(FRAME, 0.5, 1e-7, ledger=ledger, dataset="survey", part="north")
+    dpf.plan(FRAME, 0.5, 1e-7, ledger=ledger.account("survey", "north"))
     said = r"^the rows of part south were released as part north before: parts must have no person in common, or what"
     with pytest.warns(RepeatedReleaseWarning, match=said):
         sanitized(FRAME, ledger, "south", key=OTHER)
     with pytest.warns(RepeatedReleaseWarning, match=said):
-        dpf.Queries(FRAME, epsilon=0.5, delta=1e-7, ledger=ledger, dataset="survey", part="south", spaces=SPACES)
+        dpf.Queries(FRAME, epsilon=0.5, delta=1e-7, ledger=ledger.account("survey", "south"), spaces=SPACES)
     sanitized(ELSEWHERE, ledger, "south")
     for part in ("north", "south"):  # no rows are nobody's
         sanitized(FRAME[:0], ledger, part)
@@ -89,7 +89,7 @@ def test_one_table_as_two_parts_is_warned_of_under_any_key(ledger: dpf.Ledger) -
 
 def test_one_file_as_two_parts_is_warned_of(ledger: dpf.Ledger, tmp_path: Path) -> None:
     FRAME.to_parquet(tmp_path / "in.parquet")
-    options: dict[str, Any] = {"ledger": ledger, "dataset": "survey", "spaces": SPACES}
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "1.parquet", 0.5, 1e-7, part="north", **options)
+    north, south = ({"ledger": ledger.account("survey", part), "spaces": SPACES} for part in ("north", "south"))
+    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "1.parquet", 0.5, 1e-7, **north)
     with pytest.warns(RepeatedReleaseWarning, match=r"^the rows of part south were released as part north before"):
-        dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "2.parquet", 0.5, 1e-7, part="south", **options)
+        dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "2.parquet", 0.5, 1e-7, **south)

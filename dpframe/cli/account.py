@@ -1,0 +1,18 @@
+"""The account that the options of a command name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpframe.errors import ParameterError
+from dpframe.ledger.account import TOGETHER
+from dpframe.ledger.ledger import Account, Ledger
+
+
+def account_of(ledger: Path | None, dataset: str | None, part: str | None) -> Account | None:
+    """Return the account that --ledger, --dataset and --part name, or None where none of them is given."""
+    if ledger is None and dataset is None and part is None:
+        return None
+    if ledger is None or dataset is None:
+        raise ParameterError(TOGETHER)
+    return Ledger(ledger).account(dataset, part)
