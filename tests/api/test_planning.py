@@ -13,7 +13,7 @@ from dpframe.api.budgets import ReleaseBudget
 from dpframe.api.job import carry_out
 from dpframe.api.planning import Request
 from dpframe.infer.private import counting
-from dpframe.ledger.account import Account
+from dpframe.ledger.account import OpenAccount
 from dpframe.spaces.field import Field
 from dpframe.tables.frames import wrap
 from dpframe.tables.parquet_reader import ParquetInput
@@ -82,7 +82,7 @@ def test_a_value_that_is_refused_costs_nothing(tmp_path, options):
     table = TABLE.set_column(0, "age", pa.array([None, *TABLE["age"].to_pylist()[1:]]))
     for kind in kinds(tmp_path, table):
         with pytest.raises(dpf.ColumnError, match="column 'age' at row position 0: is null"):
-            account = Account.of(ledger, "d")
+            account = OpenAccount.of(ledger, "d")
             prepared(kind, Request(1.0, 1e-6, options=options), Diary(account))
     assert ledger.history().empty
 
