@@ -87,10 +87,10 @@ def test_parts_of_numbers_sums_and_tables():
 
 
 def test_larger_pairs_take_more_of_the_budget():
-    """By the fourth root of the cells, rounded to half a doubling; the least pair has 4 cells."""
+    """By the cube root of the cells, rounded to half a doubling; the least pair has 4 cells."""
     found = {m.columns: m for m in Wish("auto").measures(NINE, PROMISE, None, 32_561, 1)}
     least = found["c6", "c8"]
-    for columns, cells, times in ((("c3", "c5"), 75, 2.0), (("c1", "c7"), 672, 4.0), (("c4", "c5"), 30, 2**0.5)):
+    for columns, cells, times in ((("c3", "c5"), 75, 2**1.5), (("c1", "c7"), 672, 2**2.5), (("c4", "c5"), 30, 2.0)):
         assert math.prod(found[columns].shape(NINE)) == cells
         assert math.isclose(least.sigma2 / found[columns].sigma2, times, rel_tol=1e-3)
     whole = Wish("auto").most(PROMISE, None)
