@@ -22,11 +22,14 @@ from dpframe.totals.answers import Noise, Portion, gaussian
 from dpframe.totals.counts import Codes
 from dpframe.totals.questions import Tree
 from dpframe.totals.rank_search import ERROR, REACH, search_shares, searched
-from dpframe.totals.ranks import Ranks, distances, level_of
-from dpframe.totals.selection import SELECTORS, Selector, best_selector, whole_cost
+from dpframe.totals.ranks import Ranks, distance_weights, distances, level_of
+from dpframe.totals.selection import SELECTORS, Exponential, Selector, best_selector, whole_cost
 
-_PARTS = (3.0, 2.0)
+_PARTS = (3.0, 1.0)
 """How a level's portion is divided between a choice and that of its interval."""
+
+_BEYOND = 1.2
+"""Half width of a chosen interval in rows that are evenly spread, in parts of the margin that it is to have."""
 
 SEARCHING = "gaussian"
 """The noise that a search has: that of other laws adds up over so many readings."""
@@ -101,22 +104,28 @@ class Choices(Way):
         return mechanism is None or mechanism in SELECTORS
 
     def fit(self, portion: Portion) -> tuple[str, list[list[Selector]], Budget]:
-        """Return the way to choose, and for each level how the quantile and its interval are chosen."""
+        """Return the way to choose, and for each level how the quantile and its interval are chosen.
+
+        The latter has weights, which only the exponential mechanism takes.
+        """
         moved = [self.ranks.moved(level_of(level)) for level in self.levels]
         parts = portion.split(_PARTS * len(moved))
         name = self.mechanism or best_selector(moved[0], parts[0])
-        found = [[SELECTORS[name](one, part) for part in parts[2 * i : 2 * i + 2]] for i, one in enumerate(moved)]
+        found: list[list[Selector]] = [
+            [SELECTORS[name](one, parts[2 * i]), Exponential.of(one, parts[2 * i + 1])] for i, one in enumerate(moved)
+        ]
         return name, found, whole_cost([selector for one in found for selector in one], portion)
 
     def _errors(self, noise: Sequence[Sequence[Selector]]) -> tuple[float, float]:
         units = [level_of(level).denominator for level in self.levels]
         errors = [math.sqrt(2) / (one[0].rate * unit) for one, unit in zip(noise, units, strict=True)]
-        reaches = [self._margin(one[1]) / unit for one, unit in zip(noise, units, strict=True)]
+        reaches = [_BEYOND * self._margin(one[1]) / unit for one, unit in zip(noise, units, strict=True)]
         return max(errors), max(reaches)
 
     def _margin(self, selector: Selector) -> int:
         """Return what the margin of an interval is to be, so that the chosen one's is above 0 with the confidence."""
-        return math.ceil(selector.shortfall(len(distances(self.ranks.cells)), self.confidence))
+        _, before = distance_weights(self.ranks.cells)
+        return math.ceil(selector.shortfall(before, self.confidence))
 
     def places(self, noise: Sequence[Sequence[Selector]], stream: Keystream) -> FloatArray:
         """Choose for each group and level: the cell first, and then the interval about it."""
@@ -138,8 +147,8 @@ class Choices(Way):
         cell = min(max(chosen, 0), cells - 1)
         # A row more: what is interpolated lies up to a row from the rank.
         margin = self._margin(selectors[1]) + level.denominator
-        scores = self.ranks.margin_scores(group, level, cell, margin)
-        away = int(distances(cells)[selectors[1].choose(scores, None, plane(1))])
+        scores, (weights, _) = self.ranks.margin_scores(group, level, cell, margin), distance_weights(cells)
+        away = int(distances(cells)[selectors[1].choose(scores, weights, plane(1))])
         return cell, max(cell - away, 0), min(cell + away, cells - 1)
 
 

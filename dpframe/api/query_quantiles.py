@@ -44,9 +44,9 @@ class QuantileQueries(Asking):
         where δ is above 0 and budgets are added up in Gaussian accounting. Groups cost no more than one.
 
         *A choice* (``"exponential"``, ``"noisy_max"``): which of up to 65,536 cells has the rank, chosen by how far
-        the rank is from a cell's (Smith 2011), which one row moves by 1; three fifths of a level's part of the share
-        are for that, and two for how far the interval goes to both sides. It is taken for few levels without δ, or
-        where all of the budget is for this answer. Groups cost no more than one.
+        the rank is from a cell's (Smith 2011), which one row moves by 1; three quarters of a level's part of the share
+        are for that, and one for how far the interval goes to both sides, chosen by the exponential mechanism. It is
+        taken for few levels without δ, or where all of the budget is for this answer. Groups cost no more than one.
 
         *Cumulative counts* (``"geometric"``, ``"gaussian"``, without ``by``): counts of up to 4,096 cells, of groups of
         16 of them and of 16 groups are measured, each table with a part of the share and sensitivity 2 (√2); a

@@ -4,12 +4,13 @@ With q = a/b, the **excess** of an edge between cells is b·(rows before it) −
 passes 0 at the quantile. One count of known noise says little of the far side of a table and much of a place near the
 quantile, so that places are looked for one by one (Burnashev and Zigangirov 1974; Waeber, Frazier and Henderson 2013,
 "Bisecting search with noisy responses"): edges in the middle of what the readings so far leave open, and then three on
-each side, about as far from the quantile as noise reaches. Every reading is paid for before the first is drawn;
-where the next is taken depends on noisy readings only, so that they compose.
+each side: a first that is so far off that it hardly ever fails to bound the quantile, and two that come nearer, of less
+noise. Every reading is paid for before the first is drawn; where the next is taken depends on noisy readings only, so
+that they compose.
 
 *The interval* needs no law of the whole search. A reading below −r says that the quantile is beyond its edge, and is
 wrong with the chance that the noise of just that reading exceeds r, as no earlier noise enters it; these chances add up
-to half of what an interval may miss on either side.
+to half of what an interval may miss on either side. The last reading has most of it.
 """
 
 from __future__ import annotations
@@ -24,18 +25,30 @@ from dpframe.arrays import FloatArray, IntArray
 from dpframe.noise.keystream import ColumnStream
 from dpframe.totals.answers import Noise
 
+_SIDES = (-1, 1)
 _HALVING, _GROWTH = 0.4, 1.15
 """Part of the share for the halvings, and how much more each of them gets than the one before."""
-_ENDS = ((-1, 0.05), (1, 0.05), (-1, 0.1), (1, 0.1), (-1, 0.15), (1, 0.15))
-"""Sides of the readings about the ends, and their parts of the share."""
-_AWAY = 2.7
-"""How many standard deviations of its own reading an end is looked for from the quantile."""
 _SPARED = 0.1
 """Part of an interval's chance to miss that the halvings have."""
-_NEAR = 4.0
+_NEAR = 6.0
 """Readings enter the estimate within so many of the least standard deviations."""
-ERROR, REACH = 0.7, 3.8
+ERROR, REACH = 0.8, 4.9
 """Usual error, and half width of an interval, in standard deviations of the last readings."""
+
+
+@dataclass(frozen=True)
+class _End:
+    """A reading on either side: its part of the share, how many of its standard deviations off it is, and its part
+    of the chance to miss."""
+
+    share: float
+    away: float
+    missed: float
+
+
+_ENDS = (_End(0.05, 5.0, 2 / 15), _End(0.08, 4.0, 3 / 15), _End(0.17, 3.0, 10 / 15))
+"""Tried on normal, lognormal and heaped numbers, 1,000 and 20,000 rows: one more end has wider intervals, ends that are
+all equally far off three times as wide ones where the first fails."""
 
 
 @dataclass(frozen=True)
@@ -141,10 +154,10 @@ def search_shares(cells: int) -> tuple[float, ...]:
     Examples
     --------
     >>> [round(part, 2) for part in search_shares(8)]
-    [0.12, 0.13, 0.15, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15]
+    [0.12, 0.13, 0.15, 0.05, 0.05, 0.08, 0.08, 0.17, 0.17]
     """
     growing = [_GROWTH**i for i in range(halvings(cells))]
-    return (*(_HALVING * part / sum(growing) for part in growing), *(part for _, part in _ENDS))
+    return (*(_HALVING * part / sum(growing) for part in growing), *(end.share for end in _ENDS for _ in _SIDES))
 
 
 def searched(
@@ -184,16 +197,16 @@ def searched(
     """
     readings, count = Readings.none(answers, cells), halvings(cells)
     low, high = np.zeros(answers, dtype=np.int64), np.full(answers, cells, dtype=np.int64)
-    sides = [*[0] * count, *(side for side, _ in _ENDS)]
     missed = (1 - level) / 2
-    for at, (side, noise) in enumerate(zip(sides, noises, strict=True)):
+    plan = [(0, 0.0, _SPARED / count)] * count
+    plan += [(side, end.away, (1 - _SPARED) * end.missed) for end in _ENDS for side in _SIDES]
+    for at, ((side, away, part), noise) in enumerate(zip(plan, noises, strict=True)):
         sigma = math.sqrt(noise.variance)
-        goals = readings.crossing(side * _AWAY * sigma) if side else readings.middles
+        goals = readings.crossing(side * away * sigma) if side else readings.middles
         edges = np.clip(np.rint(goals), 1, cells - 1).astype(np.int64)
         values = np.array(noise.add([int(v) for v in excess(edges)], stream(at)), dtype=np.float64)
         readings = readings.with_one(edges, values, sigma)
-        chance = missed * (2 * (1 - _SPARED) / len(_ENDS) if side else _SPARED / count)
-        reach = noise.reach(1 - 2 * chance)
+        reach = noise.reach(1 - 2 * missed * part)
         if side <= 0:
             low = np.where(values < -reach, np.maximum(low, edges), low)
         if side >= 0:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -156,6 +157,20 @@ def distances(cells: int) -> IntArray:
     [0, 1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 16, 19, 22, 26, 32]
     """
     return np.concatenate([[0], _AWAY[: int(np.searchsorted(_AWAY, cells - 1)) + 1]])
+
+
+def distance_weights(cells: int) -> tuple[list[int], float]:
+    """Return the base weight of each of `distances`, and the most that all before one weigh, in parts of its own.
+
+    Examples
+    --------
+    >>> weights, before = distance_weights(30)
+    >>> weights[:5], round(before, 2)
+    ([1, 2, 4, 6, 8], 4.6)
+    """
+    found = [2 * int(away) or 1 for away in distances(cells)]
+    sums = [0, *accumulate(found)]
+    return found, max(before / weight for before, weight in zip(sums, found, strict=False))
 
 
 def level_of(q: float) -> Fraction:

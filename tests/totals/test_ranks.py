@@ -12,7 +12,7 @@ from dpframe.accounting.unit import Unit
 from dpframe.spaces import Integer, Nullable
 from dpframe.totals.answers import Portion
 from dpframe.totals.groups import WHOLE, Groups
-from dpframe.totals.ranks import Ranks, distances, level_of
+from dpframe.totals.ranks import Ranks, distance_weights, distances, level_of
 from dpframe.totals.selection import Exponential, NoisyMax, Scores, weights
 
 ADDED = Unit(added=True)
@@ -125,6 +125,34 @@ def test_distances_reach_everywhere_and_are_few(cells):
     assert (np.diff(found) > 0).all()
     assert len(found) <= 2 + 4 * max(1, math.log2(cells))
     assert (found[9:] <= 1.26 * found[8:-1] + 1).all()
+
+
+@pytest.mark.parametrize("shape", ["even", "gap", "heap", "end"])
+def test_the_law_of_an_interval_misses_as_rarely_as_its_margin_says(shape):
+    """The exact law over all distances, about cells near and far from the rank; half of the margin is too little."""
+    cells, rows = 4_096, 2_000
+    values = {
+        "even": np.arange(rows) * 2 + 30,
+        "gap": np.repeat([900, 3_300], [rows // 2 - 1, rows // 2 + 1]),
+        "heap": np.repeat([100, 2_000, 4_000], [rows // 4, rows // 2, rows // 4]),
+        "end": np.full(rows, cells - 1),
+    }[shape]
+    mine = Ranks("a", Integer(0, cells - 1), Unit())
+    mine.add({"a": values.astype(np.uint16)})
+    truth, missed = int(np.sort(values)[rows // 2 - 1]), 0.05
+    selector = Exponential.of(mine.moved(Fraction(1, 2)), Portion(Budget(0.25)))
+    base, before = distance_weights(cells)
+    margin = math.ceil(selector.shortfall(before, 1 - missed))
+    worst = {}
+    for part in (1.0, 0.5):
+        for middle in (0, 900, 901, 2_100, 3_299, truth):
+            found = mine.margin_scores(0, Fraction(1, 2), middle, math.ceil(part * margin) + 2)
+            law = np.array([weight * w for weight, w in zip(base, weights(selector.rate, found), strict=True)], float)
+            short = np.abs(truth - middle) > distances(cells)
+            worst[part] = max(worst.get(part, 0.0), float(law[short].sum() / law.sum()))
+    assert worst[1.0] <= missed
+    if shape == "gap":
+        assert worst[0.5] > missed
 
 
 @pytest.mark.parametrize("heap", [0, 40])
