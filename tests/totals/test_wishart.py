@@ -206,7 +206,7 @@ def test_what_is_refused(people):
     with pytest.raises(ParameterError, match="wishart needs delta above 0"):
         q.second_moments(["age"], share=0.5, mechanism="wishart")
     with pytest.raises(ParameterError, match="mechanism must be one of"):
-        q.cov(["age"], share=0.5, mechanism="wishart")
+        q.covariance(["age"], share=0.5, mechanism="wishart")
     with pytest.raises(ParameterError, match="epsilon is too small for wishart noise"):
         of(2, 1.0, Budget(1e-5, 1e-9))
     with pytest.raises(ParameterError, match="delta is too small for wishart noise"):
