@@ -25,6 +25,7 @@ from dpframe.estimate.results import Results
 from dpframe.evidence.combine import Observation, likely, updated
 from dpframe.evidence.law import RowsLaw
 from dpframe.evidence.number_law import project
+from dpframe.infer.steps import is_on_grid
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Space
 from dpframe.threads import one_thread
@@ -59,7 +60,8 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
         return None
     limit = dict(inferred.thresholds).get(axis.name, -math.inf)
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
-    found = [one for m in mine for one in (*_values(m, axis, limit), *_intervals(m, axis, parts))]
+    on_steps = _is_on_steps(mine, axis.column.space)
+    found = [one for m in mine for one in (*_values(m, axis, limit), *_intervals(m, axis, parts, on_steps))]
     found += _nulls(mine, axis)
     if not found:
         return None
@@ -87,9 +89,15 @@ def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]
             yield np.eye(axis.cells)[places[value]], count, measured.variance, limit - 0.5
 
 
-def _intervals(measured: Measured, axis: Axis, parts: bool) -> Iterator[CellCount]:
+def _is_on_steps(measured: Sequence[Measured], space: Space) -> bool:
+    """Tell whether inference saw that a column's values are those of its grid: nothing is cut in part then."""
+    grid: Any = space.inner_space
+    return any(m.kind == "steps" and is_on_grid(m.counts, m.variance, grid) for m in measured)
+
+
+def _intervals(measured: Measured, axis: Axis, parts: bool, on_steps: bool) -> Iterator[CellCount]:
     edges = axis.ends
-    cuts = [(i, code) for i, code in _cuts(measured, axis.column.space) if parts or code in edges[1:-1]]
+    cuts = [(i, code) for i, code in _cuts(measured, axis.column.space, on_steps) if parts or code in edges[1:-1]]
     if not cuts:
         return
     starts, codes = [0, *(i + 1 for i, _ in cuts), len(measured.counts)], [0, *(code for _, code in cuts), edges[-1]]
@@ -102,22 +110,26 @@ def _intervals(measured: Measured, axis: Axis, parts: bool) -> Iterator[CellCoun
         yield np.append(inside, [0.0] * axis.has_null), sum(terms), measured.variance * len(terms), -math.inf
 
 
-def _cuts(measured: Measured, space: Space) -> Iterator[tuple[int, int]]:
+def _cuts(measured: Measured, space: Space, on_steps: bool) -> Iterator[tuple[int, int]]:
     """Yield the edges, by position, that part the codes of a space, and the first code from there on.
 
     An edge of whole numbers does if no code has values on both sides of it; one of reals always, but for part of a
-    step.
+    step, and of reals that are multiples of their step without that.
     """
     grid: Any = space.inner_space
     if measured.kind != "intervals" or grid.is_time or grid.is_listed or not grid.is_numeric:
         return
     # A single step is that of truth values, between which there is nothing to cut off.
-    if not grid.is_whole and 1 < grid.steps < _COARSE:
+    coarse = not grid.is_whole and 1 < grid.steps < _COARSE
+    if coarse and not on_steps:
         return
     inside = [(i, edge) for i, edge in enumerate(measured.cells) if grid.lower < edge <= grid.upper]
     if not inside:
         return
-    codes = grid.encode(np.array([edge for _, edge in inside])).astype(np.int64).tolist()
+    if coarse:
+        codes = [_first_code(edge, grid) for _, edge in inside]
+    else:
+        codes = grid.encode(np.array([edge for _, edge in inside])).astype(np.int64).tolist()
     before = codes
     if grid.is_whole:
         before = grid.encode(np.array([edge - 1 for _, edge in inside])).astype(np.int64).tolist()
@@ -128,10 +140,25 @@ def _cuts(measured: Measured, space: Space) -> Iterator[tuple[int, int]]:
             yield i, code
 
 
+def _first_code(edge: float, grid: Any) -> int:
+    """Return the first code whose value is at or above an edge, where values are decimals of two digits at most."""
+    place = (edge - float(grid.lower)) / float(grid.step)
+    near = round(place)
+    if abs(place - near) > _APART:
+        return math.ceil(place)
+    return near + int(edge > round(float(grid.lower) + near * float(grid.step), 2))
+
+
+_APART = 1e-6
+"""Parts of a step by which a number that is no multiple of it differs from one."""
+
+
 def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
     """Return a grid of as many cells whose nearest edges are moved to those that counts were measured between."""
     edges, taken = list(axis.edges), {0, 1, len(axis.edges) - 1}
-    cuts = {code for m in inferred.measured if m.column == axis.name for _, code in _cuts(m, axis.column.space)}
+    own = [m for m in inferred.measured if m.column == axis.name]
+    on_steps = _is_on_steps(own, axis.column.space)
+    cuts = {code for m in own for _, code in _cuts(m, axis.column.space, on_steps)}
     for code in sorted(cuts):
         at = int(np.argmin(np.abs(np.array(axis.edges) - code)))
         if at not in taken:

@@ -18,6 +18,7 @@ from dpframe.infer.column import Task
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.infer.from_data import integers, reals, times
 from dpframe.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds, refined, truth_values
+from dpframe.infer.steps import STEP_SHARE, STEPS, step_counts, step_of, stepped
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.inferred import Measured
@@ -33,6 +34,9 @@ _MOST_PARTS = (32, 1024)
 
 _PARTS, _COARSE_PARTS, _NOISY = 4, 2, 0.05
 """Parts of a doubling that are cells of an only round: fewer where a count's noise is so large a part of the rows."""
+
+_STEP_PLANES = 8
+"""Planes of a round's stream before those of the steps' noise."""
 
 _SEEN = 3.0
 """Standard errors of a count that the rows present must show."""
@@ -147,6 +151,12 @@ def _counts_in(grid: Grid, values: Any) -> Ints:
     return np.concatenate([[missing], grid.count(present)])
 
 
+def _counts_and_steps(grid: Grid, values: Any) -> Ints:
+    """Return the same, and how many values have each step."""
+    present, missing = _numbers(values)
+    return np.concatenate([[missing], grid.count(present), step_counts(present)])
+
+
 class Numbers(Task):
     """A column of whole numbers or floats."""
 
@@ -160,27 +170,43 @@ class Numbers(Task):
         self.rounds: list[Round] = []
         self.grid = Grid((), 0, 0)
         self.parts = _PARTS
+        self.has_steps = False
+        self.noises: Sequence[CountNoise] = ()
 
     def in_rounds(self, rounds: int) -> Task:
-        """Return the task with so many rounds."""
+        """Return the task with so many rounds; in the first of several, floats are asked for their steps too."""
         self.most = rounds
+        self.has_steps = rounds > 1 and pa.types.is_floating(self.type)
         return self
 
     def under(self, noises: Sequence[CountNoise]) -> Task:
         """Return the task with cells of an only round as coarse as its noise asks for."""
+        self.noises = noises
         if math.sqrt(noises[0].variance) > _NOISY * self.n:
             self.parts = _COARSE_PARTS
         return self
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """One a round."""
-        return tuple(Histogram("intervals", 1, share) for share in ROUND_SHARES[self.most])
+        """One a round, after that of the steps."""
+        steps = (Histogram("steps", 1, STEP_SHARE, sized=False),) * self.has_steps
+        return (*steps, *(Histogram("intervals", 1, share) for share in ROUND_SHARES[self.most]))
+
+    def asks(self, i: int) -> int | None:
+        """Return the place of a round's intervals."""
+        return i + self.has_steps if i < self.most else None
 
     def counter(self) -> OfColumn:
-        """Return a counter of the next grid's cells."""
+        """Return a counter of the next grid's cells, and in the first round of the steps."""
         self.grid = self._next_grid().opened()
-        return Cells(partial(_counts_in, self.grid), len(self.grid.edges) + 2)
+        size = len(self.grid.edges) + 2
+        if self._asks_steps:
+            return Cells(partial(_counts_and_steps, self.grid), size + len(STEPS))
+        return Cells(partial(_counts_in, self.grid), size)
+
+    @property
+    def _asks_steps(self) -> bool:
+        return self.has_steps and not self.rounds
 
     def _next_grid(self) -> Grid:
         if self.rounds:
@@ -193,7 +219,14 @@ class Numbers(Task):
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the cells of a round."""
-        noisy, missing = self._noisy(counter.counts, noise, stream)
+        exact = counter.counts
+        if self._asks_steps:
+            steps = self.noises[0].add(exact[-len(STEPS) :], stream.skip(_STEP_PLANES))
+            self.measured.append(
+                Measured(self.field.name, "steps", STEPS, tuple(steps.tolist()), self.noises[0].variance)
+            )
+            exact = exact[: -len(STEPS)]
+        noisy, missing = self._noisy(exact, noise, stream)
         counts = tuple(noisy.tolist())
         self.rounds.append(Round(self.grid, counts, noise.variance))
         self.measured.append(
@@ -228,7 +261,9 @@ class Numbers(Task):
         if pa.types.is_floating(self.type) and self._has_two_values():
             return Real(0.0, 1.0, steps=1)  # they come back as no others
         if pa.types.is_floating(self.type):
-            return reals(self.type, [pa.array(friendly(low, high), pa.float64())])
+            return self._stepped(*friendly(low, high)) or reals(
+                self.type, [pa.array(friendly(low, high), pa.float64())]
+            )
         ends = [_clamped(edge, self.rounds[0].grid) for edge in friendly(round(low), round(high))]
         space: Any = integers(self.type, [pa.array(ends, self.type)])
         # A dictionary lists its values: they are made few enough for that, too.
@@ -237,6 +272,12 @@ class Numbers(Task):
             return cast(Space, space)
         step = -(-space.size // most) * space.step
         return Integer(space.lower, space.lower + (space.upper - space.lower) // step * step, step)
+
+    def _stepped(self, low: float, high: float) -> Space | None:
+        """Return the grid of the step that the values were seen to have, if they have one."""
+        counts = next((m for m in self.measured if m.kind == "steps"), None)
+        step = None if counts is None else step_of(counts.counts, counts.variance)
+        return None if step is None else stepped(low, high, step, self.type)
 
 
 class Times(Numbers):

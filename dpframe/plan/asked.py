@@ -38,7 +38,7 @@ from dpframe.codec import check_names, from_object, to_object
 from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.gaussian import gaussian_table
 
-KINDS = ("intervals", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
+KINDS = ("intervals", "steps", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
 """What cells of histograms may be; see `Measured`."""
 UNKNOWN = ("values", "ranks", "items")
 """Of which cells are known only from the rows."""

@@ -105,7 +105,7 @@ def judge_spaces(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tup
     lost: dict[str, _Missing] = {}
     noises: dict[str, float] = {}
     for name, space in spaces.items():
-        known = [m for m in inferred.measured if m.column == name and _counts_of(m, space)]
+        known = [m for m in inferred.measured if m.column == name and m.kind != "steps" and _counts_of(m, space)]
         mine = tuple(measured for measured in known if measured.kind == known[-1].kind)
         rule = _RULES.get(mine[-1].kind) if mine and n > 0 and name in inferred.columns else None
         missing = None if rule is None else rule(mine, space, n)

@@ -29,10 +29,11 @@ class Measured:
     """Noisy counts of one histogram, as inference paid for them.
 
     ``kind`` says what ``cells`` are: of ``"intervals"`` the edges between cells, one fewer than counts: cell i is
-    [cells[i−1], cells[i]), the outermost without end, times in the column's unit since 1970; of ``"values"`` and
-    ``"items"`` those that reached the threshold, all others being unknown; of ``"ranks"`` the same in a declared
-    order; ``"nulls"`` has none; of ``"kinds"`` the kinds that objects may be of; of ``"lengths"`` the lengths of lists
-    whose counts stand out of their noise; ``"norms"`` has edges, as intervals have, of the lists' ℓ2 norms.
+    [cells[i−1], cells[i]), the outermost without end, times in the column's unit since 1970; of ``"steps"`` the widest
+    that divides a value, 0 where none does; of ``"values"`` and ``"items"`` those that reached the threshold, others
+    being unknown; of ``"ranks"`` the same in a declared order; ``"nulls"`` has none; of ``"kinds"`` the kinds that
+    objects may be of; of ``"lengths"`` the lengths of lists whose counts stand out of their noise; ``"norms"`` has
+    edges, as intervals have, of the lists' ℓ2 norms.
     ``missing`` is the noisy count of nulls, where they may occur; of objects, of all that are not of the kind found,
     and beside norms of lists that are no vector of the length found.
     ``unit`` is the unit of times. All counts have noise of the same variance, and may be negative.

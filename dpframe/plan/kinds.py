@@ -63,6 +63,7 @@ ALONE = (
     ("items",),
     ("nulls",),
     *(_NUMBERS[:rounds] for rounds in (1, 2, 3)),
+    *(("steps", *_NUMBERS[:rounds]) for rounds in (2, 3)),
     _NORMS,
     ("lengths", *_NORMS),
 )

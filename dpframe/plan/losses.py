@@ -35,7 +35,7 @@ def expected_losses(asked_of: AskedOf, rows: int, noise: float = 1.0) -> tuple[f
     """
     lost, needed = 0.0, 0.0
     for _, asked in asked_of:
-        one = max(asked, key=lambda h: (h.threshold, h.variance))
+        one = max((h for h in asked if h.kind != "steps"), key=lambda h: (h.threshold, h.variance))
         own, half = noise * (one.threshold or math.sqrt(one.variance)), _HALF_LOST.get(one.kind, 0.1)
         lost += 1 / (1 + (half * rows / own) ** 2) if rows else 1.0
         needed = max(needed, own / half * math.sqrt(1 / _FEW_LOST - 1))

@@ -435,6 +435,7 @@ def test_what_was_measured_is_kept():
     assert [(m.column, m.kind) for m in found.measured] == [
         *[("age", "intervals")] * 3,
         ("sex", "values"),
+        ("pay", "steps"),
         *[("pay", "intervals")] * 3,
         ("flag", "nulls"),
     ]

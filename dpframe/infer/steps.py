@@ -1,0 +1,100 @@
+"""Steps that floats are multiples of: whole numbers with gaps among them, halves, cents, or round thousands.
+
+A row counts under the widest step that divides its value. So few cells need little of the budget, and say more than
+counts of intervals can: a column of floats without fractions is put on a grid without any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpframe.errors import ColumnError, ParameterError
+from dpframe.noise.gaussian import Ints
+from dpframe.spaces import Real
+
+STEPS = (1000.0, 100.0, 10.0, 1.0, 0.5, 0.1, 0.01, 0.0)
+"""Each step divides those before it; the last cell is of values that none divides."""
+
+STEP_SHARE = 0.1
+"""Share of the budget, beside 1 of the intervals."""
+
+_HUNDREDTHS = (100_000, 10_000, 1_000, 100, 50, 10, 1)
+_LARGEST = 2.0**53 / 100
+"""Size from which floats have no hundredths to speak of."""
+
+_OFF_GRID, _CLEAR = 0.04, 0.06
+"""Share of the rows that may seem to lie off a grid, and the largest standard error of that."""
+
+_FEWEST, _MOST = 2, 65_536
+"""Steps of a grid: two values are judged by other rules, and finer grids are as good as floats."""
+
+
+def step_counts(values: npt.NDArray[Any]) -> Ints:
+    """Return how many values have each of the `STEPS` for the widest one that divides them.
+
+    Examples
+    --------
+    >>> counts = step_counts(np.array([2000.0, 3.0, 2.5, 1.23, 1 / 3]))
+    >>> {step: int(count) for step, count in zip(STEPS, counts, strict=True) if count}
+    {1000.0: 1, 1.0: 1, 0.5: 1, 0.01: 1, 0.0: 1}
+    """
+    counts = np.zeros(len(STEPS), dtype=np.int64)
+    usual = values[np.abs(values) < _LARGEST] * 100
+    near = np.rint(usual)
+    # What floats of 32 bits leave of a decimal, and never so much that most values fit.
+    left = near[np.abs(usual - near) <= np.minimum(1e-6 + 1e-7 * np.abs(usual), 0.01)].astype(np.int64)
+    counts[-1] = len(values) - len(left)
+    for place in range(len(_HUNDREDTHS) - 1, 0, -1):
+        wider = left[left % _HUNDREDTHS[place - 1] == 0]
+        counts[place] = len(left) - len(wider)
+        left = wider
+    counts[0] = len(left)
+    return counts
+
+
+def step_of(counts: Sequence[int], variance: float) -> float | None:
+    """Return the widest step that nearly all rows are multiples of, as far as noise lets be seen, or None.
+
+    Examples
+    --------
+    >>> whole = [0, 50, 350, 3600, 0, 0, 0, 0]
+    >>> step_of(whole, 100.0), step_of(whole, 1e6), step_of([*whole[:-1], 500], 100.0)
+    (1.0, None, None)
+    """
+    present = sum(counts)
+    for place, step in enumerate(STEPS[:-1]):
+        finer = counts[place + 1 :]
+        if sum(finer) <= _OFF_GRID * present and math.sqrt(len(finer) * variance) <= _CLEAR * present:
+            return step
+    return None
+
+
+def is_on_grid(counts: Sequence[int], variance: float, space: Real) -> bool:
+    """Tell whether the values that had these counts are values of a grid, too: it may be another than was inferred."""
+    step = step_of(counts, variance)
+    if step is None:
+        return False
+    places = step / space.step, space.lower / space.step
+    return all(abs(place - round(place)) < 1e-6 for place in places) and places[0] > 0.5
+
+
+def stepped(low: float, high: float, step: float, type_: pa.DataType) -> Real | None:
+    """Return the grid of a step's multiples that holds the bounds, or None where it has too few or too many values."""
+    if not max(abs(low), abs(high)) / step < 2.0**52:
+        return None
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    if not _FEWEST <= last - first <= _MOST:
+        return None
+    try:
+        # In decimals: a third tenth is 0.3, and not what three times 0.1 comes to.
+        space = Real(round(first * step, 2), round(last * step, 2), last - first)
+        space.check_type(type_)
+    except (ParameterError, ColumnError):
+        return None
+    return space
