@@ -339,11 +339,31 @@ class NumberEstimates(VectorEstimates):
                 highest = value + z * own / max(-found["estimate"] / own, 1.0)
         lower, upper = (math.sqrt(min(max(end, 0.0), most)) for end in (found["lower"], highest))
         point = min(max(math.sqrt(value), lower), upper) if math.isfinite(value) else math.nan
-        error = max((upper - lower) / (2 * z), _error_of_root(value, own))
+        lower, upper = self._with_share(column, ddof, target, lower, upper)
+        arms = (point - lower) / z, (upper - point) / z
+        error = max((upper - lower) / (2 * z), _error_of_root(value, own), math.hypot(*arms) / math.sqrt(2))
         results = Results(*np.array([point, error, lower, upper])[:, None])
         out = self._in_units(results, column, "duration").series(column)
         out.attrs |= moment.attrs
         return out
+
+    def _with_share(self, column: str, ddof: int, target: str, lower: float, upper: float) -> tuple[float, float]:
+        """Return an interval of a standard deviation, for two values as wide as that of the share of either.
+
+        The root of p(1 − p) is flat at a half and steep at 0: an error of p there is far from that of a straight line.
+        """
+        space = self._source.column(column).space
+        if space.values != 2:
+            return lower, upper
+        first, last = _ends(space)
+        mean = self.mean(column, target=target)
+        ends = np.clip((np.asarray(mean[["lower", "upper"]], dtype=np.float64) - first) / (last - first), 0.0, 1.0)
+        if not np.isfinite(ends).all():
+            return lower, upper
+        shares = np.append(ends, np.clip(0.5, *ends))
+        rows = max(float(self.rows), ddof + 1.0)
+        roots = (last - first) * np.sqrt(shares * (1 - shares) * rows / (rows - ddof))
+        return min(lower, float(roots.min())), max(upper, float(roots.max()))
 
     def _with_fit(self, found: pd.Series[Any], column: str, ddof: int, target: str) -> pd.Series[Any]:
         law, rows = self._joints.law(column), max(float(self._all_rows), ddof + 1.0)
