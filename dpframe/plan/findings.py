@@ -65,8 +65,11 @@ ERRORS = 2.0
 _SPREAD, _SURELY = (12, 16, 20), 2.75
 """Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show."""
 
-_FEW, _LEAST_SEEN = 0.08, 1.5
-"""Share of the rows that a spike may leave unseen, and standard errors that the rarer of two truth values must show."""
+_FEW, _LEAST_SEEN, _LEAST_SEEN_OF_FLOATS = 0.08, 1.5, 2.5
+"""Share of the rows that a spike may leave unseen, and standard errors that the rarer of two truth values must show.
+
+Floats with a spike at 0 are more often amounts, of all sizes, than truth values: of these however few rows are left.
+"""
 
 
 @dataclass(frozen=True)
@@ -218,7 +221,9 @@ def _hides_others(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
         return not (few and rest < ERRORS * error) and not _stands_out(counts, covariance, inside)
     both = [int(np.searchsorted(ends, value, side="right")) - 1 for value in (0.0, 1.0)]
     other = min(both, key=counts.__getitem__)
-    if not few and counts[other] < _LEAST_SEEN * math.sqrt(covariance[other, other]):
+    whole = _whole(measured, space)
+    least = (_LEAST_SEEN if whole else _LEAST_SEEN_OF_FLOATS) * math.sqrt(covariance[other, other])
+    if not (few and whole) and counts[other] < least:
         return True
     rest, error = _left(measured, n, sorted({spike, *both}))
     return rest > ERRORS * error and not _stands_out(counts, covariance, inside)

@@ -266,6 +266,15 @@ def test_the_rarer_truth_value_is_seen_unless_it_is_rare(zeros, ones, variance, 
     assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
 
 
+@pytest.mark.parametrize(("ones", "why"), [(20, HIDDEN), (60, None)])
+def test_the_rarer_truth_value_of_floats_is_seen_however_rare_it_is(ones, why):
+    """Zeros and a few amounts of all sizes are common where values need not be whole: ones show by 2.5 errors of 20."""
+    edges = (-0.5, 0.5, 1.0, 1 + 2.0**-52, 2.0, 4.0, 8.0)
+    counts = (0, 1_950, 0, ones, 0, 0, 0, 0)
+    plan = made(counts, dpf.Real(0.0, 1.0, steps=1), 2_000, variance=400.0, edges=edges)[1]
+    assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(("each", "lost"), [(20, True), (5, False)])
 def test_rows_spread_out_beyond_a_bound_are_seen_in_their_sum(each, lost, sign):
