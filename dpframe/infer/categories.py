@@ -24,7 +24,7 @@ from dpframe.totals.counts import OfColumn, Values
 TEXT_SHARE = 0.5
 """Share of the budget of a column of text, beside 1 of a numeric one."""
 
-_OTHER = "other"
+_OTHER, _NOTHING = "other", ""
 
 
 def set_share(cap: int) -> float:
@@ -98,7 +98,7 @@ class Texts(Task):
         """
         cells = self.measured[0].cells
         if not cells:
-            return Categorical(("",), other="")
+            return Categorical((_NOTHING,), other=_NOTHING)
         if self.others_are_null:
             return Categorical(cells)
         return Categorical(cells, other=next((cell for cell in cells if cell.lower() == _OTHER), _OTHER))

@@ -76,6 +76,8 @@ class CsvInput(FileInput):
     """Types of the columns that are read as such; others are text."""
     lenient: frozenset[str] = frozenset()
     """Columns in which text that is not of the type is null."""
+    empty: frozenset[str] = frozenset()
+    """Columns without nulls in which the empty text is a value."""
 
     @staticmethod
     def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
@@ -109,7 +111,8 @@ class CsvInput(FileInput):
             if name in self.names:
                 types[name] = _type_of(space, name)
         fields = [pa.field(name, types.get(name, pa.string())) for name in self.names]
-        return replace(self, schema=pa.schema(fields), types=types, lenient=frozenset(inferred))
+        empty = frozenset(name for name, space in spaces.items() if not space.has_null and space.contains(""))
+        return replace(self, schema=pa.schema(fields), types=types, lenient=frozenset(inferred), empty=empty)
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns: as long as no spaces are known, that they are written as text."""
@@ -123,7 +126,7 @@ class CsvInput(FileInput):
                 for start in range(0, block.num_rows, rows):
                     batch = block.slice(start, rows)
                     stored = (name for name in names if name not in keys)
-                    columns = {name: _decoded(batch.column(name), single) for name in stored}
+                    columns = {name: _decoded(batch.column(name), single and name not in self.empty) for name in stored}
                     columns |= {name: repeated(keys[name], batch.num_rows) for name in names if name in keys}
                     yield {name: self._read(name, columns[name], first, name in plain) for name in names}
                     first += batch.num_rows
