@@ -30,9 +30,11 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 __all__ = [
     "AlreadySanitizedError",
@@ -92,6 +94,25 @@ def check_whole(
         kind = f"whole number of {of}," if of else "whole number" + "," * (most is None)
         raise ParameterError(f"{name} must be a {kind} {bounds}{remedy}")
     return int(value)
+
+
+def is_one_of(value: Any, names: Collection[Any]) -> bool:
+    """Return whether a value is one of some names; arrays, frames and ``<NA>`` are none, and raise nothing."""
+    return isinstance(value, str) and value in names
+
+
+def check_flags(**flags: Any) -> None:
+    """Raise `ParameterError` unless each of these arguments is True or False, in Python or NumPy.
+
+    Examples
+    --------
+    >>> check_flags(normalize="yes")
+    Traceback (most recent call last):
+    dpframe.errors.ParameterError: normalize must be True or False
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise ParameterError(f"{name} must be True or False")
 
 
 def check_fraction(value: Any, name: str, example: float) -> float:

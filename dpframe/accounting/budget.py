@@ -9,7 +9,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any, SupportsFloat
 
-from dpframe.errors import ParameterError, check_whole
+from dpframe.errors import ParameterError, check_whole, is_one_of
 
 DIGITS = Context(prec=60)
 
@@ -173,7 +173,7 @@ def shares_of(
     divide the rest equally. With ``weights`` both are in proportion to these.
     """
     whole = dict(zip(names, [1] * len(names) if weights is None else weights, strict=True))
-    if allocation == "uniform":
+    if is_one_of(allocation, ["uniform"]):
         return [weight / sum(whole.values()) for weight in whole.values()]
     if not isinstance(allocation, Mapping):
         raise ParameterError('allocation must be "uniform", "error" or a mapping {column: share}')

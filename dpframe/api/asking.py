@@ -30,6 +30,7 @@ from dpframe.errors import (
     ParameterError,
     check_fraction,
     check_whole,
+    is_one_of,
     name_list,
     warn,
 )
@@ -86,7 +87,7 @@ class Asking:
         self._table: Table = open_input(Path(frame)) if isinstance(frame, str | os.PathLike) else wrap(frame)
         if self._table.text is not None:
             raise AlreadySanitizedError("the table is a release, which its estimates (.dp) answer from at no cost")
-        if neighbours not in NEIGHBOURS:
+        if not is_one_of(neighbours, NEIGHBOURS):
             raise ParameterError(f"neighbours must be one of {', '.join(NEIGHBOURS)}")
         rows = check_whole(contributions, "contributions", of="rows per person")
         self.unit = Unit(rows, added=neighbours == "add_remove")
@@ -147,8 +148,13 @@ class Asking:
 
     def _column(self, name: Any) -> Asked:
         """Return a column; `ParameterError` if the table has none of this name."""
-        if not isinstance(name, str) or name not in self._table.names:
-            raise ParameterError(f"{name!r} is not a column of the table; columns are {name_list(self._table.names)}")
+        listed = name_list(self._table.names)
+        if not isinstance(name, str):
+            raise ParameterError(
+                f"a column is named by text, and {type(name).__name__} was given; columns are {listed}"
+            )
+        if name not in self._table.names:
+            raise ParameterError(f"{name!r} is not a column of the table; columns are {listed}")
         (field,) = self._table.fields([name])
         return Asked.of(field, self._declared)
 

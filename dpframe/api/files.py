@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.disk import check_writable
-from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError
+from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError, is_one_of
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.tables.csv_reader import is_csv, sidecar
@@ -60,8 +60,8 @@ CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
 
 def check_codec(compression: str) -> None:
     """Raise `ParameterError` for a codec that Parquet does not know."""
-    if compression not in CODECS:
-        raise ParameterError(f"compression {compression!r} is not known; use {', '.join(CODECS)}")
+    if not is_one_of(compression, CODECS):
+        raise ParameterError(f"compression must be one of {', '.join(CODECS)}")
 
 
 def read(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:

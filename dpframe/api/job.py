@@ -39,6 +39,8 @@ def of_persons(table: T, request: Request, key: bytes) -> T:
     name = options.get("privacy_id") if plan is None else plan.privacy_id
     if name is None or table.text is not None:
         return table
+    if not isinstance(name, str):
+        raise ParameterError("privacy_id must be the name of the column that names each row's person")
     if name not in table.names:
         raise ParameterError(f"privacy_id names {name!r}, which is not a column; columns are {name_list(table.names)}")
     if name in (*options.get("drop", ()), *options.get("passthrough", ())):

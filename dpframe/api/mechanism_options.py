@@ -9,7 +9,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.channels import MECHANISMS, Mechanism
 from dpframe.channels.base import family_for
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, is_one_of
 from dpframe.infer.types import any_space
 from dpframe.plan.calibration import Terms, check_ready
 from dpframe.spaces import Space
@@ -63,7 +63,7 @@ def taking(options: Mapping[str, Any]) -> list[str]:
     names = {name for family in MECHANISMS.values() if family.takes_delta for name in (family.tag, *family.aliases)}
     if not isinstance(given, Mapping):
         return []
-    return [column for column, tag in given.items() if (tag.tag if isinstance(tag, Mechanism) else tag) in names]
+    return [column for column, tag in given.items() if is_one_of(tag.tag if isinstance(tag, Mechanism) else tag, names)]
 
 
 def may_move_shares(options: Mapping[str, Any], left: Sequence[Field]) -> bool:

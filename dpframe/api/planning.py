@@ -34,6 +34,7 @@ from dpframe.errors import (
     LargeEpsilonWarning,
     ParameterError,
     PlanError,
+    is_one_of,
     name_list,
     warn,
 )
@@ -305,7 +306,7 @@ def _without_identifiers(columns: Sequence[Field], options: dict[str, Any], quie
 
     A table of nothing else is refused where its spaces are sought, column by column.
     """
-    found = [] if options["infer"] == "public" else identifiers(columns, options["spaces"])
+    found = [] if is_one_of(options["infer"], ["public"]) else identifiers(columns, options["spaces"])
     kept = [column for column in columns if column.name not in found]
     if not found or not kept:
         return list(columns)

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.asking import AUTO, fitted_noises, named_mechanisms
+from dpframe.api.asking import fitted_noises, named_mechanisms
 from dpframe.api.query_answers import placed, squared_z
 from dpframe.arrays import FloatArray, IntArray
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, is_one_of
 from dpframe.noise.keystream import ColumnStream, Keystream
 from dpframe.totals.answers import Noise, Portion, gaussian
 from dpframe.totals.counts import Codes
@@ -101,7 +101,7 @@ class Choices(Way):
     @classmethod
     def takes(cls, mechanism: str | None) -> bool:
         """Return whether it is a selector."""
-        return mechanism is None or mechanism in SELECTORS
+        return mechanism is None or is_one_of(mechanism, SELECTORS)
 
     def fit(self, portion: Portion) -> tuple[str, list[list[Selector]], Budget]:
         """Return the way to choose, and for each level how the quantile and its interval are chosen.
@@ -159,7 +159,7 @@ class Search(Way):
     @classmethod
     def takes(cls, mechanism: str | None) -> bool:
         """Return whether it is Gaussian noise."""
-        return mechanism in (None, SEARCHING)
+        return mechanism is None or is_one_of(mechanism, [SEARCHING])
 
     def fit(self, portion: Portion) -> tuple[str, list[list[Noise]], Budget]:
         """Return the noise of each level's readings."""
@@ -210,11 +210,11 @@ class Counts(Way):
     @classmethod
     def takes(cls, mechanism: str | None) -> bool:
         """Return whether it is noise on counts."""
-        return mechanism not in SELECTORS
+        return not is_one_of(mechanism, SELECTORS)
 
     def fit(self, portion: Portion) -> tuple[str, tuple[Noise, ...], Budget]:
         """Return the noise of the tree's levels."""
-        name, noises = fitted_noises(self.tree, portion, named_mechanisms(self.mechanism) if self.mechanism else AUTO)
+        name, noises = fitted_noises(self.tree, portion, named_mechanisms(self.mechanism))
         return name, noises, portion.spent_by(noises)
 
     def _errors(self, noise: Sequence[Noise]) -> tuple[float, float]:

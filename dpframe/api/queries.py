@@ -391,11 +391,11 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         >>> q.crosstab("age", "sex", bins={"age": 3}, share=0.5)["std_error"].round(1).to_numpy().tolist()
         [[8.5, 8.5], [8.5, 8.5], [8.5, 8.5]]
         """
+        asked = [self._column(name) for name in (index, columns)]
         cut: Mapping[str, Any] = bins if isinstance(bins, Mapping) else {}
         every = None if isinstance(bins, Mapping) else bins
         if index == columns or not set(cut) <= {index, columns}:
             raise ParameterError("index and columns must be two columns, and bins be of these; e.g. bins={column: 10}")
-        asked = [self._column(name) for name in (index, columns)]
         axes = [counted_axis(one, cut.get(one.name, None if one.space.is_listed else every)) for one in asked]
         if math.prod(axis.cells for axis in axes) > MOST_CELLS:
             raise ParameterError(f"bins give more than {MOST_CELLS:,} cells; take fewer")

@@ -17,10 +17,7 @@ from dpframe.api.query_answers import (
     moment_matrices,
     unit_moments,
 )
-from dpframe.errors import (
-    ParameterError,
-    name_list,
-)
+from dpframe.errors import ParameterError, is_one_of, name_list
 from dpframe.estimate.base import column_names
 from dpframe.totals.answers import Portion
 from dpframe.totals.questions import Moments
@@ -73,7 +70,7 @@ class MomentQueries(Asking):
         BudgetExceeded
             If less than the share is left.
         """
-        if mechanism == WISHART:
+        if is_one_of(mechanism, [WISHART]):
             return self._wishart(columns, where, share)
         return self._products(columns, where, share, mechanism, "second_moments", psd=False)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.arrays import FloatArray
-from dpframe.errors import InferenceWarning, ParameterError, check_fraction, warn
+from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, warn
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, tails_of
@@ -184,7 +184,7 @@ class Reading:
         return results.in_units(self._source.column(column).space, self._source.zone(column), kind)
 
     def _weight(self, weights: str | None, column: str) -> moments.Scale | None:
-        if weights == column:
+        if is_one_of(weights, [column]):
             raise ParameterError("a column cannot be weighted by itself; var and mean give its second moment")
         return None if weights is None else moments.Scale.of(self._source.column(weights))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.arrays import FloatArray
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, check_flags, is_one_of
 from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, has_few_values, make_axis
 from dpframe.estimate.base import Bins, column_names, kept_parts
@@ -68,8 +68,10 @@ class CountEstimates(VectorEstimates):
         ParameterError
             For a column that is not randomised, or of too many values.
         """
+        check_flags(normalize=normalize, sort=sort, ascending=ascending, dropna=dropna)
         axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
-        answer = self._cells(axes, normalize, (), dropna, method or self._default_method(axes), target)
+        method = self._default_method(axes) if method is None else method
+        answer = self._cells(axes, normalize, (), dropna, method, target)
         results, index, said = *self._shown(answer, axes, dropna), answer.said
         tails, rows, space = self._tails(column), self._all_rows, axes[0].column.space
         if space.is_numeric and not space.is_listed and tails is not None:
@@ -117,8 +119,9 @@ class CountEstimates(VectorEstimates):
         -------
         DataFrame indexed by the columns' values, with ``estimate, std_error, lower, upper``.
         """
+        check_flags(normalize=normalize, dropna=dropna)
         columns, held = column_names(columns, "columns"), column_names(given, "given")
-        axes = self._axes(columns, bins or {})
+        axes = self._axes(columns, {} if bins is None else bins)
         stray = [name for name in held if name not in columns]
         if stray:
             raise ParameterError(f"given names {stray[0]!r}, which is not among the joint's columns")
@@ -179,7 +182,8 @@ class CountEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).count({"sex": "F", "age": (18, 40)}, normalize=True).round(2).to_dict()
         {'estimate': 0.2, 'std_error': 0.15, 'lower': -0.11, 'upper': 0.5}
         """
-        if method not in ("auto", "inverse"):
+        check_flags(normalize=normalize)
+        if not is_one_of(method, ["auto", "inverse"]):
             raise ParameterError('method must be "auto" or "inverse"')
         self._source.sampling(target)  # an unknown target is refused
         asked = Where.of(where, self._source.column, self._is_open)
@@ -227,10 +231,11 @@ class CountEstimates(VectorEstimates):
         given: dict[Any, tuple[int, ...]] = {False: (), True: (), "all": (), "index": (0,), "columns": (1,)}
         if not isinstance(normalize, bool | str) or normalize not in given:
             raise ParameterError('normalize must be False, True, "all", "index" or "columns"')
+        check_flags(margins=margins, dropna=dropna)
         if margins and normalize:
             raise ParameterError("margins are given with counts only; leave normalize out")
-        axes = self._axes([index, columns], bins or {})
-        method = method or self._default_method(axes)
+        axes = self._axes([index, columns], {} if bins is None else bins)
+        method = self._default_method(axes) if method is None else method
         if margins and method != "inverse":
             raise ParameterError("margins are given with method='inverse' only")
         answer = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
@@ -324,6 +329,7 @@ class CountEstimates(VectorEstimates):
         watching films     0.366      0.014
         reading            0.308      0.014
         """
+        check_flags(normalize=normalize)
         sampling = self._source.sampling(target)
         chosen = self._source.column(column)
         if bins is not None and by is None:
@@ -334,7 +340,7 @@ class CountEstimates(VectorEstimates):
             return self.value_counts(column, normalize=normalize, sort=False, target=target)
         mine = sets.SetColumn.of(chosen)
         places = None if items is None else mine.places(items)
-        if how not in ("all", "any") or (how == "any" and (places is None or by is not None)):
+        if not is_one_of(how, ["all", "any"]) or (how == "any" and (places is None or by is not None)):
             raise ParameterError('how must be "all", or "any" of the items that are named, without by')
         index, source = pd.Index(mine.labels, name=column), "rows"
         if places is not None:
@@ -423,7 +429,8 @@ class CountEstimates(VectorEstimates):
         -------
         DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
         """
-        if method not in ("auto", "inverse"):
+        check_flags(normalize=normalize)
+        if not is_one_of(method, ["auto", "inverse"]):
             raise ParameterError('method must be "auto" or "inverse"')
         sampling = self._source.sampling(target)
         mine = sets.SetColumn.of(self._source.column(column))
@@ -492,6 +499,7 @@ class CountEstimates(VectorEstimates):
         -------
         DataFrame indexed by size with ``estimate, std_error, lower, upper``.
         """
+        check_flags(normalize=normalize)
         sampling = self._source.sampling(target)
         sizes = sets.SetSizes.of(sets.SetColumn.of(self._source.column(column)), self._source.codes([column]))
         estimate, errors = sizes.fit(normalize, sampling)

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dpframe.arrays import FloatArray
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, is_one_of
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts, has_few_values, join_axes, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
@@ -87,7 +87,7 @@ class Joints:
         ParameterError
             For another method, or the model of a column that it cannot have.
         """
-        if method not in METHODS:
+        if not is_one_of(method, METHODS):
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         found = METHODS[method](self, question)
         never = self._source.plan.bound_rules.impossible({axis.name: axis.stretches for axis in question.axes})

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.arrays import FloatArray
-from dpframe.errors import ParameterError, check_whole
+from dpframe.errors import ParameterError, check_flags, check_whole, is_one_of
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts, make_axis
 from dpframe.estimate.base import column_names, kept_parts
@@ -98,7 +98,7 @@ class NumberEstimates(VectorEstimates):
         F        53.0        1.0   50.0   55.0
         M        52.0        1.0   49.0   54.0
         """
-        if method not in ("auto", "inverse"):
+        if not is_one_of(method, ["auto", "inverse"]):
             raise ParameterError('method must be "auto" or "inverse"')
         if isinstance(column, str):
             return self._mean(column, by, weights, bins, method, target)
@@ -506,6 +506,7 @@ class NumberEstimates(VectorEstimates):
         fitted, rows = self._joints.law(column), self._all_rows
         parts = aggregation(fitted, axis)
         unit = np.ones(axis.bins)
+        check_flags(density=density)
         if density:
             # Per unit and per row with a value: densities integrate to one, as NumPy's do.
             widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.bins].sum()
@@ -559,7 +560,8 @@ class NumberEstimates(VectorEstimates):
         """
         sampling = self._source.sampling(target)
         levels, z = _levels(q), self._z
-        fitted, space = self._joints.law(column), self._source.column(column).space
+        space = self._source.column(column).space
+        fitted = self._joints.law(column)
         start, step = line_of(space)
         codes = fitted.quantiles(levels, z, sampling)
         last = space.values - 1

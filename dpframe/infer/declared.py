@@ -16,6 +16,7 @@ from dpframe.errors import (
     ParameterError,
     PlanError,
     PrivacyLeakWarning,
+    is_one_of,
     name_list,
     warn,
 )
@@ -57,7 +58,7 @@ def infer_spaces(
         For an unknown mode, a declared column that is not there, or columns without a space: one message
         for all of them, with the declaration to paste.
     """
-    if infer not in INFER:
+    if not is_one_of(infer, INFER):
         raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')
     declared = _declared(spaces)
     names = [column.name for column in columns]

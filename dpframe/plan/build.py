@@ -14,7 +14,7 @@ from dpframe.accounting.budget import Budget, check_delta, check_epsilon, shares
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.channels import GammaDiagonal, Mechanism, family_for, mechanism_for
 from dpframe.channels.gamma_diagonal import LARGEST_PRODUCT
-from dpframe.errors import DpframeWarning, ParameterError, name_list, tuple_label, warn
+from dpframe.errors import DpframeWarning, ParameterError, is_one_of, name_list, tuple_label, warn
 from dpframe.plan.allocation import shares_by_error
 from dpframe.plan.calibration import Maker, Terms, calibrate, slacks_of
 from dpframe.plan.choice import check_numbers, errs_more, is_clearly_better, promising_rival, stand_in
@@ -93,7 +93,7 @@ def build_plan(
     secret = shuffle and not tuple(passthrough)
     tables = _tables_step(measures, known, contributions, delta)
     terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables, most)
-    columns, joined = build_units(known, terms, allocation, mechanisms or {}, groups, numbers)
+    columns, joined = build_units(known, terms, allocation, {} if mechanisms is None else mechanisms, groups, numbers)
     plan = Plan(
         epsilon=epsilon,
         delta=delta,
@@ -127,7 +127,8 @@ def _tables_step(
 
 def _check_sample_size(sample: Any, n: int | None) -> None:
     whole = isinstance(sample, int) and not isinstance(sample, bool)
-    if sample is not None and not (sample == "optimal" and n) and not (whole and n is not None and 1 <= sample <= n):
+    best = is_one_of(sample, ["optimal"]) and bool(n)
+    if sample is not None and not best and not (whole and n is not None and 1 <= sample <= n):
         rows = "" if n is None else f" to {n:,}"
         raise ParameterError(f'sample must be a whole number of rows from 1{rows}, or "optimal"')
 
@@ -252,11 +253,12 @@ def _calibrated(
     makers: list[Maker] = [_maker(unit, known, chosen) for unit in rest]
     # A group has its columns' shares together, so that grouping leaves the budget of the others as it was.
     weights = [len(unit) if isinstance(unit, tuple) else 1 for unit in rest]
-    if allocation == "error" and taking:
+    by_error = is_one_of(allocation, ["error"])
+    if by_error and taking:
         raise ParameterError(
             f'allocation="error" cannot weigh gaussian noise, which {name_list(taking)} has; give {{column: share}}'
         )
-    if allocation == "error":
+    if by_error:
         shares = shares_by_error(makers, weights, list(ready.values()), terms)
     else:
         shares = shares_of(rest, _by_unit(allocation, joined, known), weights)

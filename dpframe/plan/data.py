@@ -13,7 +13,7 @@ from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget, check_epsilon, compose, round_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.accounting.unit import Unit
-from dpframe.errors import ParameterError, PlanError, check_whole
+from dpframe.errors import ParameterError, PlanError, check_whole, is_one_of
 from dpframe.plan.calibration import Terms
 from dpframe.plan.columns import Column, Group, Randomised
 from dpframe.plan.findings import NotFound, judge
@@ -68,7 +68,7 @@ class PlanData:
         budget = Budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", budget.epsilon)
         object.__setattr__(self, "delta", budget.delta)
-        if self.nulls not in NULLS:
+        if not is_one_of(self.nulls, NULLS):
             raise ParameterError('nulls must be "error" or "impute"')
         if not isinstance(self.shuffle, bool):
             raise ParameterError("shuffle must be True or False")

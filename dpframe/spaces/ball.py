@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.errors import ParameterError, check_whole
+from dpframe.errors import ParameterError, check_whole, is_one_of
 
 BITS = (2, 4, 8, 16)
 """Bits of a coordinate: whole coordinates fill a word."""
@@ -77,7 +77,7 @@ class Ball:
         if not isinstance(bits, Integral) or bits not in BITS:
             raise ParameterError("bits must be 2, 4, 8 or 16")
         object.__setattr__(self, "bits", int(bits))
-        if self.norm not in NORMS:
+        if not is_one_of(self.norm, NORMS):
             raise ParameterError(f"norm must be one of {', '.join(NORMS)}")
         if self.radius < 1 or int(self.measure(np.ones((1, self.length), dtype=np.int64))[0]) > self.limit:
             room = f" with room={self.room}" if self.room > 1 else ""

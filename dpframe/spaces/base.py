@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -336,6 +336,8 @@ class Space(ABC):
         if self.code_words:
             return self._checked_words(codes)
         array = np.asarray(codes)
+        if array.ndim != 1:
+            raise ParameterError(f"codes must be a list of integers in 0…{self.size - 1}")
         if array.size and (array.dtype.kind not in "iu" or int(array.min()) < 0 or int(array.max()) >= self.size):
             raise ParameterError(f"codes must be integers in 0…{self.size - 1}")
         return array.astype(self.code_type, copy=False)
@@ -346,9 +348,10 @@ class Space(ABC):
             f"codes must be integers below 2^{self.size.bit_length() - 1}, or rows of {self.code_words} words"
         )
         if not isinstance(codes, np.ndarray) or codes.ndim == 1:
-            if not all(isinstance(code, int | np.integer) and 0 <= code < self.size for code in codes):
+            listed: list[Any] = list(codes) if isinstance(codes, Iterable) else [None]
+            if not all(isinstance(code, int | np.integer) and 0 <= code < self.size for code in listed):
                 raise wrong
-            return self.code_array([int(code) for code in codes])
+            return self.code_array([int(code) for code in listed])
         if codes.dtype != np.uint64 or codes.shape[1:] != (self.code_words,) or not in_words(codes, self.size - 1):
             raise wrong
         return codes

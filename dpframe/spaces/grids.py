@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import numbers
 import sys
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -380,7 +381,9 @@ class Real(_Grid):
         return self.contains(value)
 
     def distance(self, a: float, b: float) -> float:
-        """Return ``|a − b|``."""
+        """Return ``|a − b|``; `ParameterError` unless both are numbers."""
+        if not all(isinstance(value, numbers.Real | Decimal) for value in (a, b)):
+            raise ParameterError("distances are of two numbers")
         return abs(float(a) - float(b))
 
     def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

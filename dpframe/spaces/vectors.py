@@ -399,7 +399,7 @@ class Vector(BoundedVectors):
     tag: ClassVar[str] = "vector"
 
     def __init__(self, size: int, bound: float, norm: str = "l2", bits: int = 16, room: int = 1) -> None:
-        length = check_whole(size, "size", 1, LONGEST, of="numbers")
+        length = check_whole(size, "size", 1, LONGEST)
         held = {"length": length, "bound": check_bound(bound), "norm": norm, "bits": bits, "room": room}
         for name, value in held.items():
             object.__setattr__(self, name, value)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError, warn
+from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError, is_one_of, warn
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
@@ -128,7 +128,7 @@ class Source:
         All of it for the population, none for a table that was released whole; of a sample of m of N rows the
         table's are short of the finite-population correction, (N−m)/(N−1).
         """
-        if target not in TARGETS:
+        if not is_one_of(target, TARGETS):
             raise ParameterError('target must be "table" or "population"')
         if target == "population":
             return 1.0

@@ -154,7 +154,7 @@ def test_an_interrupted_job_chooses_the_same_rows(tmp_path, monkeypatch):
 
 BAD = {
     "no column": ({"privacy_id": "person"}, "privacy_id names 'person', which is not a column; columns are"),
-    "no name": ({"privacy_id": 3}, "privacy_id names 3, which is not a column"),
+    "no name": ({"privacy_id": 3}, "privacy_id must be the name of the column"),
     "kept order": ({"privacy_id": "patient", "shuffle": False}, "privacy_id needs rows in a secret order"),
     "copied": ({"privacy_id": "patient", "passthrough": ["age"], "spaces": None}, "privacy_id needs rows in a secret"),
     "no rows": (

@@ -143,8 +143,8 @@ def test_nulls_are_imputed_or_values_and_infinities_clip_where_asked() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ((0, 1.0), "length must be a whole number of coordinates, from 1 to 4096"),
-        ((5_000, 1.0), "length must be"),
+        ((0, 1.0), "size must be a whole number from 1 to 4096"),
+        ((5_000, 1.0), "size must be"),
         ((2, 0.0), "bound must be a number above 0"),
         ((2, math.inf), "bound must be a number above 0"),
         ((2, "1"), "bound must be a number above 0"),

@@ -1,0 +1,128 @@
+"""Arguments of a wrong kind are refused in one line by an error of ours, whatever they are, and nothing is spent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+from dpframe.errors import DpframeError
+
+# What compares, hashes or iterates in an odd way: `value in NAMES` and `value or {}` raise for some of them.
+ODD = [
+    pd.Series([1, 2]),
+    pd.DataFrame({"a": [1]}),
+    np.array([1, 2]),
+    pd.NA,
+    ["age"],
+    {"age": [1]},
+    set(),
+    object(),
+    "\ud800",
+    1j,
+    float("nan"),
+]
+FRAME = pd.DataFrame({"age": np.arange(60), "sex": ["F", "M", "M"] * 20})
+SPACES: dict[str, Any] = {"age": (0, 90), "sex": ["F", "M"]}
+
+
+def refused_in_one_line(call: Any, *args: Any, **options: Any) -> None:
+    try:
+        call(*args, **options)
+    except DpframeError as error:
+        assert "\n" not in str(error)
+    # Any other exception fails the test by itself; some options take some of these values.
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["infer", "allocation", "mechanisms", "nulls", "privacy_id", "sample", "compression", "numbers", "measure", "drop"],
+)
+def test_options_of_a_release(option: str, tmp_path: Any) -> None:
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 100.0, 1e-3)
+    account = ledger.account("survey")
+    for value in ODD:
+        before = len(ledger.history())
+        given: Any = {"epsilon": 1, "delta": 1e-6, "spaces": SPACES, "ledger": account, option: value}
+        try:
+            dpf.sanitize(FRAME, **given)
+        except DpframeError as error:
+            assert "\n" not in str(error)
+            assert len(ledger.history()) == before, f"{option}={type(value).__name__} was refused after it was paid"
+
+
+ANSWERS: dict[str, tuple[Any, ...]] = {
+    "count": ({"sex": "F"},),
+    "mean": ("age",),
+    "crosstab": ("sex", "age"),
+    "quantile": ("age",),
+    "second_moments": (["age"],),
+}
+
+
+@pytest.mark.parametrize("question", sorted(ANSWERS))
+def test_questions(question: str) -> None:
+    """Names of columns and of mechanisms are compared as text only."""
+    for value in ODD:
+        q = dpf.Queries(FRAME, 1, SPACES, delta=1e-6)
+        ask, args = getattr(q, question), ANSWERS[question]
+        refused_in_one_line(ask, *args, share=0.1, mechanism=value)
+        assert q.spent.epsilon == 0
+        refused_in_one_line(ask, value, *args[1:], share=0.1)
+    for value in ODD:
+        with pytest.raises(DpframeError, match=r"^neighbours must be one of"):
+            dpf.Queries(FRAME, 1, SPACES, neighbours=value)
+
+
+STATISTICS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "value_counts": (("sex",), "normalize sort ascending dropna method target"),
+    "crosstab": (("sex", "age"), "margins dropna normalize method target bins"),
+    "joint": ((["sex"],), "normalize dropna method target bins"),
+    "count": (({"sex": "F"},), "normalize method target"),
+    "mean": (("age",), "method target weights"),
+    "sum": (("age",), "target weights"),
+    "quantile": (("age",), "target column"),
+    "histogram": (("age",), "density target"),
+    "support": (("sex",), "normalize how target"),
+}
+
+
+@pytest.fixture(scope="module")
+def estimates() -> dpf.Estimates:
+    return dpf.sanitize(FRAME, epsilon=3, delta=1e-6, spaces=SPACES, key=bytes(32)).dp.estimates()
+
+
+@pytest.mark.parametrize("statistic", sorted(STATISTICS))
+def test_statistics(estimates: dpf.Estimates, statistic: str) -> None:
+    args, names = STATISTICS[statistic]
+    for name in names.split():
+        for value in ODD:
+            positional = () if name == "column" else args
+            refused_in_one_line(getattr(estimates, statistic), *positional, **{name: value})
+
+
+def test_flags_are_true_or_false(estimates: dpf.Estimates) -> None:
+    for value in (1, "yes", None, *ODD):
+        with pytest.raises(DpframeError, match=r"^normalize must be True or False$"):
+            estimates.value_counts("sex", normalize=value)
+    assert estimates.value_counts("sex", normalize=np.bool_(True))["estimate"].sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [dpf.Boolean(), dpf.Integer(0, 9), dpf.Real(0, 1), dpf.Subset(["a", "b"]), dpf.Nullable(dpf.Boolean())],
+    ids=lambda space: type(space).__name__,
+)
+def test_spaces(space: Any) -> None:
+    for value in (*ODD, None, 3, "x"):
+        refused_in_one_line(space.decode, value)
+        refused_in_one_line(space.distance, value, value)
+        refused_in_one_line(space.encode, [value])
+        assert space.contains(value) in (True, False)
+    for norm in ODD:
+        with pytest.raises(DpframeError, match=r"^norm must be one of l1, l2, linf$"):
+            dpf.Vector(2, 1.0, norm)
