@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.infer.from_data import IDENTIFIER, Reader, from_data
-from dpframe.infer.numbers import friendly
+from dpframe.infer.numbers import friendly, is_number, present_numbers
+from dpframe.infer.steps import step_counts, step_of, stepped
 from dpframe.spaces import Integer, Nullable, Real, Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS
@@ -39,6 +41,10 @@ _CHECKS = {
     "boolean": "nothing: the type says it",
 }
 _NULLS = "; and whether nulls are possible"
+_CODE = "; {} in {} row{} is far from all others: if it stands for an answer that is missing, make it null before"
+
+_FAR = 3
+"""Times as far from 0 as all other values a number of nines lies that may stand for a missing one."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,7 +138,8 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
             left[column.name] = "it looks like an identifier; privacy_id= takes one that names persons"
             continue
         try:
-            space = from_data(*_as_written(column, read))
+            typed = _as_written(column, read)
+            space = from_data(*typed)
         except ColumnError as error:
             left[column.name] = error.rule
             continue
@@ -140,8 +147,11 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
         if inner.is_listed and not inner.is_numeric and inner.size > MOST_CATEGORIES:
             left[column.name] = f"it has more than {MOST_CATEGORIES} values, of which few have many rows"
             continue
-        spaces[column.name] = _rounded(space)
+        type_ = typed[0].type
+        values = [present_numbers(one)[0] for one in typed[1](column.name)] if is_number(type_) else []
+        spaces[column.name] = _rounded(space, values, type_)
         notes[column.name] = _CHECKS.get(inner.tag, "that it fits the codebook") + _NULLS * space.has_null
+        notes[column.name] += _code_of_missing(values)
     return DraftedSpaces(spaces, False, notes, left)
 
 
@@ -169,8 +179,22 @@ _TYPES = (
 """Types of values that are written as text, by the kinds of their writing."""
 
 
-def _rounded(space: Space) -> Space:
-    """Return a space of numbers with bounds that are round and a little wider."""
+def _code_of_missing(values: Sequence[npt.NDArray[Any]]) -> str:
+    """Say which number seems to stand for answers that are missing: all nines, and far from all others; or nothing."""
+    together = np.concatenate([np.zeros(0), *values])
+    if not len(together):
+        return ""
+    code = float(together[np.argmax(np.abs(together))])
+    others = np.abs(together[together != code])
+    digits = f"{abs(code):.0f}"
+    if abs(code) != float(digits) or set(digits) != {"9"} or not len(others) or abs(code) < _FAR * others.max():
+        return ""
+    rows = len(together) - len(others)
+    return _CODE.format(f"{code:.0f}", rows, "s" * (rows != 1))
+
+
+def _rounded(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.DataType) -> Space:
+    """Return a space of numbers with bounds that are round and a little wider; of floats on the grid of their step."""
     inner: Any = space.inner_space
     if isinstance(inner, Integer) and inner.step == 1:
         first, last = (int(edge) for edge in friendly(inner.lower, inner.upper, _PARTS))
@@ -179,7 +203,8 @@ def _rounded(space: Space) -> Space:
         low, high = friendly(float(inner.lower), float(inner.upper), _PARTS)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             return space
-        wider = Real(low, high)
+        step = step_of(step_counts(np.concatenate(values)).tolist(), 0.0, off_grid=0.0) if values else None
+        wider = (None if step is None else stepped(low, high, step, type_)) or Real(low, high)
     else:
         return space
     return Nullable(wider) if space.has_null else wider

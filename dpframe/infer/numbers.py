@@ -66,7 +66,7 @@ def is_time(type_: pa.DataType) -> bool:
     return bool(t.is_date(type_) or t.is_timestamp(type_) or t.is_duration(type_))
 
 
-def _numbers(array: pa.Array) -> tuple[npt.NDArray[Any], int]:
+def present_numbers(array: pa.Array) -> tuple[npt.NDArray[Any], int]:
     """Return the values that are present as int64 or float64, and how many are missing."""
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     if pa.types.is_date32(array.type):
@@ -147,13 +147,13 @@ def _ticks_per_day(type_: pa.DataType) -> int:
 
 def _counts_in(grid: Grid, values: Any) -> Ints:
     """Return how many values are missing, and how many lie in each cell of a grid."""
-    present, missing = _numbers(values)
+    present, missing = present_numbers(values)
     return np.concatenate([[missing], grid.count(present)])
 
 
 def _counts_and_steps(grid: Grid, values: Any) -> Ints:
     """Return the same, and how many values have each step."""
-    present, missing = _numbers(values)
+    present, missing = present_numbers(values)
     return np.concatenate([[missing], grid.count(present), step_counts(present)])
 
 

@@ -28,9 +28,6 @@ _HUNDREDTHS = (100_000, 10_000, 1_000, 100, 50, 10, 1)
 _LARGEST = 2.0**53 / 100
 """Size from which floats have no hundredths to speak of."""
 
-_OFF_GRID, _CLEAR = 0.04, 0.06
-"""Share of the rows that may seem to lie off a grid, and the largest standard error of that."""
-
 _FEWEST, _MOST = 2, 65_536
 """Steps of a grid: two values are judged by other rules, and finer grids are as good as floats."""
 
@@ -58,7 +55,11 @@ def step_counts(values: npt.NDArray[Any]) -> Ints:
     return counts
 
 
-def step_of(counts: Sequence[int], variance: float) -> float | None:
+_SOME_OFF, _CLEAR = 0.04, 0.06
+"""Share of the rows that may seem to lie off a grid, and the largest standard error of that."""
+
+
+def step_of(counts: Sequence[int], variance: float, off_grid: float = _SOME_OFF) -> float | None:
     """Return the widest step that nearly all rows are multiples of, as far as noise lets be seen, or None.
 
     Examples
@@ -70,7 +71,7 @@ def step_of(counts: Sequence[int], variance: float) -> float | None:
     present = sum(counts)
     for place, step in enumerate(STEPS[:-1]):
         finer = counts[place + 1 :]
-        if sum(finer) <= _OFF_GRID * present and math.sqrt(len(finer) * variance) <= _CLEAR * present:
+        if sum(finer) <= off_grid * present and math.sqrt(len(finer) * variance) <= _CLEAR * present:
             return step
     return None
 

@@ -107,6 +107,26 @@ def test_a_draft_is_code_that_runs_and_says_that_it_is_not_private():
     assert all(f"# check: {draft.notes[name]}" in str(draft) for name in draft)
 
 
+def test_a_draft_points_at_nines_that_may_stand_for_missing_answers():
+    values = np.arange(500.0)
+    codes = {"years": 999_999.0, "score": -99_999.0}
+    frame = pd.DataFrame({"years": values, "score": values, "near": values, "other": values, "even": 9.0})
+    for name, code in codes.items():
+        frame.loc[:8, name] = code
+    frame.loc[0, ["near", "other"]] = 999.0, 123_456.0
+    notes = frame.dp.draft().notes
+    for name, code in codes.items():
+        assert f"{code:.0f} in 9 rows is far from all others" in notes[name]
+    assert not any("far from all others" in notes[name] for name in ("near", "other", "even"))
+
+
+def test_a_draft_has_floats_on_their_own_grid_if_none_lies_off_it():
+    values = np.arange(2_000) % 40 / 2
+    frame = pd.DataFrame({"half": values, "whole": values // 1, "off": [*values[:-1], 1.234567]})
+    draft = frame.dp.draft()
+    assert (draft["half"].step, draft["whole"].step, draft["off"].steps) == (0.5, 1.0, dpf.Real.steps)
+
+
 def test_a_plan_says_that_its_draft_was_not_reviewed():
     frame = census()[["age", "sex"]]
     draft = frame.dp.draft()
