@@ -53,7 +53,8 @@ class QuantileQueries(Asking):
         cumulative count is a sum of at most 15 of each. All levels cost as much as one.
 
         An interval has the cells that the noise does not exclude, and holds the quantile with the confidence level at
-        least, for any rows: it is three to nine times as wide as the error by itself would ask for.
+        least, for any rows: it is three to five times as wide as the error by itself would ask for where it is searched
+        for, and four to twelve times where it is chosen, far more if it reaches the end of a long tail of few rows.
 
         Parameters
         ----------

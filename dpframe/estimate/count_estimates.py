@@ -352,8 +352,10 @@ class CountEstimates(VectorEstimates):
             part, batches = slice(0, group.cells - group.has_null), self._source.codes([column, by])
             shares, variances = self._counted(mine, places, how, batches, group).share_by(group, sampling)
             return self._results(shares.T, variances.T)[:, part].wide(index, group.labels[part])
-        if places is None:
+        if places is None or len(places) == 1:
             estimate, variance, source = self._supports(column, normalize, target)
+            if places is not None:
+                estimate, variance = estimate[list(places)], variance[list(places)]
         else:
             counted = self._counted(mine, places, how, self._source.codes([column]), None)
             estimate, variance = self._weighted(*_only(counted.share(normalize, sampling)), normalize)

@@ -53,3 +53,15 @@ def test_either_and_both_add_up_to_the_items(people):
 def test_without_measured_supports_the_rows_answer(people):
     safe = dpf.sanitize(people, epsilon=1.0, spaces=SPACE, measure=None, key=bytes(32))
     assert dpf.Estimates(safe).support("hobbies", [ITEMS[1], ITEMS[2]], how="any").attrs["source"] == "rows"
+
+
+@pytest.mark.parametrize("target", ["table", "population"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_of_one_item_it_is_that_items_support(people, normalize, target):
+    estimates = dpf.Estimates(dpf.sanitize(people, epsilon=1.0, spaces=SPACE, key=bytes(32)))
+    told = {"normalize": normalize, "target": target}
+    every = estimates.support("hobbies", **told)
+    for how in ("all", "any"):
+        one = estimates.support("hobbies", [ITEMS[3]], how=how, **told)
+        assert one.iloc[0].to_dict() == every.loc[ITEMS[3]].to_dict()
+        assert (one.index.tolist(), one.attrs["source"]) == ([ITEMS[3]], "both")
