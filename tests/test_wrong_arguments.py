@@ -126,3 +126,12 @@ def test_spaces(space: Any) -> None:
     for norm in ODD:
         with pytest.raises(DpframeError, match=r"^norm must be one of l1, l2, linf$"):
             dpf.Vector(2, 1.0, norm)
+
+
+@pytest.mark.parametrize("values", [["\ud800", "b"], [10**30, 1]], ids=["no text", "too large"])
+def test_values_that_no_file_holds_are_not_shown(values: list[Any], tmp_path: Any) -> None:
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=object)})
+    with pytest.raises(
+        DpframeError, match=r"^a column of the table cannot be stored as Parquet; drop it or convert it$"
+    ):
+        dpf.write(frame, tmp_path / "out.parquet")

@@ -248,12 +248,12 @@ def _from_polars(frame: Any) -> pa.Table:
 
 
 def _from_pandas(frame: pd.DataFrame) -> pa.Table:
-    stored = frame.apply(_listed, axis=0) if len(frame.columns) else frame
     text = frame.attrs.get("dpframe")
-    stored.attrs = {}
     try:
+        stored = frame.apply(_listed, axis=0) if len(frame.columns) else frame.copy(deep=False)
+        stored.attrs = {}
         arrow = pa.Table.from_pandas(stored, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError):
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
         raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it") from None
     if not isinstance(text, str):
         return arrow

@@ -52,7 +52,7 @@ _EQUAL = 1e-9
 """Part of a function's largest value within which a polynomial is taken for it."""
 
 _FINE = 16.0
-"""Parts of σ that released codes are counted in: coarser counts would tell less of a value, finer ones no more."""
+"""Parts of σ that released codes are counted in: coarser counts would say less about a value, finer ones no more."""
 
 _CLASSES = 4_096
 """Most classes that released codes are counted in."""

@@ -122,7 +122,7 @@ def plan_for(table: EngineTable, request: Request, account: OpenAccount | None, 
     ParameterError
         For options that break their rules.
     LedgerError
-        If inference would be paid for beside an interrupted run of the same job, which it cannot be repeated with.
+        If inference would be paid for while a run of the same job is interrupted, which it cannot be repeated with.
     """
     plan = request.plan
     if account is not None and path is not None:

@@ -35,7 +35,7 @@ FEW_VALUES = 32
 
 
 def has_few_values(space: Space) -> bool:
-    """Tell whether a column's values are listed (or so few that they can be)."""
+    """Return whether a column's values are listed (or so few that they can be)."""
     return not space.code_words and (space.is_listed or space.size <= FEW_VALUES)
 
 
@@ -94,7 +94,7 @@ class ChannelAxis(ABC):
 
 @dataclass(frozen=True, eq=False)
 class MatrixAxis(ChannelAxis):
-    """An axis of which no more is known than P(class | cell)."""
+    """An axis of unknown kind, with only P(class | cell)."""
 
     matrix: FloatArray
 
@@ -243,7 +243,7 @@ class ListedAxis(Axis):
 class BinnedAxis(Axis):
     """A numeric column cut into bins of consecutive codes; ``edges`` are the bins' first codes and the end.
 
-    A ``pooled`` one counts released codes by halves of bins, of which a fit learns nearly as much as of all codes.
+    A ``pooled`` one counts released codes by halves of bins, from which a fit learns nearly as much as from all codes.
     """
 
     edges: tuple[int, ...]
@@ -289,7 +289,7 @@ class BinnedAxis(Axis):
         edges = self.ends
         if not self.pooled or self.column.mechanism.widens:
             return self.column.mechanism.changes(edges).astype(np.int64)
-        # The ends of the grid, where noise piles up, stand alone.
+        # The ends of the grid, where noise piles up, are bins of their own.
         found = np.unique(np.concatenate([edges[:-1], (edges[1:] + edges[:-1]) // 2, [1, self._last - 1]]))
         return np.concatenate([found[found < self._last], edges[-1:][: int(self.has_null)]])
 
@@ -479,7 +479,7 @@ class MemberAxis(Axis):
 
     @property
     def channel(self) -> FloatArray:
-        """P(released cell | cell) of this column alone."""
+        """P(released cell | cell) of only this column."""
         return self.noise.spread(np.eye(self.cells), 1.0, self.law[:, None])
 
 
@@ -493,7 +493,7 @@ def check_inverts(axes: Iterable[Axis], remedy: str) -> None:
 
 
 def join_axes(axes: Sequence[Axis], groups: Sequence[Group]) -> list[Axis]:
-    """Return axes of which those that share a group know it; a column that is alone keeps its own channel."""
+    """Return axes; those that share a group know it, a column without one keeps its own channel."""
     joined = list(axes)
     for group in groups:
         members = [i for i, axis in enumerate(axes) if axis.name in group.names]

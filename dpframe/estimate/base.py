@@ -149,7 +149,7 @@ class Reading:
             sums = self._sums({"": statistic.terms}, columns)[""]
         values, covariance = surrogates.delta_method(sums, statistic.function, sampling, self._source.weight)
         if covariance[0, 0] <= 0 and statistic.kind == "instant" and self.n:
-            # A handful of rows can leave a mean no variance: that of a uniform type stands in.
+            # A handful of rows can leave a mean no variance: that of a uniform type replaces it.
             first = self._source.column(columns[0])
             typical, _ = mean_errors(first.space, first.mechanism, None, self.n, sampling)
             covariance = np.array([[(typical / statistic.scales[0]) ** 2]])
@@ -257,7 +257,7 @@ class Reading:
         return None if tails is None else tails.with_piles(self._joints.tables.piles(column))
 
     def _is_open(self, column: str) -> bool:
-        """Tell whether rows may lie beyond a column's bounds: inference found them, or found none."""
+        """Return whether rows may lie beyond a column's bounds: inference found them, or found none."""
         return column in reasons(self.plan.not_found) or self._tails(column) is not None
 
     def _said_of_tails(self, columns: Iterable[str]) -> dict[str, Any]:

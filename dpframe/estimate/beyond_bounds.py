@@ -1,7 +1,7 @@
 """What lies beyond the bounds that private inference found, which the released column holds as the bounds.
 
 A mean of a clipped column falls short of the table's by the integral of the share of rows beyond x, from the bound on:
-E(X − u)⁺ = ∫ P(X > x) dx. The counts that inference paid for tell that share at the bound, a distance d from the mean,
+E(X − u)⁺ = ∫ P(X > x) dx. The counts that inference paid for give that share at the bound, a distance d from the mean,
 and at half of it; from these it is taken to fall on as a power, d^−α, so that the integral is P(X > u)·d/(α − 1).
 That is right for Pareto's law, and too much for all whose tails fall faster the further they go, as those of normal,
 exponential and log-normal laws do. What noise may hide is added, as an error of the share. Rows that stand out of the
@@ -33,14 +33,14 @@ _LEAST_FALL = 1.0
 """How much faster than its integral can bear a tail is thought to fall, at least."""
 
 _NARROW = 1e-3
-"""Width of a cell, as a part of the way that is looked at, from which on its count is not noise alone."""
+"""Width of a cell, as a part of the way that is looked at, from which on its count is not only noise."""
 
 _SUSPECT, _NEAR, _HEAVY = 2.0, 8.0, 4.0
 """Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the
 power of its fall below which a tail is heavy."""
 
 _REMOTE, _REMOTE_SURE = 1024.0, 3.0
-"""The same of cells that lie further: of some twenty cells noise alone makes as much out of one in 3 % of columns."""
+"""The same of cells that lie further: among some twenty cells noise makes as much of one in 3 % of columns."""
 
 _HIDDEN = 2.0
 """How far beyond a bound rows that are seen nowhere may lie on average, in distances of the bound from the mean.
@@ -231,7 +231,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int) -> Tails | None
         return None
     cells = _cells(measured, space.inner_space.is_whole or measured[-1].unit is not None)
     edges, last = np.array(cells.grid.ends, dtype=np.float64), len(cells.counts) - 1
-    # Bounds may rest on cells none of which stands out by itself.
+    # Bounds may rest on cells none of which exceeds its noise by itself.
     outer = hull(cells) or _between(edges, low, high)
     if outer is None:
         return None
@@ -286,7 +286,7 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
     nearer = (start / bound) ** fall if start > 0 else 1.0
     # As many rows again, and again, in every doubling.
     all_rows = nearer / (1 - 2.0 ** -max(fall, _LEAST_FALL))
-    # A fall that noise alone decides says nothing: it would add the noise of all cells near the bound to any column.
+    # A fall that noise decides says nothing: it would add the noise of all cells near the bound to any column.
     heavy = fall < _HEAVY and rows > _SUSPECT * error
     last = max(last, _suspected(ends, cells, bound, heavy))
     far = slice(min(int(np.searchsorted(ends, 2 * bound)), last + 1), last + 1)
@@ -299,7 +299,7 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
 def _suspected(ends: FloatArray, cells: Cells, bound: float, heavy: bool) -> int:
     """Return the last cell beyond a bound that is reckoned with although its rows may be noise.
 
-    Near the bound, where there are more than noise alone often makes, or all where the tail is seen and ``heavy``;
+    Near the bound, where there are more than noise often makes, or all where the tail is seen and ``heavy``;
     further away, where one cell has more than noise makes in many.
     """
     near, remote = ((ends[:-1] >= bound) & (ends[:-1] < times * bound) for times in (_NEAR, _REMOTE))

@@ -4,7 +4,7 @@ The rows' unbiased estimate of a column's cells has a known covariance, and meas
 are combined by generalised least squares (`dpframe.evidence.combine`), or maximum likelihood takes both (`RowsLaw`).
 
 Counts of items are left out: inference cuts a row's items by another choice than the release does. So are those of
-times, whose unit a plan does not tell.
+times, whose unit a plan does not state.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpframe.spaces import Space
 from dpframe.threads import one_thread
 
 MOST_CELLS = 1_000
-"""Cells up to which covariances are formed; of more, rows are taken alone."""
+"""Cells up to which covariances are formed; with more, only rows are taken."""
 
 UNLIKELY = 1e-6
 """Probability below which counts that are so far from the rows are those of another table."""
@@ -47,7 +47,7 @@ _COARSE = 4_096
 
 
 CellCount = tuple[FloatArray, float, float, float]
-"""A row of the matrix, the count, its variance, and the least one that is told of."""
+"""A row of the matrix, the count, its variance, and the least one that is reported."""
 
 
 def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Observation | None:
@@ -90,7 +90,7 @@ def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]
 
 
 def _is_on_steps(measured: Sequence[Measured], space: Space) -> bool:
-    """Tell whether inference saw that a column's values are those of its grid: nothing is cut in part then."""
+    """Return whether inference saw that a column's values are those of its grid: nothing is cut in part then."""
     grid: Any = space.inner_space
     return any(m.kind == "steps" and is_on_grid(m.counts, m.variance, grid) for m in measured)
 
@@ -222,7 +222,7 @@ def of_ranks_alone(
 
     Examples
     --------
-    Of 1,000 rows 300 have ranks that were not found, and are released as "high".
+    Among 1,000 rows 300 have ranks that were not found, and are released as "high".
 
     >>> found = Results.of(np.array([200, 800]), np.ones(2), 1.96)
     >>> counts = Measured("x", "ranks", ("low", "high"), (195, 505), 16.0)
@@ -345,7 +345,7 @@ class ColumnEvidence:
         self._doubtful.add(axis.name)
         warn(
             f"what inference measured of column {axis.name!r} is too far from its rows: the plan was made from another "
-            "table; its rows are taken alone, and use_measured=False does so for all columns",
+            "table; only its rows are taken, and use_measured=False does so for all columns",
             AlteredReleaseWarning,
         )
         return True

@@ -1,4 +1,4 @@
-"""Conditions on columns, as counting questions have them, and what a row's release tells of them.
+"""Conditions on columns, as counting questions have them, and what a row's release says about them.
 
 A row meets a question if every column meets its condition. The indicator of that is a product over columns, so that the
 product of the conditions' surrogates has it as its mean; the square of an indicator is itself.
@@ -211,11 +211,11 @@ def condition_of(column: Column, wanted: Any, is_open: bool = False) -> Conditio
     if column.space.holds_sets:
         raise ParameterError(
             f'column {column.name!r} holds sets: where takes {{"any": items}} or {{"all": items}} of it, or '
-            '{"not": …} of these; null_rate tells of its nulls'
+            '{"not": …} of these; null_rate estimates its nulls'
         )
     if column.space.holds_vectors:
         raise ParameterError(
-            f"column {column.name!r} holds {column.space.noun}, of which where tells nothing; leave it out"
+            f"column {column.name!r} holds {column.space.noun}, about which where says nothing; leave it out"
         )
     what = f"where of column {column.name!r}"
     if isinstance(wanted, tuple):

@@ -1,4 +1,4 @@
-"""Estimates of how many rows have which values, alone and together, in pandas' words."""
+"""Estimates of how many rows have which values, by column and jointly, in pandas' words."""
 
 from __future__ import annotations
 
@@ -152,16 +152,16 @@ class CountEstimates(VectorEstimates):
         normalize
             Give the share of all rows instead of their number.
         method
-            ``"inverse"``: unbiased, from the rows alone. ``"auto"``: of least error, from measured tables and fits
-            where these tell of the columns. A fit of a range to rows with geometric noise takes the distribution for
+            ``"inverse"``: unbiased, from only the rows. ``"auto"``: of least error, from measured tables and fits
+            where these cover the columns. A fit of a range to rows with geometric noise takes the distribution for
             smooth; see `histogram`.
         target
             See the class.
 
         Returns
         -------
-        Series ``estimate, std_error, lower, upper``; ``attrs["source"]`` says what it is from. Of a range beyond bounds
-        that private inference found the estimate is 0, and the interval holds the rows that may lie there.
+        Series ``estimate, std_error, lower, upper``; ``attrs["source"]`` says what it is from. For a range beyond
+        bounds that private inference found the estimate is 0, and the interval holds the rows that may lie there.
 
         Raises
         ------
@@ -393,7 +393,7 @@ class CountEstimates(VectorEstimates):
     ) -> tuple[FloatArray, FloatArray, str]:
         """Return every item's share or count, its variance, and what they are from, whether or not it was found."""
         mine, told = sets.SetColumn.of(self._source.column(column)), self._items(column)
-        # Beside tables, which are of all rows, the population's own variance is added once.
+        # With tables, which are of all rows, the population's own variance is added once.
         sampling = self._source.sampling(target if told is None else "table")
         shares = _only(mine.count_items(self._source.codes([column])).share(normalize, sampling))
         estimate, variance = self._weighted(*shares, normalize)

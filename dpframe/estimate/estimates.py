@@ -48,7 +48,7 @@ class Estimates(CountEstimates, NumberEstimates):
         where the kind of a column's objects was not found.
 
     tables
-        Noisy counts that were measured of the table beside its rows (`MeasuredTable`), where the release does not hold
+        Noisy counts of the table, measured in addition to its rows (`MeasuredTable`), where the release does not hold
         them itself. They are used as those of the release are, unless ``use_measured`` is False.
 
     Raises
@@ -63,7 +63,7 @@ class Estimates(CountEstimates, NumberEstimates):
     Every statistic takes ``target``: ``"table"`` is the original table's own statistic, ``"population"``
     that of the population from which the table is seen as a sample; its intervals are wider.
 
-    Of a release that is a secret sample the table is the whole one: counts, sums and sizes are those of all its
+    For a release that is a secret sample the table is the whole one: counts, sums and sizes are those of all its
     ``rows``, of which ``n`` are in the release, and intervals hold what the choice of these adds (the
     finite-population correction).
 
@@ -75,7 +75,7 @@ class Estimates(CountEstimates, NumberEstimates):
 
     Where the release holds measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse
     variance, ``"project"`` the point of the simplex near it, ``"model"`` a mixture fitted to all tables, corrected
-    where the rows contradict it, and ``"em"`` the rows alone. ``attrs["source"]`` says ``"tables"``, ``"rows"`` or
+    where the rows contradict it, and ``"em"`` only the rows. ``attrs["source"]`` says ``"tables"``, ``"rows"`` or
     ``"both"``.
 
     Examples
@@ -241,7 +241,7 @@ class Estimates(CountEstimates, NumberEstimates):
         return f"<Estimates of a release of {rows} rows: {', '.join(self.plan.names)}>"
 
     def verify(self) -> bool:
-        """Tell whether the table is, cell by cell, what was released (rows in any order)."""
+        """Return whether the table is, cell by cell, what was released (rows in any order)."""
         return self._source.verify()
 
     def synthesize(self, n_rows: int | None = None, random_state: Any = None) -> Any:
@@ -249,7 +249,7 @@ class Estimates(CountEstimates, NumberEstimates):
 
         They are drawn from a model of the original table that is fitted to what was released, its measured tables
         and its rows, and so cost no budget. Nothing that only three columns together show is in them but by chance;
-        a warning says where the rows tell of it. They have no intervals: those are the release's own to give. A column
+        a warning says where the rows show it. They have no intervals: those are the release's own to give. A column
         that private inference did not find is null. `fidelity` says what they hold, a warning where that is nothing.
 
         Parameters

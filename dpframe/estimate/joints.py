@@ -159,9 +159,9 @@ class Joints:
         return Results.of(np.array([found]), np.array([error**2]), z), answer.source
 
     def _unsupported(self, conditions: Mapping[str, ValueCondition], found: float) -> float:
-        """Return how far a count from rows is off that of independent columns, where tables tell of each of them alone.
+        """Return how far a count from rows is off that of independent columns, where tables cover each by itself.
 
-        A promise that many columns share leaves rows that hardly tell of two of them together, and a fit to such rows
+        A promise that many columns share leaves rows that hardly show two of them together, and a fit to such rows
         knows of its noise but not how little it was moved.
         """
         members = {name: self.tables.member(name) for name in conditions}
@@ -176,7 +176,7 @@ class Joints:
     def _unresolved(self, conditions: Mapping[str, ValueCondition], z: float) -> float:
         """Return the share of rows that a fit to rows may put on the wrong side of conditions on numbers.
 
-        Of each number what its own distribution leaves open, of the rows that meet the other conditions at most.
+        For each number what its own distribution leaves open, among the rows that meet the other conditions at most.
         """
         numbers = {name: c for name, c in conditions.items() if not has_few_values(c.column.space)}
         laws = {name: self.law(name) for name in numbers}
@@ -354,7 +354,7 @@ class Joints:
                 f"column {names[fits.index(False)]!r} is not of at most {FEW_VALUES} values, which "
                 "method='model' needs; use 'em'"
             )
-        # What rows tell they tell of the population that they were drawn from.
+        # What rows show is about the population that they were drawn from.
         question = replace(question, population=False) if of_rows else question
         model = self.models.around(names)
         shares, errors = model.joint(names), model.errors(names, drawn=self._source.weight if of_rows else 0.0)
@@ -369,7 +369,7 @@ class Joints:
         return replace(answer, hidden=guarded is not None)
 
     def _unseen(self, model: Model, names: Sequence[str], shares: FloatArray) -> FloatArray:
-        """Return by how much more of the rows cells may hold than a fit has in them, where noise does not tell.
+        """Return by how much more of the rows cells may hold than a fit has in them, where noise hides it.
 
         A fit, and all its replicas, may leave a cell empty that has rows. These may be as many as if the columns were
         independent, and no more than noise hides in the least noisy count of a pair of them.
@@ -430,7 +430,7 @@ class Joints:
 
         The first is about the truth, the second what noise has of it.
 
-        Rows of a bin of the number count as the bin's mean, which its levels and its sum tell; by how much a group's
+        Rows of a bin of the number count as the bin's mean, which its levels and its sum give; by how much a group's
         mean within a bin differs from that is taken for half of the bin's own spread, and for all of it in the outer
         bins, where tails are. None where not every pair of these columns was measured.
         """

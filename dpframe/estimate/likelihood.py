@@ -22,7 +22,7 @@ def fit_joint(counts: FloatArray, channels: Channels) -> FloatArray:
 def fit_joints(counts: FloatArray, channels: Channels) -> FloatArray:
     """Return the shares of joints, shape (*cells, fits), by maximum likelihood, stopped before they fit the noise.
 
-    Of one column the fit converges. Of several, likelihood's maximum lies on corners of the simplex that
+    For one column the fit converges. For several, likelihood's maximum lies on corners of the simplex that
     noise chose (on Adult's pairs and triples at n = 32,561 and ε = 1.2 per column it is 1.3 to 1.5 times
     farther from the truth), so the fit starts from independence and ends by Morozov's principle: when it is
     as near to the counts as the table would be, at a divergence of `noise_share`·(classes − 1)/2n (Wilks).

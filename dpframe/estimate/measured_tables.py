@@ -1,7 +1,7 @@
 """Measured tables of a release by its columns' names: checked, combined, and what they say of single columns.
 
 A table that does not fit the release (its shape, or its total, which is the number of rows plus noise) is left out with
-a warning: estimates are then from rows alone.
+a warning: estimates are then from only the rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FEW_VALUES = 64
 """Columns of no more values enter a fit as they are, where no table says how."""
 
 FINE_CELLS = 128
-"""Cells of a number's distribution that is fitted to rows alone."""
+"""Cells of a number's distribution that is fitted to only the rows."""
 
 UNLIKELY = 6.0
 """Standard deviations of a table's total beyond which it is another release's."""
@@ -253,7 +253,7 @@ class MeasuredTables:
         return TableColumn(fine, np.arange(fine.cells), project(counts / max(float(counts.sum()), 1.0)))
 
     def _number(self, column: Column, alone: Sequence[CountedTable], coarse: Axis | None) -> TableColumn:
-        """Return a number's column of the fit: its cells are those that its levels tell apart."""
+        """Return a number's column of the fit: its cells are those that its levels distinguish."""
         finer = sorted(
             (t for t in self.tables if t.measure.columns == (column.name,) and t.measure.level > 1),
             key=lambda table: table.measure.level,
@@ -270,7 +270,7 @@ class MeasuredTables:
         return TableColumn(axis, bins, law.shares, law)
 
     def _unmeasured(self, column: Column) -> TableColumn | None:
-        """Return a column of which rows alone tell."""
+        """Return a column that only rows cover."""
         if column.space.size <= FEW_VALUES:
             axis: Axis = ListedAxis(column)
             return TableColumn(axis, np.arange(axis.cells), np.full(axis.cells, 1 / axis.cells))
@@ -302,7 +302,7 @@ class MeasuredTables:
 
 
 def _by_cells(one: CountedTable, axis: BinnedAxis) -> Observation:
-    """Return a number's own counts as facts about the cells of an axis, of which they may take some in part."""
+    """Return a number's own counts as facts about the cells of an axis; they may take some of these in part."""
     finer = into_cells(one.axes[0], axis)
     if finer is not None:
         held = one.table.onto(0, finer)

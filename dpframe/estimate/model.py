@@ -28,7 +28,7 @@ MOST_COUNTED = 1 << 23
 """Classes of pairs whose rows are counted in one pass."""
 
 MOST_ROW_PAIRS = 300
-"""Pairs of a wide table of which the rows alone tell a fit: those that show dependence most."""
+"""Pairs of a wide table that are fitted to only the rows: those that show dependence most."""
 
 MOST_GUARDED = 1 << 20
 """Classes of a joint up to which its rows are compared with the fit."""
@@ -39,7 +39,7 @@ _UNKNOWN = 1e9
 MOST_FITTED = 15
 """Columns that a question's fit has at most: of wider tables those asked for, and the others that depend on them most.
 
-On Adult's nine columns pairs err by 0.035 (L1) with all of them and by 0.042 where each pair is fitted alone.
+On Adult's nine columns pairs err by 0.035 (L1) with all of them and by 0.042 where each pair is fitted by itself.
 """
 
 
@@ -77,7 +77,7 @@ class Models:
         return self.whole if self.tables else self._of({*names, *self._eligible})
 
     def among(self, names: Sequence[str]) -> Model:
-        """Return a fit of these columns alone, of wide tables; of narrow ones with all."""
+        """Return a fit of only these columns, for wide tables; of narrow ones with all."""
         return self._of(set(names)) if len(self.tables.source.plan.names) > MOST_FITTED else self.whole
 
     def _of(self, names: set[str]) -> Model:
@@ -166,7 +166,7 @@ class Model:
             yield Table((place,), of_cells, sigma)
 
     def _are_together(self, i: int, j: int) -> bool:
-        """Tell whether two columns were randomised together, so that their noise is not independent."""
+        """Return whether two columns were randomised together, so that their noise is not independent."""
         group = self._source.plan.group_of(self.names[i])
         return group is not None and self.names[j] in group.names
 
@@ -186,7 +186,7 @@ class Model:
             yield Table((i, j), found, np.sqrt(variances)).times(self._source.weight)
 
     def _own(self, place: int) -> Table:
-        """Return a column's maximum-likelihood counts, where nothing else tells of it."""
+        """Return a column's maximum-likelihood counts, where nothing else is known of it."""
         member, rows = self._members[place], self._source.rows
         counts = count_classes([member.axis], self._source.codes([self.names[place]]))
         shares = expectation_maximization(counts, [member.channel])
@@ -194,7 +194,7 @@ class Model:
 
     def _rows(self, held: set[tuple[int, int]]) -> Iterator[Table]:
         """Yield counts of the released rows by pairs of columns that no table holds, and whose noise is independent."""
-        # What a row's few bits of each of many columns tell of a pair drowns beside tables.
+        # What a row's few bits of each of many columns say about a pair is negligible next to tables.
         known = {place for pair in held for place in pair} if len(self.names) > MOST_FITTED else set()
         classes = [member.axis.classes for member in self._members]
         pairs = [
@@ -270,7 +270,7 @@ class Model:
         return np.concatenate([tilted, shares[len(present) :]])
 
     def is_heard(self, names: Sequence[str]) -> bool:
-        """Tell whether rows are compared with a joint: those of few classes, whose noise is independent."""
+        """Return whether rows are compared with a joint: those of few classes, whose noise is independent."""
         plan = self._source.plan
         homes = [group.names for name in names if (group := plan.group_of(name)) is not None]
         classes = math.prod(self.columns[name].axis.classes for name in names)

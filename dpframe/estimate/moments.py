@@ -84,7 +84,7 @@ class Scale:
 
 
 def numbers(space: Space, codes: npt.NDArray[Any]) -> FloatArray:
-    """Return the numbers that codes stand for."""
+    """Return the numbers that codes mean."""
     values = space.numbers(codes)
     assert values is not None
     return values
@@ -171,8 +171,8 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
     The three are nearly normal with the given covariance, but their quotient is not where noise is as large
     as a variance: then no delta method holds, and even a variance may come out negative. For every ρ the
     nearest point (ρuv, u², v²) in Mahalanobis distance is found by Gauss–Newton steps; the interval holds the
-    ρ within z of the nearest one (Venzon–Moolgavkar 1988). Where variances cannot be told from 0 it is −1…1,
-    and the correlation, of which then nothing is known, NaN.
+    ρ within z of the nearest one (Venzon–Moolgavkar 1988). Where variances cannot be distinguished from 0 it is −1…1,
+    and the correlation, unknown then, NaN.
     """
     if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) > 0).all()):
         return np.nan, -1.0, 1.0

@@ -40,8 +40,8 @@ class NoiseBlock:
     def pair(self, counts: FloatArray, law: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the unbiased counts of a pair's cells, and the variance that the noise causes given the table.
 
-        A cell keeps its rows with s + (1 − s)·law and gets others' with (1 − s)·law. Of how many rows it has, which is
-        not known, the product of the margins stands for.
+        A cell keeps its rows with s + (1 − s)·law and gets others' with (1 − s)·law. How many rows it has is not known:
+        the product of the margins is taken.
         """
         n = max(float(counts.sum()), 1.0)
         found = self.sums(counts, law, n)

@@ -60,7 +60,7 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
 
 
 def nan_if_unread(method: Callable[P, R]) -> Callable[P, R]:
-    """Make a method of `Estimates` that tells nulls from values return NaN where these could not be told apart.
+    """Make a method of `Estimates` that separates nulls from values return NaN where inference could not.
 
     Neither bounds nor a list of values make a null of a value; but objects of a kind that was not found are read as
     nulls: the kinds are the last that was measured of them.

@@ -67,7 +67,7 @@ class NumberEstimates(VectorEstimates):
         method
             ``"auto"`` takes all that is known: of groups the rows and what was measured, weighted by precision; drawn
             to the mean of all rows by how much of their differences is noise (Efron and Morris 1975).
-            ``"inverse"`` takes the rows alone, unbiased up to the ratio.
+            ``"inverse"`` takes only the rows, unbiased up to the ratio.
         target
             See the class.
 
@@ -83,7 +83,7 @@ class NumberEstimates(VectorEstimates):
         Raises
         ------
         ParameterError
-            For a column that is not randomised or holds no numbers, ``weights`` beside ``by``, or several columns with
+            For a column that is not randomised or holds no numbers, ``weights`` with ``by``, or several columns with
             ``by``.
 
         Examples
@@ -143,7 +143,7 @@ class NumberEstimates(VectorEstimates):
         homes = [home for name in [column, *keys] if (home := self.plan.group_of(name)) is not None]
         together = len({home.names for home in homes}) < len(homes)
         if together and not isinstance(by, str):
-            raise ParameterError("columns that are randomised together cannot be told apart by several keys; name one")
+            raise ParameterError("columns that are randomised together cannot be separated by several keys; name one")
         groups = [MemberAxis(axes[0].column, axes[0], homes[0])] if together else axes
         batches = self._source.codes([column, *keys])
         ratio, spread = surrogates.ratio_by_all(scale.column, scale.value, scale.present, groups, batches, sampling)
@@ -436,7 +436,7 @@ class NumberEstimates(VectorEstimates):
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
-        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where a variance cannot be told from noise
+        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where noise hides a variance
         they are −1 to 1, and the estimate is NaN. ``std_error`` is the interval's half width over its normal quantile.
 
         Parameters

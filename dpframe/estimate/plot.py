@@ -54,7 +54,7 @@ def _bars(table: pd.DataFrame, ax: Any, counted: str = "rows") -> Any:
 def _curve(table: pd.DataFrame, ax: Any) -> Any:
     """Draw mean curves, one for each group, with the bands that hold at all of their points.
 
-    Of many groups those with the narrowest bands are drawn.
+    Among many groups those with the narrowest bands are drawn.
     """
     whole = table.index.nlevels == 1
     groups = [("mean", table)] if whole else list(table.groupby(level=0, sort=False, observed=True))

@@ -44,7 +44,7 @@ PRIOR = 0.5
 """Standard deviations of the priors of ρ, and of f about 1."""
 
 _MOST_SIZES = 1 << 22
-"""Sizes by released sizes of which a matrix is made."""
+"""Sizes by released sizes for which a matrix is made."""
 
 _LEAST = 1e-12
 
@@ -214,7 +214,7 @@ class SetColumn:
         return self.of_pairs(shown, float(sets), float(nulls))
 
     def of_pairs(self, both: FloatArray, sets: float, nulls: float) -> Counted:
-        """Return the sums for each pair, both items of which are shown by ``both`` of the released sets."""
+        """Return the sums for each pair, whose items are both shown by ``both`` of the released sets."""
         shown = np.diag(both)
         one = shown[:, None] + shown[None, :] - 2 * both
         pairs = self.counted(self.channel.holds_all(2), [sets - one - both, one, both], sets, nulls)
@@ -278,7 +278,7 @@ class SetSizes:
     def lost(self, kept: int) -> tuple[float, float]:
         """Return what a cut to so many items does to a row's items: the share that is lost, and that of its variance.
 
-        Of a set of L items each stays with p = kept/L: L(1 − p) are lost, and the number has the variance Lp(1 − p) of
+        In a set of L items each stays with p = kept/L: L(1 − p) are lost, and the number has the variance Lp(1 − p) of
         those that stay. Sets that fill a limited space may have been cut from any size: half of theirs is taken.
         """
         count = self.column.space.count
@@ -308,7 +308,7 @@ class SetSizes:
 class ItemTable:
     """Measured counts of the rows that hold each item of a set column, cut to so many items a row.
 
-    ``lost`` is the share of items that the cut took, as the rows tell it, and ``spread`` that of a count's variance:
+    ``lost`` is the share of items that the cut took, as the rows show it, and ``spread`` that of a count's variance:
     which items a row lost is not known, so that a count may lack as much as all of its share.
     """
 
@@ -375,7 +375,7 @@ def likely_pairs(
     known = np.isfinite(spread)
     precision = np.where(known, 1 / np.maximum(spread, _LEAST), 0.0)
     values = np.where(known, rows, 0.0)
-    # One factor for all pairs, near 1 where the rows do not tell.
+    # One factor for all pairs, near 1 where the rows do not show it.
     weight = float(precision @ product**2) + PRIOR**-2
     factor = max((float(precision @ (values * product)) + PRIOR**-2) / weight, 0.0)
     centre = np.minimum(factor * product, limit)

@@ -3,7 +3,7 @@
 The surrogate φ_f = (Aᵀ)⁻¹f of a function f of a column's value satisfies E[φ_f(Y) | x] = f(x), so the mean
 of a product of surrogates, one per column, is an unbiased estimate of the mean of the product of functions.
 With U the product, the population's variance is Var(U)/n; the table's is (mean of U² − mean of the
-surrogate of the squared function)/n: what the square is without noise is subtracted. Of n rows drawn from a table of
+surrogate of the squared function)/n: what the square is without noise is subtracted. For n rows drawn from a table of
 N, without replacement, c = (N−n)/(N−1) of what lies between the two is added to the table's. That c, the argument
 ``sampling`` throughout, is 0 for the table itself, 1 for the population, and says in one number what is estimated.
 """
@@ -39,7 +39,7 @@ Feature = tuple[Any, ...]
 """A column's name, and the functions that are multiplied, as a key."""
 
 CHUNK = 1 << 15
-"""Rows whose surrogates stand in memory at a time."""
+"""Rows whose surrogates are in memory at a time."""
 
 LARGEST_TABLE = 1 << 20
 """Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
@@ -117,7 +117,7 @@ def joint_cells(
 def _squares(counts: FloatArray, axes: Sequence[Axis], domain: JointDomain) -> FloatArray:
     """Return the sums of squared surrogates, in bins at least those of the law at the fitted shares.
 
-    At bins' ends the surrogate is rare and huge: rows of which none falls there show no variance.
+    At bins' ends the surrogate is rare and huge: rows that all fall elsewhere show no variance.
     """
     squares, expected = domain.sums(counts, "cell²"), counts
     for i, axis in enumerate(axes):
@@ -279,7 +279,7 @@ def delta_method(
     """Return smooth statistics of the terms' means and their covariance by the delta method.
 
     ``statistics(means, n)`` must take complex numbers: gradients are found by complex steps, exact to
-    rounding. Each of the rows that were added up stands for ``weight`` of the n.
+    rounding. Each of the rows that were added up represents ``weight`` of the n.
     """
     means, n, step = sums.first / max(sums.n, 1), sums.n * weight, 1e-100
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""A table for plain pandas: rows drawn from what a release tells, given each released row, or fresh ones.
+"""A table for plain pandas: rows drawn from what a release says, given each released row, or fresh ones.
 
 Columns of few values and numbers are drawn together, from the mixture that is fitted to measured tables and rows.
 Numbers then fall into a fine cell, and on a code of it. Columns that the mixture does not hold are drawn by themselves:
@@ -46,7 +46,7 @@ MOST_HEARD = 100
 """Triples of columns, those of the fewest cells, whose rows are asked for structure that pairs do not hold."""
 
 MOST_TRIPLE = 1 << 15
-"""Classes of such a triple: of more, rows are too thin to tell anything."""
+"""Classes of such a triple: with more, rows are too few to show anything."""
 
 LOUD = 0.2
 """Distance from independence that noise makes, from which on it hides most of what columns have in common."""
@@ -111,7 +111,7 @@ class Synthesizer:
                 InferenceWarning,
             )
         pairs = self.fidelity.iloc[len(self._source.plan.names) :]
-        # Of wide tables pairs that do not show are left out of the fit, and have no noise.
+        # In wide tables pairs that do not show are left out of the fit, and have no noise.
         noise = pairs["noise"].dropna()
         if len(pairs) > 1 and not pairs["shows"].any() and (noise.empty or noise.median() > LOUD):
             warn(
@@ -245,7 +245,7 @@ class Synthesizer:
             )
         if column.space.holds_vectors:
             raise ParameterError(
-                f"column {column.name!r} holds {column.space.noun}, of which no rows are drawn; mean_curve tells of "
+                f"column {column.name!r} holds {column.space.noun}, of which no rows are drawn; mean_curve estimates "
                 f"it, and release.drop(columns=[{column.name!r}]).dp.synthesize() draws the others"
             )
         if column.space.size > MOST_LISTED:

@@ -59,7 +59,7 @@ class TableColumn:
     """One column of a fit.
 
     ``axis`` has the finest cells that are known of it, ``bins`` the cell of the fit that each of them lies in, and
-    ``shares`` are those of the fine cells. ``law`` is what was measured of a number alone.
+    ``shares`` are those of the fine cells. ``law`` is what was measured of only the number.
     """
 
     axis: Axis
@@ -83,7 +83,7 @@ class TableColumn:
         return np.asarray(np.arange(self.cells)[:, None] == self.bins, dtype=np.float64)
 
     def binned(self, place: int) -> Table:
-        """Return what a number's own counts tell of the fit's cells, as a table of the column at this place."""
+        """Return what a number's own counts say about the fit's cells, as a table of the column at this place."""
         assert self.law is not None
         variances = ((self.merge @ self.law.covariance) * self.merge).sum(axis=1)
         return Table((place,), self.merge @ self.law.rows, np.sqrt(np.maximum(variances, 1e-6)))
@@ -153,7 +153,7 @@ class TableColumn:
         moved = moved_by_slopes(joint, exact, self.spread, present)
         left = left_open(joint, exact, self.spread, (stops - starts).astype(np.float64), present)
         doubt = np.tensordot(self.in_doubt(exact) @ self.spread, joint, axes=1)
-        # Half of what a slope moves stands for what is not straight, and for its own error.
+        # Half of what a slope moves is taken for what is not straight, and for its own error.
         return moved, (moved / 2) ** 2 + np.maximum(left, doubt) ** 2 + self.cut_errors(exact, joint) ** 2
 
     def onto(self, axis: Axis) -> FloatArray:
@@ -185,7 +185,7 @@ class TableColumn:
         return errors
 
 
-# Cells that cut a fit's bins: how rows lie within a bin, to the first order. Of a number that a fit knows by bins the
+# Cells that cut a fit's bins: how rows lie within a bin, to the first order. For a number that a fit knows by bins the
 # other columns' law is known for each bin as a whole. Spread evenly over the bin it would be a staircase; what is taken
 # is the piecewise linear function with the bins' means that has the slope of the two neighbours (as finite-volume
 # schemes reconstruct a density: van Leer 1979), in the number's own ranks. Totals of bins, and of each cell over all
@@ -228,7 +228,7 @@ def left_open(
 ) -> FloatArray:
     """Return by how much cells may err that take fine cells in part, as if rows lay evenly within these.
 
-    Of a fine cell that is taken in part, the smaller part times by how much the density changes from one of its
+    For a fine cell that is taken in part, the smaller part times by how much the density changes from one of its
     neighbours to the other, at most all of it: where neighbours are alike it hardly matters how rows lie. Arguments are
     those of `moved_by_slopes`, and the codes in every fine cell.
 

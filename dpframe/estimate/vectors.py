@@ -229,7 +229,7 @@ class VectorColumn:
             Rows of the whole table, which are known where no group and no null hides them; else NaN.
         sampling
             1 for the population, whose own covariance is at most (1 − |m|²)·I in ℓ1 and ℓ2: that is taken, as no
-            table tells of it.
+            table covers it.
         """
         sums = cells @ table.counts.astype(np.float64)
         noise = table.measure.sigma2 * cells.sum(axis=1)
@@ -243,7 +243,7 @@ class VectorColumn:
             most = self.length if self.space.ball.norm == "linf" else 1.0
             own = np.maximum(most - (mean**2).sum(axis=1), 0.0) / (counts / self.space.ball.unit)
             covariance = covariance + sampling * own[:, None, None] * eye
-            # A count that does not stand out of its noise leaves a quotient without a law.
+            # A count within its noise leaves a quotient without a law.
             clear = counts > 4 * np.sqrt(noise)
             return Means(mean, np.where(clear[:, None, None], covariance, np.inf))
 
@@ -279,7 +279,7 @@ class VectorEstimates(Reading):
         index: ``estimate``, ``std_error``, ``lower`` and ``upper`` hold at each point on its own, ``band_lower`` and
         ``band_upper`` at all points of a curve at once at the confidence level (the quantile of the largest of the
         deviations, from their covariance). In the values' own unit. ``attrs["source"]`` says ``"tables"`` where sums
-        were measured beside the rows, and ``"rows"``.
+        were measured in addition to the rows, and ``"rows"``.
 
         Raises
         ------
@@ -313,7 +313,7 @@ class VectorEstimates(Reading):
         Returns
         -------
         DataFrame of points by points, with ``estimate, std_error, lower, upper`` as an outer level of its columns (as
-        `cov` has), in the square of the values' unit. Unbiased, from rows alone; its diagonal has the variances, which
+        `cov` has), in the square of the values' unit. Unbiased, from rows only; its diagonal has the variances, which
         noise may make negative. Errors are those of the population that the rows were drawn from: a little more than
         those of the table.
 

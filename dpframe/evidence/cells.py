@@ -1,4 +1,4 @@
-"""The cells of a number that its measured levels tell apart: heavy ones on their own, the others in stretches.
+"""The cells of a number that its measured levels distinguish: heavy ones on their own, the others in stretches.
 
 A cell of a level that was divided is looked at by its parts. A part that holds more rows than an even spread over the
 cell explains is a cell of its own (an *atom*, once it is a single code), and is divided further if the next level did;
@@ -48,7 +48,7 @@ class Counted:
 class Stretches:
     """Stretches of a divided cell that hold no part of their own: first codes and ends.
 
-    ``rest`` is the number of rows in all of them, as the cell's count less those of its heavy parts tells it.
+    ``rest`` is the number of rows in all of them, as the cell's count less those of its heavy parts gives it.
     """
 
     starts: list[int]
@@ -59,11 +59,11 @@ class Stretches:
 
 @dataclass
 class Tree:
-    """What the levels of one number tell: its cells, and what was counted of them and of unions of them.
+    """What the levels of one number say: its cells, and what was counted of them and of unions of them.
 
     ``leaves`` are the first codes and ends of cells, in no order, with the level of parts that were looked at within
     them, 0 for none, and their own unevenness by that look; ``facts`` the first codes and ends of what was counted,
-    the counts and variances; ``stretches`` the cells whose shares of a common rest are known by width alone.
+    the counts and variances; ``stretches`` the cells whose shares of a common rest are known only by width.
     """
 
     leaves: list[tuple[int, int, int, float]] = field(default_factory=list)
@@ -173,7 +173,7 @@ def _heavy(parts: Counted, count: float, variance: float) -> tuple[np.ndarray, f
 def _bisected(parts: Counted, heavy: np.ndarray, low: int, high: int) -> Iterator[tuple[int, int, bool]]:
     """Yield the pieces of a run of parts, halves that differ more than noise apart, and whether it is one of several.
 
-    No part need stand out where all of them fall, as towards the tail of a distribution.
+    No part need exceed its noise where all of them fall, as towards the tail of a distribution.
     """
     middle = (low + high) // 2
     if heavy[low] or middle == low:

@@ -130,7 +130,7 @@ def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
     """Return the factor of a ratio's standard error by which its interval is wider as its base is uncertain.
 
     Fieller's interval (1954) of a ratio is 1/(1 − g) of that of the delta method, with g the squared quotient of the
-    base's half-width and the base; from three quarters on the base may be nothing, and four stands for all.
+    base's half-width and the base; from three quarters on the base may be nothing, and four means all.
 
     Examples
     --------

@@ -41,7 +41,7 @@ Line = tuple[float, float]
 class Law(ABC):
     """How rows are spread over the cells of a column: those of values in the order of their codes, and null's last.
 
-    What rows tell of a mean, a sum or a variance without a law is known elsewhere: a law that knows no more of them
+    What rows say of a mean, a sum or a variance without a law is known elsewhere: a law that knows no more of them
     answers None.
     """
 
@@ -91,7 +91,7 @@ class Law(ABC):
         """Return the variance of the codes of rows that are not null, and its standard error."""
 
     def mean_known(self, line: Line, sampling: float) -> Known | None:
-        """Return what is known of the mean of the numbers of rows that are not null, beyond what the rows tell."""
+        """Return what is known of the mean of the numbers of rows that are not null, beyond what the rows say."""
         return None
 
     def total_known(self, line: Line, sampling: float) -> Known | None:
@@ -256,7 +256,7 @@ class RowsLaw(Law):
         heights = np.concatenate([[0.0], np.cumsum(present) / max(float(present.sum()), 1e-300)])
         inside = np.pad(np.triu(np.ones((bins, bins))), ((0, self.cells - bins), (0, 0)))
         among = (np.arange(self.cells) < bins).astype(np.float64)[:, None]
-        # A code stands for the interval of width one around it.
+        # A code means the interval of width one around it.
         found = np.clip(np.interp(levels, heights, edges) - 0.5, 0, edges[-1] - 1)
         lower, upper = [], []
         for level in levels.tolist():

@@ -309,7 +309,7 @@ def _to_gain(shares: FloatArray, slope: FloatArray) -> FloatArray:
 
 
 def _with_parts(shares: FloatArray, parts: Parts, aims: Sequence[FloatArray]) -> FloatArray:
-    """Return shares of which so many are in each of some parts of the cells."""
+    """Return shares, so many of them in each of some parts of the cells."""
     scales = [aim / np.maximum((part * shares).sum(axis=0), 1e-300) for part, aim in zip(parts, aims, strict=True)]
     return np.asarray(shares * (1 + sum(part * (scale - 1) for part, scale in zip(parts, scales, strict=True))))
 
@@ -339,7 +339,7 @@ def _with_sum(
 def _extrapolated(shares: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
     """Return where two steps from ``shares`` point to (scheme S3)."""
     r, v = first - shares, second - 2 * first + shares
-    # Bounded, for a fit that stands still has no step to extrapolate.
+    # Bounded, for a fit that does not move has no step to extrapolate.
     length = np.clip(np.sqrt(_total(r * r)) / np.maximum(np.sqrt(_total(v * v)), 1e-9), 1.0, 1e6)
     # A share below a thousandth of its plain step would hardly come back.
     jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3 + 1e-300)
@@ -355,7 +355,7 @@ def released_again(
     """Yield without end what an estimate lets a release be: true shares, a table by cell, released rows by class.
 
     Half a row is added to every cell first, so that a cell estimated as empty is not taken for certain. The truth is
-    the table of so many rows, n of which are released, or the population that it is drawn from.
+    the table of so many rows, n released, or the population that it is drawn from.
     """
     padded = shares * n + 0.5
     padded /= padded.sum()

@@ -74,7 +74,7 @@ class NumberLaw(Law):
 
     @classmethod
     def of(cls, space: Space, n: float, first: MeasuredTable, finer: Sequence[MeasuredTable] = ()) -> NumberLaw:
-        """Return what the measured levels of a number tell.
+        """Return what the measured levels of a number say.
 
         Examples
         --------
@@ -120,7 +120,7 @@ class NumberLaw(Law):
         """Return the law where the rows of stretches that noise hides are spread by width: a Pólya tree (Lavine 1992).
 
         Beforehand either half of a stretch has its part of the width, give or take half of the rows that may lie in the
-        whole, and more by as much as these stand out of the noise of that difference: where counts say how rows lie
+        whole, and more by as much as these exceed the noise of that difference: where counts say how rows lie
         they stay as they are. In far tails, which have few rows in many cells, the noise of every cell is otherwise
         taken for rows that are far away.
 
@@ -239,7 +239,7 @@ class NumberLaw(Law):
         raw, spread = parts @ self.rows, ((parts @ self.covariance) * parts).sum(axis=1)
         near = parts @ self.positive
         apart = self.replicas @ parts.T - near
-        # What is cut at zero adds up over empty cells: the bootstrap's own bias stands for it.
+        # What is cut at zero adds up over empty cells: the bootstrap's own bias is taken for it.
         near = near - apart.mean(axis=0)
         errors = np.sqrt(np.maximum(spread, 0.0))
         error = _CAREFUL * np.sqrt(np.mean(apart**2, axis=0))
@@ -265,7 +265,7 @@ class NumberLaw(Law):
 
     @cached_property
     def _codes(self) -> Known:
-        """The sum of codes: as measured, or from the cells, of which the sum is one fact, where that errs less.
+        """The sum of codes: as measured, or from the cells, to which the sum adds one fact, where that errs less.
 
         Counts separate few full cells from empty ones; the noise of a sum is that of the whole range.
         """

@@ -22,7 +22,7 @@ from dpframe.spaces.written_values import are_figures
 from dpframe.totals.counts import OfColumn, Values
 
 TEXT_SHARE = 0.5
-"""Share of the budget of a column of text, beside 1 of a numeric one."""
+"""Share of the budget of a column of text, relative to 1 of a numeric one."""
 
 _OTHER, _NOTHING = "other", ""
 
@@ -33,7 +33,7 @@ def set_share(cap: int) -> float:
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Tell whether values are text, plain or in a dictionary."""
+    """Return whether values are text, plain or in a dictionary."""
     t = pa.types
     inner = type_.value_type if t.is_dictionary(type_) else type_
     empty = t.is_dictionary(type_) and t.is_null(inner)
@@ -125,7 +125,7 @@ class CutRows:
         nulls = values.null_count
         if self.digits:
             values = values.cast(pa.large_list(pa.large_string()))
-        if pa.types.is_string_view(values.type.value_type):  # of which Arrow takes no rows
+        if pa.types.is_string_view(values.type.value_type):  # Arrow takes no rows of these
             values = values.cast(pa.large_list(pa.large_string()))
         # Values may lie under null rows.
         values = values.drop_null()
@@ -134,7 +134,7 @@ class CutRows:
         return nulls, *self._counts(np.asarray(pc.list_parent_indices(values)), _plain(pc.list_flatten(values)))
 
     def _counts(self, rows: Any, items: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Count items, the i-th of which belongs to row ``rows[i]``, once a row."""
+        """Count items, each once a row; the i-th belongs to row ``rows[i]``."""
         present = np.asarray(items.is_valid())
         encoded = items.filter(pa.array(present)).dictionary_encode()
         names = encoded.dictionary
@@ -165,7 +165,7 @@ class CutRows:
 
 
 def _changes(ordered: Any) -> Any:
-    """Return where other values begin in an array whose equal values stand together."""
+    """Return where other values begin in an array whose equal values are adjacent."""
     new = np.ones(len(ordered), dtype=np.bool_)
     new[1:] = ordered[1:] != ordered[:-1]
     return np.flatnonzero(new)
@@ -204,7 +204,7 @@ class Items(Texts):
 
 
 class NumberedItems(Items):
-    """A column of sets of whole numbers, of which those that are not found are left out."""
+    """A column of sets of whole numbers; those that are not found are left out."""
 
     def counter(self) -> OfColumn:
         """Return a counter of items, by their digits."""

@@ -34,7 +34,7 @@ LEAST_SHARE, MOST_SHARE = 0.05, 0.5
 class Histogram:
     """One noisy histogram: the kind of its cells, the most of them a row counts under, its share of the budget.
 
-    ``way`` names a column and one of its ways, of which one only is gone; None where the histogram is always asked.
+    ``way`` names a column and one of its ways, only one of which is gone; None where the histogram is always asked.
     ``sized`` says whether what inference takes by default is as much as this histogram needs.
     """
 
@@ -46,7 +46,7 @@ class Histogram:
 
     @property
     def unknown(self) -> bool:
-        """Whether its cells are known from the rows alone."""
+        """Whether its cells are known only from the rows."""
         return self.kind in UNKNOWN
 
     def changes(self, contributions: int) -> int:
@@ -173,7 +173,7 @@ _NOTHING = "epsilon is too small to infer spaces; raise epsilon or infer_share, 
 def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contributions: int, secret: bool) -> float:
     """Return the share of M² that inference takes: as much as lets a value of a fiftieth of the rows show.
 
-    A function of public facts alone: the number of rows, and the histograms that the columns' types ask for. Rows
+    A function of public facts: the number of rows, and the histograms that the columns' types ask for. Rows
     whose order is known leave little to what is central.
     """
     if not histograms or not secret or n < 1:

@@ -82,7 +82,7 @@ def infer_spaces(
         if column.name in fresh:
             space = from_data(column, _as_kinds(read) if column.written else read)
             known[column.name] = space if column.decimal is None else space.in_decimals(*column.decimal)
-    # A plan's spaces tell no less of the data for having been read off it earlier.
+    # A plan's spaces reveal no less of the data for having been read off it earlier.
     earlier = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
     draft = isinstance(spaces, DraftedSpaces) and not spaces.reviewed
     unread = [name for name in names if draft and name in declared]

@@ -22,13 +22,13 @@ from dpframe.spaces.object_reading import KINDS
 from dpframe.spaces.written_values import read_written, written_kind_counts
 
 TITLE = "FOR THE CURATOR ALONE: read off the data, not private. Check each line against the codebook"
-"""What stands above a draft."""
+"""The first lines of a draft."""
 
 MOST_CATEGORIES = 100
 """Values of a column beyond which a draft leaves it out: it has a row's own text, or names."""
 
 _PARTS = 4
-"""Of a draft's bounds each is moved outwards by at most one of so many parts of their distance."""
+"""Each bound of a draft is moved outwards by at most one of so many parts of their distance."""
 
 _CHECKS = {
     "integer": "bounds that the question allows; here those seen, rounded",
@@ -145,7 +145,7 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
             continue
         inner = space.inner_space
         if inner.is_listed and not inner.is_numeric and inner.size > MOST_CATEGORIES:
-            left[column.name] = f"it has more than {MOST_CATEGORIES} values, of which few have many rows"
+            left[column.name] = f"it has more than {MOST_CATEGORIES} values, and few of them have many rows"
             continue
         type_ = typed[0].type
         values = [present_numbers(one)[0] for one in typed[1](column.name)] if is_number(type_) else []

@@ -157,7 +157,7 @@ _ITEMS = (
 
 
 def _holds_sets(type_: pa.DataType) -> bool:
-    """Tell whether a column holds lists of what can be an item; numbers with fractions are measurements."""
+    """Return whether a column holds lists of what can be an item; numbers with fractions are measurements."""
     if not any(fits(type_) for fits in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
         return False
     inner = type_.value_type.value_type if pa.types.is_dictionary(type_.value_type) else type_.value_type

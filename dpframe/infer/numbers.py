@@ -55,13 +55,13 @@ _WIDTHS = {"s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "D": 86_400 * 10**6
 
 
 def is_number(type_: pa.DataType) -> bool:
-    """Tell whether values are whole numbers or floats, plain or in a dictionary."""
+    """Return whether values are whole numbers or floats, plain or in a dictionary."""
     inner = type_.value_type if pa.types.is_dictionary(type_) else type_
     return bool(pa.types.is_integer(inner) or pa.types.is_floating(inner))
 
 
 def is_time(type_: pa.DataType) -> bool:
-    """Tell whether values are dates, timestamps or durations."""
+    """Return whether values are dates, timestamps or durations."""
     t = pa.types
     return bool(t.is_date(type_) or t.is_timestamp(type_) or t.is_duration(type_))
 
@@ -244,7 +244,7 @@ class Numbers(Task):
         return self.unit is None and truth_values(fitted(self.rounds), *self._present()) is not None
 
     def _has_two_values(self) -> bool:
-        """Tell whether there are truth values, and rows beyond the noise: what is empty may be anything."""
+        """Return whether there are truth values, and rows beyond the noise: what is empty may be anything."""
         seen = self._present()[0] > _SEEN * math.sqrt(self.measured[-1].variance)
         return seen and self._are_truth_values()
 
@@ -252,7 +252,7 @@ class Numbers(Task):
         if self._are_truth_values():
             return 0.0, 1.0
         cells, (present, _) = fitted(self.rounds), self._present()
-        # Of an only round all cells with mass, as a bound too wide costs less than one too narrow.
+        # From a single round all cells with mass, as a bound too wide costs less than one too narrow.
         return bounds(cells, self.n) if self.most > 1 else outer_bounds(cells, present)
 
     def inner(self) -> Space:

@@ -26,7 +26,7 @@ from dpframe.spaces.written_values import can_be_written, read_written, written_
 from dpframe.totals.counts import Cells, OfColumn
 
 _SHARE = 0.1
-"""Share of the budget for the kinds, beside 1 of what is asked next."""
+"""Share of the budget for the kinds, relative to 1 of what is asked next."""
 
 
 class _Maker(Protocol):
@@ -57,7 +57,7 @@ _WAYS: dict[str, _Way] = {
 
 
 def _is_entry(type_: pa.DataType) -> bool:
-    """Tell whether values of a type can be entries of a categorical: lists cannot."""
+    """Return whether values of a type can be entries of a categorical: lists cannot."""
     return not pa.types.is_list(type_)
 
 
@@ -75,7 +75,7 @@ class _Reading:
     read: Callable[[Any, pa.DataType], pa.Array]
     ways: Mapping[str, _Way]
     share: float = 1.0
-    """Least share of the budget of the ways, beside 1 of a numeric column."""
+    """Least share of the budget of the ways, relative to 1 of a numeric column."""
     sized: tuple[str, ...] = ("", *_WAYS)
     """Ways by which the default share of the budget is sized; the empty name is of the kinds."""
 
@@ -105,7 +105,7 @@ _ENTRIES = _Reading(
     TEXT_SHARE,
     ("text",),
 )
-"""Of pandas categoricals: entries may be any object, and which dtype they have together follows the data."""
+"""For pandas categoricals: entries may be any object, and which dtype they have together follows the data."""
 
 
 def _reading(field: Field) -> _Reading:

@@ -1,6 +1,6 @@
 """Private inference of column spaces: one joint noisy histogram over all columns, in four passes at most.
 
-What the data says leaves through noisy counts alone, and what is made of these is post-processing. Nothing branches
+What the data says leaves only through noisy counts, and what is made of these is post-processing. Nothing branches
 on the values: any table of the schema is read the same number of times, none makes inference fail, and the types
 of the spaces that come out follow from the columns' types; of objects from their kinds, which are measured first.
 """
@@ -217,7 +217,7 @@ _CLEAR = 60
 
 
 def rounds_of(columns: Sequence[Field], n: int, promise: Budget, contributions: int = 1) -> int:
-    """Return how often columns of numbers are asked about: a function of types, rows and promise alone.
+    """Return how often columns of numbers are asked about: a function of only types, rows and promise.
 
     Each round takes its part of the budget. Where the noise of a third, or of a half, would hide what a round is to
     tell, there are fewer, and the bounds found are those of cells. With δ = 0 there is no step that rounds share.
@@ -234,7 +234,7 @@ def rounds_of(columns: Sequence[Field], n: int, promise: Budget, contributions: 
 
 
 def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS, rounds: int = 3) -> list[Histogram]:
-    """Return the histograms that inference would ask for, by the columns' types alone."""
+    """Return the histograms that inference would ask for, by only the columns' types."""
     tasks = [_task(_public(column), n, most_items, Keystream(bytes(32)), rounds) for column in columns]
     return [histogram for task in tasks for histogram in task.histograms]
 

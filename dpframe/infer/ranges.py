@@ -28,10 +28,10 @@ _PART = 0.035
 """Share of the rows that a part of a divided cell should hold: less drowns in the noise."""
 
 _WIDTHS = (1, 2, 3, 4, 6, 8)
-"""Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none alone."""
+"""Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none by itself."""
 
 _FALSE_ALARM = 0.0005
-"""Probability, per column and round, that noise alone passes for mass."""
+"""Probability, per column and round, that noise passes for mass."""
 
 _ADJACENT = 2.3
 """Standard errors that mass beside other mass must show."""
@@ -170,7 +170,7 @@ def fullest(cells: Cells, present: float) -> tuple[int, int] | None:
     """Return the first and last cell of those that seem to hold all of ``present`` rows, or None where none do.
 
     Runs of cells are added one after the other, each time the one that brings most rows beyond its price, until all
-    rows are there or no run is worth its price. Prices are in standard errors of a count: what a cell of noise alone
+    rows are there or no run is worth its price. Prices are in standard errors of a count: what a cell of only noise
     must show. They are lowest for values of usual sizes, so that rows that would lie far out need most evidence.
     """
     size, ends = len(cells.counts), np.array([float(end) for end in cells.grid.ends])
@@ -250,7 +250,7 @@ def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
     tail = min(max(4 * spread, _LEAST_TAIL), _MOST_TAIL)
     weight = max(math.log(tail / _FAINT_TAIL) / math.log(_MOST_TAIL / _FAINT_TAIL), 0.0)
     starts = [float(edge) for edge in ends[first : last + 1]]
-    # Of whole numbers, the last one in the cell.
+    # With whole numbers, the last one in the cell.
     stops = [float(edge) - whole for edge in ends[first + 1 : last + 2]]
     middle = _quantile(inside, starts, stops, float(inside.sum()) / 2)
     low = _reach(inside, starts, stops, middle, tail * n, weight)
@@ -314,7 +314,7 @@ def _reach(
     far = _quantile(inside, starts, stops, rank) - middle
     near = _quantile(inside, starts, stops, min(4 * rank, 0.4 * float(inside.sum()))) - middle
     growth = far / near if near and far / near > 0 else math.inf
-    # The median may be a spike, which tells nothing of the tail.
+    # The median may be a spike, which says nothing about the tail.
     growth = _SPIKE if growth > 6 else min(max(growth, _GROWTH[0]), _GROWTH[1])
     return middle + far * (1 + (growth - 1) * weight)
 

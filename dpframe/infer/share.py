@@ -19,7 +19,7 @@ _OWN_SLACK, _TABLES_SLACK = 0.05, 1e-3
 _MOST = 0.99
 """Largest share: of less than a hundredth of M² no rows are made, which would show only once it is spent."""
 _STATED = 0.5
-"""Share of δ at which inference alone is stated as an (ε, δ)."""
+"""Share of δ at which inference by itself is stated as an (ε, δ)."""
 
 
 @dataclass(frozen=True)

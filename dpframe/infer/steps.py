@@ -22,7 +22,7 @@ STEPS = (1000.0, 100.0, 10.0, 1.0, 0.5, 0.1, 0.01, 0.0)
 """Each step divides those before it; the last cell is of values that none divides."""
 
 STEP_SHARE = 0.1
-"""Share of the budget, beside 1 of the intervals."""
+"""Share of the budget, relative to 1 of the intervals."""
 
 _HUNDREDTHS = (100_000, 10_000, 1_000, 100, 50, 10, 1)
 _LARGEST = 2.0**53 / 100
@@ -77,7 +77,7 @@ def step_of(counts: Sequence[int], variance: float, off_grid: float = _SOME_OFF)
 
 
 def is_on_grid(counts: Sequence[int], variance: float, space: Real) -> bool:
-    """Tell whether the values that had these counts are values of a grid, too: it may be another than was inferred."""
+    """Return whether the values with these counts are also values of a grid: it may be another than was inferred."""
     step = step_of(counts, variance)
     if step is None:
         return False

@@ -1,4 +1,4 @@
-"""Spaces that a column's type alone says."""
+"""Spaces that a column's type determines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpframe.spaces.field import Field
 
 
 def from_type(column: Field) -> Space | None:
-    """Return the space that a type alone says."""
+    """Return the space that a type determines."""
     space: Space
     if pa.types.is_boolean(column.type):
         space = Boolean()

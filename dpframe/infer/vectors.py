@@ -30,10 +30,10 @@ from dpframe.spaces.lists import float_norms, float_rows, list_lengths
 from dpframe.totals.counts import Cells, OfColumn
 
 _LENGTH_SHARE, _NORM_SHARES = 0.1, (0.4, 0.5)
-"""Shares of the budget for the length and for two rounds of norms, beside 1 of a column of numbers."""
+"""Shares of the budget for the length and for two rounds of norms, relative to 1 of a column of numbers."""
 
 _FALSE_ALARM = 0.0005
-"""Probability that noise alone passes for a length."""
+"""Probability that noise passes for a length."""
 
 _PARTS = 64
 """Parts into which a cell with most of the norms is divided in the second round."""
@@ -112,7 +112,7 @@ class Lists(Task):
         self.measured.append(Measured(self.field.name, "norms", self.grid.edges, counts, noise.variance, missing))
 
     def _find_length(self, counter: OfColumn, noise: CountNoise, stream: ColumnStream) -> None:
-        """Keep the noisy counts that stand out of their noise; the largest is that of the column's length."""
+        """Keep the noisy counts that exceed their noise; the largest is that of the column's length."""
         noisy, missing = self._noisy(counter.counts, noise, stream)
         level = NormalDist().inv_cdf(1 - _FALSE_ALARM / LONGEST) * noise.variance**0.5
         shown = np.flatnonzero(noisy > level)

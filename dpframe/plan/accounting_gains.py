@@ -37,7 +37,7 @@ def normalized(values: Sequence[float]) -> list[float]:
 def _settings(terms: Terms) -> dict[str, Terms]:
     """Return the accountings from the simplest to the one in force, by name."""
     pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None)
-    # Without a secret order nothing would be measured: beside tables, unshuffled rows are left next to nothing.
+    # Without a secret order nothing would be measured: tables would leave unshuffled rows next to nothing.
     central = None if terms.shuffled_rows is not None else terms.central
     plain = replace(terms, sample=None, secret=False, local=None, central=central)
     settings = {"basic composition": pure}

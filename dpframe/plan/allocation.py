@@ -61,7 +61,7 @@ def shares_by_error(
     better = optimum.x if optimum.success and optimum.fun < error(start) else start
     epsilons = np.exp(better)
     shares = [float(share) for share in epsilons / epsilons.sum()]
-    # The cost above is a stand-in for the accountant's, and small gains may be its error.
+    # The cost above approximates the accountant's, and small gains may be its error.
     return shares if _total(calibrate(makers, shares, ready, terms), factor) < _total(equal, factor) else uniform
 
 

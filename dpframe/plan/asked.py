@@ -8,8 +8,8 @@ With δ > 0 the noise is discrete Gaussian, and its step the exact one of the la
 up over columns and adaptive rounds. With δ = 0 the noise is geometric and ε = Σ Δᵢ·rateᵢ.
 
 *Unknown domains.* Of text and items only observed values have counts, and only those whose noisy count reaches a
-threshold τ are released. Let U be the values that both neighbours have, and M_U the mechanism that looks at U
-alone. Noise is independent, so M is M_U unless a value outside U reaches τ. These belong to the rows that changed: at
+threshold τ are released. Let U be the values that both neighbours have, and M_U the mechanism that looks only
+at U. Noise is independent, so M is M_U unless a value outside U reaches τ. These belong to the rows that changed: at
 most k·s of them in a column, with counts of at most k, so that this happens with a chance of at most
 β = Σ k·s·P(k + Z ≥ τ), whatever M_U says. With probability 1 − β, then, M is M_U and M' is M_U', and
 P(M ∈ A) − e^ε·P(M' ∈ A) ≤ β + (1 − β)·(P(M_U ∈ A) − e^ε·P(M_U' ∈ A)): β is a slack.
@@ -17,10 +17,10 @@ P(M ∈ A) − e^ε·P(M' ∈ A) ≤ β + (1 − β)·(P(M_U ∈ A) − e^ε·P(
 *Tables.* The sampler is within a total variation distance of the ideal law. Counts that do not change have the
 same law for both neighbours, whatever it is; what replacing the others' by the ideal one costs is part of the step.
 
-*Ways.* What a column of objects is asked depends on the kinds that were found in it: one of several ways, of which
-each is a list of histograms. All ways have their noise and thresholds from the start, and of a column's ways the
-dearest counts: what was asked before decides which way is gone (adaptive composition, of which every branch costs
-at most as much).
+*Ways.* What a column of objects is asked depends on the kinds that were found in it: one of several ways,
+each a list of histograms. All ways have their noise and thresholds from the start, and of a column's ways the
+dearest counts: what was asked before decides which way is gone (adaptive composition, every branch of which
+costs at most as much).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from dpframe.noise.gaussian import gaussian_table
 KINDS = ("intervals", "steps", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
 """What cells of histograms may be; see `Measured`."""
 UNKNOWN = ("values", "ranks", "items")
-"""Of which cells are known only from the rows."""
+"""Kinds of counts whose cells are known only from the rows."""
 
 TAILS = 1e-3
 """Part of the slack that is kept for the tails of tables, and their distances from the ideal law."""
 
 ALONE = 0.1
-"""Share of δ that is slack, where inference stands alone."""
+"""Share of δ that is slack, of an inference without a release."""
 
 _LEAST, _MOST = 0.25, 1e30
 """Variances of noise whose lattice law is bounded, and that no weight of a count overflows."""
@@ -107,7 +107,7 @@ AskedOf = tuple[tuple[str, tuple[Asked, ...]], ...]
 
 
 def flat(asked: AskedOf) -> list[tuple[Way | None, Asked]]:
-    """Return all histograms, and of which way."""
+    """Return all histograms, and the way each belongs to."""
     return [(None if one.way is None else (name, one.way), one) for name, own in asked for one in own]
 
 
@@ -145,7 +145,7 @@ def noise_cost(histograms: Sequence[tuple[Way | None, int, float]], contribution
 
 
 def asked_step(asked: AskedOf, contributions: int, delta: float) -> Step:
-    """Return the step of all that may be asked, of a slack of which `TAILS` is for the tails of the noise.
+    """Return the step of all that may be asked, with a slack; `TAILS` of it is for the tails of the noise.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def asked_epsilon(asked: AskedOf, contributions: int) -> float:
 
 
 def asked_json(asked: AskedOf) -> list[dict[str, Any]]:
-    """Return what was asked as JSON objects: columns of which the same was asked together."""
+    """Return what was asked as JSON objects: columns with the same questions together."""
     alike: dict[tuple[Asked, ...], list[str]] = {}
     for name, own in asked:
         alike.setdefault(own, []).append(name)

@@ -26,7 +26,7 @@ def best_guess(budget: Budget) -> float:
 def after(before: float, budget: Budget) -> float:
     """Return the largest belief in one of two rows after the release: odds grow by no more than e^ε.
 
-    With δ > 0 a pair of neighbours is no easier to tell apart than by a mechanism that with chance δ reveals all,
+    With δ > 0 a pair of neighbours is no easier to distinguish than by a mechanism that with chance δ reveals all,
     and otherwise is ε-private (Kairouz, Oh and Viswanath 2015, Theorem 3.1): of that mechanism this is the belief
     in the second case.
     """
@@ -58,7 +58,7 @@ def _ends(before: float, budget: Budget) -> list[tuple[str, float]]:
 
 
 def percent(share: float) -> str:
-    """Return a share below 1 as percent, rounded up in the first digit that still tells it from 100 %.
+    """Return a share below 1 as percent, rounded up in the first digit that still differs from 100 %.
 
     Examples
     --------

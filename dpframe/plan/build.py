@@ -31,11 +31,11 @@ GROUPED_METRICS = ("discrete", "line", "nullable line")
 """Metrics of the spaces whose codes are a list."""
 
 _NOTHING = 1e-9
-"""The ε of a column of a single possible value, which there is nothing to tell of: no share of the budget."""
+"""The ε of a column of a single possible value, about which there is nothing to learn: no share of the budget."""
 
 
 def default_delta(n: int | None) -> float:
-    """Return min(1e-6, n^−1.5), the δ of a plan that is not told one; 0 where n is not known."""
+    """Return min(1e-6, n^−1.5), the δ of a plan where none is given; 0 where n is not known."""
     return 0.0 if n is None else min(1e-6, max(n, 1) ** -1.5)
 
 
@@ -153,7 +153,7 @@ def build_units(
     Raises
     ------
     ParameterError
-        For names that are not known, appear twice or stand in two options, a group of too many tuples, an
+        For names that are not known, appear twice or in two options, a group of too many tuples, an
         allocation that does not add up, or a share too small for its column.
     """
     chosen = _check_mechanisms(mechanisms, known)
@@ -163,7 +163,7 @@ def build_units(
 
 @dataclass(frozen=True)
 class _Request:
-    """What is calibrated, told apart by how it is written: of equal values 1 and 1.0 others are released."""
+    """What is calibrated, distinguished by how it is written: equal values 1 and 1.0 release different numbers."""
 
     text: str
     terms: Terms
@@ -216,7 +216,7 @@ def _with_stand_ins(
     joined: Sequence[tuple[str, ...]],
     numbers: str,
 ) -> tuple[tuple[tuple[Column, ...], tuple[Group, ...]], Mapping[str, Any]]:
-    """Return calibrated units, and the chosen mechanisms with those that stand in for additive noise."""
+    """Return calibrated units, and the chosen mechanisms with those that replace additive noise."""
     grouped = {name for names in joined for name in names}
     free = {name: space for name, space in known.items() if name not in chosen and name not in grouped}
     tags = {name: stand_in(space, numbers) for name, space in free.items()}
@@ -241,8 +241,8 @@ def _calibrated(
     ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}
     grouped = {name for names in joined for name in names}
     named = set(allocation) if isinstance(allocation, Mapping) else set()
-    # In known order beside central steps no share may follow from what inference gave (`calibration`); channels that
-    # may fail are accounted for as in known order.
+    # With central steps and no shuffling, no share may follow from what inference gave (`calibration`); channels that
+    # may fail are accounted for as unshuffled.
     taking = [name for name, tag in chosen.items() if isinstance(tag, str) and _takes_delta(name, known[name], tag)]
     fails = bool(taking) or any(column.mechanism.delta > 0 for column in ready.values())
     moving = terms.central is None or (terms.shuffled_rows is not None and not fails)
@@ -268,7 +268,7 @@ def _calibrated(
 
 
 def _takes_delta(name: str, space: Space, tag: str) -> bool:
-    """Tell whether a named mechanism needs a δ of its own; `ParameterError` if the space has no such mechanism."""
+    """Return whether a named mechanism needs a δ of its own; `ParameterError` if the space has no such mechanism."""
     try:
         return family_for(space, tag).takes_delta
     except ParameterError as error:

@@ -35,7 +35,7 @@ _STEEP = 7.5
 """About d ln μ/d ln(total loss) of rows in secret order."""
 _CURVED_TURNS = 24
 _FINE = 4e-4
-"""Relative width to which μ is proved where a coarser proof does not tell whether rows fit."""
+"""Relative width to which μ is proved where a coarser proof leaves open whether rows fit."""
 _FAR = 10.0
 """The factor of μ by which a guess is moved at the most."""
 _GUESSES = 2
@@ -61,20 +61,20 @@ class Terms:
     Parameters
     ----------
     budget
-        What a person may lose by the whole release; by the rows alone, where nothing is ``central``.
+        What a person may lose by the whole release; by only the rows, where nothing is ``central``.
     rows
         Rows of the table, where known.
     sample
         Rows that are chosen from them in secret, or None for all.
     secret
         Whether rows leave in a secret order that nothing else in the output undoes. Without it neither order nor
-        sampling earns credit: a row's position would tell of the choice.
+        sampling earns credit: a row's position would reveal the choice.
     contributions
         Rows that one person may own.
     central
-        What is given away beside the rows, as one step for a person; it is composed with them (`gaussian_dp`).
+        What is released in addition to the rows, as one step for a person; it is composed with them (`gaussian_dp`).
     local
-        What each row may lose beside what is central, even to someone who knows its place.
+        What each row may lose on top of what is central, even to someone who knows its place.
     """
 
     budget: Budget
@@ -92,9 +92,9 @@ class Terms:
 
     @cached_property
     def sampled_budget(self) -> Budget:
-        """What δ is compared with: of rows alone what one of those sampled may cost, else the whole promise.
+        """What δ is compared with: without central steps what one sampled row may cost, else the whole promise.
 
-        Sampling stands outside all else, and k rows of a person are k times one row (`Budget.per_row`). Beside what is
+        Sampling is applied last, and k rows of a person are k times one row (`Budget.per_row`). Beside what is
         central both are done to the profile of the rows instead, point by point (`secret_order`).
         """
         if self.central is not None:
@@ -113,9 +113,9 @@ class Terms:
 
     @cached_property
     def curve(self) -> Step:
-        """The step that rows in secret order may take beside what is central, or else the whole one.
+        """The step that shuffled rows may take in addition to what is central, or else the whole one.
 
-        It follows from public facts alone. One of several curves, chosen by what inference gave, would not keep the
+        It follows from public facts only. One of several curves, chosen by what inference gave, would not keep the
         promise: the mean over outcomes of profiles that each keep it apart may exceed it.
         """
         whole = promise_step(self.budget)
@@ -144,7 +144,7 @@ class Terms:
         return self._capped(bound, parts, Step(0.0, slack))
 
     def failing(self, delta: float) -> Terms:
-        """Return the terms of pure channels in known order, beside channels that fail with this chance in all.
+        """Return the terms of pure unshuffled channels, together with channels that fail with this probability in all.
 
         An (ε, δ) channel is dominated by randomised response of ε that fails with chance δ (`dominating_step`).
         """
@@ -192,7 +192,7 @@ class Terms:
         return self._capped(bound, losses)
 
     def allow(self, units: Sequence[Randomised]) -> bool:
-        """Tell whether the promise is kept by these units."""
+        """Return whether the promise is kept by these units."""
         return not units or self.delta_of(units).value <= self.sampled_budget.delta
 
 
@@ -322,9 +322,9 @@ def likely_units(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomise
     return tuple(unit.remade(guess * share, 0.0) for unit, share in zip(units, shares, strict=True))
 
 
-_CENTRAL = "epsilon is too small beside what is spent centrally; raise it, or declare spaces"
+_CENTRAL = "epsilon is too small for what is spent centrally; raise it, or declare spaces"
 _READY = (
-    "epsilon is too small for the mechanisms that are given ready; raise it, or spend less besides (infer_share, "
+    "epsilon is too small for the mechanisms that are given ready; raise it, or spend less elsewhere (infer_share, "
     "measure_share)"
 )
 
@@ -334,7 +334,7 @@ _SOME = 1e-3
 
 
 def check_ready(ready: Sequence[Mechanism], terms: Terms) -> None:
-    """Raise `ParameterError` if ready mechanisms leave nothing beside what is central: before that is spent."""
+    """Raise `ParameterError` if ready mechanisms leave nothing for what is central: before that is spent."""
     if not ready or terms.central is None:
         return
     failing, some = math.fsum(m.delta for m in ready), response_parts([terms.budget.epsilon * _SOME])
@@ -398,7 +398,7 @@ def _straight(low: float, high: float, seen: Mapping[float, float], delta: float
 def _curved(
     makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms, model: _Model
 ) -> list[Randomised]:
-    """Return the same for rows in secret order beside central steps: the model says where, units are then proved."""
+    """Return the same for shuffled rows with central steps: the model says where, units are then proved."""
     inside, most = terms.sampled_budget, _MOST / min(shares)
     total, slope = _guessed(makers, shares, model)
     best: list[Randomised] | None = None
@@ -437,7 +437,7 @@ def _guessed(makers: Sequence[Maker], shares: Sequence[float], model: _Model) ->
 
 
 def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, model: _Model) -> list[Randomised]:
-    """Return units in known order beside central steps: their losses follow from public facts, not from their spaces.
+    """Return unshuffled units with central steps: their losses follow from public facts, not from their spaces.
 
     Units lose what is asked of them at the most, and the bound grows with that. Were it to follow what inference gave,
     the mean over outcomes could exceed δ though every outcome keeps it.
@@ -466,7 +466,7 @@ def _with_steps(
     terms: Terms,
     slacks: Sequence[float],
 ) -> list[Randomised]:
-    """Return units in known order some of which are steps: what is lost follows from what is asked of them alone.
+    """Return units in known order some of which are steps: what is lost follows only from what is asked of them.
 
     As in `_beside`. A unit with a δ of its own is made for the largest step within its (ε, δ).
     """
@@ -514,7 +514,7 @@ class _Model:
 
     @classmethod
     def beside(cls, ready: Sequence[Randomised], shares: Sequence[float], terms: Terms) -> _Model:
-        """Return a model of units beside others that are made already, whose δ, if any, is a chance to fail."""
+        """Return a model of units together with others that are made already, whose δ, if any, is a chance to fail."""
         failing = math.fsum(unit.mechanism.delta for unit in ready)
         if failing == 0:
             return cls(shares, [unit.column_loss for unit in ready], terms)

@@ -2,7 +2,7 @@
 
 Every claim is compared with a value computed anew from the tables that are sampled. Small channels are
 enumerated by sufficient sets (Holohan, Leith and Mason, categorical paper, Theorems 2 and 3, Corollaries 1 and 2),
-whatever closed form their mechanism has; products of small factors are proved factor by factor. Of others the
+whatever closed form their mechanism has; products of small factors are proved factor by factor. For others the
 mechanism's own outward-rounded loss is taken, and compared with what the pairs of a few codes lose. A product
 sanitisation is as private as its one-row mechanism (metric-spaces paper, Lemma 3 and Theorem 5), so what holds for
 a row holds for the table.
@@ -54,7 +54,7 @@ _ALIKE = 1e-12
 
 @dataclass(frozen=True)
 class Proof:
-    """One unit's claim beside the ε that its integers are proved to lose at the claimed δ.
+    """One unit's claim and the ε that its integers are proved to lose at the claimed δ.
 
     A unit is a column, or the columns that are randomised together; ``blanket`` is the mass Σ_y min_x P(y|x) that
     its laws are proved to share, and ``failures`` is empty if the claim holds.
@@ -173,7 +173,7 @@ class Certificate:
 def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | None = None) -> Certificate:
     """Compare a plan's claims with values computed from its tables.
 
-    ``claimed`` and ``contributions`` stand for other claims than the plan's own: a total, rows per person.
+    ``claimed`` and ``contributions`` replace the plan's own claims: a total, rows per person.
     """
     own = claimed is None
     claimed = plan.release if claimed is None else claimed
@@ -256,7 +256,7 @@ def _in_steps(
         alone = Bound(step_delta(central, claimed.epsilon), "gaussian")
         bound = terms.delta_of_losses(losses) if losses else alone
     except ParameterError:
-        return math.inf, 1.0, "total: what is spent beside the rows exceeds the claim"
+        return math.inf, 1.0, "total: what is spent on other things than the rows exceeds the claim"
     how = [
         f"total: delta={bound.value:.4g} at epsilon={claimed.epsilon:g} per person",
         ", ".join(f"{name} (mu={step.mu:.6g}, slack={step.delta:.3g})" for name, step in parts.items())
@@ -272,7 +272,7 @@ def _in_steps(
 
 
 def _central(plan: PlanData, contributions: int, delta: float) -> dict[str, Step]:
-    """Return what is given away beside the rows: tables' steps anew from the noise that the plan states."""
+    """Return what is released in addition to the rows: tables' steps anew from the noise that the plan states."""
     found = {}
     if plan.inferred is not None and plan.inferred.step is not None:
         found["inference"] = plan.inferred.step
@@ -318,7 +318,7 @@ def _stepped(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributio
     delta = _in_proportion(bound.value, terms, claimed)
     how = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person; losses of a row's columns composed"]
     how += [f"{p.unit} (mu={p.step.mu:.6g}, slack={p.step.delta:.3g})" for p in proofs if p.step is not None]
-    how.append("the order of rows earns nothing beside gaussian noise on them")
+    how.append("the order of rows earns nothing where they have gaussian noise")
     if contributions > 1:
         how.append(f"{contributions} rows of one person")
     return claimed.epsilon, min(1.0, delta), "; ".join(how)
@@ -340,7 +340,7 @@ def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contribut
         how.append("losses of a row's columns composed by their privacy-loss distributions")
     else:
         how.append(
-            f"{terms.shuffled_rows:,} rows in secret order: {ORDER_METHODS.get(bound.method, 'composition alone')}"
+            f"{terms.shuffled_rows:,} rows in secret order: {ORDER_METHODS.get(bound.method, 'only composition')}"
         )
     if terms.samples:
         how.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
@@ -428,7 +428,7 @@ def _power(share: Fraction, count: int) -> float:
 
 
 LAWS: dict[type[PrivacyLoss], Callable[[Any], ColumnLoss]] = {FlipLoss: _flip_law}
-"""Losses of channels of which the accountant uses more than ε and γ, and how it is read off their integers."""
+"""Losses of channels for which the accountant uses more than ε and γ, and how it is read off their integers."""
 
 
 def _product(factors: list[Factor]) -> float:
@@ -481,11 +481,11 @@ def _composition(contributions: int, epsilon: float, delta: float) -> str:
 def _attested(plan: PlanData, contributions: int) -> list[str]:
     rows = "one row" if contributions == 1 else f"{contributions} rows"
     lines = [
-        "the key was secret, served this table alone, and is gone",
+        "the key was secret, served only this table, and is gone",
         "the noise was drawn from these tables, with that key",
         f"one person owns at most {rows}"
         if plan.privacy_id is None
-        else f"the column {plan.privacy_id!r} tells persons apart; {rows} of each were chosen in secret by it, and how "
+        else f"the column {plan.privacy_id!r} identifies persons; {rows} of each were chosen in secret by it, and how "
         "many persons there are is public",
         "the table's columns and types are public",
         "spaces were declared without looking at the data, or found with noise that was paid for apart"

@@ -19,7 +19,7 @@ RIVALS: Mapping[str, str] = {
     "symmetric difference": "set_response",
     "nullable symmetric difference": "nullable_set_response",
 }
-"""Mechanisms that may stand in for a space's own, by its metric."""
+"""Mechanisms that may replace a space's own, by its metric."""
 
 ADDITIVE = ("geometric", "nullable_geometric")
 """Spaces' own mechanisms that add noise of one law to every value."""
@@ -56,7 +56,7 @@ def stand_in(space: Space, numbers: str) -> str | None:
 
 
 def errs_more(column: Column) -> bool:
-    """Tell whether a column would be better off with its space's own mechanism at the same loss.
+    """Return whether a column would be better off with its space's own mechanism at the same loss.
 
     What is compared is the forecast error of shares for ranks, of the mean for numbers.
     """
@@ -97,7 +97,7 @@ def promising_rival(column: Column) -> str | None:
 
 
 def is_clearly_better(rival: Column, own: Column) -> bool:
-    """Tell whether a plan with one mechanism for a column of sets errs clearly less than one with another."""
+    """Return whether a plan with one mechanism for a column of sets errs clearly less than one with another."""
     return _support_error(rival.mechanism, rival.space) < _CLEARLY * _support_error(own.mechanism, own.space)
 
 

@@ -36,7 +36,7 @@ class Randomised(ABC):
     The units of a row are randomised independently of each other.
     """
 
-    if TYPE_CHECKING:  # fields of the dataclasses below: a property would stand in their way
+    if TYPE_CHECKING:  # fields of the dataclasses below: a property would get in their way
 
         @property
         def names(self) -> tuple[str, ...]:
@@ -71,12 +71,12 @@ class Randomised(ABC):
     def certified(self) -> Budget:
         """The loss of the integers that are sampled, at the δ that was asked for."""
         asked = self.mechanism.budget
-        # A channel that reveals nothing has no budget to speak of; the smallest float stands for 0.
+        # A channel that reveals nothing has no budget to speak of; the smallest float represents 0.
         return Budget(self.mechanism.loss.epsilon(asked.delta) or 5e-324, asked.delta)
 
     @property
     def takes_delta(self) -> bool:
-        """Whether there are such mechanisms with δ > 0 alone, so that this one has part of a plan's."""
+        """Whether there are such mechanisms only with δ > 0, so that this one has part of a plan's."""
         family = MECHANISMS.get(self.mechanism.tag)
         return family is not None and family.takes_delta
 
@@ -141,7 +141,7 @@ def _shown(size: int) -> str:
 class Column(Randomised):
     """A randomised column: its name, its space and the channel on the space's codes.
 
-    The mechanism of a column in a group is what the group's channel does to this column alone.
+    The mechanism of a column in a group is what the group's channel does to this column by itself.
     """
 
     name: str
@@ -168,7 +168,7 @@ class Column(Randomised):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name alone."""
+        """Only the name."""
         return (self.name,)
 
     @cached_property
@@ -194,7 +194,7 @@ class Column(Randomised):
     def remade(self, epsilon: float, delta: float) -> Column:
         """Return the column with its mechanism calibrated anew; one that is fixed stays.
 
-        Of mechanisms that there are with δ > 0 alone, δ stays as it is where none is given.
+        Without a δ to give, a mechanism that needs δ > 0 keeps the one it has.
         """
         family = MECHANISMS[self.mechanism.tag]
         delta = delta or (self.mechanism.delta if family.takes_delta else 0.0)
@@ -343,7 +343,7 @@ def _mechanism_of(data: Mapping[str, Any], space: Space) -> Mechanism:
     if "epsilon" in data:
         return mechanism_for(space, data["epsilon"], data.get("delta", 0.0))
     if "delta" in data:
-        raise PlanError("delta stands beside an epsilon; a mechanism has its own")
+        raise PlanError("delta goes with an epsilon; a mechanism has its own")
     if not isinstance(data["mechanism"], Mapping):
         raise PlanError("the mechanism must be an object with its tag")
     return mechanism_from_json(data["mechanism"])

@@ -73,7 +73,7 @@ class PlanData:
         if not isinstance(self.shuffle, bool):
             raise ParameterError("shuffle must be True or False")
         if not isinstance(self.keeps_index, bool) or (self.keeps_index and self.shuffle):
-            raise ParameterError("keeps_index must be False, or True with shuffle=False: an index tells the order")
+            raise ParameterError("keeps_index must be False, or True with shuffle=False: an index shows the order")
         if self.local_epsilon is not None:
             object.__setattr__(self, "local_epsilon", check_epsilon(self.local_epsilon, "local_epsilon"))
         if self.n is not None and (
@@ -111,10 +111,10 @@ class PlanData:
             raise PlanError(f"privacy_id {self.privacy_id!r} does not leave; take it out of spaces and of passthrough")
         if not self._secret:
             raise PlanError(
-                "privacy_id needs rows in a secret order, as a person's rows may stand anywhere; leave shuffle=False, "
+                "privacy_id needs rows in a secret order, as a person's rows may be anywhere; leave shuffle=False, "
                 "passthrough and keeps_index out"
             )
-        check_whole(self.contributions, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person beside privacy_id")
+        check_whole(self.contributions, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person with privacy_id")
 
     def _check_units(self) -> None:
         # Without a unit of its own, as older versions wrote them, an inference is none that a plan can be refused for.
@@ -130,7 +130,7 @@ class PlanData:
         composed = self.inferred is not None and self.inferred.step is not None
         if composed and self.terms.shuffled_rows is None:
             # In known order what inference gave may not decide which tables are measured (`terms_of`).
-            raise ParameterError("measures beside inference that is composed need a secret order; make the plan anew")
+            raise ParameterError("measures with inference that is composed need a secret order; make the plan anew")
 
     @cached_property
     def spaces(self) -> Mapping[str, Space]:
@@ -244,7 +244,7 @@ class PlanData:
 
     @cached_property
     def released(self) -> Budget:
-        """What the release of rows and tables may cost a person, beside an inference that is paid for already."""
+        """What the release of rows and tables may cost a person, without an inference that is paid for already."""
         if self.inferred is None or self.inferred.step is None:
             return self.terms.budget
         return rows_budget(self.units, self.terms, self.steps)
@@ -274,7 +274,7 @@ class PlanData:
 
     @property
     def imputed(self) -> tuple[str, ...]:
-        """The columns whose spaces inference gave: whatever stands there has a code."""
+        """The columns whose spaces inference gave: every value has a code."""
         found = [one for one in (self.inferred, self.reused) if one is not None]
         return tuple(name for whole in found for one in whole.each for name in one.columns)
 

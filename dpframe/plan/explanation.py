@@ -140,7 +140,7 @@ def _levers(plan: PlanData, own: Setting) -> dict[str, Setting]:
     elif not plan.shuffle:
         levers["rows in a secret order (shuffle=True)"] = replace(own, shuffle=True)
     if not plan.measures and plan.delta > 0 and plan.shuffle and not plan.passthrough:
-        levers['tables measured beside the rows (measure="auto")'] = replace(own, measure="auto")
+        levers['tables measured in addition to the rows (measure="auto")'] = replace(own, measure="auto")
     if (square := own.with_square_waves()) is not own:
         levers['the square wave for numbers (numbers="square_wave")'] = square
     if (laplace := own.with_bounded_noise()) is not own:

@@ -1,4 +1,4 @@
-"""What private inference did not find: a forecast of the errors of means, from its noisy counts alone.
+"""What private inference did not find: a forecast of the errors of means, from only its noisy counts.
 
 A plan holds the counts that inference measured, the noise's variance and the number of rows; what is made of them is
 post-processing, and costs nothing. A column is *found* if its mean will err by less than its standard deviation.
@@ -14,7 +14,7 @@ that of all others is small.
 
 *Chance.* Bounds are chosen among hundreds, so that some of many columns get bounds far too narrow, and nothing that is
 measured between them shows it. So rows that are spread out over cells further from 0, each of which drowns, are looked
-for in sums; and beside a value with most of the rows the others must be seen where the bounds are.
+for in sums; and where one value has most of the rows, the others must be seen where the bounds are.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFou
 
 
 def judge_spaces(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotFound, ...]:
-    """Return the same of columns with these spaces, of which there need be no plan yet."""
+    """Return the same of columns with these spaces, before there is a plan."""
     lost: dict[str, _Missing] = {}
     noises: dict[str, float] = {}
     for name, space in spaces.items():
@@ -140,7 +140,7 @@ def _share_of(noise: float, measured: int, inferred: int) -> float:
 
 
 def _counts_of(measured: Measured, space: Space) -> bool:
-    """Tell whether counts can be of a space's values: a plan may be edited, and another space put in its place."""
+    """Return whether counts can be of a space's values: a plan may be edited, and another space put in its place."""
     inner = space.inner_space
     if measured.kind == "norms":
         return inner.holds_vectors
@@ -162,13 +162,13 @@ def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int) -> _Mis
         return _Missing("more than a fifth of the rows lies beyond its bounds", _TIMES[1])
     spiky = measured[-1].kind == "intervals" and _spiky(measured, space, n)
     if spiky and _hides_others(measured, space, n):
-        why = "one value has most of the rows, and where the others lie does not stand out of the noise"
+        why = "one value has most of the rows, and where the others lie is hidden by the noise"
         return _Missing(why, _TIMES[1])
     # Truth values were not chosen among hundreds of bounds.
     chosen = not spiky or bounds_of_counts(space.inner_space, measured[-1].unit) != [0.0, 1.0]
     needed = max(ERRORS * error / max(MOST_UNSEEN - share, 1e-9), chosen * _CHANCE * error / max(1 - share, 1e-9))
     if needed > 1:
-        return _Missing("its bounds rest on counts that do not stand out of their noise", _soon(needed))
+        return _Missing("its bounds rest on counts within their noise", _soon(needed))
     return None
 
 
@@ -197,7 +197,7 @@ def _whole(measured: Sequence[Measured], space: Space) -> bool:
 
 
 def _spiky(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
-    """Tell whether a single value has most of the rows that are present."""
+    """Return whether a single value has most of the rows that are present."""
     ends, counts, _ = _fitted(measured)
     spike = int(np.argmax(counts))
     start, stop = ends[spike], ends[spike + 1]
@@ -206,7 +206,7 @@ def _spiky(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
 
 
 def _hides_others(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
-    """Tell whether there are, or may be, other rows than those of the fullest cell, and none are seen in the bounds.
+    """Return whether there are, or may be, other rows than those of the fullest cell, and none are seen in the bounds.
 
     How many there are is known from its count and n, far better than from the sum of their own. Truth values have one
     cell for them, known before anything was counted.
@@ -238,7 +238,7 @@ def _left(measured: tuple[Measured, ...], n: int, cells: Sequence[int]) -> tuple
 
 
 def _goes_on(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
-    """Tell whether more than a fifth of the rows seems to be spread out beyond a bound, away from 0.
+    """Return whether more than a fifth of the rows seems to be spread out beyond a bound, away from 0.
 
     If these and the rows within the bounds are all there are, both counts say how many. Their mean, by precision, does.
     """
@@ -285,12 +285,12 @@ def _noise_of_mean(measured: tuple[Measured, ...], space: Space, n: int) -> floa
     rows, middles = rows / rows.sum(), (starts + stops) / 2
     between = float(rows @ (middles - rows @ middles) ** 2)
     variance = between + float(rows @ (_WITHIN * (stops - starts)) ** 2)
-    # Beside a value that has all the rows that are seen, noise hides as many as its standard deviation.
+    # Where one value has all the rows that are seen, noise hides as many as its standard deviation.
     return noise / math.sqrt(max(variance, noise if _spiky(measured, space, n) else 0.0, 1e-300))
 
 
 def _stands_out(counts: FloatArray, covariance: FloatArray, inside: npt.NDArray[np.bool_]) -> bool:
-    """Tell whether some run of cells, among these, holds more than noise makes anywhere among them."""
+    """Return whether some run of cells, among these, holds more than noise makes anywhere among them."""
     level = NormalDist().inv_cdf(1 - _FALSE_ALARM / (len(_RUNS) * max(int(inside.sum()), 1)))
     sums = np.concatenate([[0.0], np.cumsum(counts * inside)])
     spread = np.pad((covariance * np.outer(inside, inside)).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
@@ -322,7 +322,7 @@ def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[f
     counts = counts + spread * (n - counts.sum()) / spread.sum()
     covariance = covariance - np.outer(spread, spread) / spread.sum()
     variance = max(float(outside @ covariance @ outside), 0.0)
-    # Of the rows that are not null, of which there is one at least.
+    # Among the rows that are not null, at least one.
     present = max(n - float(counts[-1]) if nulls and space.has_null else n, 1.0)
     return max(float(outside @ counts), 0.0) / present, math.sqrt(variance) / present
 
@@ -347,7 +347,7 @@ def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
 
 
 def _are_truth_values(grid: Any) -> bool:
-    """Tell whether a space of floats has but two values: nothing between them is one."""
+    """Return whether a space of floats has but two values: nothing between them is one."""
     return not grid.holds_vectors and grid.size == 2
 
 
@@ -379,11 +379,11 @@ def _no_items(measured: Sequence[Measured], space: Space, n: int) -> _Missing | 
 
 
 def _no_kind(measured: Sequence[Measured], space: Space, n: int) -> _Missing | None:
-    return _Missing("no kind of value that a space holds stood out of the noise")
+    return _Missing("no kind of value that a space holds exceeds the noise")
 
 
 def _no_length(measured: Sequence[Measured], space: Space, n: int) -> _Missing | None:
-    return None if measured[-1].cells else _Missing("no length of lists stands out of the noise")
+    return None if measured[-1].cells else _Missing("no length of lists exceeds the noise")
 
 
 _RULES: dict[str, Callable[[Sequence[Measured], Space, int], _Missing | None]] = {
@@ -395,7 +395,7 @@ _RULES: dict[str, Callable[[Sequence[Measured], Space, int], _Missing | None]] =
     "lengths": _no_length,
     "norms": _beyond_bounds,
 }
-"""What is asked of a column, by the kind of its last counts; ``"nulls"`` alone need nothing to be found."""
+"""What is asked of a column, by the kind of its last counts; only ``"nulls"`` need nothing to be found."""
 
 
 def _placeholder(space: Space) -> str:

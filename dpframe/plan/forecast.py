@@ -122,7 +122,7 @@ def support_errors(mechanism: Mechanism, n: int) -> tuple[float, float]:
 def vector_errors(space: Space, mechanism: Mechanism, n: int) -> tuple[float, float]:
     """Return the standard error of a number of the mean vector, root mean square over numbers, and the worst.
 
-    Of vectors at 0, and where it is largest; rows' own spread is left out, which is little beside the noise.
+    Vectors are taken at 0, where it is largest; the rows' own spread is left out, which is small next to the noise.
     """
     channel: Any = mechanism.inner
     at_centre, largest = channel.variances
@@ -144,7 +144,7 @@ def number_of(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:
 
 
 def typical_error(column: Any, n: int) -> float:
-    """Return one standard error that stands for a column: of its marginal, its items, or its mean by diameter."""
+    """Return one standard error that represents a column: of its marginal, its items, or its mean by diameter."""
     space, mechanism = column.space, column.mechanism
     if space.holds_sets:
         return support_errors(mechanism, n)[0]

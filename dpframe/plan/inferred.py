@@ -32,10 +32,10 @@ class Measured:
     [cells[i−1], cells[i]), the outermost without end, times in the column's unit since 1970; of ``"steps"`` the widest
     that divides a value, 0 where none does; of ``"values"`` and ``"items"`` those that reached the threshold, others
     being unknown; of ``"ranks"`` the same in a declared order; ``"nulls"`` has none; of ``"kinds"`` the kinds that
-    objects may be of; of ``"lengths"`` the lengths of lists whose counts stand out of their noise; ``"norms"`` has
+    objects may be of; of ``"lengths"`` the lengths of lists whose counts exceed their noise; ``"norms"`` has
     edges, as intervals have, of the lists' ℓ2 norms.
     ``missing`` is the noisy count of nulls, where they may occur; of objects, of all that are not of the kind found,
-    and beside norms of lists that are no vector of the length found.
+    and, apart from these, norms of lists that are no vector of the length found.
     ``unit`` is the unit of times. All counts have noise of the same variance, and may be negative.
     """
 
@@ -90,10 +90,10 @@ def _is_cell(cell: Any, number: bool) -> bool:
 
 @dataclass(frozen=True)
 class Inferred:
-    """What private inference of spaces cost, and what came of it beside the spaces.
+    """What private inference of spaces cost, and what came of it in addition to the spaces.
 
     ``columns`` are those whose space was inferred: whatever they hold is coded without complaint, as a refusal would
-    tell of a value. ``thresholds`` are the rows, by column, from which values of text and items of sets are found.
+    describe a value. ``thresholds`` are the rows, by column, from which values of text and items of sets are found.
     ``receipt`` is the ledger's entry of the spend, if it was entered apart from the release. ``id`` is this inference's
     and no other's: it names the spend wherever the spaces are used again. Plans of older versions have none.
     ``unit`` is what it was drawn for; older versions wrote none: what a plan found itself was drawn for the plan's own
@@ -102,7 +102,7 @@ class Inferred:
     column, whatever it holds: what was spent follows from them. Older versions wrote none.
 
     ``step`` is what is composed with the rows. Plans of older schemas have none: there the ``budget``, which else only
-    says what inference would cost alone, is subtracted from the promise.
+    says what inference would cost by itself, is subtracted from the promise.
     """
 
     budget: Budget
@@ -128,7 +128,7 @@ class Inferred:
 
     @property
     def without_counts(self) -> Inferred:
-        """What it cost, and of which columns, without what was measured."""
+        """What it cost, and its columns, without what was measured."""
         return replace(self, measured=(), thresholds=(), asked=None)
 
     @property
@@ -154,14 +154,14 @@ class Inferred:
     def refusal(self, wanted: Unit, own: Unit) -> str | None:
         """Say in one line why its spaces are not for a unit, or None where they are; ``own`` is its own if it has none.
 
-        A value that one person alone has may show in spaces that were drawn for less than all of the person's rows.
+        A value that only one person has may show in spaces that were drawn for less than all of the person's rows.
         """
         units = [one.unit or own for one in self.each]
         drawn = next((unit for unit in units if not unit.covers(wanted)), None)
         if drawn is None:
             return None
         return (
-            f"spaces were inferred for {drawn.words}, and the plan is for {wanted.words}: what one person alone has "
+            f"spaces were inferred for {drawn.words}, and the plan is for {wanted.words}: what only one person has "
             f"may show in them; infer them with {wanted.options}, or declare them"
         )
 

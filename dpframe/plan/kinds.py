@@ -71,7 +71,7 @@ ALONE = (
 
 
 def is_asked(histograms: Sequence[tuple[str | None, str]]) -> bool:
-    """Tell whether some column asks for these histograms, each a way (None where there is none) and a kind."""
+    """Return whether some column asks for these histograms, each a way (None where there is none) and a kind."""
     alone = tuple(kind for way, kind in histograms if way is None)
     if alone != ("kinds",):
         return alone in ALONE and len(alone) == len(histograms)

@@ -1,8 +1,9 @@
 """Levels: nested cells in which a number is counted, from 64 cells of about equal width down to single codes.
 
 Real columns have heaps (40 hours), spikes (nine tenths zeros) and long tails, which cells of equal width hide. So the
-cells of a level that stand out are divided again on the next one. A row lies in one cell of a level however many cells
-there are, so that a finer level costs no more than a coarse one (parallel composition within a histogram).
+cells of a level that exceed their noise are divided again on the next one. A row lies in one cell of a level
+however many cells there are, so that a finer level costs no more than a coarse one (parallel composition within a
+histogram).
 
 The bounds of the space and zero are cells of their own on every level: public, and where most spikes are.
 """
@@ -38,7 +39,7 @@ FINEST = 1 << 20
 
 
 def has_levels(space: Space) -> bool:
-    """Tell whether a column is counted in levels: a number, or a time, of more than 128 values."""
+    """Return whether a column is counted in levels: a number, or a time, of more than 128 values."""
     return not space.code_words and not space.is_listed and space.is_numeric and space.values > FEW
 
 
@@ -107,7 +108,7 @@ def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np
     found = (wide * kind(size) // kind(values)).astype(np.intp) if size < values else wide.astype(np.intp)
     if size < values:
         own = breaks(space)
-        # Of the breaks, those at which no cell of equal width begins.
+        # Those breaks at which no cell of equal width begins.
         own = own[-(-(own * size // values) * values // size) != own]
         for code in own.tolist():
             found += codes >= code
@@ -117,7 +118,7 @@ def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np
 
 
 def divided(counts: npt.NDArray[Any], starts: IntArray, stops: IntArray, sigma: float) -> IntArray:
-    """Return the first codes of the cells that the next level divides, by noisy counts: the heaviest that stand out."""
+    """Return the first codes of the cells that the next level divides, the heaviest that exceed their noise."""
     chosen = np.flatnonzero((stops - starts > 1) & (counts >= STANDS_OUT * sigma))
     heaviest = chosen[np.argsort(-counts[chosen], kind="stable")[:MOST_PARENTS]]
     return np.asarray(starts[np.sort(heaviest)])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BESIDE = "rows_alone"
-"""The column that tells what the rows' own error is."""
+"""The column with the rows' own error."""
 
 
 def forecast_of(plan: PlanData, n_rows: int | None = None, types: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def _tuples(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _precision(
     statistic: str, names: tuple[str, ...], measures: Sequence[Measure], spaces: Mapping[str, Space], n: int
 ) -> float:
-    """Return 1/variance of what tables alone tell of a statistic, of each of its cells; 0 where they tell nothing."""
+    """Return 1/variance of a statistic's cells by tables without the rows; 0 where tables say nothing about them."""
     if statistic == "mean":
         space = spaces[names[0]]
         present = n * space.values / space.size  # of values, where null is one of them, that are uniform

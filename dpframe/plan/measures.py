@@ -1,9 +1,9 @@
-"""Tables that are measured centrally beside the rows: what a plan asks for, and what a release holds of them.
+"""Tables that are measured centrally in addition to the rows: what a plan asks for, and what a release holds of them.
 
 A plan says what is measured and with how much noise, which is public before any data is seen. The noisy counts belong
-to one release: they stand in its description, under its digest, and a plan is used again without them.
+to one release: they are in its description, under its digest, and a plan is used again without them.
 
-What a measure costs follows from its σ² alone, by the exact lattice law of the noise (`discrete_gaussian`): a replaced
+What a measure costs follows only from its σ², by the exact lattice law of the noise (`discrete_gaussian`): a replaced
 row leaves one cell of a table and enters another, moves a sum by the range of its codes at most (null adds nothing),
 and changes the counts of at most twice as many items as are counted of a row.
 """
@@ -65,8 +65,9 @@ class Measure:
     most
         Cells of a number, in one-ways and joints; items of a row.
     level
-        Of a one-way of a number: 1 for the first level, 2 and more for those that divide the cells that stand out of
-        the one before; 0 for values, and for cells of equal width alone, as plans had them before there were levels.
+        For a one-way of a number: 1 for the first level, 2 and more for those that divide the cells that exceed
+        their noise on the one before; 0 for values, and where all cells have equal width, as in plans before there
+        were levels.
 
     Raises
     ------
@@ -152,7 +153,7 @@ class MeasuredTable:
     """Noisy counts of one measure, as a release holds them.
 
     ``starts`` has for every column the first code of each cell, ascending from 0, or None where every value is a cell.
-    Null, where the column's space has it, is the last cell in either case. Of a level above the first ``starts`` has
+    Null, where the column's space has it, is the last cell in either case. For a level above the first ``starts`` has
     the first codes of the cells of the one before that it divides, and there is no count of nulls. ``counts`` has a
     dimension for each column; of a sum it has the one number, of items one for each item. Counts may be negative.
     """
@@ -162,7 +163,7 @@ class MeasuredTable:
     counts: npt.NDArray[np.int64]
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether measure, cells and counts are the same."""
+        """Return whether measure, cells and counts are the same."""
         if not isinstance(other, MeasuredTable):
             return NotImplemented
         mine, others = (self.measure, self.starts), (other.measure, other.starts)
@@ -245,10 +246,10 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
         if space.holds_vectors:
             raise ParameterError(
                 f"column {name!r} holds {space.noun}, whose sums are measured on their own or by one listed column; "
-                "name it alone in measure, or with that one"
+                "name it by itself in measure, or with that one"
             )
         if space.holds_sets != (measure.kind == "items"):
-            sets = "holds sets, whose items are measured on their own; name it alone in measure"
+            sets = "holds sets, whose items are measured on their own; name it by itself in measure"
             raise ParameterError(f"column {name!r} {sets if space.holds_sets else 'holds no sets, and has no items'}")
         if measure.kind == "sum" and (space.is_listed or space.values < 2):
             raise ParameterError(f"column {name!r} is no number, and has no sum; leave it out of the sums")
@@ -263,7 +264,7 @@ def _check_vectors(measure: Measure, spaces: Mapping[str, Space]) -> None:
         if spaces[name].code_words or not spaces[name].is_listed:
             raise ParameterError(
                 f"the sums of {first!r} cannot be measured by column {name!r}, which has no list of values; name a "
-                "listed column beside it"
+                "listed column with it"
             )
 
 
@@ -312,4 +313,4 @@ def measure_parts(measures: Sequence[Measure]) -> list[str]:
 def measure_lines(measures: Sequence[Measure]) -> list[str]:
     """Return the same as a line of a plan."""
     parts = "; ".join(measure_parts(measures))
-    return [f"Measured beside the rows, of all rows, with discrete Gaussian noise: {parts}"]
+    return [f"Measured in addition to the rows, of all rows, with discrete Gaussian noise: {parts}"]

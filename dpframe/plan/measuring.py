@@ -1,4 +1,4 @@
-"""Which tables are measured beside the rows, and with how much noise: a function of public facts alone."""
+"""Which tables are measured in addition to the rows, and with how much noise: a function of public facts."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ with the cube root. Adult's 15 columns at epsilon 1 have this ratio.
 """
 
 FEWEST = 50
-"""Rows from which tables are measured by default: fewer tell next to nothing, and cost the rows the most."""
+"""Rows from which tables are measured by default: fewer say next to nothing, and cost the rows the most."""
 
 MOST_ITEMS = 8
 """Items of a row that are counted, where the space does not limit them."""
 
 _BY_ROWS = 1 / 9
-"""Weight of questions that rows alone answer, such as those of three columns, where all pairs are measured."""
+"""Weight of questions that only rows answer, such as those of three columns, where all pairs are measured."""
 _BY_ROWS_OF_LISTS = 1 / 4
 """The same where only some tables are measured: rows answer for all others."""
 
@@ -95,7 +95,7 @@ class Wish:
     """Standard errors that tables shall have, of shares or of a mean, which decide what each of them costs."""
 
     def tables(self, spaces: Mapping[str, Space]) -> list[Measure]:
-        """Return the tables, with noise that stands for any.
+        """Return the tables, with noise of an arbitrary size.
 
         Raises
         ------
@@ -114,13 +114,13 @@ class Wish:
 
         An error from tables falls with the root of their share s, one from rows with the root of 1 − s. The weighted
         geometric mean of both, whatever n and ε are, is least at s = 1/(1 + w), where w is the weight of questions
-        that rows alone answer beside those that tables do.
+        that only rows answer, relative to those that tables answer.
         """
         by_rows = _BY_ROWS if isinstance(self.measure, str) else _BY_ROWS_OF_LISTS
         return 1 / (1 + by_rows) if self.share is None else self.share
 
     def most(self, promise: Budget, inference: Step | None) -> Step:
-        """Return the most that tables may cost beside an inference: public before anything is measured."""
+        """Return the most that tables may cost on top of an inference: public before anything is measured."""
         left = promise_step(promise).square - (0 if inference is None else inference.square)
         return Step(math.sqrt(max(0.0, float(left * Fraction(self.taken)))) * (1 - 1e-12), SLACK * promise.delta)
 
@@ -209,7 +209,7 @@ def _joint(names: Sequence[str], spaces: Mapping[str, Space], bins: int = BINS) 
 def _all_tables(spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[Measure]:
     """Yield what is measured by default: of numbers and sets all that is theirs, and pairs, the smallest first.
 
-    Every column is told of: one whose pairs are all too large, and a single one, has a one-way.
+    Every column is covered: one whose pairs are all too large, and a single one, has a one-way.
     """
     plain = {name: space for name, space in spaces.items() if not space.holds_sets and not space.holds_vectors}
     cells = {name: cell_count(space, bins) for name, space in plain.items()}
@@ -231,7 +231,7 @@ def _all_tables(spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[Measu
 def _fitted_to_noise(
     tables: Sequence[Measure], spaces: Mapping[str, Space], n: int
 ) -> tuple[list[Measure], list[float]]:
-    """Return what is measured by default where these tables have this noise, and the weights: of public facts alone.
+    """Return what is measured by default where these tables have this noise, and the weights: of public facts only.
 
     Where noise hides pairs every column has a one-way; elsewhere numbers have as many cells in joints as rows are worth
     at this noise, and triples are measured too where they are clear.
@@ -301,7 +301,7 @@ def _in_bins(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> 
 def _clear_triples(
     noised: Sequence[Measure], tables: Sequence[Measure], spaces: Mapping[str, Space], n: int
 ) -> list[Measure]:
-    """Return all triples of the columns of pairs where their noise is small beside the rows; else none.
+    """Return all triples of the columns of pairs where their noise is small relative to the rows; else none.
 
     ``noised`` has the noise that ``tables`` have without them.
     """
@@ -344,7 +344,7 @@ def _counted_cells(space: Space, bins: int) -> int:
 
 
 def _drown(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> bool:
-    """Tell whether the noise of most pairs hides them: E|noise| is 0.8 σ a cell."""
+    """Return whether the noise of most pairs hides them: E|noise| is 0.8 σ a cell."""
     apart = [0.8 * math.prod(m.shape(spaces)) * math.sqrt(m.sigma2) / n for m in tables if m.kind == "joint"]
     return bool(apart) and float(np.median(apart)) > _DROWNED
 
@@ -413,7 +413,7 @@ def _goal_weights(
 
 
 _BESIDE_GOALS = 0.02
-"""Part of what tables cost that a one-way has which only helps others: a number's, of whom the mean is asked."""
+"""Part of what tables cost that a one-way has which only helps others: that of a number, whose mean is asked."""
 
 
 def _count_unit(table: Measure, spaces: Mapping[str, Space]) -> int:

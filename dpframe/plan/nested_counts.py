@@ -42,7 +42,7 @@ def fit_layers(layers: Sequence[Layer]) -> tuple[FloatArray, FloatArray]:
     fit = np.array(finest.counts, dtype=np.float64)
     covariance: FloatArray = np.diag(np.full(len(fit), float(finest.variance)))
     position = {end: i for i, end in enumerate(finest.ends)}
-    # A measured sum of cells that are known already is one step of Kalman's filter, which reaches over these alone.
+    # A measured sum of cells that are known already is one step of Kalman's filter, which covers only these.
     for layer in reversed(layers[:-1]):
         places = np.array([position[end] for end in layer.ends])
         for count, start, stop in zip(layer.counts, places[:-1], places[1:], strict=True):

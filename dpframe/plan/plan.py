@@ -71,8 +71,8 @@ class Plan(PlanData):
     reused
         What the inference of another plan cost whose spaces were taken, without its counts: a ledger enters it once.
     measures
-        Tables that are measured beside the rows, of all rows of the table even where a sample is released: they lie
-        outside the sample, and it earns them no credit.
+        Tables that are measured in addition to the rows, of all rows of the table even where a sample is released:
+        they lie outside the sample, and it earns them no credit.
     privacy_id
         The column that names the person of a row, if rows are chosen by it: ``contributions`` of every person. It does
         not leave.
@@ -138,7 +138,7 @@ class Plan(PlanData):
     def digest(self) -> bytes:
         """SHA-256 of the plan's JSON; it enters every key that noise is drawn with.
 
-        The ids and units of inferences are left out: they tell of spends, and change nothing about how rows are
+        The ids and units of inferences are left out: they identify spends, and change nothing about how rows are
         randomised.
         """
         nameless = replace(
@@ -186,7 +186,7 @@ class Plan(PlanData):
 
         ``expected_error`` is the worst expected distance between a value and its release, in ``unit``
         (for unordered columns the chance that a value changes); ``error_bound`` is the least that any
-        mechanism could have at the same budget (metric-spaces paper, Theorems 6 and 7). Of a column whose space
+        mechanism could have at the same budget (metric-spaces paper, Theorems 6 and 7). For a column whose space
         inference did not find both are NaN, and ``unit`` is ``"not found"``.
         """
         return summary_of(self)
@@ -206,7 +206,7 @@ class Plan(PlanData):
         Returns
         -------
         DataFrame indexed by statistic (``marginal``, ``joint`` of two columns, ``mean``) and columns, with
-        the ``std_error`` for that type and the ``worst`` over all types. Of shares it is the root mean square
+        the ``std_error`` for that type and the ``worst`` over all types. For shares it is the root mean square
         over the cells, for the unbiased inverse and the table as target, and where it is above 1 ``unit`` says
         "no information"; means are in ``unit``. With groups
         there are the joint of all columns of each, and ``split_error``: what ``std_error`` would be if the same
@@ -328,8 +328,8 @@ class Plan(PlanData):
         Examples
         --------
         >>> from dpframe.plan import build_plan
-        >>> told = build_plan({"sex": ["F", "M"], "ill": [True, False]}, epsilon=1.0, n=1_000, delta=0.0).explain()
-        >>> told.levers["errors"].round(1).to_dict()["twice the epsilon (2)"]
+        >>> explained = build_plan({"sex": ["F", "M"], "ill": [True, False]}, epsilon=1.0, n=1_000, delta=0.0).explain()
+        >>> explained.levers["errors"].round(1).to_dict()["twice the epsilon (2)"]
         0.5
         """
         return explained(self)

@@ -21,7 +21,7 @@ from dpframe.plan.kinds import is_asked, way_of
 from dpframe.spaces import Boolean, Datetime, Integer, Space
 
 TYPED: tuple[Space, ...] = (Boolean(), Integer(-128, 127), Integer(0, 255), Datetime("00:00", "23:59", "min"))
-"""Spaces that a type alone says, so that nothing need be counted."""
+"""Spaces that a type determines, so that nothing need be counted."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ _COUNTED = "no row counted under more cells than stated, and no counts left but 
 
 
 def _alone(budget: Budget, step: Step) -> list[str]:
-    """Return whether a step is more than what inference claims to cost alone."""
+    """Return whether a step is more than what inference claims to cost by itself."""
     stated = step_delta(step, budget.epsilon)
     if stated <= budget.delta:
         return []
@@ -109,7 +109,7 @@ def _asked_for(asked: Sequence[Asked], measured: Sequence[Measured]) -> list[Ask
         gone = way_of(kinds, measured[0].variance ** 0.5, ways)
         wanted += [h for h in asked if h.way == gone]
     for place, histogram in enumerate(wanted[: len(measured)]):
-        # Of lists of no length there are no norms.
+        # Lists of no length have no norms.
         if histogram.kind == "lengths" and measured[place].kind == "lengths" and not measured[place].cells:
             return wanted[: place + 1]
     return wanted
@@ -133,7 +133,7 @@ def _at_least(inferred: Inferred, contributions: int) -> list[str]:
 
 
 def _counts_keep(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
-    """Tell whether counts with discrete Gaussian noise of these variances keep an (ε, δ)."""
+    """Return whether counts with discrete Gaussian noise of these variances keep an (ε, δ)."""
     if min(variances) < _LEAST_VARIANCE:
         return False
     noises = [IntegerNoise(variance) for variance in variances]
@@ -147,7 +147,7 @@ _LEAST_VARIANCE, _TAILS = 0.25, 1e-5
 def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[str]:
     """Return the same for inference that is a step: from the lattice law of its noise, and what thresholds let escape.
 
-    Of one value that a person alone has: k rows of it and the noise reach the threshold with this chance.
+    For a value that only one person has: k rows of it and the noise reach the threshold with this chance.
     """
     if inferred.columns and not inferred.measured:
         return ["inference names columns but no counts that their spaces rest on"]

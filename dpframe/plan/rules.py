@@ -1,7 +1,7 @@
 """Rules: public facts between columns, which every row that leaves is made to keep before anything is counted or drawn.
 
 A rule comes from the question that was asked (nobody below 16 was asked about work), never from the rows. A row that
-breaks one is mended by a function of that row and the plan alone, so that neighbouring tables stay neighbours and the
+breaks one is mended by a function of only that row and the plan, so that neighbouring tables stay neighbours and the
 guarantee is what it was; how many were mended does not leave. As in SQL's CHECK, a row with a null in a column of a
 rule keeps it.
 """
@@ -65,17 +65,17 @@ class Stretches:
         return np.asarray(np.searchsorted(self.starts, codes, side="right") - 1)
 
     def holds(self, codes: npt.NDArray[Any]) -> Flags:
-        """Tell which codes lie in one."""
+        """Return which codes lie in one."""
         at = self._at(codes)
         return np.asarray((at >= 0) & (codes < self.stops[at]))
 
     def covers(self, starts: IntArray, stops: IntArray) -> Flags:
-        """Tell which cells lie in one as a whole."""
+        """Return which cells lie in one as a whole."""
         at = self._at(starts)
         return np.asarray((at >= 0) & (stops <= self.stops[at]))
 
     def meets(self, starts: IntArray, stops: IntArray) -> Flags:
-        """Tell which cells have a code in one."""
+        """Return which cells have a code in one."""
         at = self._at(stops - 1)
         return np.asarray((at >= 0) & (self.stops[at] > starts))
 
@@ -93,7 +93,7 @@ class Rule(ABC):
     """A public fact between columns. A new kind is a class with these."""
 
     keys: ClassVar[tuple[str, ...]]
-    """Names of the fields of its JSON object, which tell the kinds apart."""
+    """Names of the fields of its JSON object, which distinguish the kinds."""
 
     @abstractmethod
     def bind(self, spaces: Mapping[str, Space]) -> Bound:
@@ -119,7 +119,7 @@ class Bound(ABC):
 
     @abstractmethod
     def holds(self, codes: Codes) -> Flags:
-        """Tell which rows keep the rule."""
+        """Return which rows keep the rule."""
 
     @abstractmethod
     def mended(self, codes: Codes) -> Codes:
@@ -127,7 +127,7 @@ class Bound(ABC):
 
     @abstractmethod
     def impossible(self, cells: Cells) -> Flags:
-        """Tell which cells of a joint no row can be in, an axis for each column in their order (or of length 1)."""
+        """Return which cells of a joint no row can be in, an axis for each column in their order (or of length 1)."""
 
     def thresholds(self) -> Iterator[tuple[str, int]]:
         """Yield codes at which bins of a column are to begin."""
@@ -566,7 +566,7 @@ class BoundRules:
         return {name: tuple(sorted({code for own, code in pairs if own == name})) for name, _ in pairs}
 
     def breaks(self, codes: Codes) -> Flags:
-        """Tell which rows break a rule."""
+        """Return which rows break a rule."""
         return np.asarray(~reduce(np.logical_and, [rule.holds(codes) for rule in self.rules]))
 
     @cached_property
@@ -594,7 +594,7 @@ class BoundRules:
         return rows, broken
 
     def mended(self, codes: Codes) -> Codes:
-        """Return rows of which each keeps all rules: a function of each row alone, which leaves those that do.
+        """Return rows that keep all rules: a function of each row by itself, which leaves those that do.
 
         Parameters
         ----------
@@ -616,7 +616,7 @@ class BoundRules:
         return mended
 
     def impossible(self, cells: Cells) -> Flags | None:
-        """Tell which cells of a joint no row can be in, with an axis for each column; None where no rule says so."""
+        """Return which cells of a joint no row can be in, with an axis for each column; None where no rule says so."""
         if set(self.names).isdisjoint(cells):
             return None
         shape = [len(starts) for starts, _ in cells.values()]

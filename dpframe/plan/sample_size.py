@@ -77,7 +77,7 @@ def _mean(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn:
 
 
 def _support(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
-    # Of a rare item, whose own variance is nothing beside the noise.
+    # For a rare item, whose own variance is negligible next to the noise.
     squares = [support_errors(c.mechanism, m)[0] ** 2 for c in columns if c.space.holds_sets]
     return float(np.mean(squares))
 
@@ -100,7 +100,7 @@ def sample_curve(
         raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
     check_whole(points, "points", 3)
     if not terms.rows:
-        raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) tells it")
+        raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) sets it")
     asked, names = STATISTICS[statistic], _names(units, statistic, columns)
 
     holds = statistic == "joint" and _theorem_holds(units, terms, names)
@@ -131,9 +131,9 @@ def sample_curve(
 
 
 def _theorem_holds(units: Sequence[Randomised], terms: Terms, names: Sequence[str]) -> bool:
-    """Tell whether Theorem III.4 is of these units.
+    """Return whether Theorem III.4 holds for these units.
 
-    It is of one γ-diagonal channel on the asked columns and nothing else, of which rows are sampled in secret, and
+    It is of one γ-diagonal channel on the asked columns and nothing else, with rows sampled in secret, and
     without credit for the order that they leave in.
     """
     alone = len(units) == 1 and set(units[0].names) == set(names)
@@ -192,7 +192,7 @@ def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
 
 
 def _explore(point: Callable[[int], Point], rows: int, points: int) -> dict[int, Point]:
-    """Evaluate some sample sizes evenly on logarithms, then halve the wider gap beside the best so far."""
+    """Evaluate some sample sizes evenly on logarithms, then halve the wider gap next to the best so far."""
     coarse = np.geomspace(max(1, int(rows * _SMALLEST)), rows, max(3, int(points * _COARSE)))
     points_of = {m: point(m) for m in sorted({round(float(m)) for m in coarse})}
     while len(points_of) < points:

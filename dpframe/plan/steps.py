@@ -46,7 +46,7 @@ _STATED = 0.5
 
 
 def central_budget(inferred: Inferred | None, tables: Step | None, delta: float) -> Budget | None:
-    """Return what is given away beside the rows, as an (ε, δ) of its own: a row's place hides none of it."""
+    """Return what is released in addition to the rows, as an (ε, δ) of its own: a row's place hides none of it."""
     if tables is None or delta == 0:
         return None if inferred is None else inferred.budget
     if inferred is None or inferred.step is not None:

@@ -115,7 +115,7 @@ def _order(plan: PlanData) -> str:
         why = "columns are passed through" if plan.passthrough else "delta is 0" if plan.n else "n is not known"
         return f"secret, uniformly random; it earns no credit, as {why}"
     if any(unit.step for unit in plan.units):
-        return "secret, uniformly random; it earns no credit beside gaussian noise on rows"
+        return "secret, uniformly random; it earns no credit where rows have gaussian noise"
     method = plan.terms.delta_of(plan.units).method
     credit = f"accounted for by {ORDER_METHODS[method]}" if method in ORDER_METHODS else "of no use at this size"
     return f"secret, uniformly random among {plan.terms.shuffled_rows:,} rows; {credit}"
@@ -132,7 +132,7 @@ def table_text(plan: PlanData) -> str:
 
 
 def on_a_screen(text: str) -> str:
-    """Return a text cut to a screen: what inference measured alone may be thousands of numbers."""
+    """Return a text cut to a screen: what inference measured may be thousands of numbers."""
     lines = [_short(line, _WIDEST) for line in text.splitlines()]
     if len(lines) > MOST_LINES:
         left = len(lines) - MOST_LINES + 1

@@ -122,7 +122,7 @@ class Record:
             if name in own and not _says(other.get(name), own[name])
         ]
         more = [name for name in _FACTS if name in other and name not in own]
-        return failures + [f"the record has {name}, of which the release says nothing" for name in more]
+        return failures + [f"the record has {name}, about which the release says nothing" for name in more]
 
     def __str__(self) -> str:
         return self.to_yaml()

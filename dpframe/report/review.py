@@ -45,7 +45,7 @@ _NEIGHBOURS = "The values of one person's rows; the number of rows stays (replac
 _OTHERS = "Not in this file: each adds its ε and δ. A ledger of the dataset has the sum."
 _NOISE = "Drawn as whole numbers from tables with a keyed stream, the same work for every value; no floating point."
 _COLLECTED = "Not in this file. Noise mends no bias of the data, and hides nothing before the release."
-_USEFUL = "See the first page. Noise is the same for all counts, so small groups are told apart least."
+_USEFUL = "See the first page. Noise is the same for all counts, so small groups are distinguished least."
 
 
 def _strength(plan: Plan) -> str:

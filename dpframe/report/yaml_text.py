@@ -97,7 +97,7 @@ def read_yaml(text: str, name: str = "the file") -> dict[str, Any]:
     lines = text.replace("\r\n", "\n").split("\n")
     found, at = _mapping(lines, 0, 0, name)
     if at < len(lines):
-        raise FileError(f"{name}, line {at + 1}: what stands there {_NOT_READ}")
+        raise FileError(f"{name}, line {at + 1}: what is there {_NOT_READ}")
     return found
 
 

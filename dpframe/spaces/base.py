@@ -37,7 +37,7 @@ LISTED = {
     "min_distance",
     "size",
 }
-"""What ``dir`` and Tab show of a space besides its fields."""
+"""What ``dir`` and Tab show of a space in addition to its fields."""
 
 S = TypeVar("S", bound="type[Space]")
 

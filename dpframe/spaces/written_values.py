@@ -78,7 +78,7 @@ def is_blank(texts: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def are_figures(texts: pa.Array) -> bool:
-    """Tell whether all texts write numbers, truth values or times, in any of the usual ways: no word is one of them.
+    """Return whether all texts write numbers, truth values or times, in any of the usual ways: no word is one of them.
 
     Examples
     --------

@@ -30,7 +30,7 @@ def verify(source: Any) -> Certificate:
     Parameters
     ----------
     source
-        A released frame or file, a directory or a glob; or a `Plan`, of which there are no rows to compare.
+        A released frame or file, a directory or a glob; or a `Plan`, which has no rows to compare.
 
     Returns
     -------

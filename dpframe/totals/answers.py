@@ -115,7 +115,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Portion:
-    """What an answer may spend: (ε, δ), or a step of which (ε, δ) is what it states beside.
+    """What an answer may spend: (ε, δ), or a step, for which (ε, δ) is what it states in addition.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class Portion:
 
     @property
     def any_budget(self) -> Budget:
-        """The (ε, δ) of any mechanism within it, of which no more is known."""
+        """The (ε, δ) of any mechanism within it, about which no more is known."""
         return self.budget if self.step is None else Budget(self.pure_epsilon, self.step.delta)
 
     def split(self, shares: Sequence[float]) -> list[Portion]:
@@ -426,7 +426,7 @@ MECHANISMS: Mapping[str, Fit] = {
 
 
 def classical_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return Δ√(2 ln(1.25/δ))/ε, the classical noise of the Gaussian mechanism, which is proved for ε < 1 alone.
+    """Return Δ√(2 ln(1.25/δ))/ε, the classical noise of the Gaussian mechanism, which is proved only for ε < 1.
 
     For comparison only: at large ε it is too small (Balle–Wang 2018, §2).
 

@@ -22,7 +22,7 @@ def ball_of(space: Space) -> Ball:
 
 
 def is_cut(space: Space, most: int) -> bool:
-    """Tell whether a column is counted in cells of several codes: a grid of more values than ``most``, 0 for any."""
+    """Return whether a column is counted in cells of several codes: a grid of more values than ``most``, 0 for any."""
     return bool(most) and not space.is_listed and space.values > most
 
 

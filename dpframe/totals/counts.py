@@ -202,7 +202,7 @@ class Items(Counter):
         self.counts = np.zeros(item_count(self.space), dtype=np.int64)
 
     def add(self, codes: Codes, rows: Rows) -> None:
-        """Count the items of sets, the first of which is of this row of the table, or which are of these rows."""
+        """Count the items of sets; the first set is of this row of the table, or all are of these rows."""
         stream, first_row = self.stream.at(rows)
         step = max(1, _BITS // (64 * codes.shape[1]))
         for start in range(0, len(codes), step):

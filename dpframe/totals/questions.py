@@ -17,8 +17,8 @@ has is a secret, and is counted with a part of the portion. *An added row* moves
 ℓ2, a sum of centred codes by N and of products by NᵢNⱼ; the table is then one group whose rows are counted.
 
 *Nulls.* A code beyond the last one is null, and so is what its space cannot hold: no answer refuses a value, for a
-refusal would tell of its row. A null meets no condition and lies in no cell but its own. Where the space holds nulls,
-sums, means and quantiles are those of the values that are there, of which a count is measured beside them (a null is
+refusal would reveal its row. A null meets no condition and lies in no cell but its own. Where the space holds nulls,
+sums, means and quantiles are those of the values that are there, whose count is measured with them (a null is
 0 in a sum about the middle of the bounds, which moves by no more for it); else a null is the space's fixed point.
 
 *Wide grids.* A total T of a wide grid is rounded once, to ⌊T/q⌋, whose sensitivity is at most ⌈N/q⌉; the rounding lies
@@ -379,7 +379,7 @@ class Moments(Question):
 
     @property
     def lasts(self) -> list[int]:
-        """Largest code of each column, of groups of codes; 1 where there is one value alone."""
+        """Largest code of each column, of groups of codes; 1 where there is only one value."""
         sizes = zip(self.spaces, self.grains, strict=True)
         return [max(1, (space.values - 1) // grain) for space, grain in sizes]
 

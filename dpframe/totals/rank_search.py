@@ -173,7 +173,7 @@ def searched(
     Parameters
     ----------
     excess
-        Of an edge for each answer, from 1 to cells − 1, the exact excess there.
+        For an edge of each answer, from 1 to cells − 1, the exact excess there.
     answers, cells
         How many answers there are, each with a place among so many cells.
     noises

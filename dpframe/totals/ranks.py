@@ -8,7 +8,7 @@ A cell before the first and one after the last, of no rows, make 0 the best scor
 
 An interval is one more choice: of how far it goes to both sides of the chosen cell, in distances that double in four
 steps. Its **margin** is the fewer of b·(rows) that it has between the goal and either of its ends; of an end that is
-the grid's it is beyond all numbers. A row moves margins no further than ranks, so that the same scores tell which
+the grid's it is beyond all numbers. A row moves margins no further than ranks, so that the same scores show which
 distance is the first whose margin reaches a goal of its own.
 """
 

@@ -60,7 +60,7 @@ class Scores:
     Parameters
     ----------
     ways
-        The ways in which a row may move them, each as (tables, range): so many tables of scores, of each of which one
+        The ways in which a row may move them, each as (tables, range): so many tables of scores, in each of them one
         candidate is chosen, are moved, and in each the moves of two scores differ by no more than the range.
     contributions
         Rows that one person may own.

@@ -1,4 +1,4 @@
-"""What questions count of sets, and of which values occur at all.
+"""What questions count of sets, and of values that occur at all.
 
 A replaced row takes the items of one set away and brings those of another, up to c each: counts of items move by 1, up
 to 2c of them (c where a row is added), and the number of distinct items by c at most, that of distinct values of a

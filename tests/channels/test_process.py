@@ -81,7 +81,7 @@ def test_one_column_takes_the_whole_promise() -> None:
         mechanism = plan["load_curve"].mechanism
         assert (mechanism.epsilon, mechanism.delta) == (1.0, 1e-6)
         assert plan.local == plan.release
-        assert ("earns no credit beside gaussian noise" in str(plan)) == plan.shuffle
+        assert ("earns no credit where rows have gaussian noise" in str(plan)) == plan.shuffle
 
 
 @pytest.mark.parametrize("edit", ["epsilon", "delta", "room", "claim"])

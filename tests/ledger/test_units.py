@@ -73,7 +73,7 @@ def test_a_row_inference_brings_no_value_of_one_person_into_a_plan_for_persons(o
     """400 rows of one person brought a drug that nobody else has, for sure, into a plan for persons."""
     assert "secret" in of_rows["drug"].space.labels()
     match = (
-        r"^spaces were inferred for a row, and the plan is for a person, by column 'patient': what one person alone "
+        r"^spaces were inferred for a row, and the plan is for a person, by column 'patient': what only one person "
         "has may show in them; infer them with privacy_id='patient', or declare them$"
     )
     for call in (dpf.plan, dpf.sanitize):
@@ -169,7 +169,7 @@ def test_old_plans_with_spaces_of_another_say_what_is_not_known(of_rows: dpf.Pla
     old = without_unit(made)
     assert made.verify().ok
     assert old.verify().failures == (
-        "spaces were inferred for a row, and the plan is for up to 2 rows of a person: what one person alone has may "
+        "spaces were inferred for a row, and the plan is for up to 2 rows of a person: what only one person has may "
         "show in them; infer them with contributions=2, or declare them",
     )
     with pytest.raises(ParameterError, match=r"^spaces were inferred for a row, and the plan is for up to 2 rows"):

@@ -33,7 +33,7 @@ def test_beliefs_move_by_the_odds():
 LEVERS = {
     "kept order": ({"shuffle": False}, "rows in a secret order (shuffle=True)"),
     "pure": ({"delta": 0.0}, "delta=1e-06, which the credit of a secret order needs"),
-    "no tables": ({}, 'tables measured beside the rows (measure="auto")'),
+    "no tables": ({}, 'tables measured in addition to the rows (measure="auto")'),
     "sample": ({"sample": 500}, "all rows instead of a sample"),
     "groups": ({"groups": [("sex", "region")]}, "twice the epsilon (2)"),
 }

@@ -219,10 +219,10 @@ def test_noise_counts():
     """The very same counts are enough at one variance, and not at another."""
     assert not made((0, 500, 500, 0), (0, 19), 1_000, variance=100.0)[1].not_found
     (missing,) = made((0, 500, 500, 0), (0, 19), 1_000, variance=160_000.0)[1].not_found
-    assert missing.why == "its bounds rest on counts that do not stand out of their noise"
+    assert missing.why == "its bounds rest on counts within their noise"
 
 
-HIDDEN = "one value has most of the rows, and where the others lie does not stand out of the noise"
+HIDDEN = "one value has most of the rows, and where the others lie is hidden by the noise"
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def test_less_noise_than_the_promise_allows_is_refused():
 
 def test_lines_say_what_is_measured():
     text = "\n".join(PLAN.lines())
-    assert "Measured beside the rows" in text
+    assert "Measured in addition to the rows" in text
     assert "4 joint tables at sigma=" in text
     assert "Steps: tables mu=" in text
 

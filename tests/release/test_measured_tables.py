@@ -249,7 +249,7 @@ def test_the_report_says_what_was_measured():
     report = SAFE.dp.report()
     joints = "<li>3 joint tables at sigma=89.44 to 141.4 (sex × home, sex × age, sex × home × age)</li>"
     assert joints in report.to_html()
-    assert "Measured beside the rows" in str(report)
+    assert "Measured in addition to the rows" in str(report)
     assert "Measured tables" not in Report(ReleaseInfo(build_plan(SPACES, epsilon=1.0), N, "")).to_html()
 
 
@@ -342,7 +342,7 @@ def test_a_forecast_is_of_rows_and_tables():
 def test_measures_are_not_added_by_hand_to_inference_in_known_order():
     raw = frame().rename(columns={"sex": "by hand"})
     plan = dpf.plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
-    with pytest.raises(ParameterError, match="measures beside inference that is composed need a secret order"):
+    with pytest.raises(ParameterError, match="measures with inference that is composed need a secret order"):
         replace(plan, measures=(Measure("one_way", ("home",), 1e6),))
 
 

@@ -73,8 +73,8 @@ class Fitted:
 
         A replica's truth is a fit, which is smoother than the table was. The fit's own squared error is its misfit
         less the noise, and twice the covariance of noise and fit, which replicas show (Efron 2004). That has the
-        variance 2·cells: a pair's ratio is drawn to that of all, as if ratios of pairs differed by about one. Of a pair
-        that rows alone tell of, both are of the released classes.
+        variance 2·cells: a pair's ratio is drawn to that of all, as if ratios differed by about one. For a pair
+        that only rows cover, both are of the released classes.
         """
         evidence = self.fit.evidence
         if pair not in evidence.pairs and pair not in evidence.row_pairs:
@@ -128,13 +128,13 @@ class Fitted:
         squares = np.mean([(estimate(fit) - shares) ** 2 for fit in self.again], axis=0)
         n = self.fit.evidence.n
         if not simple:
-            # The errors themselves are told by few replicas: the variance of Student's law beside that of the normal.
+            # The errors themselves come from few replicas: the variance of Student's law over that of the normal.
             squares = squares * REPLICAS / (REPLICAS - 2)
         if len(columns) > 1 and not simple:
             inside = combinations(sorted(columns), 2)
             squares = squares * max(self.bias(pair) for pair in inside)
         if len(columns) > 2:
-            # Which end of the geometric mean is nearer depends on the table: their distance stands for its bias.
+            # Which end of the geometric mean is nearer depends on the table: their distance is taken for its bias.
             ends = of(self.fit.mixture.joint(columns)) - of(self.fit.from_pairs(columns, 0.0))
             squares = squares + ends**2
         return np.asarray(np.sqrt(np.maximum(squares, (0.5 / n) ** 2) + drawn * shares * (1 - shares) / n))

@@ -36,10 +36,10 @@ SCALE, DRAWS, STARTS = 0.25, 2, 2
 """Part of the noise's variance that is added to what is fitted, times that it is drawn, and starts of each fit."""
 
 CLASSES_OF_ROWS, STARTS_OF_ROWS = 10, 10
-"""Classes and starts where there are rows alone: of more classes a fit must end earlier, or it follows their noise."""
+"""Classes and starts where there are only rows: with more classes a fit must end earlier, or it follows their noise."""
 
 PULL = 4.0
-"""Precision with which a table's own step is drawn to that of all, beside its own precision, both in units of 1/σ²."""
+"""Precision with which a table's own step is drawn to that of all, next to its own precision, both in units of 1/σ²."""
 
 ROUNDS = 3
 """Times that a table is shifted to its margins, then cut at zero."""
@@ -84,7 +84,7 @@ class TableFit:
         """Return the estimate of least error of some columns' shares, in their order.
 
         One column or two: between the mixture and the simple estimate. More: between the mixture's own joint and
-        the one that its pairs alone would have, nearer to this as pairs are nearer to their simple estimates; then
+        the one that only its pairs would give, nearer to this as pairs are nearer to their simple estimates; then
         towards the simple estimate, where exactly these columns were measured.
         """
         weight = (1 - self.steps.common) / 2
@@ -93,7 +93,7 @@ class TableFit:
         return own if simple is None else np.asarray((1 - step) * own + step * simple)
 
     def from_pairs(self, columns: Sequence[int], weight: float) -> FloatArray:
-        """Return a joint between the mixture's own (weight 1) and that of its pairs alone (weight 0)."""
+        """Return a joint between the mixture's own (weight 1) and that of only its pairs (weight 0)."""
         return geometric_joint(self.mixture.joint(columns), self.pairs_of(columns), weight)
 
     def pairs_of(self, columns: Sequence[int]) -> dict[tuple[int, ...], FloatArray]:
@@ -159,7 +159,7 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
         tried = tuple((*draw, mixture) for draw, mixture in zip(draws, mixtures, strict=True))
         return score, Choice(candidates[place], tried)
 
-    # Of a pair no more classes can show than its shorter column has cells.
+    # In a pair no more classes can show than its shorter column has cells.
     most = max(FIRST, 2 * (sum(evidence.sizes) - max(evidence.sizes)))
     candidates = [classes for classes in candidates if classes <= most]
     first = candidates.index(FIRST) if FIRST in candidates else 0

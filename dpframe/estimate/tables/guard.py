@@ -1,10 +1,10 @@
 """Rows against a joint that came from pairs: pairs are blind to what only all its columns together show.
 
-The test is of that alone. The released counts' distance r from what the joint lets expect is centred along every axis,
-which takes off whatever fewer columns explain and leaves Q = ‖Pr‖², P = ⊗(I − 11ᵀ/k). Of counts that are Poisson with
+The test is of only that. The released counts' distance r from what the joint lets expect is centred along every axis,
+which takes off whatever fewer columns explain and leaves Q = ‖Pr‖², P = ⊗(I − 11ᵀ/k). For counts that are Poisson with
 expectations e its mean is ΣP_ii e_i and its variance 2eᵀ(P∘P)e + ΣP_ii² e_i, both sums along one axis after the other,
 and its law is near a multiple of χ² (Satterthwaite 1946). A deviance over all cells has too many degrees of freedom:
-parity of three columns, of which five degrees tell, is lost among 23.
+parity of three columns, which has five degrees, is lost among 23.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """A mixture of hidden classes, given which columns are independent, fitted to noisy counts of pairs.
 
-All laws stand side by side in one K × (all cells) matrix L. With weights w, all pairs at once are
+All laws lie side by side in one K × (all cells) matrix L. With weights w, all pairs at once are
 P = Lᵀ diag(w) L, and their misfit Σ (nP − y)²/2σ² has the gradient w∘(L·G) in L, with G the residuals: two products
 of matrices, whatever the number of pairs. A column of very many cells would fill that matrix with itself, and has a
 block with each other column. Counts of released rows enter through their channels C: C P Cᵀ against the counts of
 classes, each by its multinomial variance.
 
 Fits start from independence with noise (log one-way + log Gamma(1,1)), go down by Adam (Kingma and Ba 2015), and end
-by Morozov's principle: at about the χ² that the noise alone would leave, of (a − 1)(b − 1) degrees a pair.
+by Morozov's principle: at about the χ² that noise by itself would leave, of (a − 1)(b − 1) degrees a pair.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Side:
 class Block:
     """Counts of the pairs between two sides in one matrix, and the precision of each: 0 where nothing is known.
 
-    Of columns among themselves both sides are the same, and every pair stands in it twice.
+    For columns among themselves both sides are the same, and every pair is in it twice.
     """
 
     one: Side
@@ -149,7 +149,7 @@ class Block:
         apart, by_one, by_other = np.zeros(len(laws)), np.empty_like(one), np.empty_like(other)
         for s, (left, right, weight) in enumerate(zip(one, other, weights, strict=True)):
             if self.is_whole:
-                # Of one matrix with itself BLAS computes half.
+                # For one matrix with itself BLAS computes half.
                 rooted = left * np.sqrt(weight)[:, None]
                 np.matmul(rooted.T, rooted, out=residual)
             else:
@@ -257,12 +257,12 @@ class _Descent:
         self.tilts = np.zeros((starts, classes), dtype=np.float32)
         self.segments = np.repeat(np.eye(len(one_ways), dtype=np.float32), self.sizes, axis=0)
         self.goal = sum(target.pace.discrepancy * target.degrees for target in targets)
-        # Of several paces the step is their geometric mean.
+        # With several paces the step is their geometric mean.
         self.rate = float(np.exp(np.mean([np.log(target.pace.rate) for target in targets])))
         self.blocks = [block.in_shares(n) for target in targets for block in target.blocks]
 
     def run(self, most_steps: int) -> Mixture:
-        """Go down until every start is near enough, or stands still."""
+        """Go down until every start is near enough, or stops moving."""
         values = [self.logits, self.tilts]
         first, second = [np.zeros_like(v) for v in values], [np.zeros_like(v) for v in values]
         active, last = np.arange(len(self.tilts)), np.full(len(self.tilts), np.inf)

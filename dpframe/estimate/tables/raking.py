@@ -27,7 +27,7 @@ MOST_PLACES = 1 << 25
 """Places of all kinds in all tables up to which they are kept from sweep to sweep; of more there is one sweep."""
 
 MOST_KEYS = 1 << 62
-"""Products of cells up to which rows are told apart by one whole number; of more they are numbered between."""
+"""Products of cells up to which rows are distinguished by one whole number; beyond it they are numbered between."""
 
 
 def raked(
@@ -36,7 +36,7 @@ def raked(
     tables: Mapping[tuple[int, ...], FloatArray],
     generator: np.random.Generator,
 ) -> list[IntArray]:
-    """Return rows of which some took the cells of others, so that shares of tables are nearly met.
+    """Return rows, some with the cells of others, so that shares of tables are nearly met.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ CHUNK = 16_384
 """Rows whose classes are drawn at once: their weights stay in cache."""
 
 TABLE_CELLS = 4_096
-"""Classes of several columns together whose likelihoods stand in one table."""
+"""Classes of several columns together whose likelihoods fit into one table."""
 
 
 def draw_given(
@@ -123,7 +123,7 @@ def _draw_classes(
 def _together(
     relative: Sequence[npt.NDArray[np.float32]], codes: Sequence[IntArray]
 ) -> Iterator[tuple[npt.NDArray[np.float32], IntArray]]:
-    """Join columns of few classes into tables of their products, and say where each row stands in them."""
+    """Join columns of few classes into tables of their products, and say where each row is in them."""
     table, place = relative[0], codes[0]
     for like, code in zip(relative[1:], codes[1:], strict=True):
         if len(table) * len(like) <= TABLE_CELLS:

@@ -34,12 +34,12 @@ class Table:
     sigma
         Standard deviation of the noise in rows: one for all cells, or one per cell.
     channels
-        Of noisy rows P(class | cell) of every column, shape (classes, cells); none where original rows were counted.
+        For noisy rows P(class | cell) of every column, shape (classes, cells); none where original rows were counted.
 
     Raises
     ------
     ParameterError
-        If the dimensions differ from the columns, a column stands twice, or sigma is not above zero.
+        If the dimensions differ from the columns, a column appears twice, or sigma is not above zero.
     """
 
     columns: tuple[Any, ...]
